@@ -1,0 +1,1 @@
+"""Drivers: each file drives one harness headlessly, behind the contract in `base`."""

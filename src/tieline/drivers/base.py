@@ -1,0 +1,206 @@
+"""The driver contract: what a driver is given, what it gives back, and what it promises.
+
+- `probe()` tells what is installed. It never raises.
+- `open(spec, ask)` is an async context manager: inside it the agent lives, outside nothing of it does.
+- `Conversation.turn(prompt)` yields the turn's events and exactly one `done`, whatever happens.
+- `ask` is awaited whenever the agent wants a decision. A driver maps the policy to the agent's native controls, but
+  what is decided is decided by `ask` alone.
+- `interrupt()` ends the running turn within a bound, if need be by killing the agent.
+- What the agent cannot do is in `features`, and `check` refuses it before anything starts.
+
+`turn.Turn` keeps most of these promises for a driver.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from ..errors import PolicyUnenforceable, Unsupported, UsageError
+from ..events import Answer, Ask, Event
+from ..policy import Policy, Receipt
+
+Emit = Callable[[Event], None]
+AskFn = Callable[[Ask, Emit], Awaitable[Answer]]
+"""Decides an ask. What people are asked, and what they answer, is emitted into the turn's stream in its place."""
+
+
+class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An MCP server for the agent: a command (stdio) or a URL (streamable HTTP)."""
+
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    url: str = ""
+    headers: Mapping[str, str] = {}
+
+
+class Attachment(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file given with a prompt: by path, or as bytes with a media type."""
+
+    path: str = ""
+    data: bytes = b""
+    media_type: str = "application/octet-stream"
+    name: str = ""
+
+
+class Prompt(Struct, frozen=True, omit_defaults=True):
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+
+
+class Spec(Struct, frozen=True, kw_only=True):
+    """How a conversation is to be opened. Frozen: a change makes another one (`msgspec.structs.replace`)."""
+
+    cwd: str
+    env: Mapping[str, str] = {}  # the agent's whole environment
+    policy: Policy = Policy()
+    accept_unenforced: bool = False
+    model: str = ""
+    effort: str = ""
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    resume: str = ""  # a native id
+    fork: bool = False  # with resume: go on in a copy
+    system: str = ""  # added to the agent's own system prompt
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+    mcp_servers: Mapping[str, McpServer] = {}
+
+
+class Features(Struct, frozen=True, kw_only=True):
+    """What the agent can do. Everything not declared here is refused when asked for."""
+
+    model: bool = False
+    effort: tuple[str, ...] = ()  # the levels it takes
+    max_turns: bool = False
+    max_budget_usd: bool = False
+    resume: bool = False
+    fork: bool = False
+    steer: bool = False
+    system: Literal["native", "prompt", "none"] = "none"
+    allowed_tools: bool = False
+    disallowed_tools: bool = False
+    mcp_servers: bool = False
+    attachments: tuple[str, ...] = ()  # media types or their families: "image/*", "text/*", "*/*"
+    # what its stream can show
+    deltas: bool = False
+    thinking: bool = False
+    questions: bool = False
+    plans: bool = False
+    diffs: bool = False
+    usage: bool = False
+
+
+class Probe(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is there of an agent on this machine."""
+
+    found: bool
+    path: str = ""
+    version: str = ""
+    signed_in: bool | None = None  # None: cannot be told without asking the vendor
+    problem: str = ""
+    hint: str = ""  # what to do about it
+
+
+class Conversation(Protocol):
+    @property
+    def native_id(self) -> str:
+        """The agent's own id of the conversation; empty until it is known."""
+        ...
+
+    @property
+    def receipt(self) -> Receipt: ...
+
+    def turn(self, prompt: Prompt) -> AsyncIterator[Event]:
+        """One turn; one at a time."""
+        ...
+
+    async def interrupt(self) -> None:
+        """End the running turn, if there is one. Returns at once; the turn's `done` follows within a bound."""
+        ...
+
+    async def steer(self, text: str) -> None:
+        """Say something to the agent in the middle of its turn. Raises Unsupported."""
+        ...
+
+
+class Driver(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def features(self) -> Features: ...
+
+    @property
+    def tested(self) -> str:
+        """The version of the agent that the tests run against; empty when it has none."""
+        ...
+
+    @property
+    def floor(self) -> str:
+        """The oldest version known to work; empty when it has none."""
+        ...
+
+    async def probe(self, env: Mapping[str, str]) -> Probe: ...
+
+    def enforce(self, policy: Policy) -> Receipt:
+        """How the agent will be held to a policy. Pure: it can be asked without starting anything."""
+        ...
+
+    def open(self, spec: Spec, ask: AskFn) -> AbstractAsyncContextManager[Conversation]: ...
+
+
+def check(driver: Driver, spec: Spec) -> None:
+    """Refuse what the agent cannot do, before anything starts."""
+    features = driver.features
+    wanted: dict[str, tuple[Any, bool]] = {
+        "model": (spec.model, features.model),
+        "effort": (spec.effort, bool(features.effort)),
+        "max_turns": (spec.max_turns is not None, features.max_turns),
+        "max_budget_usd": (spec.max_budget_usd is not None, features.max_budget_usd),
+        "resume": (spec.resume, features.resume),
+        "fork": (spec.fork, features.fork),
+        "system": (spec.system, features.system != "none"),
+        "allowed_tools": (spec.allowed_tools, features.allowed_tools),
+        "disallowed_tools": (spec.disallowed_tools, features.disallowed_tools),
+        "mcp_servers": (spec.mcp_servers, features.mcp_servers),
+    }
+    for name, (asked, able) in wanted.items():
+        if asked and not able:
+            raise Unsupported(driver.name, name)
+    if spec.effort and spec.effort not in features.effort:
+        raise Unsupported(driver.name, f"effort {spec.effort!r}", hint=f"It takes: {', '.join(features.effort)}.")
+    if spec.fork and not spec.resume:
+        raise UsageError("fork without resume", field="fork", hint="Name the conversation to copy with resume.")
+    _check_cwd(spec.cwd)
+    unenforced = driver.enforce(spec.policy).unenforced()
+    if unenforced and not spec.accept_unenforced:
+        raise PolicyUnenforceable(driver.name, unenforced)
+
+
+def check_prompt(driver: Driver, prompt: Prompt) -> None:
+    """Refuse an empty prompt and attachments that the agent cannot take."""
+    if not prompt.text.strip() and not prompt.attachments:
+        raise UsageError("the prompt is empty", field="prompt", hint="Say what the agent should do.")
+    for attachment in prompt.attachments:
+        family = attachment.media_type.split("/")[0] + "/*"
+        if not {attachment.media_type, family, "*/*"} & set(driver.features.attachments):
+            raise Unsupported(driver.name, f"attachments of type {attachment.media_type}")
+        if attachment.path and not Path(attachment.path).is_file():
+            raise UsageError(f"no file {attachment.path!r} to attach", field="attachments")
+
+
+def _check_cwd(cwd: str) -> None:
+    path = Path(cwd)
+    if not path.is_absolute():
+        raise UsageError(f"the directory {cwd!r} is not absolute", field="cwd")
+    if not path.exists():
+        raise UsageError(f"there is no directory {cwd!r}", field="cwd", hint="Create it, or name another with --cwd.")
+    if not path.is_dir():
+        raise UsageError(f"{cwd!r} is not a directory", field="cwd")
+    try:
+        next(path.iterdir(), None)
+    except OSError as error:
+        raise UsageError(f"the directory {cwd!r} cannot be read: {error.strerror}", field="cwd") from None

@@ -1,0 +1,76 @@
+"""Agents by name. A driver's module is imported when its agent is asked for, not before.
+
+A name is one that the configuration gives (with a `type`), a built-in one, a preset of the ACP driver, or one that an
+installed package offers under the entry point group `tieline.drivers`. Each resolves to a factory
+`(name, options) -> Driver`; options come from the configuration and are checked by the driver.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..config import Config
+from ..errors import UnknownAgent, UsageError
+from .base import Driver
+from .presets import PRESETS
+
+Factory = Callable[[str, Mapping[str, Any]], Driver]
+
+BUILT_IN: dict[str, str] = {
+    "claude-code": "tieline.drivers.claude_code",
+    "codex": "tieline.drivers.codex",
+    "opencode": "tieline.drivers.opencode",
+    "acp": "tieline.drivers.acp",
+    "shell": "tieline.drivers.shell",
+    "scripted": "tieline.drivers.scripted",
+}
+"""Type → the module that has its `create`."""
+
+NEED_OPTIONS = ("acp", "shell")
+"""Types that are nothing without options: they are used through a preset or the configuration."""
+
+ENTRY_POINTS = "tieline.drivers"
+
+O = TypeVar("O")  # noqa: E741
+
+
+def names(config: Config) -> list[str]:
+    """Every agent that can be asked for by name."""
+    built_in = [name for name in BUILT_IN if name not in NEED_OPTIONS]
+    return list(dict.fromkeys([*config.agents, *built_in, *PRESETS, *_installed()]))
+
+
+def create(name: str, config: Config) -> Driver:
+    """The driver for an agent. Raises UnknownAgent, UsageError for bad options."""
+    options: Mapping[str, Any] = config.agents.get(name, {})
+    kind = str(options.get("type", name))
+    options = {key: value for key, value in options.items() if key != "type"}
+    if kind in PRESETS:
+        options = {"preset": kind, **options}
+        kind = "acp"
+    if kind in BUILT_IN and (kind == name) <= (kind not in NEED_OPTIONS):
+        factory: Factory = import_module(BUILT_IN[kind]).create
+    elif kind in (installed := _installed()):
+        factory = installed[kind].load()
+    else:
+        import difflib
+
+        known = names(config)
+        raise UnknownAgent(kind, known, difflib.get_close_matches(kind, known, cutoff=0.5))
+    return factory(name, options)
+
+
+def options_of(kind: type[O], name: str, options: Mapping[str, Any]) -> O:
+    """A driver's options from the configuration; errors name the agent and the field."""
+    try:
+        return msgspec.convert(dict(options), kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"agents.{name}: {error}", field=f"agents.{name}") from None
+
+
+def _installed() -> dict[str, Any]:
+    from importlib.metadata import entry_points  # slow; only when a name is not ours or all are listed
+
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}

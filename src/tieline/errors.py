@@ -1,0 +1,116 @@
+"""Errors a caller can act on. Each carries its fields and says what to do.
+
+TielineError
+├── UsageError            the caller asked for something that cannot be: names the field
+│   ├── UnknownAgent
+│   ├── Unsupported       the agent cannot do it (declared in its features)
+│   └── PolicyUnenforceable
+├── AgentError            something about the agent's program
+│   ├── AgentMissing      it, or a library that drives it, is not installed
+│   ├── AgentStartFailed  it did not come up
+│   ├── AgentDied         it went away while it was needed
+│   └── ProtocolError     it said something that its protocol does not allow
+└── SessionClosed         the session is over
+
+What goes wrong *inside* a turn (a model error, a refused tool, a timeout) is not an exception: it is an
+`error` event and the `done` that ends the turn.
+"""
+
+from collections.abc import Sequence
+
+
+class TielineError(Exception):
+    """Anything Tieline raises on purpose. `hint` says what to do about it."""
+
+    hint: str
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message}\n  {self.hint}" if self.hint else message
+
+    @property
+    def message(self) -> str:
+        """The message alone, without the hint."""
+        return super().__str__()
+
+
+class UsageError(TielineError):
+    """The caller's input is wrong; `field` names the part."""
+
+    field: str
+
+    def __init__(self, message: str, *, field: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
+
+
+class UnknownAgent(UsageError):
+    def __init__(self, agent: str, known: Sequence[str], close: Sequence[str] = ()) -> None:
+        likely = f"Did you mean {' or '.join(close)}? " if close else ""
+        super().__init__(f"unknown agent {agent!r}", field="agent", hint=f"{likely}Known agents: {', '.join(known)}.")
+        self.agent = agent
+
+
+class Unsupported(UsageError):
+    """The agent cannot do what was asked, and silently leaving it out would be a lie."""
+
+    def __init__(self, agent: str, feature: str, *, hint: str = "") -> None:
+        super().__init__(
+            f"{agent} does not support {feature}",
+            field=feature,
+            hint=hint or f"Leave {feature} out, or see `tieline agents` for who supports it.",
+        )
+        self.agent = agent
+        self.feature = feature
+
+
+class PolicyUnenforceable(UsageError):
+    """A `deny` that the agent cannot be held to."""
+
+    def __init__(self, agent: str, capabilities: Sequence[str]) -> None:
+        names = ", ".join(capabilities)
+        super().__init__(
+            f"{agent} cannot be kept from: {names}",
+            field="policy",
+            hint=f"Use another agent, relax {names}, or accept it explicitly "
+            "(accept_unenforced=True, --accept-unenforced).",
+        )
+        self.agent = agent
+        self.capabilities = tuple(capabilities)
+
+
+class AgentError(TielineError):
+    def __init__(self, agent: str, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{agent}: {message}", hint=hint)
+        self.agent = agent
+
+
+class AgentMissing(AgentError):
+    pass
+
+
+class AgentStartFailed(AgentError):
+    pass
+
+
+class AgentDied(AgentError):
+    def __init__(self, agent: str, status: int | None, stderr: str = "") -> None:
+        how = "went away" if status is None else f"exited with status {status}"
+        if status is not None and status < 0:
+            how = f"was killed by signal {-status}"
+        super().__init__(agent, how, hint=f"Its last words: {stderr[-2000:].strip()}" if stderr.strip() else "")
+        self.status = status
+        self.stderr = stderr
+
+
+class ProtocolError(AgentError):
+    pass
+
+
+class SessionClosed(TielineError):
+    def __init__(self) -> None:
+        super().__init__("the session is closed", hint="Open another one, with resume= to go on with it.")

@@ -1,0 +1,123 @@
+"""The front door of the library: run one agent, several, or keep a session open."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from . import config as configuration
+from .config import Config
+from .drivers import registry
+from .drivers.base import Driver, McpServer, Prompt, Spec
+from .errors import TielineError, UsageError
+from .events import Done, Error, Event
+from .policy import Policy, preset
+from .sessions.asks import DEFAULT_EXPIRY_S, OnAsk
+from .sessions.session import Session
+
+MAX_PARALLEL = 8
+"""How many jobs `run_parallel` works on at once unless told otherwise: agents are heavy processes."""
+
+
+def open_session(
+    agent: str | Driver,
+    *,
+    cwd: str | Path = ".",
+    policy: Policy | str | None = None,
+    on_ask: OnAsk | None = None,
+    env: Mapping[str, str] | None = None,
+    model: str = "",
+    effort: str = "",
+    max_turns: int | None = None,
+    max_budget_usd: float | None = None,
+    resume: str = "",
+    fork: bool = False,
+    system: str = "",
+    allowed_tools: Sequence[str] = (),
+    disallowed_tools: Sequence[str] = (),
+    mcp_servers: Mapping[str, McpServer] | None = None,
+    accept_unenforced: bool = False,
+    ask_expiry_s: float = DEFAULT_EXPIRY_S,
+    config: Config | None = None,
+) -> Session:
+    """A session with an agent, to be entered with `async with`. Many turns, one warm agent.
+
+    `on_ask` decides what the policy leaves open; without it such asks are denied. The agent inherits the caller's
+    environment; `env` replaces it as a whole.
+    """
+    config = config or configuration.load(cwd=cwd)
+    driver = registry.create(agent, config) if isinstance(agent, str) else agent
+    if policy is None:
+        policy = config.policy
+    spec = Spec(
+        cwd=str(Path(cwd).expanduser().absolute()),
+        env=dict(config.environ if env is None else env),
+        policy=preset(policy) if isinstance(policy, str) else policy,
+        accept_unenforced=accept_unenforced,
+        model=model,
+        effort=effort,
+        max_turns=max_turns,
+        max_budget_usd=max_budget_usd,
+        resume=resume,
+        fork=fork,
+        system=system,
+        allowed_tools=tuple(allowed_tools),
+        disallowed_tools=tuple(disallowed_tools),
+        mcp_servers=dict(mcp_servers or {}),
+    )
+    return Session(driver, spec, on_ask=on_ask, ask_expiry_s=ask_expiry_s)
+
+
+async def run(
+    agent: str | Driver, prompt: str | Prompt, *, timeout: float | None = None, **options: Any
+) -> AsyncGenerator[Event, None]:
+    """One turn with an agent, from its start to its end. Takes the options of `open_session`."""
+    async with open_session(agent, **options) as session, aclosing(session.turn(prompt, timeout=timeout)) as events:
+        async for event in events:
+            yield event
+
+
+class Job(Struct, frozen=True):
+    """One run among several. `name` tells its events apart; the rest is as in `run`."""
+
+    agent: str
+    prompt: str
+    name: str = ""
+    options: Mapping[str, Any] = {}
+
+
+async def run_parallel(
+    jobs: Iterable[Job], *, limit: int = MAX_PARALLEL, **options: Any
+) -> AsyncGenerator[tuple[str, Event], None]:
+    """Several runs at once: (job name, event) as they happen. One that cannot start ends as an error of its own.
+
+    `options` hold for all of them; a job's own come first. Unnamed jobs are named by agent and place.
+    """
+    if limit < 1:
+        raise UsageError(f"limit is {limit}", field="limit", hint="At least one must run.")
+    named = {job.name or f"{job.agent}-{place}": job for place, job in enumerate(jobs, 1)}
+    queue: asyncio.Queue[tuple[str, Event] | None] = asyncio.Queue(maxsize=1000)
+    slots = asyncio.Semaphore(limit)
+
+    async def work(name: str, job: Job) -> None:
+        async with slots:
+            try:
+                async for event in run(job.agent, job.prompt, **{**options, **job.options}):
+                    await queue.put((name, event))
+            except TielineError as error:
+                await queue.put((name, Error(str(error), type(error).__name__)))
+                await queue.put((name, Done("error", error=error.message)))
+        await queue.put(None)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work(name, job)) for name, job in named.items()]
+        try:
+            for _ in tasks:
+                while (item := await queue.get()) is not None:
+                    yield item
+        finally:
+            for task in tasks:
+                task.cancel()

@@ -1,0 +1,89 @@
+"""What an agent may do: three capabilities, three levels each, and the receipt of how that is enforced.
+
+A capability is about the agent's own tools of that kind: `file_write` is its edit and write tools, `shell` its
+command tool, `network` its fetch and search tools. What a permitted shell can still do (write a file, open a
+connection) is a matter of the agent's sandbox; the receipt says whether there is one.
+"""
+
+from itertools import product
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from .errors import UsageError
+
+Level = Literal["allow", "ask", "deny"]
+Capability = Literal["file_write", "shell", "network"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
+
+Means = Literal["sandbox", "rule", "prompt", "none"]
+"""How a line of the policy is enforced.
+
+sandbox: the operating system refuses · rule: the agent's own rule or mode refuses or permits ·
+prompt: the agent asks us each time and we decide · none: nothing enforces it.
+"""
+
+
+class Policy(Struct, frozen=True, omit_defaults=False):
+    """One level per capability. The default asks for everything."""
+
+    file_write: Level = "ask"
+    shell: Level = "ask"
+    network: Level = "ask"
+
+    def level(self, capability: Capability) -> Level:
+        return getattr(self, capability)
+
+    def __post_init__(self) -> None:
+        for capability in CAPABILITIES:
+            level = getattr(self, capability)
+            if level not in LEVELS:
+                raise UsageError(
+                    f"policy {capability} is {level!r}",
+                    field=capability,
+                    hint=f"It must be one of {', '.join(LEVELS)}.",
+                )
+
+
+PRESETS: dict[str, Policy] = {
+    "read-only": Policy(file_write="deny", shell="deny", network="deny"),
+    "ask": Policy(),
+    "edits": Policy(file_write="allow", shell="ask", network="ask"),
+    "full": Policy(file_write="allow", shell="allow", network="allow"),
+}
+
+
+def preset(name: str) -> Policy:
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise UsageError(f"unknown policy {name!r}", field="policy", hint=f"Presets: {', '.join(PRESETS)}.") from None
+
+
+def every_policy() -> list[Policy]:
+    """All 27, in a fixed order."""
+    return [Policy(*levels) for levels in product(LEVELS, repeat=3)]
+
+
+class Enforcement(Struct, frozen=True, omit_defaults=True):
+    """How one capability is really enforced."""
+
+    level: Level
+    means: Means
+    note: str = ""
+
+
+class Receipt(Struct, frozen=True):
+    """What a driver made of a policy, per capability."""
+
+    file_write: Enforcement
+    shell: Enforcement
+    network: Enforcement
+
+    def of(self, capability: Capability) -> Enforcement:
+        return getattr(self, capability)
+
+    def unenforced(self) -> tuple[Capability, ...]:
+        """Capabilities whose `deny` (or `ask`) nothing holds the agent to."""
+        return tuple(c for c in CAPABILITIES if self.of(c).level != "allow" and self.of(c).means == "none")

@@ -1,0 +1,90 @@
+"""Where asks are decided: the policy first, then what was remembered, then people. Nowhere else.
+
+An ask is answered once. One that nobody answers is denied when it expires, with the reason, because an agent whose
+question stays open hangs for ever.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from ..drivers.base import Emit
+from ..events import Action, Answer, Ask, needs
+from ..policy import Policy
+
+DEFAULT_EXPIRY_S = 3600.0
+"""How long people get. An hour: long enough for a lunch, short enough that nothing hangs over night."""
+
+MAX_REMEMBERED = 1000
+"""Decisions kept per session."""
+
+OnAsk = Callable[[Ask], Answer | bool | Awaitable[Answer | bool]]
+"""The caller's decision: an Answer, or simply True (allow) or False (deny)."""
+
+
+def allow(ask: Ask, *, by: str = "caller", **details: object) -> Answer:
+    return Answer(ask.id, "allow", by=by, tool=ask.tool, **details)  # type: ignore[arg-type]
+
+
+def deny(ask: Ask, reason: str = "", *, by: str = "caller") -> Answer:
+    return Answer(ask.id, "deny", by=by, reason=reason, tool=ask.tool)
+
+
+class Asks:
+    """Decides for one session."""
+
+    def __init__(self, policy: Policy, on_ask: OnAsk | None, *, expiry_s: float = DEFAULT_EXPIRY_S) -> None:
+        self._policy = policy
+        self._on_ask = on_ask
+        self._expiry_s = expiry_s
+        self._remembered: dict[Action, Answer] = {}
+
+    async def __call__(self, ask: Ask, emit: Emit) -> Answer:
+        if answer := self._by_policy(ask) or self._by_memory(ask):
+            if answer.decision == "deny":
+                emit(answer)
+            return answer
+        emit(ask)
+        answer = await self._by_people(ask)
+        emit(answer)
+        if ask.action and answer.remember != "once" and len(self._remembered) < MAX_REMEMBERED:
+            self._remembered[ask.action] = answer
+        return answer
+
+    def _by_policy(self, ask: Ask) -> Answer | None:
+        """Only permissions fall under the policy; questions and plans are always for people."""
+        if ask.kind != "permission":
+            return None
+        capability = ask.capability or (needs(ask.action) if ask.action else None)
+        if capability is None:
+            return None
+        level = self._policy.level(capability)
+        if level == "allow":
+            return allow(ask, by="policy")
+        if level == "deny":
+            return deny(ask, f"the policy denies {capability}", by="policy")
+        return None
+
+    def _by_memory(self, ask: Ask) -> Answer | None:
+        """What was remembered counts for the very same action only; wider rules are the agent's own to keep."""
+        kept = self._remembered.get(ask.action) if ask.action else None
+        return replace(kept, ask=ask.id, tool=ask.tool, by="memory") if kept else None
+
+    async def _by_people(self, ask: Ask) -> Answer:
+        if self._on_ask is None:
+            return deny(ask, "nobody is there to answer", by="nobody")
+        try:
+            async with asyncio.timeout(self._expiry_s):
+                decision = self._on_ask(ask)
+                if not isinstance(decision, bool | Answer):
+                    decision = await decision
+        except TimeoutError:
+            return deny(ask, f"nobody answered within {self._expiry_s:g} s", by="expiry")
+        except Exception as error:  # a broken callback must not leave the agent waiting, nor allow anything
+            return deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
+        if isinstance(decision, Answer):
+            return decision
+        if decision and ask.kind == "question":
+            return deny(ask, "a question needs an Answer that says what was chosen, not a yes")
+        return allow(ask) if decision else deny(ask, "denied by the caller")

@@ -1,0 +1,143 @@
+"""A driven session: one conversation, one turn at a time, with time limits."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+
+from msgspec.structs import replace
+
+from ..drivers.base import Conversation, Driver, Prompt, Spec, check, check_prompt
+from ..errors import SessionClosed, TielineError, Unsupported
+from ..events import Done, Error, Event, TurnStarted
+from ..policy import Receipt
+from .asks import DEFAULT_EXPIRY_S, Asks, OnAsk
+
+ABANDON_GRACE_S = 10.0
+"""How long an abandoned turn may take to end after its interrupt; then the conversation is closed."""
+
+
+class Session:
+    """`async with Session(driver, spec) as session`: the agent lives inside the block."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        spec: Spec,
+        *,
+        on_ask: OnAsk | None = None,
+        ask_expiry_s: float = DEFAULT_EXPIRY_S,
+    ) -> None:
+        check(driver, spec)
+        self.driver = driver
+        self.spec = spec
+        self._asks = Asks(spec.policy, on_ask, expiry_s=ask_expiry_s)
+        self._conversation: Conversation | None = None
+        self._stack = AsyncExitStack()
+        self._turn = asyncio.Lock()
+
+    async def __aenter__(self) -> "Session":
+        self._conversation = await self._stack.enter_async_context(self.driver.open(self.spec, self._asks))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the agent. Doing it twice is fine."""
+        self._conversation = None
+        await self._stack.aclose()
+
+    @property
+    def agent(self) -> str:
+        return self.driver.name
+
+    @property
+    def native_id(self) -> str:
+        return self._open().native_id
+
+    @property
+    def receipt(self) -> Receipt:
+        return self._open().receipt
+
+    async def turn(self, prompt: str | Prompt, *, timeout: float | None = None) -> AsyncGenerator[Event, None]:
+        """One turn's events, ending with its one `done`. Leaving the loop early interrupts the turn."""
+        if isinstance(prompt, str):
+            prompt = Prompt(prompt)
+        check_prompt(self.driver, prompt)
+        async with self._turn:
+            conversation = self._open()
+            expired = False
+
+            async def expire() -> None:
+                nonlocal expired
+                await asyncio.sleep(timeout or 0)
+                expired = True
+                await conversation.interrupt()
+
+            clock = asyncio.create_task(expire()) if timeout is not None else None
+            events = conversation.turn(prompt)
+            finished = False
+            try:
+                async for event in _whole(events, prompt):
+                    if isinstance(event, Done):
+                        finished = True
+                        if expired and event.status in ("interrupted", "error"):
+                            event = replace(event, status="timeout", error=f"no end within {timeout:g} s")
+                    yield event
+            finally:
+                if clock is not None:
+                    clock.cancel()
+                if not finished:
+                    await self._abandon(conversation, events)
+
+    async def interrupt(self) -> None:
+        """End the running turn, if there is one."""
+        if self._conversation is not None:
+            await self._conversation.interrupt()
+
+    async def steer(self, text: str) -> None:
+        """Say something to the agent in the middle of its turn."""
+        if not self.driver.features.steer:
+            raise Unsupported(self.agent, "steer", hint="Send it as the next prompt instead.")
+        await self._open().steer(text)
+
+    def _open(self) -> Conversation:
+        if self._conversation is None:
+            raise SessionClosed
+        return self._conversation
+
+    async def _abandon(self, conversation: Conversation, events: AsyncIterator[Event]) -> None:
+        """The reader left. The agent must not go on unwatched: interrupt it, and close it if that fails."""
+        try:
+            async with asyncio.timeout(ABANDON_GRACE_S):
+                with suppress(TielineError):
+                    await conversation.interrupt()
+                    async for event in events:
+                        if isinstance(event, Done):
+                            return
+        except (TimeoutError, asyncio.CancelledError):
+            await self.close()
+            raise
+
+
+async def _whole(events: AsyncIterator[Event], prompt: Prompt) -> AsyncIterator[Event]:
+    """A driver's stream, made to keep the promise of one start and one end even if the driver breaks it."""
+    started = False
+    try:
+        async for event in events:
+            if not started and not isinstance(event, TurnStarted):
+                yield TurnStarted(prompt.text)
+            started = True
+            yield event
+            if isinstance(event, Done):
+                return
+        problem = "the agent ended the turn without saying so"
+    except TielineError as error:
+        problem = str(error)
+    if not started:
+        yield TurnStarted(prompt.text)
+    yield Error(problem)
+    yield Done("error", error=problem)

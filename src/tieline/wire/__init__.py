@@ -1,0 +1,1 @@
+"""Bytes and child processes. Nothing here knows an agent."""
