@@ -93,17 +93,13 @@ def check(text: str, root: Path) -> list[Problem]:
     tests = Tests(root)
     first_use: dict[str, int] = {}
     for row in rows:
-        problems += [
-            Problem(row.line, f"{row.id or '(no id)'}: {fault}") for fault in _row_faults(row, tests)
-        ]
+        problems += [Problem(row.line, f"{row.id or '(no id)'}: {fault}") for fault in _row_faults(row, tests)]
         if row.id in first_use:
             problems.append(Problem(row.line, f"{row.id}: already used in line {first_use[row.id]}"))
         first_use.setdefault(row.id, row.line)
     present = {row.system for row in rows}
     last = len(text.splitlines())
-    problems += [
-        Problem(last, f"no requirement of {system!r}") for system in SYSTEMS if system not in present
-    ]
+    problems += [Problem(last, f"no requirement of {system!r}") for system in SYSTEMS if system not in present]
     return sorted(problems, key=lambda problem: problem.line)
 
 
@@ -167,9 +163,7 @@ class Tests:
             return None
         return f"the class {owner.name} neither defines nor inherits {function}"
 
-    def _has_method(
-        self, owner: ast.ClassDef, method: str, tree: ast.Module, seen: frozenset[ast.AST]
-    ) -> bool:
+    def _has_method(self, owner: ast.ClassDef, method: str, tree: ast.Module, seen: frozenset[ast.AST]) -> bool:
         if owner in seen:
             return False
         if method in _functions(owner.body):

@@ -7,7 +7,7 @@ import asyncio
 import difflib
 import os
 import signal
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, assert_never
@@ -79,9 +79,19 @@ class Scripted:
     floor = __version__
     features = Features(deltas=True, thinking=True, questions=True, plans=True, diffs=True, usage=True, model=True)
 
-    def __init__(self, replies: Sequence[Reply] = DEMO, *, name: str = "scripted") -> None:
+    def __init__(
+        self,
+        replies: Sequence[Reply] = DEMO,
+        *,
+        name: str = "scripted",
+        on_told: Callable[[str], None] = lambda text: None,
+        on_stall: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_told` hears what a model would be told (prompts and answers), `on_stall` when a stall begins."""
         self.name = name
         self.replies = replies
+        self.on_told = on_told
+        self.on_stall = on_stall
 
     async def probe(self, env: Mapping[str, str]) -> Probe:
         return Probe(found=True, version=__version__, signed_in=True)
@@ -120,7 +130,8 @@ class Playing:
     async def interrupt(self) -> None:
         if self._turn and self._task and not self._turn.ended:
             self._turn.interrupt(lambda: None)
-            self._task.cancel()
+            await self.close()
+            self._turn.done("interrupted", native_id=self.native_id)  # also when it was cancelled before it began
 
     async def steer(self, text: str) -> None:
         raise Unsupported(self._driver.name, "steer")
@@ -136,6 +147,7 @@ class Playing:
                 turn.emit(
                     Init(self._driver.name, self.native_id, self._spec.cwd, self._spec.model, receipt=self.receipt)
                 )
+            self._driver.on_told(turn.prompt.text)
             words = len(turn.prompt.text.split())
             said = 0
             while True:
@@ -195,6 +207,7 @@ class Playing:
             case script.Cut():
                 turn.fail("the model's stream broke off", code="cut", native_id=self.native_id)
             case script.Stall(seconds):
+                self._driver.on_stall()
                 await asyncio.sleep(seconds)
             case _:
                 assert_never(step)
@@ -271,4 +284,5 @@ class Playing:
         question = Question(id=item, text=step.question, header=step.header, choices=choices)
         answer = await turn.ask(Ask(f"ask-{item}", "question", step.question, questions=(question,)))
         chosen = ", ".join(answer.answers.get(item, ())) if answer.decision == "allow" else "no answer"
+        self._driver.on_told(chosen)
         turn.emit(Text(f"({step.header}: {chosen})", item))

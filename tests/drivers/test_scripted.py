@@ -1,0 +1,14 @@
+"""The scripted driver against the contract."""
+
+from pathlib import Path
+
+import pytest
+
+from tieline.testing.driver_contract import DriverContract
+from tieline.testing.rigs.scripted import ScriptedRig
+
+
+class TestScripted(DriverContract):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> ScriptedRig:
+        return ScriptedRig(tmp_path / "home")
