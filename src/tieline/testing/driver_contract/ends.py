@@ -1,0 +1,180 @@
+"""How turns end: interrupts, time limits, model errors, dead agents; and what is left after."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from ... import script
+from ...events import (
+    Ask,
+    Error,
+)
+from ...policy import Policy
+from ...script import Fail, Run, Say, Stall
+from ...wire import launch
+from ..rig import Rig
+from ..streams import collect, done, of
+from .setting import Setting, eventually
+
+
+class Ends(Setting):
+    async def test_interrupt_mid_stream(self, rig: Rig, place: Path) -> None:
+        rig.play([Say("The beginning of a long story. "), Stall()], [Say("after the interrupt")])
+        async with self.session(rig, place) as session:
+
+            async def stop() -> None:
+                await rig.stalled()
+                await session.interrupt()
+
+            stopper = asyncio.create_task(stop())
+            seen = await collect(session.turn("tell me"))
+            await stopper
+            assert done(seen).status == "interrupted"
+            again = await collect(session.turn("go on"))
+            assert done(again).status == "success", "the session is still usable"
+
+    async def test_interrupt_running_tool(self, rig: Rig, place: Path) -> None:
+        self.able(rig, "tools")
+        rig.play([Run("touch started; sleep 300; touch finished")], [Say("never said")])
+        async with self.session(rig, place) as session:
+
+            async def stop() -> None:
+                await eventually((place / "started").exists, "the command never started")
+                await session.interrupt()
+
+            stopper = asyncio.create_task(stop())
+            seen = await collect(session.turn("run it"))
+            await stopper
+            assert done(seen).status == "interrupted"
+        await self.nothing_left(place)
+
+    async def test_interrupt_pending_ask(self, rig: Rig, place: Path) -> None:
+        self.able(rig, "tools")
+        asked = asyncio.Event()
+        never = asyncio.Event()
+
+        async def decide(ask: Ask) -> bool:
+            asked.set()
+            await never.wait()
+            return True
+
+        rig.play([Run("touch denied.txt")], [Say("never said")])
+        async with self.session(rig, place, policy=Policy("allow", "ask", "allow"), on_ask=decide) as session:
+
+            async def stop() -> None:
+                await asked.wait()
+                await session.interrupt()
+
+            stopper = asyncio.create_task(stop())
+            seen = await collect(session.turn("touch it"))
+            await stopper
+        assert done(seen).status == "interrupted"
+        assert not (place / "denied.txt").exists()
+
+    async def test_leaving_the_loop_interrupts(self, rig: Rig, place: Path) -> None:
+        rig.play([Say("The beginning. "), Stall()], [Say("after the break")])
+        async with self.session(rig, place) as session:
+            turn = session.turn("tell me")
+            async for _ in turn:
+                await rig.stalled()
+                break
+            await turn.aclose()
+            again = await collect(session.turn("go on"))
+            assert done(again).status in ("success", "error")
+
+    async def test_timeout(self, rig: Rig, place: Path) -> None:
+        rig.play([Say("The beginning. "), Stall()])
+        async with self.session(rig, place) as session:
+            seen = await collect(session.turn("tell me", timeout=3.0))
+        assert done(seen).status == "timeout"
+
+    @pytest.mark.parametrize("status", [429, 500])
+    async def test_model_error(self, rig: Rig, place: Path, status: int) -> None:
+        """An agent may try again by itself or give up; either way the turn ends once and truthfully."""
+        rig.play([Fail(status, "scripted refusal")], [Say("The second try.")])
+        async with self.session(rig, place) as session:
+            seen = await collect(session.turn("try", timeout=25.0))
+        if done(seen).status == "success":
+            assert done(seen).text.strip() == "The second try."
+        else:
+            assert done(seen).error
+
+    async def test_model_error_that_stays(self, rig: Rig, place: Path) -> None:
+        """A refusal that is no passing fault (400) ends the turn as an error."""
+        self.able(rig, "model_error_that_stays")
+        rig.play(*[[Fail(400, "scripted refusal")] for _ in range(20)])
+        async with self.session(rig, place) as session:
+            seen = await collect(session.turn("try", timeout=40.0))
+        assert done(seen).status == "error", done(seen)
+        assert of(seen, Error)
+        assert done(seen).error
+
+    async def test_cut_stream(self, rig: Rig, place: Path) -> None:
+        rig.play([Say("Half a sen"), script.Cut()], [Say("The second try.")])
+        async with self.session(rig, place) as session:
+            seen = await collect(session.turn("try", timeout=25.0))
+        assert done(seen).status in ("success", "error", "timeout")
+
+    async def test_huge_line(self, rig: Rig, place: Path) -> None:
+        self.able(rig, "huge_line")
+        text = "0123456789" * 500_000
+        rig.play([Say(text, chunks=1)])
+        async with self.session(rig, place) as session:
+            seen = await collect(session.turn("say a lot"))
+        assert done(seen).status == "success"
+        assert len(done(seen).text.strip()) == len(text)
+
+    async def test_two_at_once(self, rig: Rig, place: Path) -> None:
+        rig.play([Say("same answer")], [Say("same answer")])
+        async with self.session(rig, place) as one, self.session(rig, place) as two:
+            first, second = await asyncio.gather(collect(one.turn("a")), collect(two.turn("b")))
+            assert done(first).text.strip() == done(second).text.strip() == "same answer"
+            if one.native_id and two.native_id:
+                assert one.native_id != two.native_id
+
+    async def test_killed(self, rig: Rig, place: Path) -> None:
+        self.able(rig, "killed")
+        rig.play([Say("The beginning. "), Stall()])
+        async with self.session(rig, place) as session:
+
+            async def kill() -> None:
+                await rig.stalled()
+                for pid in launch.live().values():
+                    os.kill(pid, signal.SIGKILL)
+
+            killer = asyncio.create_task(kill())
+            seen = await collect(session.turn("tell me"))
+            await killer
+            assert done(seen).status == "error"
+            assert done(seen).error
+            after = await collect(session.turn("are you there"))
+            assert done(after).status == "error", "a dead agent says so"
+
+    @pytest.mark.parametrize("how", ["normal", "exception", "cancelled"])
+    async def test_no_process_left(self, rig: Rig, place: Path, how: str) -> None:
+        rig.play([Say("The beginning. "), *([Stall()] if how == "cancelled" else [])])
+        marks: set[str] = set()
+
+        async def use() -> None:
+            async with self.session(rig, place) as session:
+                marks.update(launch.live())
+                await collect(session.turn("hello"))
+                if how == "exception":
+                    raise ZeroDivisionError
+
+        task = asyncio.create_task(use())
+        if how == "cancelled":
+            await rig.stalled()
+            task.cancel()
+        outcome = (await asyncio.gather(task, return_exceptions=True))[0]
+        expected: dict[str, type[BaseException | None]] = {
+            "normal": type(None),
+            "exception": ZeroDivisionError,
+            "cancelled": asyncio.CancelledError,
+        }
+        assert isinstance(outcome, expected[how]), outcome
+        assert not marks & set(launch.live())
+        await self.nothing_left(place)

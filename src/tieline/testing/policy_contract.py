@@ -1,0 +1,102 @@
+"""The 27 policies, held against what really happened: on disk and at a loopback web server, not in the stream alone.
+
+In one turn the agent's model tries to write a file, run a command and fetch a page. Asks are answered with yes. Then
+for each capability: `allow` happened unasked, `ask` was asked and happened, `deny` did not happen. Where the receipt
+says that nothing enforces a line, the suite expects just that: declared = observed, drift fails either way.
+"""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..events import Ask, Event, ToolResult, ToolUse, needs
+from ..library import open_session
+from ..policy import CAPABILITIES, Capability, Policy, every_policy
+from ..script import Get, Run, Say, Write
+from .http import LoopbackServer, Request
+from .rig import Rig
+from .streams import collect, done, of
+
+
+def name_of(policy: Policy) -> str:
+    return "-".join(policy.level(capability) for capability in CAPABILITIES)
+
+
+class PolicyContract:
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> Rig:
+        raise NotImplementedError("a subclass gives its rig")
+
+    @pytest.fixture
+    async def web(self) -> AsyncGenerator["Web", None]:
+        web = Web()
+        async with LoopbackServer(web.answer) as server:
+            web.url = f"{server.url}/page"
+            yield web
+
+    @pytest.mark.parametrize("policy", every_policy(), ids=name_of)
+    async def test_policy(self, rig: Rig, web: "Web", tmp_path: Path, policy: Policy) -> None:
+        place = tmp_path / "place"
+        place.mkdir()
+        asked: list[Capability] = []
+
+        def decide(ask: Ask) -> bool:
+            assert ask.capability, f"an ask without its capability: {ask}"
+            asked.append(ask.capability)
+            return True
+
+        rig.play(
+            [Write(str(place / "written.txt"), "content\n")],
+            [Run(f"touch {place}/ran.txt")],
+            [Get(web.url)],
+            [Say("Tried all three.")],
+        )
+        options: dict[str, Any] = {**rig.options, "accept_unenforced": True}
+        async with open_session(rig.driver, cwd=place, policy=policy, on_ask=decide, **options) as session:
+            receipt = session.receipt
+            seen = await collect(session.turn("try all three"))
+        assert done(seen).status == "success", done(seen)
+
+        happened: dict[Capability, bool] = {
+            "file_write": (place / "written.txt").exists(),
+            "shell": (place / "ran.txt").exists(),
+            "network": web.hits > 0 or ("fetch_reaches_loopback" in rig.limits and let_through(seen)),
+        }
+        problems: list[str] = []
+        for capability in CAPABILITIES:
+            line = receipt.of(capability)
+            if line.means == "none":
+                expected = (True, False)
+            else:
+                expected = {"allow": (True, False), "ask": (True, True), "deny": (False, False)}[line.level]
+            observed = (happened[capability], capability in asked)
+            if observed != expected:
+                problems.append(
+                    f"{capability}={line.level} by {line.means}: (happened, asked) should be {expected}, was {observed}"
+                )
+        assert not problems, "\n".join([*problems, *(f"  {event}" for event in seen)])
+        denied = {result.id for result in of(seen, ToolResult) if result.status == "denied"}
+        for use in of(seen, ToolUse):
+            capability = needs(use.action)
+            if capability and not happened[capability]:
+                assert use.id in denied, f"the refusal of {use} is not visible as such"
+
+
+class Web:
+    """A page that counts who came."""
+
+    url = ""
+    hits = 0
+
+    async def answer(self, request: Request) -> None:
+        self.hits += 1
+        await request.respond(200, b"<html><body>the page</body></html>", "text/html")
+
+
+def let_through(seen: list[Event]) -> bool:
+    """Whether the fetch call got past every rule and ask, whatever the tool itself then made of the address."""
+    results = {result.id: result for result in of(seen, ToolResult)}
+    fetches = [use for use in of(seen, ToolUse) if needs(use.action) == "network"]
+    return any(results[use.id].status != "denied" for use in fetches)

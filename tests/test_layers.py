@@ -1,0 +1,150 @@
+"""Who may import whom, as the architecture says; and what `import tieline` may load."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "tieline"
+
+LAYERS: list[set[str]] = [
+    {"errors", "policy", "events", "script", "messages", "version"},  # values
+    {"config"},
+    {"wire"},
+    {
+        "drivers.base",
+        "drivers.turn",
+        "drivers.presets",
+        "drivers.registry",
+        "channels.base",
+        "bus.base",
+        "bus.subjects",
+    },
+    {"sessions"},
+    {"mesh", "relay"},
+    {"library", "harnesses"},
+    {"teams", "node", "hub"},
+    {"daemon"},
+    {"cli"},
+]
+"""Lowest first. A module imports from its own layer and those below it."""
+
+ADAPTERS = {"drivers": "drivers", "bus": "bus", "channels": "channels", "harnesses": "harnesses"}
+"""Folders whose files, but for the contract ones above, are adapters: no other module imports them."""
+
+MAY_IMPORT_ADAPTERS = ("daemon", "testing")
+"""The composition root, and the rigs that set adapters up for tests. The registry does it by name, lazily."""
+
+LIGHT = {"msgspec", "typing_extensions"}
+"""The only third-party packages that `import tieline` may load. (msgspec imports the other when it is there.)"""
+
+
+def modules() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        found[".".join(part for part in parts if part != "__init__")] = path
+    return found
+
+
+def imports(name: str, path: Path) -> list[str]:
+    """The Tieline modules that a module imports, without the leading package."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    package = [part for part in package if part]
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            if node.level:
+                base = package[: len(package) - node.level + 1]
+                base = [*base, *(node.module.split(".") if node.module else [])]
+            elif node.module and node.module.split(".")[0] == "tieline":
+                base = node.module.split(".")[1:]
+            else:
+                continue
+            found += [".".join([*base, alias.name]) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [alias.name[8:] for alias in node.names if alias.name.startswith("tieline.")]
+    return found
+
+
+def layer(name: str) -> int | None:
+    for number, members in enumerate(LAYERS):
+        if any(name == member or name.startswith(member + ".") for member in members):
+            return number
+    return None
+
+
+def is_adapter(name: str) -> bool:
+    return name.split(".")[0] in ADAPTERS and layer(name) is None and "." in name
+
+
+def family(name: str) -> str:
+    """An adapter may span files: `codex`, `codex_events`."""
+    return name.split(".")[1].split("_events")[0]
+
+
+def violations(found: dict[str, Path]) -> list[str]:
+    problems: list[str] = []
+    for name, path in found.items():
+        for target in imports(name, path):
+            target = next((m for m in (target, target.rpartition(".")[0]) if m in found), target)
+            if is_adapter(target) and not name.startswith(MAY_IMPORT_ADAPTERS):
+                same = (
+                    is_adapter(name) and name.split(".")[0] == target.split(".")[0] and family(name) == family(target)
+                )
+                if not same:
+                    problems.append(f"{name} imports the adapter {target}")
+            own, other = layer(name), layer(target)
+            if own is not None and other is not None and other > own:
+                problems.append(f"{name} imports {target}, which is above it")
+            if target.startswith("testing") and not name.startswith("testing"):
+                problems.append(f"{name} imports {target}: the product does not need its tests")
+    return problems
+
+
+def test_layers() -> None:
+    assert violations(modules()) == []
+
+
+def test_the_check_can_fail(tmp_path: Path) -> None:
+    found = dict(modules())
+    for name, text in {
+        "wire.bad": "from ..sessions import session\n",
+        "drivers.bad": "from .scripted import Scripted\n",
+        "sessions.bad": "from ..drivers import scripted\n",
+        "events_bad": "import tieline.testing.http\n",
+    }.items():
+        found[name] = tmp_path / f"{name}.py"
+        found[name].write_text(text)
+    told = "\n".join(violations(found))
+    for name in ("wire.bad", "drivers.bad", "sessions.bad", "events_bad"):
+        assert name in told
+
+
+def test_every_module_has_a_room() -> None:
+    roomless = [
+        name
+        for name in modules()
+        if name and layer(name) is None and not is_adapter(name) and name.split(".")[0] not in (*ADAPTERS, "testing")
+    ]
+    assert roomless == []
+
+
+def test_files_are_short() -> None:
+    long = {name: count for name, path in modules().items() if (count := len(path.read_text().splitlines())) > 500}
+    assert long == {}
+
+
+def test_import_is_light() -> None:
+    code = "import sys; import tieline; print('\\n'.join(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30).stdout
+    tops = {name.split(".")[0] for name in loaded.split()}
+    bare = subprocess.run(
+        [sys.executable, "-c", "import sys; print('\\n'.join(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout
+    foreign = tops - set(sys.stdlib_module_names) - {name.split(".")[0] for name in bare.split()} - {"tieline"}
+    assert {name for name in foreign if not name.startswith("_")} <= LIGHT
