@@ -103,21 +103,27 @@ async def run_parallel(
     slots = asyncio.Semaphore(limit)
 
     async def work(name: str, job: Job) -> None:
-        async with slots:
-            try:
-                async for event in run(job.agent, job.prompt, **{**options, **job.options}):
-                    await queue.put((name, event))
-            except TielineError as error:
-                await queue.put((name, Error(str(error), type(error).__name__)))
-                await queue.put((name, Done("error", error=error.message)))
-        await queue.put(None)
-
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(work(name, job)) for name, job in named.items()]
         try:
-            for _ in tasks:
-                while (item := await queue.get()) is not None:
-                    yield item
+            async with slots, aclosing(run(job.agent, job.prompt, **{**options, **job.options})) as events:
+                async for event in events:
+                    await queue.put((name, event))
+        except TielineError as error:
+            await queue.put((name, Error(str(error), type(error).__name__)))
+            await queue.put((name, Done("error", error=error.message)))
         finally:
-            for task in tasks:
-                task.cancel()
+            await queue.put(None)
+
+    tasks = [asyncio.create_task(work(name, job)) for name, job in named.items()]
+    try:
+        for _ in tasks:
+            while (item := await queue.get()) is not None:
+                yield item
+        for task in tasks:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        while not all(task.done() for task in tasks):  # what is being closed may still have something to say
+            while not queue.empty():
+                queue.get_nowait()
+            await asyncio.wait(tasks, timeout=0.05)

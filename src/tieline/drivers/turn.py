@@ -223,8 +223,7 @@ class Turn:
             self.emit(whole("".join(parts), item, parent))
         for tool, finished in list(self._tools.items()):
             if not finished:
-                why = "the turn ended before it did" if event.status == "success" else f"the turn ended: {event.status}"
-                self.emit(ToolResult(tool, "error", why))
+                self.emit(ToolResult(tool, "error", self._denied.get(tool) or f"the turn ended: {event.status}"))
         text = event.text or self._last_text
         self._put(
             Done(

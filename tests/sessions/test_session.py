@@ -1,0 +1,109 @@
+"""A session holds a driver to its promises, even one that breaks them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tieline.drivers.base import AskFn, Features, Probe, Prompt, Spec
+from tieline.drivers.scripted import Scripted
+from tieline.errors import AgentDied, PolicyUnenforceable, SessionClosed, Unsupported, UsageError
+from tieline.events import Event, Text
+from tieline.library import open_session
+from tieline.policy import CAPABILITIES, Enforcement, Policy, Receipt
+from tieline.script import Say, Stall
+from tieline.sessions.session import Session
+from tieline.testing.streams import collect, done
+
+Behaviour = Callable[[], AsyncIterator[Event]]
+
+
+class Unruly:
+    """A driver for injecting faults: its turn is whatever the test says."""
+
+    name = "unruly"
+    tested = floor = ""
+    features = Features()
+
+    def __init__(self, behaviour: Behaviour, means: str = "prompt") -> None:
+        self.behaviour = behaviour
+        self.means = means
+        self.native_id = ""
+        self.receipt = self.enforce(Policy())
+
+    async def probe(self, env: Mapping[str, str]) -> Probe:
+        return Probe(found=True)
+
+    def enforce(self, policy: Policy) -> Receipt:
+        return Receipt(**{c: Enforcement(policy.level(c), self.means) for c in CAPABILITIES})  # type: ignore[arg-type]
+
+    @asynccontextmanager
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["Unruly", None]:
+        yield self
+
+    def turn(self, prompt: Prompt) -> AsyncIterator[Event]:
+        return self.behaviour()
+
+    async def interrupt(self) -> None: ...
+
+    async def steer(self, text: str) -> None: ...
+
+
+async def test_a_turn_without_an_end_gets_one(tmp_path: Path) -> None:
+    async def stops() -> AsyncIterator[Event]:
+        yield Text("half")
+
+    async with open_session(Unruly(stops), cwd=tmp_path) as session:
+        seen = await collect(session.turn("go"))
+    assert done(seen).status == "error"
+
+
+async def test_a_driver_that_raises_ends_the_turn(tmp_path: Path) -> None:
+    async def dies() -> AsyncIterator[Event]:
+        yield Text("half")
+        raise AgentDied("unruly", -9)
+
+    async with open_session(Unruly(dies), cwd=tmp_path) as session:
+        seen = await collect(session.turn("go"))
+    assert "signal 9" in done(seen).error
+
+
+async def test_a_deny_that_cannot_be_held_refuses_to_open(tmp_path: Path) -> None:
+    async def never() -> AsyncIterator[Event]:
+        yield Text("")
+
+    driver = Unruly(never, means="none")
+    with pytest.raises(PolicyUnenforceable, match="shell"):
+        open_session(driver, cwd=tmp_path, policy=Policy("allow", "deny", "allow"))
+    open_session(driver, cwd=tmp_path, policy=Policy("allow", "deny", "allow"), accept_unenforced=True)
+    open_session(driver, cwd=tmp_path, policy="full")
+
+
+async def test_one_turn_at_a_time(tmp_path: Path) -> None:
+    async with open_session(Scripted([[Say("one", delay_s=0.01)], [Say("two")]]), cwd=tmp_path) as session:
+        first, second = await asyncio.gather(collect(session.turn("a")), collect(session.turn("b")))
+    assert [done(first).text, done(second).text] == ["one", "two"]
+
+
+async def test_a_closed_session_says_so(tmp_path: Path) -> None:
+    session = open_session(Scripted(), cwd=tmp_path)
+    async with session:
+        pass
+    with pytest.raises(SessionClosed):
+        await collect(session.turn("go"))
+    await session.close()
+
+
+async def test_timeout_is_told_as_such(tmp_path: Path) -> None:
+    async with open_session(Scripted([[Stall()], [Say("after")]]), cwd=tmp_path) as session:
+        assert done(await collect(session.turn("go", timeout=0.05))).status == "timeout"
+        assert done(await collect(session.turn("go", timeout=5))).text == "after"
+
+
+async def test_what_is_not_declared_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="resume"):
+        open_session(Scripted(), cwd=tmp_path, resume="x")
+    with pytest.raises(UsageError, match="absolute"):
+        Session(Scripted(), Spec(cwd="relative"))

@@ -1,0 +1,66 @@
+"""One Config from TOML and the environment."""
+
+from pathlib import Path
+
+import pytest
+
+from tieline import config
+from tieline.drivers import registry
+from tieline.errors import UnknownAgent, UsageError
+
+
+def test_without_a_file(tmp_path: Path) -> None:
+    loaded = config.load(environ={"HOME": str(tmp_path)}, cwd=tmp_path)
+    assert (loaded.policy, loaded.agents, loaded.source) == ("ask", {}, "")
+    assert loaded.environ == {"HOME": str(tmp_path)}
+
+
+def test_places(tmp_path: Path) -> None:
+    user = tmp_path / ".config" / "tieline" / "config.toml"
+    user.parent.mkdir(parents=True)
+    user.write_text('policy = "full"')
+    environ = {"HOME": str(tmp_path)}
+    assert config.load(environ=environ, cwd=tmp_path).policy == "full"
+    (tmp_path / "tieline.toml").write_text('policy = "edits"')
+    assert config.load(environ=environ, cwd=tmp_path).policy == "edits"
+    (tmp_path / "third.toml").write_text('policy = "read-only"')
+    environ["TIELINE_CONFIG"] = str(tmp_path / "third.toml")
+    assert config.load(environ=environ, cwd=tmp_path).policy == "read-only"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("policy = ", "not valid TOML"),
+        ('polcy = "ask"', "polcy"),
+        ("policy = 3", "policy"),
+        ("[agents.mine]\ncommand = []", "agents.mine has no type"),
+    ],
+)
+def test_mistakes_name_file_and_field(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "tieline.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=told) as caught:
+        config.load(environ={}, cwd=tmp_path)
+    assert str(file) in str(caught.value)
+
+
+def test_a_named_file_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        config.load(environ={"TIELINE_CONFIG": str(tmp_path / "none.toml")}, cwd=tmp_path)
+
+
+def test_a_configured_agent_has_a_name_and_a_type() -> None:
+    loaded = config.Config(agents={"mine": {"type": "scripted"}})
+    assert registry.create("mine", loaded).name == "mine"
+    assert "mine" in registry.names(loaded)
+
+
+def test_bad_options_name_the_agent_and_the_field() -> None:
+    with pytest.raises(UsageError, match=r"agents\.mine: .*scrpt"):
+        registry.create("mine", config.Config(agents={"mine": {"type": "scripted", "scrpt": "x"}}))
+
+
+def test_a_type_that_needs_options_is_no_agent_by_itself() -> None:
+    with pytest.raises(UnknownAgent):
+        registry.create("shell", config.Config())

@@ -1,0 +1,64 @@
+"""run, run_parallel, open_session."""
+
+from pathlib import Path
+
+import pytest
+
+import tieline
+from tieline.config import Config
+from tieline.errors import UnknownAgent, UsageError
+from tieline.events import Done, Event
+from tieline.testing.streams import done, verify
+
+
+async def test_run(tmp_path: Path) -> None:
+    seen = [event async for event in tieline.run("scripted", "go", cwd=tmp_path, policy="full")]
+    verify(seen)
+    assert (tmp_path / "greeting.py").exists()
+    assert done(seen).status == "success"
+
+
+async def test_unknown_agent(tmp_path: Path) -> None:
+    with pytest.raises(UnknownAgent, match="codx") as caught:
+        tieline.open_session("codx", cwd=tmp_path)
+    assert "Did you mean codex" in caught.value.hint
+
+
+async def test_several_at_once(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    jobs = [tieline.Job("scripted", "go", name=name, options={"cwd": tmp_path / name}) for name in "abc"]
+    jobs.append(tieline.Job("no-such-agent", "go", options={"cwd": tmp_path}))
+    seen: dict[str, list[Event]] = {}
+    async for name, event in tieline.run_parallel(jobs, limit=2, policy="full"):
+        seen.setdefault(name, []).append(event)
+    assert set(seen) == {"a", "b", "c", "no-such-agent-4"}
+    for name in "abc":
+        verify(seen[name])
+    ended = seen["no-such-agent-4"][-1]
+    assert isinstance(ended, Done)
+    assert ended.status == "error"
+
+
+async def test_leaving_run_parallel_ends_the_others(tmp_path: Path) -> None:
+    events = tieline.run_parallel([tieline.Job("scripted", "go")] * 3, cwd=tmp_path, policy="full")
+    async for _ in events:
+        break
+    await events.aclose()
+
+
+async def test_no_room_for_anyone() -> None:
+    with pytest.raises(UsageError, match="limit"):
+        async for _ in tieline.run_parallel([], limit=0):
+            pass
+
+
+async def test_the_environment_is_inherited_unless_told_otherwise(tmp_path: Path) -> None:
+    config = Config(environ={"PATH": "/nowhere"})
+    assert tieline.open_session("scripted", cwd=tmp_path, config=config).spec.env == {"PATH": "/nowhere"}
+    assert tieline.open_session("scripted", cwd=tmp_path, config=config, env={"A": "b"}).spec.env == {"A": "b"}
+
+
+async def test_the_default_policy_comes_from_the_configuration(tmp_path: Path) -> None:
+    session = tieline.open_session("scripted", cwd=tmp_path, config=Config(policy="full"))
+    assert session.spec.policy == tieline.Policy("allow", "allow", "allow")
