@@ -62,3 +62,11 @@ async def test_the_environment_is_inherited_unless_told_otherwise(tmp_path: Path
 async def test_the_default_policy_comes_from_the_configuration(tmp_path: Path) -> None:
     session = tieline.open_session("scripted", cwd=tmp_path, config=Config(policy="full"))
     assert session.spec.policy == tieline.Policy("allow", "allow", "allow")
+
+
+def test_every_public_name_is_there() -> None:
+    for name in tieline.__all__:
+        assert getattr(tieline, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        getattr(tieline, "no_such_name")  # noqa: B009
+    assert set(tieline.__all__) <= set(dir(tieline))

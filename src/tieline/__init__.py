@@ -1,16 +1,24 @@
 """Tieline: any coding agent behind one event stream and one permission policy.
 
-async for event in tieline.run("codex", "fix the test", cwd=".", on_ask=decide): ...
+    async for event in tieline.run("codex", "fix the test", cwd=".", on_ask=decide): ...
+
+Names are loaded when they are first used: `import tieline` costs nothing, so that the command line can start an agent
+before it imports anything else.
 """
 
-from . import events
-from .drivers.base import Attachment, McpServer, Prompt
-from .errors import TielineError
-from .events import Answer, Ask, Done, Event
-from .library import Job, open_session, run, run_parallel
-from .policy import Policy
-from .sessions.session import Session
+from importlib import import_module
+
 from .version import __version__
+
+TYPE_CHECKING = False  # not imported from typing, which would cost more than all the rest here
+if TYPE_CHECKING:
+    from . import events
+    from .drivers.base import Attachment, McpServer, Prompt
+    from .errors import TielineError
+    from .events import Answer, Ask, Done, Event
+    from .library import Job, open_session, run, run_parallel
+    from .policy import Policy
+    from .sessions.session import Session
 
 __all__ = [
     "Answer",
@@ -30,3 +38,34 @@ __all__ = [
     "run",
     "run_parallel",
 ]
+
+_HOMES = {
+    "Answer": "events",
+    "Ask": "events",
+    "Attachment": "drivers.base",
+    "Done": "events",
+    "Event": "events",
+    "Job": "library",
+    "McpServer": "drivers.base",
+    "Policy": "policy",
+    "Prompt": "drivers.base",
+    "Session": "sessions.session",
+    "TielineError": "errors",
+    "open_session": "library",
+    "run": "library",
+    "run_parallel": "library",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "events":
+        return import_module(".events", __name__)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
