@@ -35,8 +35,8 @@ $(AGENTS): tests/agents/package-lock.json
 test: setup agents ## every test, with the real agents
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-test-fast: setup ## the tests that start no real agent
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not real"
+test-fast: setup ## the tests that start no real agent and take no time
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not real and not slow"
 
 check: setup ## lint and types
 	$(BIN)/ruff check .

@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "tieline"
 
 LAYERS: list[set[str]] = [
-    {"errors", "policy", "events", "script", "messages", "version"},  # values
+    {"errors", "policy", "events", "script", "messages", "ids", "version"},  # values
     {"config"},
     {"wire"},
     {
@@ -36,7 +36,7 @@ MAY_IMPORT_ADAPTERS = ("daemon", "testing")
 """The composition root, and the rigs that set adapters up for tests. The registry does it by name, lazily."""
 
 LIGHT = {"msgspec", "typing_extensions"}
-"""The only third-party packages that `import tieline` and all its public names may load. (msgspec imports the other when it is there.)"""
+"""The only third-party packages that `import tieline` and its public names may load; msgspec imports the other."""
 
 
 def modules() -> dict[str, Path]:
@@ -78,9 +78,11 @@ def is_adapter(name: str) -> bool:
     return name.split(".")[0] in ADAPTERS and layer(name) is None and "." in name
 
 
-def family(name: str) -> str:
-    """An adapter may span files: `codex`, `codex_events`."""
-    return name.split(".")[1].split("_events")[0]
+def family(name: str, found: dict[str, Path]) -> str:
+    """An adapter may span files: `codex`, `codex_events`, or be a folder. The shortest name is the family's."""
+    words = ".".join(name.split(".")[:2]).split("_")
+    heads = ("_".join(words[:count]) for count in range(1, len(words) + 1))
+    return next(head for head in heads if head in found)
 
 
 def violations(found: dict[str, Path]) -> list[str]:
@@ -90,7 +92,9 @@ def violations(found: dict[str, Path]) -> list[str]:
             target = next((m for m in (target, target.rpartition(".")[0]) if m in found), target)
             if is_adapter(target) and not name.startswith(MAY_IMPORT_ADAPTERS):
                 same = (
-                    is_adapter(name) and name.split(".")[0] == target.split(".")[0] and family(name) == family(target)
+                    is_adapter(name)
+                    and name.split(".")[0] == target.split(".")[0]
+                    and family(name, found) == family(target, found)
                 )
                 if not same:
                     problems.append(f"{name} imports the adapter {target}")

@@ -57,6 +57,11 @@ def load(*, environ: Mapping[str, str] | None = None, cwd: str | Path = ".") -> 
     return config
 
 
+def variable(name: str) -> str:
+    """A variable that counts before, or without, a Config: how errors are shown, whether there are colours."""
+    return os.environ.get(name, "")
+
+
 def _find(env: Mapping[str, str], cwd: Path) -> Path | None:
     if named := env.get("TIELINE_CONFIG"):
         return Path(named)

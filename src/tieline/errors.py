@@ -3,6 +3,8 @@
 TielineError
 ├── UsageError            the caller asked for something that cannot be: names the field
 │   ├── UnknownAgent
+│   ├── BadSubject        a subject, pattern, key or name on the bus is malformed
+│   ├── RecordTooLarge
 │   ├── Unsupported       the agent cannot do it (declared in its features)
 │   └── PolicyUnenforceable
 ├── AgentError            something about the agent's program
@@ -10,6 +12,12 @@ TielineError
 │   ├── AgentStartFailed  it did not come up
 │   ├── AgentDied         it went away while it was needed
 │   └── ProtocolError     it said something that its protocol does not allow
+├── BusError              something about the durable log
+│   ├── BusLocked         another process owns its file
+│   ├── BusFull           there is no room to write
+│   ├── BusUnavailable    its server did not answer in time
+│   ├── BusClosed         it was closed here
+│   └── Conflict          an entry is not at the expected revision
 └── SessionClosed         the session is over
 
 What goes wrong *inside* a turn (a model error, a refused tool, a timeout) is not an exception: it is an
@@ -69,12 +77,12 @@ class Unsupported(UsageError):
 
 
 class PolicyUnenforceable(UsageError):
-    """A `deny` that the agent cannot be held to."""
+    """A `deny` or an `ask` that the agent cannot be held to; `why` is what its receipt says about it."""
 
-    def __init__(self, agent: str, capabilities: Sequence[str]) -> None:
+    def __init__(self, agent: str, capabilities: Sequence[str], why: str = "") -> None:
         names = ", ".join(capabilities)
         super().__init__(
-            f"{agent} cannot be kept from: {names}",
+            f"{agent} cannot be kept from: {names}{f' ({why})' if why else ''}",
             field="policy",
             hint=f"Use another agent, relax {names}, or accept it explicitly "
             "(accept_unenforced=True, --accept-unenforced).",
@@ -114,3 +122,67 @@ class ProtocolError(AgentError):
 class SessionClosed(TielineError):
     def __init__(self) -> None:
         super().__init__("the session is closed", hint="Open another one, with resume= to go on with it.")
+
+
+class BadSubject(UsageError):
+    """`field` is what was malformed: subject, pattern, key, group, table, headers."""
+
+    def __init__(self, what: str, value: str, problem: str, *, hint: str = "") -> None:
+        shown = value if len(value) <= 80 else value[:77] + "..."
+        super().__init__(f"bad {what} {shown!r}: {problem}", field=what, hint=hint)
+        self.value = value
+        self.problem = problem
+
+
+class RecordTooLarge(UsageError):
+    def __init__(self, size: int, limit: int, *, hint: str = "") -> None:
+        super().__init__(
+            f"the record has {size:,} bytes, the most is {limit:,}",
+            field="data",
+            hint=hint or "Store the data elsewhere and publish a reference to it.",
+        )
+        self.size = size
+        self.limit = limit
+
+
+class BusError(TielineError):
+    pass
+
+
+class BusLocked(BusError):
+    """One process owns a bus file; `owner` says which."""
+
+    def __init__(self, path: str, owner: str, pid: int | None = None) -> None:
+        super().__init__(
+            f"{path} is in use by {owner}",
+            hint="Talk to that process instead of opening its file, or end it first.",
+        )
+        self.path = path
+        self.owner = owner
+        self.pid = pid
+
+
+class BusFull(BusError):
+    """Nothing of what was refused is stored; what was acknowledged before is safe."""
+
+    def __init__(self, where: str, detail: str) -> None:
+        super().__init__(f"no room to write to {where}: {detail}", hint="Make room (or trim); then it works again.")
+        self.where = where
+
+
+class BusUnavailable(BusError):
+    """Not acknowledged: it may or may not be stored. Doing it again with the same id is safe."""
+
+
+class BusClosed(BusError):
+    def __init__(self) -> None:
+        super().__init__("the bus is closed")
+
+
+class Conflict(BusError):
+    def __init__(self, table: str, key: str, expected: int) -> None:
+        wanted = "is there already" if expected == 0 else f"is not at revision {expected}"
+        super().__init__(f"{table}: {key} {wanted}", hint="Get the entry again and decide anew.")
+        self.table = table
+        self.key = key
+        self.expected = expected

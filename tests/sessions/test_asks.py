@@ -2,6 +2,8 @@
 
 import asyncio
 
+from msgspec.structs import replace
+
 from tieline.events import Answer, Ask, Command, Edit, Event, Fetch, Read
 from tieline.policy import Policy
 from tieline.sessions.asks import Asks, OnAsk
@@ -33,8 +35,11 @@ async def test_denied_by_policy_is_told() -> None:
 
 async def test_people_are_asked_and_both_are_told() -> None:
     answer, emitted = await decide(Asks(Policy(), lambda ask: True), RUN)
-    assert answer == Answer("q1", "allow", by="caller", tool="t1")
-    assert emitted == [RUN, answer]
+    told, decided = emitted
+    assert isinstance(told, Ask)
+    assert told.id != RUN.id, "agents number their asks from one; ours are told apart everywhere"
+    assert replace(told, id=RUN.id) == RUN
+    assert decided == answer == Answer(told.id, "allow", by="caller", tool="t1")
 
 
 async def test_the_capability_is_read_off_the_action() -> None:

@@ -84,6 +84,7 @@ class Features(Struct, frozen=True, kw_only=True):
     disallowed_tools: bool = False
     mcp_servers: bool = False
     attachments: tuple[str, ...] = ()  # media types or their families: "image/*", "text/*", "*/*"
+    warm: bool = False  # it can be opened ahead of its first prompt, and gains by it
     # what its stream can show
     deltas: bool = False
     thinking: bool = False
@@ -175,9 +176,11 @@ def check(driver: Driver, spec: Spec) -> None:
     if spec.fork and not spec.resume:
         raise UsageError("fork without resume", field="fork", hint="Name the conversation to copy with resume.")
     _check_cwd(spec.cwd)
-    unenforced = driver.enforce(spec.policy).unenforced()
+    receipt = driver.enforce(spec.policy)
+    unenforced = receipt.unenforced()
     if unenforced and not spec.accept_unenforced:
-        raise PolicyUnenforceable(driver.name, unenforced)
+        notes = dict.fromkeys(receipt.of(capability).note for capability in unenforced)
+        raise PolicyUnenforceable(driver.name, unenforced, "; ".join(note for note in notes if note))
 
 
 def check_prompt(driver: Driver, prompt: Prompt) -> None:

@@ -50,7 +50,7 @@ def create(name: str, config: Config) -> Driver:
     if kind in PRESETS:
         options = {"preset": kind, **options}
         kind = "acp"
-    if kind in BUILT_IN and (kind == name) <= (kind not in NEED_OPTIONS):
+    if kind in BUILT_IN and (kind not in NEED_OPTIONS or kind != name or name in config.agents):
         factory: Factory = import_module(BUILT_IN[kind]).create
     elif kind in (installed := _installed()):
         factory = installed[kind].load()

@@ -228,6 +228,7 @@ class Playing:
             action=action,
             input=arguments,
             capability=capability,
+            remember=("session",),
         )
         return (await turn.ask(request)).decision == "allow"
 

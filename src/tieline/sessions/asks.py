@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..drivers.base import Emit
 from ..events import Action, Answer, Ask, needs
+from ..ids import new_id
 from ..policy import Policy
 
 DEFAULT_EXPIRY_S = 3600.0
@@ -36,7 +37,7 @@ class Asks:
 
     def __init__(self, policy: Policy, on_ask: OnAsk | None, *, expiry_s: float = DEFAULT_EXPIRY_S) -> None:
         self._policy = policy
-        self._on_ask = on_ask
+        self.on_ask = on_ask
         self._expiry_s = expiry_s
         self._remembered: dict[Action, Answer] = {}
 
@@ -45,8 +46,13 @@ class Asks:
             if answer.decision == "deny":
                 emit(answer)
             return answer
+        ask = replace(ask, id=new_id())  # agents number theirs from one, each; ours must be told apart everywhere
         emit(ask)
-        answer = await self._by_people(ask)
+        try:
+            answer = await self._by_people(ask)
+        except asyncio.CancelledError:
+            emit(deny(ask, "the agent withdrew it", by="agent"))
+            raise
         emit(answer)
         if ask.action and answer.remember != "once" and len(self._remembered) < MAX_REMEMBERED:
             self._remembered[ask.action] = answer
@@ -72,11 +78,11 @@ class Asks:
         return replace(kept, ask=ask.id, tool=ask.tool, by="memory") if kept else None
 
     async def _by_people(self, ask: Ask) -> Answer:
-        if self._on_ask is None:
+        if self.on_ask is None:
             return deny(ask, "nobody is there to answer", by="nobody")
         try:
             async with asyncio.timeout(self._expiry_s):
-                decision = self._on_ask(ask)
+                decision = self.on_ask(ask)
                 if not isinstance(decision, bool | Answer):
                     decision = await decision
         except TimeoutError:

@@ -93,6 +93,15 @@ class Session:
                 if not finished:
                     await self._abandon(conversation, events)
 
+    @property
+    def on_ask(self) -> OnAsk | None:
+        """Who decides what the policy leaves open."""
+        return self._asks.on_ask
+
+    @on_ask.setter
+    def on_ask(self, decide: OnAsk | None) -> None:
+        self._asks.on_ask = decide
+
     async def interrupt(self) -> None:
         """End the running turn, if there is one."""
         if self._conversation is not None:

@@ -13,6 +13,7 @@ import msgspec
 MAX_BODY = 64 * 1024 * 1024
 IDLE_S = 120.0
 """A connection that sends no request for this long is closed."""
+TLS_HELLO = b"\x16"
 
 
 class Request:
@@ -96,7 +97,10 @@ class LoopbackServer:
 
     async def _next(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request | None:
         async with asyncio.timeout(IDLE_S):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            first_byte = await reader.readexactly(1)
+            if first_byte == TLS_HELLO:
+                raise ConnectionError("it speaks TLS")  # it would wait for our part of the handshake
+            head = (first_byte + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")
         method, target, _ = first.split(" ", 2)
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}

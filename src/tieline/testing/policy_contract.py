@@ -2,7 +2,9 @@
 
 In one turn the agent's model tries to write a file, run a command and fetch a page. Asks are answered with yes. Then
 for each capability: `allow` happened unasked, `ask` was asked and happened, `deny` did not happen. Where the receipt
-says that nothing enforces a line, the suite expects just that: declared = observed, drift fails either way.
+says that nothing enforces a line, the suite expects just that: declared = observed, drift fails either way. An `ask` by
+anything but a prompt is one that the agent cannot put: it must not happen at all. A shell that is allowed in a sandbox
+runs, but writes no file where file_write is not allowed.
 """
 
 from collections.abc import AsyncGenerator
@@ -59,9 +61,11 @@ class PolicyContract:
             seen = await collect(session.turn("try all three"))
         assert done(seen).status == "success", done(seen)
 
+        sandboxed = receipt.shell.means == "sandbox" and policy.file_write != "allow"
+        assert not (sandboxed and (place / "ran.txt").exists()), "the sandbox let a command write"
         happened: dict[Capability, bool] = {
             "file_write": (place / "written.txt").exists(),
-            "shell": (place / "ran.txt").exists(),
+            "shell": (place / "ran.txt").exists() or stopped_by_the_system(seen),
             "network": web.hits > 0 or ("fetch_reaches_loopback" in rig.limits and let_through(seen)),
         }
         problems: list[str] = []
@@ -69,6 +73,8 @@ class PolicyContract:
             line = receipt.of(capability)
             if line.means == "none":
                 expected = (True, False)
+            elif line.level == "ask" and line.means != "prompt":
+                expected = (False, False)
             else:
                 expected = {"allow": (True, False), "ask": (True, True), "deny": (False, False)}[line.level]
             observed = (happened[capability], capability in asked)
@@ -93,6 +99,13 @@ class Web:
     async def answer(self, request: Request) -> None:
         self.hits += 1
         await request.respond(200, b"<html><body>the page</body></html>", "text/html")
+
+
+def stopped_by_the_system(seen: list[Event]) -> bool:
+    """Whether the command ran, and the operating system kept it from writing."""
+    commands = {use.id for use in of(seen, ToolUse) if needs(use.action) == "shell"}
+    results = [result for result in of(seen, ToolResult) if result.id in commands]
+    return any(result.status == "error" and "Read-only file system" in result.output for result in results)
 
 
 def let_through(seen: list[Event]) -> bool:

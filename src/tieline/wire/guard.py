@@ -1,8 +1,9 @@
 """Ends child processes when the process that started them is gone. Standard library only; run as a script.
 
-One guard watches over one Tieline process. It reads `+GROUP MARK` and `-MARK` lines on its standard input. When
-that ends, or its parent dies by SIGKILL, it ends every group it still knows, and every process that carries one of
-the marks in its environment: agents start commands in sessions of their own, which a group signal does not reach.
+One guard watches over one Tieline process, whose id is its argument. It reads `+GROUP MARK` and `-MARK` lines on its
+standard input; group 0 announces a child that is about to be started. When that ends, or its parent dies by SIGKILL,
+it ends every group it still knows, and every process that carries one of the marks in its environment: agents start
+commands in sessions of their own, which a group signal does not reach.
 """
 
 import os
@@ -34,7 +35,8 @@ def marked(marks: set[str]) -> list[int]:
 
 
 def kill(groups: list[int], marks: set[str], number: int) -> bool:
-    """Signal all of them once. Whether there was anyone."""
+    """Signal all of them, each once: to many agents a second SIGTERM means to drop everything. Whether there was
+    anyone."""
     anyone = False
     for group in groups:
         with suppress(OSError):
@@ -42,16 +44,18 @@ def kill(groups: list[int], marks: set[str], number: int) -> bool:
             anyone = True
     for pid in marked(marks):
         with suppress(OSError):
-            os.kill(pid, number)
-            anyone = True
+            if os.getpgid(pid) not in groups:
+                os.kill(pid, number)
+                anyone = True
     return anyone
 
 
 def end(children: dict[str, int]) -> None:
-    groups, marks = list(children.values()), set(children)
+    groups, marks = [group for group in children.values() if group], set(children)
+    announced = len(groups) < len(children)  # it may be between fork and exec: not yet to be seen
     kill(groups, marks, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_S
-    while time.monotonic() < deadline and kill(groups, marks, 0):
+    while time.monotonic() < deadline and (kill(groups, marks, 0) or announced):
         time.sleep(0.02)
     for _ in range(50):  # what forks while it is being killed needs another look
         if not kill(groups, marks, signal.SIGKILL):
@@ -63,12 +67,15 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     watched: list[int] = [0]
+    parent = int(sys.argv[1])
     with suppress(OSError, AttributeError):
-        watched.append(os.pidfd_open(os.getppid()))
+        watched.append(os.pidfd_open(parent))
+    if os.getppid() != parent:  # it died before we looked; its id may already be somebody else's
+        watched = [0]
     children: dict[str, int] = {}
     pending = b""
     while True:
-        ready, _, _ = select.select(watched, [], [])
+        ready, _, _ = select.select(watched, [], [], None if os.getppid() == parent else 0)
         chunk = os.read(0, 65536) if 0 in ready else b""
         if not chunk:
             break

@@ -5,10 +5,10 @@ order; each request of the other side runs in a task of its own, owned by the pe
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -42,7 +42,7 @@ class Handler(Protocol):
         ...
 
     def garbage(self, line: bytes) -> None:
-        """A line that is no JSON object."""
+        """A line that is no message: no JSON object, or one that `notified` could not take."""
         ...
 
     def gone(self, reason: str) -> None:
@@ -51,13 +51,23 @@ class Handler(Protocol):
 
 
 class Peer:
-    def __init__(self, process: Process, handler: Handler, *, version: str | None = "2.0") -> None:
+    def __init__(
+        self,
+        process: Process,
+        handler: Handler,
+        *,
+        version: str | None = "2.0",
+        room: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`room` is awaited between reads: it holds the other side while whoever takes its messages is behind."""
+        self._room = room
         self._process = process
         self._handler = handler
         self._head: dict[str, Any] = {"jsonrpc": version} if version else {}
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         self._next = 0
         self._incoming: set[asyncio.Task[None]] = set()
+        self._refusals: list[dict[str, Any]] = []
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(dict[str, Any])
         self._gone: str | None = None
@@ -69,11 +79,11 @@ class Peer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._close("closed")
         tasks = [self._reader, *self._incoming]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._close("closed")
 
     async def request(self, method: str, params: Mapping[str, Any], *, timeout: float) -> Any:
         """The result. Raises RpcError, PeerGone, TimeoutError."""
@@ -89,14 +99,19 @@ class Peer:
                 return await future
         finally:
             self._waiting.pop(number, None)
+            if future.done() and not future.cancelled():
+                future.exception()  # taken note of, also when sending failed first
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         message = {**self._head, "method": method}
         await self._send(message if params is None else {**message, "params": params})
 
     async def _send(self, message: dict[str, Any]) -> None:
+        await self._write(self._encoder.encode(message))
+
+    async def _write(self, line: bytes) -> None:
         try:
-            await self._process.write(self._encoder.encode(message) + b"\n")
+            await self._process.write(line + b"\n")
         except (ConnectionError, TimeoutError) as error:
             raise PeerGone(str(error) or "it does not read") from error
 
@@ -106,7 +121,11 @@ class Peer:
             async for batch in self._process.lines():
                 for line in batch:
                     self._take(line)
-        except LineTooLong as error:
+                if self._room is not None:
+                    await self._room()
+                while self._refusals:  # sent from here, not from tasks: whoever floods us has to read them
+                    await self._send(self._refusals.pop(0))
+        except (LineTooLong, PeerGone) as error:
             reason = str(error)
         finally:
             self._close(reason)
@@ -114,46 +133,69 @@ class Peer:
     def _take(self, line: bytes) -> None:
         try:
             message = self._decoder.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             if line.strip():
                 self._handler.garbage(line)
             return
         method = message.get("method")
+        params = message.get("params")
         if method is None:
-            self._answered(message)
+            self._answered(message, line)
+        elif not isinstance(method, str) or not (params is None or isinstance(params, dict)):
+            self._handler.garbage(line)
+            if "id" in message:
+                self._refuse(message["id"], -32602, "the method must be a string, its params an object")
         elif "id" in message:
-            self._asked(message["id"], method, message.get("params") or {})
+            self._asked(message["id"], method, cast("dict[str, Any]", params or {}))
         else:
-            self._handler.notified(method, message.get("params") or {})
+            try:
+                self._handler.notified(method, cast("dict[str, Any]", params or {}))
+            except Exception:  # of a shape that the handler does not know: kept, and no reason to stop listening
+                self._handler.garbage(line)
 
-    def _answered(self, message: dict[str, Any]) -> None:
-        method, future = self._waiting.get(message.get("id", 0), ("", None))
+    def _answered(self, message: dict[str, Any], line: bytes) -> None:
+        number = message.get("id")
+        if not isinstance(number, int):
+            self._handler.garbage(line)
+            return
+        method, future = self._waiting.get(number, ("", None))
         if future is None or future.done():
             return
         error = message.get("error")
         if error is None:
             future.set_result(message.get("result"))
+        elif isinstance(error, dict):
+            fields = cast("dict[str, Any]", error)
+            code = fields.get("code")
+            text = str(fields.get("message", fields))
+            future.set_exception(RpcError(method, code if isinstance(code, int) else 0, text, fields.get("data")))
         else:
-            text = str(error.get("message", error))
-            future.set_exception(RpcError(method, error.get("code", 0), text, error.get("data")))
+            future.set_exception(RpcError(method, 0, str(error)))
 
-    def _asked(self, number: int | str, method: str, params: dict[str, Any]) -> None:
+    def _asked(self, number: Any, method: str, params: dict[str, Any]) -> None:
+        if len(self._incoming) >= MAX_INCOMING:
+            self._refuse(number, -32000, f"{method}: more than {MAX_INCOMING} requests at once")
+            return
         task = asyncio.create_task(self._respond(number, method, params))
         self._incoming.add(task)
         task.add_done_callback(self._incoming.discard)
 
-    async def _respond(self, number: int | str, method: str, params: dict[str, Any]) -> None:
-        body: dict[str, Any]
+    async def _respond(self, number: Any, method: str, params: dict[str, Any]) -> None:
         try:
-            if len(self._incoming) > MAX_INCOMING:
-                raise RpcError(method, -32000, f"more than {MAX_INCOMING} requests at once")
-            body = {"result": await self._handler.requested(method, params)}
+            result = await self._handler.requested(method, params)
+            line = self._encoder.encode({**self._head, "id": number, "result": result})
         except RpcError as error:
-            body = {"error": {"code": error.code, "message": error.message}}
+            line = self._encoder.encode(self._refusal(number, error.code, error.message))
         except Exception as error:  # an unanswered request would stall the other side for ever
-            body = {"error": {"code": -32603, "message": f"{type(error).__name__}: {error}"}}
+            line = self._encoder.encode(self._refusal(number, -32603, f"{type(error).__name__}: {error}"))
         with suppress(PeerGone):  # the reader tells the handler
-            await self._send({**self._head, "id": number, **body})
+            await self._write(line)
+
+    def _refuse(self, number: Any, code: int, message: str) -> None:
+        self._refusals.append(self._refusal(number, code, message))
+
+    def _refusal(self, number: Any, code: int, message: str) -> dict[str, Any]:
+        return {**self._head, "id": number, "error": {"code": code, "message": message}}
 
     def _close(self, reason: str) -> None:
         if self._gone is not None:

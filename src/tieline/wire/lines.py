@@ -8,12 +8,13 @@ MAX_LINE = 64 * 1024 * 1024
 
 
 class LineTooLong(ValueError):
-    """A line went past the bound. `start` is what it began with."""
+    """A line went past the bound. `start` is what it began with, `before` the lines that came before it."""
 
-    def __init__(self, start: bytes, limit: int) -> None:
+    def __init__(self, start: bytes, limit: int, before: list[bytes]) -> None:
         super().__init__(f"a line of more than {limit} bytes, starting {start[:200]!r}")
-        self.start = start
+        self.start = start[:200]
         self.limit = limit
+        self.before = before
 
 
 class LineSplitter:
@@ -25,6 +26,7 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
+        """Raises LineTooLong as soon as a line is; the stream is of no use after that."""
         *lines, rest = data.split(b"\n")
         if lines and self._parts:
             self._parts.append(lines[0])
@@ -34,12 +36,12 @@ class LineSplitter:
         if rest:
             self._parts.append(rest)
             self._size += len(rest)
-        longest = max((len(line) for line in lines), default=0)
-        if max(longest, self._size) > self._limit:
-            start = lines[0] if lines else self._parts[0]
+        if self._size > self._limit or (lines and max(map(len, lines)) > self._limit):
+            place = next((i for i, line in enumerate(lines) if len(line) > self._limit), len(lines))
+            start = lines[place] if place < len(lines) else b"".join(self._parts)
             self._parts.clear()
             self._size = 0
-            raise LineTooLong(start, self._limit)
+            raise LineTooLong(start, self._limit, lines[:place])
         return lines
 
     def end(self) -> list[bytes]:

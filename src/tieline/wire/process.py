@@ -8,12 +8,13 @@ import asyncio
 import os
 import signal
 import subprocess
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 
 from .launch import Launched, launch
-from .lines import MAX_LINE, LineSplitter
+from .lines import MAX_LINE, LineSplitter, LineTooLong
 
 CLOSE_GRACE_S = 2.0
 """After its input was closed: the time an agent gets to leave by itself."""
@@ -21,6 +22,10 @@ TERM_GRACE_S = 2.0
 """After SIGTERM, before SIGKILL."""
 WRITE_TIMEOUT_S = 30.0
 """An agent that takes no input for this long is stuck."""
+KILL_GRACE_S = 1.0
+"""After SIGKILL: nothing survives it, but one in the middle of a system call takes its time."""
+LAST_WORDS_S = 0.2
+"""After its exit: the time to read the rest of its error stream, which a descendant may hold open."""
 STDERR_KEPT = 64 * 1024
 CHUNK = 256 * 1024
 
@@ -32,8 +37,12 @@ class Process:
         self._max_line = max_line
         self._stderr = bytearray()
         self._exited = asyncio.Event()
+        self._status: int | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._transports: list[asyncio.BaseTransport] = []
+        self._transports: list[asyncio.ReadTransport] = []
+        self._stdin: asyncio.StreamWriter | None = None
+        self.last_heard = time.monotonic()
+        """When it last printed something on either stream that was read."""
 
     @classmethod
     def start(
@@ -44,7 +53,8 @@ class Process:
         env: Mapping[str, str],
         max_line: int = MAX_LINE,
     ) -> "Process":
-        """Start it now. Raises OSError (not found, not executable, no such directory)."""
+        """Start it now. Raises OSError (not found, not executable, no such directory, arguments too long) and
+        ValueError (a null byte in an argument)."""
         return cls(launch(argv, cwd=cwd, env=env), max_line=max_line)
 
     @property
@@ -53,14 +63,35 @@ class Process:
 
     @property
     def returncode(self) -> int | None:
-        return self._popen.returncode
+        """Its exit status, negative for a signal; None while it runs."""
+        return self._status if self._popen.returncode is None else self._popen.returncode
 
     @property
     def stderr(self) -> str:
-        """The end of what it printed on its error stream."""
+        """The end of what it printed on its error stream; complete once `wait` says that it has exited."""
         return self._stderr.decode(errors="replace")
 
     async def __aenter__(self) -> "Process":
+        try:
+            await self._attach()
+        except BaseException:  # it is already running: it must not outlive a failed start
+            self._clean_up()
+            for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+                if pipe is not None:
+                    pipe.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._end()
+        finally:  # also when the wait itself was cancelled
+            self._clean_up()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _attach(self) -> None:
         loop = asyncio.get_running_loop()
         popen = self._popen
         assert popen.stdin is not None and popen.stdout is not None and popen.stderr is not None
@@ -73,71 +104,94 @@ class Process:
         write_transport, protocol = await loop.connect_write_pipe(
             lambda: asyncio.streams.FlowControlMixin(loop=loop), popen.stdin
         )
-        self._transports.append(write_transport)
         self._stdin = asyncio.StreamWriter(write_transport, protocol, None, loop)
-        self._tasks.append(asyncio.create_task(self._keep_stderr(errors)))
-        self._tasks.append(asyncio.create_task(self._watch()))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self._end()
-        finally:  # also when the wait itself was cancelled
-            self._launched.signal(signal.SIGKILL)
-            with suppress(subprocess.TimeoutExpired):
-                self._popen.wait(timeout=1)
-            for task in self._tasks:
-                task.cancel()
-            for transport in self._transports:
-                transport.close()
-            self._launched.forget()
+        reading = asyncio.create_task(self._keep_stderr(errors))
+        self._tasks += [reading, asyncio.create_task(self._watch(reading))]
 
     async def _end(self) -> None:
-        self._stdin.close()
+        self.close_stdin()
         if not await self.wait(CLOSE_GRACE_S):
-            self._launched.signal(signal.SIGTERM)
+            self.signal(signal.SIGTERM)
             await self.wait(TERM_GRACE_S)
+
+    def _clean_up(self) -> None:
+        """Nothing of it stays: no process, no task, no open pipe. Does not wait for the event loop."""
+        self._launched.signal(signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(timeout=KILL_GRACE_S)
+        self._launched.kill_stragglers(KILL_GRACE_S)
+        self._launched.forget()
+        for task in self._tasks:
+            task.cancel()
+        for transport in self._transports:
+            transport.close()
+        if self._stdin is not None:
+            writing = self._stdin.transport
+            if not writing.is_closing() or writing.get_write_buffer_size():  # a child that never read leaves one
+                writing.abort()
+
+    def signal(self, number: int) -> None:
+        """Signal it and its descendants."""
+        self._launched.signal(number)
 
     def kill(self) -> None:
         """End it and its descendants at once; the readers see the end of the stream."""
-        self._launched.signal(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
 
-    async def wait(self, timeout: float) -> bool:
-        """Whether it has exited within that time."""
+    async def wait(self, timeout: float | None) -> bool:
+        """Whether it has exited within that time. None: wait for as long as it takes."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._exited.wait()
         return self._exited.is_set()
 
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Its output as it arrives, until it closes it. Instead of `lines`, not beside it."""
+        while chunk := await self._stdout.read(CHUNK):
+            self.last_heard = time.monotonic()
+            yield chunk
+
     async def lines(self) -> AsyncIterator[list[bytes]]:
         """Lines of its output in the batches they arrive in, until it closes it. Raises LineTooLong."""
         splitter = LineSplitter(self._max_line)
         while chunk := await self._stdout.read(CHUNK):
-            if batch := splitter.feed(chunk):
+            self.last_heard = time.monotonic()
+            try:
+                batch = splitter.feed(chunk)
+            except LineTooLong as error:
+                if error.before:
+                    yield error.before
+                raise
+            if batch:
                 yield batch
         if batch := splitter.end():
             yield batch
 
     async def write(self, data: bytes) -> None:
-        """Raises BrokenPipeError when it is gone, TimeoutError when it does not read."""
-        if self._stdin.is_closing():
+        """Raises ConnectionError (BrokenPipeError …) when it is gone, TimeoutError when it does not read."""
+        if self._stdin is None or self._stdin.is_closing():
             raise BrokenPipeError("the process is gone")
         self._stdin.write(data)
         async with asyncio.timeout(WRITE_TIMEOUT_S):
             await self._stdin.drain()
 
     def close_stdin(self) -> None:
-        self._stdin.close()
+        """It sees the end of its input once it has read what was written."""
+        if self._stdin is not None:
+            self._stdin.close()
 
     async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
         while chunk := await stream.read(CHUNK):
+            self.last_heard = time.monotonic()
             self._stderr += chunk
             del self._stderr[:-STDERR_KEPT]
 
-    async def _watch(self) -> None:
-        """Sets `_exited` when the child is gone: by a pidfd where there is one, else from a thread."""
+    async def _watch(self, reading: asyncio.Task[None]) -> None:
+        """Sets `_exited` when the child is gone: by a pidfd where there is one, else from a thread.
+
+        Where possible it is not reaped yet: as long as it is a zombie, its process group's number cannot become
+        somebody else's, and signalling the group stays safe for as long as the block lasts.
+        """
         loop = asyncio.get_running_loop()
         try:
             descriptor = os.pidfd_open(self.pid)
@@ -151,5 +205,9 @@ class Process:
             finally:
                 loop.remove_reader(descriptor)
                 os.close(descriptor)
-            self._popen.wait()
+            with suppress(ChildProcessError):  # somebody polled it: then Popen knows
+                ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 (it has exited)
+                assert ended is not None
+                self._status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        await asyncio.wait({reading}, timeout=LAST_WORDS_S)
         self._exited.set()

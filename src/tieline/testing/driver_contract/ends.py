@@ -151,7 +151,8 @@ class Ends(Setting):
             assert done(seen).status == "error"
             assert done(seen).error
             after = await collect(session.turn("are you there"))
-            assert done(after).status == "error", "a dead agent says so"
+            if "dead_after_kill" not in rig.limits:  # one that has a process per turn simply goes on
+                assert done(after).status == "error", "a dead agent says so"
 
     @pytest.mark.parametrize("how", ["normal", "exception", "cancelled"])
     async def test_no_process_left(self, rig: Rig, place: Path, how: str) -> None:

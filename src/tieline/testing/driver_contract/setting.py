@@ -1,8 +1,5 @@
 """What the parts of the suite share: the rig, the directory, the waits."""
 
-import asyncio
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from ...policy import Policy
 from ...sessions.session import Session
 from ..rig import Rig
 from ..streams import collect
+from ..waiting import at_work_in, eventually
 
 FULL = Policy("allow", "allow", "allow")
 
@@ -59,26 +57,7 @@ def yes(ask: Ask) -> bool:
     return True
 
 
-async def eventually(true: Callable[[], bool], otherwise: str, *, timeout: float = 10.0) -> None:
-    try:
-        async with asyncio.timeout(timeout):
-            while not true():  # noqa: ASYNC110 (the world outside has no events to wait for)
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(otherwise) from None
-
-
-def at_work_in(place: Path) -> list[str]:
-    """Processes other than this one whose working directory is in there."""
-    found: list[str] = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if int(entry.name) != os.getpid() and (entry / "cwd").readlink().is_relative_to(place):
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue
-    return found
-
+__all__ = ["FULL", "PNG", "PNG_BASE64", "Setting", "at_work_in", "eventually", "yes"]
 
 PNG_BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

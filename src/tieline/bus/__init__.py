@@ -1,0 +1,60 @@
+"""The durable log under everything: subjects, records, consumers, tables. See `base` for the contract.
+
+`open_bus(url)` picks the implementation and imports it when it is needed:
+
+    sqlite:///path/to/file    one process, one file, nothing to run
+    sqlite://:memory:         gone when it is closed
+    nats://host:port[,host:port…][?replicas=3]    JetStream
+"""
+
+from contextlib import AbstractAsyncContextManager
+from importlib import import_module
+
+from ..errors import BadSubject, BusClosed, BusError, BusFull, BusLocked, BusUnavailable, Conflict, RecordTooLarge
+from ..errors import UsageError as _UsageError
+from .base import (
+    DEDUPE_S,
+    MAX_RECORD,
+    Bus,
+    Change,
+    Delivery,
+    Entry,
+    Group,
+    Record,
+    Stats,
+    Table,
+)
+
+__all__ = [
+    "DEDUPE_S",
+    "MAX_RECORD",
+    "BadSubject",
+    "Bus",
+    "BusClosed",
+    "BusError",
+    "BusFull",
+    "BusLocked",
+    "BusUnavailable",
+    "Change",
+    "Conflict",
+    "Delivery",
+    "Entry",
+    "Group",
+    "Record",
+    "RecordTooLarge",
+    "Stats",
+    "Table",
+    "open_bus",
+]
+
+_SCHEMES = {"sqlite": "sqlite", "nats": "nats", "tls": "nats"}
+
+
+def open_bus(url: str) -> AbstractAsyncContextManager[Bus]:
+    """The bus lives inside the context: `async with open_bus(url) as bus`."""
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in _SCHEMES:
+        known = "sqlite:///path, sqlite://:memory: or nats://host:port"
+        raise _UsageError(f"not the URL of a bus: {scheme}", field="bus", hint=f"Use {known}.")
+    opened: AbstractAsyncContextManager[Bus] = import_module(f".{_SCHEMES[scheme]}", __name__).open_bus(url)
+    return opened

@@ -1,0 +1,266 @@
+"""The bus contract. One body of tests holds every implementation to it (`tieline.testing.bus_contract`).
+
+- `publish` returns when the record is durable, with its cursor. The same id again (in the same family of subjects,
+  within DEDUPE_S) is the same record: nothing is stored and the first one's cursor comes back.
+- `read` gives the records of a pattern in order: what is there after a cursor, then, if it follows, what comes,
+  without a gap or a double. A slow reader holds nothing up and needs bounded memory: it reads on from the log.
+- `consume` shares a pattern's records out among the consumers of a group. A delivery is leased: whoever does not
+  settle it in time loses it, and it is delivered again, counted. At least once is the promise; ids make effects once.
+  After `max_deliveries` it is copied to `dead.<group>.<subject>`, with headers that say why, and not delivered again.
+- `table` keeps the latest value per key, with revisions to compare and an optional time to live.
+- `trim` removes records for good, whether or not they were consumed.
+
+Cursors are ints that grow, with gaps; one belongs to the family that it was read from. Errors are in `tieline.errors`.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from ..errors import BadSubject, RecordTooLarge, UsageError
+
+MAX_RECORD = 1024 * 1024
+"""Bytes of one record's data: what a NATS server carries with one setting, and a laptop's disk without a thought."""
+
+DEDUPE_S = 600
+"""How long every bus remembers an id at least: a crash, a restart and a second try fit in it."""
+
+LEASE_S = 30.0
+MAX_DELIVERIES = 10
+MAX_PENDING = 256
+
+_HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+_RESERVED = ("nats-", "kv-", "tieline-")
+_MAX_HEADERS = 4096
+_MAX_REASON = 500
+
+
+class Record(Struct, frozen=True, gc=False):
+    subject: str
+    seq: int
+    data: bytes
+    headers: Mapping[str, str]
+    at: float  # seconds since the epoch, by the clock of the bus
+
+
+class Entry(Struct, frozen=True):
+    """A key's present value."""
+
+    key: str
+    value: bytes
+    revision: int
+
+
+class Change(Struct, frozen=True):
+    """What became of a key; without a value it was deleted, or its time was up."""
+
+    key: str
+    value: bytes | None
+    revision: int
+
+
+class Group(Struct, frozen=True):
+    """How far a group is: `pending` were not delivered yet, `outstanding` are leased or wait for a retry."""
+
+    name: str
+    pattern: str
+    pending: int
+    outstanding: int
+
+
+class Stats(Struct, frozen=True):
+    records: int
+    subjects: int
+    bytes: int  # what it takes on disk, as far as the bus knows
+    last: int  # the highest cursor so far
+    groups: tuple[Group, ...]
+
+
+class Lease(Protocol):
+    """What an implementation does about a delivery."""
+
+    async def ack(self) -> None: ...
+    async def retry(self, delay_s: float) -> None: ...
+    async def reject(self, reason: str) -> None: ...
+    async def extend(self) -> None: ...
+
+
+class Delivery:
+    """A record, leased to a consumer. It is settled once: by ack, retry or reject."""
+
+    __slots__ = ("_last", "_lease", "_settled", "attempt", "record")
+
+    def __init__(self, record: Record, attempt: int, lease: Lease, *, last: bool) -> None:
+        self.record = record
+        self.attempt = attempt  # 1 the first time
+        self._lease = lease
+        self._last = last
+        self._settled = False
+
+    async def ack(self) -> None:
+        """Done with it. Durable when it returns."""
+        self._settle()
+        try:
+            await self._lease.ack()
+        except BaseException:
+            self._settled = False
+            raise
+
+    async def retry(self, delay_s: float = 0.0) -> None:
+        """Deliver it again, not before the delay. After the last delivery allowed this rejects it."""
+        if delay_s < 0:
+            raise UsageError("a delay cannot be negative", field="delay_s")
+        self._settle()
+        try:
+            if self._last:
+                await self._lease.reject(f"gave up after {self.attempt} deliveries")
+            else:
+                await self._lease.retry(delay_s)
+        except BaseException:
+            self._settled = False
+            raise
+
+    async def reject(self, reason: str) -> None:
+        """Copy it to the dead letters, then deliver it no more."""
+        self._settle()
+        try:
+            await self._lease.reject(clean_reason(reason))
+        except BaseException:
+            self._settled = False
+            raise
+
+    async def extend(self) -> None:
+        """The lease begins anew: for work that takes longer."""
+        if self._settled:
+            raise UsageError("the delivery is settled already", field="delivery")
+        await self._lease.extend()
+
+    def _settle(self) -> None:
+        if self._settled:
+            raise UsageError("the delivery is settled already", field="delivery")
+        self._settled = True
+
+
+class Table(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    async def get(self, key: str) -> Entry | None: ...
+
+    async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: int | None = None) -> int:
+        """The new revision. `expect` is the revision to replace, 0 for none; another one there raises Conflict.
+        `ttl` is in whole seconds; a put without one keeps the value for good."""
+        ...
+
+    async def delete(self, key: str, *, expect: int | None = None) -> None:
+        """Nothing to delete is fine, unless a revision was expected."""
+        ...
+
+    def watch(self, pattern: str = ">") -> AsyncGenerator[Change, None]:
+        """The present values, then what changes. A slow watcher misses values that were replaced, never the latest."""
+        ...
+
+    async def keys(self, pattern: str = ">") -> list[str]: ...
+
+
+class Bus(Protocol):
+    async def publish(
+        self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> int: ...
+
+    def read(self, pattern: str, *, after: int = 0, follow: bool = True) -> AsyncGenerator[Record, None]:
+        """Nothing happens before the first `anext`; without `follow` it ends after what is there by then."""
+        ...
+
+    def consume(
+        self,
+        pattern: str,
+        group: str,
+        *,
+        lease_s: float = LEASE_S,
+        max_deliveries: int = MAX_DELIVERIES,
+        max_pending: int = MAX_PENDING,
+    ) -> AsyncGenerator[Delivery, None]:
+        """A group is known by its name and pattern together and begins with the oldest record there is. Its consumers
+        give the same options. `max_pending` bounds what the group holds at once, waiting retries included."""
+        ...
+
+    def table(self, name: str) -> Table: ...
+
+    async def trim(self, pattern: str, *, keep: int | None = None, before: int | None = None) -> int:
+        """Removes the pattern's records but the newest `keep`, or those with a cursor below `before`. Says how many."""
+        ...
+
+    async def stats(self) -> Stats: ...
+
+
+def check_data(data: bytes, limit: int = MAX_RECORD) -> None:
+    if len(data) > limit:
+        raise RecordTooLarge(len(data), limit)
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    size = 0
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(name):
+            raise BadSubject("headers", name, "a header's name has 1 to 64 letters, digits or -")
+        if name.lower().startswith(_RESERVED):
+            raise BadSubject("headers", name, f"names that begin with {', '.join(_RESERVED)} are the bus's own")
+        if value != value.strip() or not value.isprintable():
+            raise BadSubject("headers", name, "a header's value is printable text without white space around it")
+        size += len(name) + len(value.encode())
+    if size > _MAX_HEADERS:
+        raise BadSubject("headers", "", f"together they have {size} bytes, the most is {_MAX_HEADERS}")
+
+
+def check_id(id: str) -> None:
+    if not id or len(id) > 256 or not id.isascii() or not id.isprintable() or id != id.strip():
+        raise BadSubject("id", id, "an id is 1 to 256 printable ASCII characters without white space around it")
+
+
+def check_consume(lease_s: float, max_deliveries: int, max_pending: int) -> None:
+    if not 0.05 <= lease_s <= 86400:
+        raise UsageError("a lease is 0.05 to 86400 seconds", field="lease_s")
+    if max_deliveries < 1:
+        raise UsageError("at least one delivery", field="max_deliveries")
+    if max_pending < 1:
+        raise UsageError("at least one pending delivery", field="max_pending")
+
+
+def check_put(key: str, value: bytes, expect: int | None, ttl: int | None) -> None:
+    check_data(value)
+    if expect is not None and expect < 0:
+        raise UsageError("a revision cannot be negative", field="expect")
+    if ttl is not None and ttl < 1:
+        raise UsageError("a time to live is at least one second", field="ttl")
+
+
+def check_trim(keep: int | None, before: int | None) -> None:
+    if (keep is None) == (before is None):
+        raise UsageError("give either keep or before", field="keep")
+    if (keep if keep is not None else before or 0) < 0:
+        raise UsageError("cannot be negative", field="keep" if keep is not None else "before")
+
+
+def clean_reason(reason: str) -> str:
+    """A reason is often an exception's text: made fit for a header."""
+    text = " ".join(reason.encode(errors="replace").decode().split())
+    return "".join(character for character in text if character.isprintable())[:_MAX_REASON].strip()
+
+
+def dead_subject(group: str, subject: str) -> str:
+    return f"dead.{group}.{subject}"
+
+
+def dead_headers(record: Record, group: str, attempt: int, reason: str) -> dict[str, str]:
+    """The record's own, and why it is dead."""
+    own = {name: value for name, value in record.headers.items() if not name.startswith("Tieline-")}
+    return own | {
+        "Tieline-Reason": clean_reason(reason) or "no reason given",
+        "Tieline-Group": group,
+        "Tieline-Subject": record.subject,
+        "Tieline-Seq": str(record.seq),
+        "Tieline-Deliveries": str(attempt),
+    }

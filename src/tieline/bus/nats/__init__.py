@@ -1,0 +1,186 @@
+"""The bus on NATS JetStream. `docs/bus.md` says how it keeps its promises."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from ...errors import BusClosed
+from ..base import (
+    LEASE_S,
+    MAX_DELIVERIES,
+    MAX_PENDING,
+    Delivery,
+    Group,
+    Record,
+    Stats,
+    check_consume,
+    check_data,
+    check_headers,
+    check_id,
+    check_trim,
+)
+from ..subjects import check_name, check_pattern, check_subject
+from .consumers import consume
+from .link import NO_STREAM, Link, Refused, Target, connected
+from .pull import ordered, record
+from .streams import PREFIX, Streams, stream_name
+from .tables import NatsTable
+
+PAGE = 256
+
+
+@asynccontextmanager
+async def open_bus(url: str) -> AsyncGenerator["NatsBus"]:
+    async with connected(Target.parse(url)) as link:
+        yield NatsBus(link)
+
+
+class NatsBus:
+    """Made by `open_bus`."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._streams = Streams(link)
+
+    async def publish(
+        self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> int:
+        check_subject(subject)
+        check_data(data)
+        if id is not None:
+            check_id(id)
+        own: dict[str, str] | None = None
+        if headers:
+            check_headers(headers)
+            own = dict(headers)
+        return await self._streams.publish(subject, bytes(data), id, own)
+
+    async def read(self, pattern: str, *, after: int = 0, follow: bool = True) -> AsyncGenerator[Record, None]:
+        check_pattern(pattern)
+        self._check_open()
+        stream = await self._streams.of(pattern) if follow else stream_name(pattern)
+        messages = ordered(self._link, stream, pattern, after=after, follow=follow)
+        try:
+            async for message, about in messages:
+                yield record(message, about)
+        finally:
+            await messages.aclose()
+
+    async def consume(
+        self,
+        pattern: str,
+        group: str,
+        *,
+        lease_s: float = LEASE_S,
+        max_deliveries: int = MAX_DELIVERIES,
+        max_pending: int = MAX_PENDING,
+    ) -> AsyncGenerator[Delivery, None]:
+        check_pattern(pattern)
+        check_name("group", group)
+        check_consume(lease_s, max_deliveries, max_pending)
+        self._check_open()
+        deliveries = consume(self._link, self._streams, pattern, group, lease_s, max_deliveries, max_pending)
+        try:
+            async for delivery in deliveries:
+                yield delivery
+        finally:
+            await deliveries.aclose()
+
+    def table(self, name: str) -> NatsTable:
+        return NatsTable(self._link, self._streams, name)
+
+    async def trim(self, pattern: str, *, keep: int | None = None, before: int | None = None) -> int:
+        check_pattern(pattern)
+        check_trim(keep, before)
+        what: dict[str, Any] = {"filter": pattern}
+        if keep:
+            what["keep"] = keep
+        elif before is not None:
+            if before <= 1:  # the server would take 0 for everything
+                return 0
+            what["seq"] = before
+        try:
+            return (await self._link.api(f"STREAM.PURGE.{stream_name(pattern)}", what, _Purged)).purged
+        except Refused as error:
+            if error.code == NO_STREAM:
+                return 0
+            raise
+
+    async def stats(self) -> Stats:
+        records = subjects = size = last = offset = 0
+        groups: list[Group] = []
+        while True:
+            page = await self._link.api("STREAM.LIST", {"offset": offset, "subject": ">"}, _Streams)
+            for stream in page.streams or ():
+                if stream.config.name.startswith(PREFIX):
+                    records += stream.state.messages
+                    subjects += stream.state.num_subjects
+                    size += stream.state.bytes
+                    last = max(last, stream.state.last_seq)
+                    groups += await self._groups(stream.config.name)
+            offset += len(page.streams or ())
+            if offset >= page.total or not page.streams:
+                return Stats(records, subjects, size, last, tuple(groups))
+
+    async def _groups(self, stream: str) -> list[Group]:
+        found: list[Group] = []
+        offset = 0
+        while True:
+            page = await self._link.api(f"CONSUMER.LIST.{stream}", {"offset": offset}, _Consumers)
+            for consumer in page.consumers or ():
+                if name := (consumer.config.metadata or {}).get("tieline-group"):
+                    pattern = consumer.config.filter_subject
+                    found.append(Group(name, pattern, consumer.num_pending, consumer.num_ack_pending))
+            offset += len(page.consumers or ())
+            if offset >= page.total or not page.consumers:
+                return found
+
+    def _check_open(self) -> None:
+        if self._link.closed:
+            raise BusClosed
+
+
+# --- what the server answers, as far as we look at it ---
+
+
+class _Purged(msgspec.Struct):
+    purged: int = 0
+
+
+class _StreamConfig(msgspec.Struct):
+    name: str
+
+
+class _StreamState(msgspec.Struct):
+    messages: int = 0
+    bytes: int = 0
+    last_seq: int = 0
+    num_subjects: int = 0
+
+
+class _Stream(msgspec.Struct):
+    config: _StreamConfig
+    state: _StreamState
+
+
+class _Streams(msgspec.Struct):
+    total: int = 0
+    streams: list[_Stream] | None = None
+
+
+class _ConsumerConfig(msgspec.Struct):
+    filter_subject: str = ""
+    metadata: dict[str, str] | None = None
+
+
+class _Consumer(msgspec.Struct):
+    config: _ConsumerConfig
+    num_pending: int = 0
+    num_ack_pending: int = 0
+
+
+class _Consumers(msgspec.Struct):
+    total: int = 0
+    consumers: list[_Consumer] | None = None

@@ -1,0 +1,99 @@
+"""Streams: one per family of subjects. Publishing to them."""
+
+from itertools import count
+
+import msgspec
+
+from ...errors import BusFull, RecordTooLarge
+from ..base import DEDUPE_S
+from ..subjects import family
+from .link import ApiError, Link, Refused, unique
+
+PREFIX = "tieline_"
+NAME_IN_USE = 10058
+
+
+class Acked(msgspec.Struct):
+    seq: int = 0
+    error: ApiError | None = None
+
+
+class Nothing(msgspec.Struct):
+    pass
+
+
+_decode_ack = msgspec.json.Decoder(Acked).decode
+
+
+def stream_name(subject: str) -> str:
+    return PREFIX + family(subject)
+
+
+class Streams:
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._known: set[str] = set()
+        self._own = unique()
+        self._numbers = count()
+
+    async def of(self, subject: str) -> str:
+        """The stream that a subject or pattern belongs to; made when it is not there."""
+        name = stream_name(subject)
+        if name not in self._known:
+            await self.make(name, [family(subject), f"{family(subject)}.>"], {})
+        return name
+
+    async def make(self, name: str, subjects: list[str], more: dict[str, object]) -> None:
+        config = {
+            "name": name,
+            "subjects": subjects,
+            "retention": "limits",
+            "storage": "file",
+            "num_replicas": self._link.target.replicas,
+            "duplicate_window": DEDUPE_S * 10**9,
+            "discard": "new",  # should somebody limit it, publishing fails and nothing is dropped
+            "max_msg_size": -1,
+            **more,
+        }
+        try:
+            await self._link.api(f"STREAM.CREATE.{name}", config, Nothing)
+        except Refused as error:
+            if error.code != NAME_IN_USE:  # it is there, with other settings that somebody chose
+                raise
+        self._known.add(name)
+
+    async def publish(self, subject: str, data: bytes, id: str | None, headers: dict[str, str] | None = None) -> int:
+        await self.of(subject)
+        return await self.store(subject, data, {**(headers or {}), "Nats-Msg-Id": id or self.new_id()}, subject)
+
+    def new_id(self) -> str:
+        """For what has no id of its own: so that asking again is safe."""
+        return f"{self._own}{next(self._numbers)}"
+
+    async def store(self, subject: str, data: bytes, headers: dict[str, str], owner: str | None) -> int:
+        size = len(data) + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items()) + 16
+        most = self._link.client.max_payload
+        if size > most:
+            raise RecordTooLarge(
+                size, most, hint=f"With headers. The server's max_payload is {most:,} bytes; 2 MB carries every record."
+            )
+
+        async def repair() -> None:
+            # Nobody answers on the subject: the stream was removed, or has no leader yet.
+            if owner is not None:
+                self._known.discard(stream_name(owner))
+                await self.of(owner)
+
+        return await self._link.insist(
+            subject, data, lambda answer: _seq(answer.data), headers=headers, repair=repair if owner else None
+        )
+
+
+def _seq(answer: bytes) -> int:
+    acked = _decode_ack(answer)
+    if acked.error is not None:
+        raise Refused(acked.error)
+    return acked.seq
+
+
+__all__ = ["BusFull", "Streams", "stream_name"]

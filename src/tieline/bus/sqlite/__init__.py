@@ -1,0 +1,238 @@
+"""The bus in one SQLite file, owned by one process. `docs/bus.md` says how it keeps its promises."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from ...errors import BusClosed, BusError, UsageError
+from ..base import (
+    LEASE_S,
+    MAX_DELIVERIES,
+    MAX_PENDING,
+    MAX_RECORD,
+    Delivery,
+    Group,
+    Record,
+    Stats,
+    check_consume,
+    check_data,
+    check_headers,
+    check_id,
+    check_trim,
+)
+from ..subjects import check_name, check_pattern, check_subject
+from .feed import Bell, Feed, Feeds
+from .file import SQL, connect, migrate, owned, translate
+from .groups import Groups, Options
+from .selection import Selection
+from .store import TRIM_STEP, Changed, Row, Store
+from .tables import SqliteTable, Tables
+from .writer import Writer
+
+T = TypeVar("T")
+
+READERS = 2
+"""Threads that read. WAL lets them read while the writer writes; more would only wait for the interpreter."""
+
+MEMORY = ":memory:"
+
+
+@asynccontextmanager
+async def open_bus(url: str) -> AsyncGenerator["SqliteBus"]:
+    place = url.removeprefix("sqlite://")
+    if not place or place == "/" or place.endswith("/"):
+        raise UsageError(f"{url} names no file", field="bus", hint="Use sqlite:///path or sqlite://:memory:.")
+    path = Path(MEMORY) if place == MEMORY else Path("/" + place.lstrip("/") if place[0] == "/" else place).absolute()
+    async with AsyncExitStack() as stack:
+        if place != MEMORY:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                stack.enter_context(owned(path))
+                path.touch(mode=0o600)  # what people and agents say is in it
+            except OSError as error:
+                raise BusError(f"cannot open {path}: {error.strerror}", hint="Look at its permissions.") from error
+        try:
+            bus = await asyncio.to_thread(_prepare, str(path))
+        except sqlite3.Error as error:
+            raise translate(error, str(path)) from error
+        bus.start()
+        stack.push_async_callback(bus.close)
+        yield bus
+
+
+def _prepare(path: str) -> "SqliteBus":
+    connection = connect(path)
+    try:
+        migrate(connection, path)
+        store = Store(connection)
+        # Whoever held a lease was in a process that is gone.
+        store.execute(SQL["end_leases"], (store.now,))
+        return SqliteBus(path, store)
+    except BaseException:
+        connection.close()
+        raise
+
+
+class SqliteBus:
+    """Made by `open_bus`."""
+
+    def __init__(self, path: str, store: Store) -> None:
+        self._path = path
+        self._store = store
+        self._feeds = Feeds()
+        self._bells: set[Bell] = set()
+        self._closed = False
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tieline-bus-reader")
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._writer = Writer(self._store, self._path, self._committed)
+        self._groups = Groups(self._writer, self._read, self._feeds)
+        self._tables = Tables(self._writer, self._read)
+        self._tables.expires_at(self._store.execute(SQL["next_expiry"]).fetchone()[0])
+
+    async def close(self) -> None:
+        self._closed = True
+        for bell in self._bells:
+            bell.ring()
+        self._tables.close()
+        await self._groups.close()
+        await self._writer.close()
+        await asyncio.to_thread(self._readers.shutdown)
+        for connection in self._connections:
+            connection.close()
+        await asyncio.to_thread(self._store.connection.close)  # the last one folds the write-ahead log into the file
+
+    # --- records ---
+
+    async def publish(
+        self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> int:
+        check_subject(subject)
+        if type(data) is not bytes:
+            data = bytes(data)
+        if len(data) > MAX_RECORD:
+            check_data(data)
+        if id is not None:
+            check_id(id)
+        if headers:
+            check_headers(headers)
+            headers = dict(headers)
+        return await self._writer.publish((subject, data, id, headers))
+
+    async def read(self, pattern: str, *, after: int = 0, follow: bool = True) -> AsyncGenerator[Record, None]:
+        bell = Bell()
+        feed = Feed(check_pattern(pattern), after, bell.ring)
+        self._bells.add(bell)
+        self._feeds.add(feed)
+        try:
+            while True:
+                while feed.buffer:
+                    yield feed.take()
+                if self._closed:
+                    raise BusClosed
+                if feed.behind:
+                    await feed.replay(self._read)
+                elif follow:
+                    await bell.wait()
+                else:
+                    return
+        finally:
+            self._feeds.remove(feed)
+            self._bells.discard(bell)
+
+    async def consume(
+        self,
+        pattern: str,
+        group: str,
+        *,
+        lease_s: float = LEASE_S,
+        max_deliveries: int = MAX_DELIVERIES,
+        max_pending: int = MAX_PENDING,
+    ) -> AsyncGenerator[Delivery, None]:
+        check_pattern(pattern)
+        check_name("group", group)
+        check_consume(lease_s, max_deliveries, max_pending)
+        if self._closed:
+            raise BusClosed
+        deliveries = self._groups.consume(group, pattern, Options(lease_s, max_deliveries, max_pending))
+        try:
+            async for delivery in deliveries:
+                yield delivery
+        finally:
+            await deliveries.aclose()
+
+    def table(self, name: str) -> SqliteTable:
+        return SqliteTable(self._tables, name)
+
+    async def trim(self, pattern: str, *, keep: int | None = None, before: int | None = None) -> int:
+        selection = Selection(check_pattern(pattern))
+        check_trim(keep, before)
+
+        def look(connection: sqlite3.Connection) -> tuple[list[int], int]:
+            numbers = list(selection.numbers(connection))
+            if keep is None:
+                return numbers, before or 0
+            if keep == 0:
+                return numbers, connection.execute(SQL["newest"]).fetchone()[0] + 1
+            newest: list[int] = []
+            for number in numbers:
+                newest += [seq for (seq,) in connection.execute(SQL["newest_of"], (number, keep))]
+                newest = sorted(newest, reverse=True)[:keep]
+            return numbers, newest[-1] if len(newest) == keep else 0
+
+        numbers, below = await self._read(look)
+        removed = 0
+        for number in numbers:
+            step = TRIM_STEP
+            while step == TRIM_STEP:  # in steps, so that publishers wait for one at most
+                step = await self._writer.do(lambda store, number=number: store.trim(number, below))
+                removed += step
+        return removed
+
+    async def stats(self) -> Stats:
+        return await self._read(self._look_around)
+
+    # --- inside ---
+
+    def _committed(self, rows: list[Row], changes: list[Changed]) -> None:
+        if rows:
+            self._feeds.offer(rows)
+        if changes:
+            self._tables.offer(changes)
+
+    async def _read(self, look: Callable[[sqlite3.Connection], T]) -> T:
+        if self._closed:
+            raise BusClosed
+        try:
+            if self._path == MEMORY:  # one connection is all there is to it
+                return await self._writer.do(lambda store: (store.flush(), look(store.connection))[1])
+            return await self._loop.run_in_executor(self._readers, self._look, look)
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+
+    def _look(self, look: Callable[[sqlite3.Connection], T]) -> T:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = connect(self._path, read_only=True)
+            self._connections.append(connection)
+        return look(connection)
+
+    def _look_around(self, connection: sqlite3.Connection) -> Stats:
+        def one(query: str, *values: object) -> int:
+            return connection.execute(SQL[query], values).fetchone()[0]
+
+        groups: list[Group] = []
+        for number, name, pattern, cursor in connection.execute(SQL["groups"]).fetchall():
+            subjects = Selection(pattern).numbers(connection)
+            pending = sum(one("count_after", subject, cursor) for subject in subjects)
+            groups.append(Group(name, pattern, pending, one("outstanding", number)))
+        size = one("pages") * one("page_size")
+        return Stats(one("count_records"), one("count_subjects"), size, one("high"), tuple(groups))

@@ -1,0 +1,212 @@
+-- The schema, as migrations in order (`-- migration N`), and the queries, by name (`-- query NAME`).
+-- A migration that was released is never changed: another one is added.
+
+-- migration 1
+
+CREATE TABLE meta (
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) WITHOUT ROWID;
+-- The highest cursor ever given, kept where removing the newest records would make it be given again.
+INSERT INTO meta (name, value) VALUES ('high', 0);
+
+-- AUTOINCREMENT: a number is never used for another subject, so whoever remembers one is never wrong about it.
+CREATE TABLE subjects (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE
+);
+
+-- The data comes last: a scan by seq and subject does not touch it.
+CREATE TABLE records (
+    seq INTEGER PRIMARY KEY,
+    subject INTEGER NOT NULL,
+    at REAL NOT NULL,
+    headers BLOB,
+    data BLOB NOT NULL
+);
+-- Ends with the rowid, which is seq: a subject's records in order are one range of it.
+CREATE INDEX records_by_subject ON records (subject);
+
+-- Ids that were published, by family, for as long as they are remembered.
+CREATE TABLE ids (
+    family TEXT NOT NULL,
+    id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (family, id)
+) WITHOUT ROWID;
+CREATE INDEX ids_by_age ON ids (at);
+
+-- How far each group of consumers is. What it has not settled is in deliveries, so neither grows with the log.
+CREATE TABLE groups (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    pattern TEXT NOT NULL,
+    cursor INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (name, pattern)
+);
+
+-- due: when the lease ends, or when the retry may begin.
+CREATE TABLE deliveries (
+    grp INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    due REAL NOT NULL,
+    leased INTEGER NOT NULL,
+    PRIMARY KEY (grp, seq)
+) WITHOUT ROWID;
+CREATE INDEX deliveries_by_due ON deliveries (grp, due);
+
+CREATE TABLE entries (
+    number INTEGER PRIMARY KEY,
+    tbl TEXT NOT NULL,
+    key TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    expires REAL,
+    value BLOB NOT NULL,
+    UNIQUE (tbl, key)
+);
+CREATE INDEX entries_by_expiry ON entries (expires) WHERE expires IS NOT NULL;
+CREATE INDEX entries_by_revision ON entries (revision);
+
+-- query high
+SELECT max(
+    (SELECT value FROM meta WHERE name = 'high'),
+    coalesce((SELECT max(seq) FROM records), 0),
+    coalesce((SELECT max(revision) FROM entries), 0)
+);
+
+-- query keep_high
+UPDATE meta SET value = ? WHERE name = 'high';
+
+-- query newest
+SELECT coalesce(max(seq), 0) FROM records;
+
+-- query subject
+SELECT number FROM subjects WHERE name = ?;
+
+-- query subject_name
+SELECT name FROM subjects WHERE number = ?;
+
+-- query add_subject
+INSERT INTO subjects (name) VALUES (?) RETURNING number;
+
+-- query drop_subject
+DELETE FROM subjects WHERE number = ?1 AND NOT EXISTS (SELECT 1 FROM records WHERE subject = ?1);
+
+-- query subjects_between
+SELECT number, name FROM subjects WHERE name >= ? AND name < ?;
+
+-- query subjects_since
+SELECT number, name FROM subjects WHERE number > ?;
+
+-- query last_subject
+SELECT coalesce(max(number), 0) FROM subjects;
+
+-- query add_record
+INSERT INTO records (seq, subject, at, headers, data) VALUES (?, ?, ?, ?, ?);
+
+-- query known_id
+SELECT seq FROM ids WHERE family = ? AND id = ?;
+
+-- query add_id
+INSERT INTO ids (family, id, seq, at) VALUES (?, ?, ?, ?);
+
+-- query forget_ids
+DELETE FROM ids WHERE (family, id) IN (SELECT family, id FROM ids WHERE at < ? ORDER BY at LIMIT ?);
+
+-- query records_of
+SELECT seq, at, headers, data FROM records WHERE subject = ? AND seq > ? ORDER BY seq LIMIT ?;
+
+-- query seqs_of
+SELECT seq FROM records WHERE subject = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?;
+
+-- query scan
+SELECT seq, subject FROM records WHERE seq > ? AND seq <= ? ORDER BY seq;
+
+-- query record
+SELECT s.name, r.at, r.headers, r.data FROM records r JOIN subjects s ON s.number = r.subject WHERE r.seq = ?;
+
+-- query newest_of
+SELECT seq FROM records WHERE subject = ? ORDER BY seq DESC LIMIT ?;
+
+-- query trim
+DELETE FROM records WHERE seq IN (SELECT seq FROM records WHERE subject = ? AND seq < ? ORDER BY seq LIMIT ?);
+
+-- query count_after
+SELECT count(*) FROM records WHERE subject = ? AND seq > ?;
+
+-- query group
+INSERT INTO groups (name, pattern) VALUES (?, ?) ON CONFLICT (name, pattern) DO UPDATE SET cursor = cursor
+RETURNING number, cursor;
+
+-- query groups
+SELECT number, name, pattern, cursor FROM groups ORDER BY name, pattern;
+
+-- query outstanding
+SELECT count(*) FROM deliveries WHERE grp = ?;
+
+-- query next_due
+SELECT due FROM deliveries WHERE grp = ? ORDER BY due LIMIT 1;
+
+-- query due
+SELECT seq, attempt FROM deliveries WHERE grp = ? AND due <= ? ORDER BY due, seq LIMIT ?;
+
+-- query lease
+INSERT INTO deliveries (grp, seq, attempt, due, leased) SELECT ?1, seq, 1, ?3, 1 FROM records WHERE seq = ?2;
+
+-- query lease_again
+UPDATE deliveries SET attempt = attempt + 1, due = ?, leased = 1 WHERE grp = ? AND seq = ?;
+
+-- query give_back
+UPDATE deliveries SET attempt = attempt - 1, due = ?, leased = 0 WHERE grp = ? AND seq = ? AND attempt = ?;
+
+-- query retry
+UPDATE deliveries SET due = ?, leased = 0 WHERE grp = ? AND seq = ? AND attempt = ?;
+
+-- query extend
+UPDATE deliveries SET due = ? WHERE grp = ? AND seq = ? AND attempt = ? AND leased = 1;
+
+-- query settle
+DELETE FROM deliveries WHERE grp = ? AND seq = ?;
+
+-- query advance
+UPDATE groups SET cursor = ? WHERE number = ?;
+
+-- query end_leases
+UPDATE deliveries SET due = ?, leased = 0 WHERE leased = 1;
+
+-- query entry
+SELECT value, revision FROM entries WHERE tbl = ? AND key = ? AND (expires IS NULL OR expires > ?);
+
+-- query put
+INSERT INTO entries (tbl, key, value, revision, expires) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (tbl, key) DO UPDATE SET value = excluded.value, revision = excluded.revision, expires = excluded.expires;
+
+-- query delete
+DELETE FROM entries WHERE tbl = ? AND key = ?;
+
+-- query entries_after
+SELECT key, value, revision FROM entries
+WHERE tbl = ? AND key > ? AND (expires IS NULL OR expires > ?) ORDER BY key LIMIT ?;
+
+-- query keys
+SELECT key FROM entries WHERE tbl = ? AND key >= ? AND (expires IS NULL OR expires > ?) ORDER BY key;
+
+-- query next_expiry
+SELECT min(expires) FROM entries WHERE expires IS NOT NULL;
+
+-- query expired
+SELECT tbl, key FROM entries WHERE expires IS NOT NULL AND expires <= ? ORDER BY expires LIMIT ?;
+
+-- query count_records
+SELECT count(*) FROM records;
+
+-- query count_subjects
+SELECT count(*) FROM subjects;
+
+-- query pages
+SELECT page_count FROM pragma_page_count();
+
+-- query page_size
+SELECT page_size FROM pragma_page_size();

@@ -1,0 +1,118 @@
+"""The file: who owns it, its schema, its SQL, and what its errors mean."""
+
+import fcntl
+import os
+import re
+import resource
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from ...errors import BusError, BusFull, BusLocked
+
+WAL_LIMIT = 64 * 1024 * 1024
+"""The write-ahead log is cut back to this after a burst."""
+
+ROOM = 1024 * 1024
+"""A disk with less than this left is full: SQLite does not always say so itself."""
+
+
+class Owner(msgspec.Struct):
+    pid: int
+    since: str
+
+
+def _load() -> tuple[list[str], dict[str, str]]:
+    text = files("tieline.bus.sqlite").joinpath("bus.sql").read_text("utf-8")
+    parts = re.split(r"(?m)^-- (migration|query) (\w+)$", text)[1:]
+    sections = list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))
+    migrations = [body for kind, _, body in sections if kind == "migration"]
+    return migrations, {name: body.strip().rstrip(";") for kind, name, body in sections if kind == "query"}
+
+
+MIGRATIONS, SQL = _load()
+
+
+@contextmanager
+def owned(path: Path) -> Generator[None]:
+    """Holds the lock beside the file. The kernel lets go of it when the owner dies, however it dies."""
+    lock = path.with_name(path.name + ".lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _locked(path, descriptor) from None
+        os.ftruncate(descriptor, 0)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        os.pwrite(descriptor, msgspec.json.encode(Owner(os.getpid(), now)) + b"\n", 0)
+        yield
+    finally:
+        # The lock file stays: removing it would let two owners hold two files of the same name.
+        os.close(descriptor)
+
+
+def _locked(path: Path, descriptor: int) -> BusLocked:
+    try:
+        owner = msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Owner)
+    except msgspec.DecodeError:  # it is just being written
+        return BusLocked(str(path), "another process")
+    return BusLocked(str(path), f"process {owner.pid} since {owner.since}", owner.pid)
+
+
+def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
+    # Transactions are begun and ended by hand; connections are made in one thread and used in another.
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    connection.execute("PRAGMA busy_timeout = 10000")
+    if read_only:
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+    return connection
+
+
+def migrate(connection: sqlite3.Connection, path: str) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(MIGRATIONS):
+        raise BusError(
+            f"{path} was written by a newer Tieline (schema {version}, this one knows {len(MIGRATIONS)})",
+            hint="Use that version, or another file.",
+        )
+    for number in range(version, len(MIGRATIONS)):
+        # One transaction with its version: a crash leaves the old schema or the new one.
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{MIGRATIONS[number]}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
+        )
+
+
+def translate(error: sqlite3.Error, path: str) -> BusError:
+    """SQLite's errors, once, at the seam."""
+    name = getattr(error, "sqlite_errorname", "") or type(error).__name__
+    if name == "SQLITE_FULL" or (name.startswith("SQLITE_IOERR") and _no_room(path)):
+        return BusFull(path, f"{error} ({name})")
+    if name in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
+        return BusError(f"{path} is not a bus file, or it is damaged: {error}", hint="Restore it, or use another file.")
+    if name == "SQLITE_CANTOPEN":
+        return BusError(f"cannot open {path}: {error}", hint="Look at the path and its permissions.")
+    return BusError(f"{path}: {error} ({name})")
+
+
+def _no_room(path: str) -> bool:
+    """A file-size limit and a full disk reach SQLite as mere I/O errors at times."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit != resource.RLIM_INFINITY:
+        sizes = (Path(path + suffix) for suffix in ("", "-wal", "-shm"))
+        if any(file.exists() and file.stat().st_size + ROOM > limit for file in sizes):
+            return True
+    try:
+        state = os.statvfs(Path(path).parent)
+    except OSError:
+        return False
+    return state.f_bavail * state.f_frsize < ROOM

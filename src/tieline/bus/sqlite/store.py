@@ -1,0 +1,199 @@
+"""What the writer does inside a transaction. Lives on the writer's thread; knows no asyncio."""
+
+import sqlite3
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from ...errors import Conflict
+from ..base import Record, dead_headers, dead_subject
+from ..subjects import family
+from .file import SQL
+
+REMEMBER_S = 86400
+"""How long an id is remembered: well over the contract's DEDUPE_S, and yet a bounded table."""
+
+FORGET_EVERY = 512
+FORGET_STEP = 2048
+"""Old ids go in steps, one per this many new ones, so that no publish waits for a large clean-up."""
+
+MAX_CACHED_SUBJECTS = 65536
+TRIM_STEP = 5000
+EXPIRE_STEP = 500
+
+Row = tuple[int, str, float, Mapping[str, str] | None, bytes]
+"""A new record: seq, subject, at, headers, data. A Record is only made of it when somebody follows."""
+
+
+class Claim(NamedTuple):
+    """What a group got: the deliveries (record, attempt), how many fresh ones that used, and what is left to come."""
+
+    deliveries: list[tuple[Record, int]]
+    used: int
+    next_due: float | None
+    outstanding: int
+
+
+class Changed(NamedTuple):
+    table: str
+    key: str
+    value: bytes | None
+    revision: int
+
+
+class Store:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self._subjects: dict[str, int] = {}
+        self._waiting: list[tuple[int, int, float, bytes | None, bytes]] = []
+        self._ids = 0
+        (self.high,) = self.execute(SQL["high"]).fetchone()
+        self.rows: list[Row] = []  # of the running transaction
+        self.changes: list[Changed] = []
+        self.now = time.time()
+
+    # --- transactions ---
+
+    def begin(self) -> None:
+        self.now = time.time()
+        self.rows = []
+        self.changes = []
+        self.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self.flush()
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        self._waiting.clear()
+        self._subjects.clear()  # some may have been added by what is undone
+        if self.connection.in_transaction:
+            self.execute("ROLLBACK")
+
+    def flush(self) -> None:
+        """New records are gathered and inserted at once; anything that looks at records must call this first."""
+        if self._waiting:
+            self.connection.executemany(SQL["add_record"], self._waiting)
+            self._waiting.clear()
+
+    # --- records ---
+
+    def publish(self, subject: str, data: bytes, id: str | None, headers: Mapping[str, str] | None) -> int:
+        if id is not None:
+            known = self.execute(SQL["known_id"], (family(subject), id)).fetchone()
+            if known:
+                return known[0]
+        seq = self.high = self.high + 1
+        number = self._subjects.get(subject) or self._subject(subject)
+        encoded = msgspec.json.encode(headers) if headers else None
+        self._waiting.append((seq, number, self.now, encoded, data))
+        self.rows.append((seq, subject, self.now, headers, data))
+        if id is not None:
+            self.execute(SQL["add_id"], (family(subject), id, seq, self.now))
+            self._ids += 1
+            if self._ids % FORGET_EVERY == 0:
+                self.execute(SQL["forget_ids"], (self.now - REMEMBER_S, FORGET_STEP))
+        return seq
+
+    def _subject(self, name: str) -> int:
+        found = self.execute(SQL["subject"], (name,)).fetchone() or self.execute(SQL["add_subject"], (name,)).fetchone()
+        if len(self._subjects) >= MAX_CACHED_SUBJECTS:
+            self._subjects.clear()
+        self._subjects[name] = found[0]
+        return found[0]
+
+    def trim(self, number: int, before: int) -> int:
+        """One step of it: call again until it gives less than TRIM_STEP."""
+        self.flush()
+        self.execute(SQL["keep_high"], (self.high,))
+        removed = self.execute(SQL["trim"], (number, before, TRIM_STEP)).rowcount
+        if removed < TRIM_STEP and self.execute(SQL["drop_subject"], (number,)).rowcount:
+            self._subjects.clear()
+        return removed
+
+    def record(self, seq: int) -> Record | None:
+        self.flush()
+        found = self.execute(SQL["record"], (seq,)).fetchone()
+        return Record(found[0], seq, found[3], decode_headers(found[2]), found[1]) if found else None
+
+    # --- groups ---
+
+    def group(self, name: str, pattern: str) -> tuple[int, int]:
+        """Its number and cursor; made when it is new."""
+        number, cursor = self.execute(SQL["group"], (name, pattern)).fetchone()
+        return number, cursor
+
+    def claim(
+        self, group: int, name: str, fresh: list[Record], want: int, lease_s: float, most: int, max_pending: int
+    ) -> Claim:
+        """Leases up to `want`: first what is due again, then fresh records, as far as `max_pending` allows."""
+        self.flush()
+        given: list[tuple[Record, int]] = []
+        until = self.now + lease_s
+        for seq, attempt in self.execute(SQL["due"], (group, self.now, want)).fetchall():
+            record = self.record(seq)
+            if record is None:  # trimmed in the meantime
+                self.execute(SQL["settle"], (group, seq))
+            elif attempt >= most:
+                self.bury(group, name, record, attempt, f"not settled in {attempt} deliveries")
+            else:
+                self.execute(SQL["lease_again"], (until, group, seq))
+                given.append((record, attempt + 1))
+        (outstanding,) = self.execute(SQL["outstanding"], (group,)).fetchone()
+        used = 0
+        for record in fresh:
+            if len(given) >= want or outstanding >= max_pending:
+                break
+            used += 1
+            if self.execute(SQL["lease"], (group, record.seq, until)).rowcount:
+                given.append((record, 1))
+                outstanding += 1
+        if used:
+            self.execute(SQL["advance"], (fresh[used - 1].seq, group))
+        due = self.execute(SQL["next_due"], (group,)).fetchone()
+        return Claim(given, used, due[0] if due else None, outstanding)
+
+    def bury(self, group: int, name: str, record: Record, attempt: int, reason: str) -> None:
+        self.execute(SQL["settle"], (group, record.seq))
+        headers = dead_headers(record, name, attempt, reason)
+        self.publish(dead_subject(name, record.subject), record.data, None, headers)
+
+    # --- tables ---
+
+    def put(self, table: str, key: str, value: bytes, expect: int | None, ttl: int | None) -> int:
+        self._expect(table, key, expect)
+        revision = self.high = self.high + 1
+        expires = self.now + ttl if ttl is not None else None
+        self.execute(SQL["put"], (table, key, value, revision, expires))
+        self.changes.append(Changed(table, key, value, revision))
+        return revision
+
+    def delete(self, table: str, key: str, expect: int | None) -> None:
+        self._expect(table, key, expect)
+        self._remove(table, key)
+
+    def expire(self) -> float | None:
+        """Removes what is past its time; when the next will be."""
+        for table, key in self.execute(SQL["expired"], (self.now, EXPIRE_STEP)).fetchall():
+            self._remove(table, key)
+        return self.execute(SQL["next_expiry"]).fetchone()[0]
+
+    def _remove(self, table: str, key: str) -> None:
+        if self.execute(SQL["delete"], (table, key)).rowcount:
+            revision = self.high = self.high + 1
+            self.execute(SQL["keep_high"], (revision,))
+            self.changes.append(Changed(table, key, None, revision))
+
+    def _expect(self, table: str, key: str, expect: int | None) -> None:
+        if expect is None:
+            return
+        found = self.execute(SQL["entry"], (table, key, self.now)).fetchone()
+        if (found[1] if found else 0) != expect:
+            raise Conflict(table, key, expect)
+
+
+def decode_headers(encoded: bytes | None) -> Mapping[str, str]:
+    return msgspec.json.decode(encoded, type=dict[str, str]) if encoded else {}

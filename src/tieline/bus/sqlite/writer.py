@@ -1,0 +1,131 @@
+"""One thread writes. What is asked for while it commits goes into the next transaction: one fsync for all of it.
+
+The loop hands over what gathered in one of its rounds, not each piece, so that the thread is not woken for the first of
+many; and gets all outcomes of a transaction in one call.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from ...errors import BusClosed, TielineError
+from .file import translate
+from .store import Changed, Row, Store
+
+T = TypeVar("T")
+
+MOST_AT_ONCE = 1024
+"""Pieces of work in one transaction: a bound on what one failure undoes and does again."""
+
+Publication = tuple[str, bytes, str | None, Mapping[str, str] | None]
+Work = tuple["asyncio.Future[Any]", Callable[[Store], Any] | None, Publication | None]
+Outcome = tuple["asyncio.Future[Any]", Any, BaseException | None]
+Committed = Callable[[list[Row], list[Changed]], None]
+
+
+class Writer:
+    def __init__(self, store: Store, path: str, committed: Committed) -> None:
+        self._store = store
+        self._path = path
+        self._committed = committed  # called in the loop, after each transaction, before its waiters go on
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[Work] = []
+        self._queue: SimpleQueue[list[Work] | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="tieline-bus-writer", daemon=True)
+        self._thread.start()
+
+    def publish(self, publication: Publication) -> "asyncio.Future[int]":
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._add((future, None, publication))
+        return future
+
+    def do(self, job: Callable[[Store], T]) -> "asyncio.Future[T]":
+        """Does a job inside a transaction. It may be done twice, the first time undone: it changes the store alone."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._add((future, job, None))
+        return future
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._hand_over()
+            self._closed = True
+            self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.sleep(0)  # the outcomes of the last transaction are in the loop's queue by now
+
+    def _add(self, work: Work) -> None:
+        if self._closed:
+            raise BusClosed
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(work)
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            self._queue.put(self._gathered)
+            self._gathered = []
+
+    # --- in the thread ---
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            works = self._queue.get()
+            if works is None:
+                return
+            while len(works) < MOST_AT_ONCE and not self._queue.empty():
+                more = self._queue.get()
+                if more is None:
+                    ended = True
+                    break
+                works += more
+            for start in range(0, len(works), MOST_AT_ONCE):
+                self._together(works[start : start + MOST_AT_ONCE])
+
+    def _together(self, works: list[Work]) -> None:
+        store = self._store
+        try:
+            store.begin()
+            outcomes = [self._one(work) for work in works]
+            store.commit()
+        except BaseException as error:
+            with contextlib.suppress(sqlite3.Error):
+                store.rollback()
+            if len(works) > 1:
+                for work in works:  # one of them is to blame, or none gets through: alone each gets its own answer
+                    self._together([work])
+                return
+            self._tell([], [], [(works[0][0], None, self._translated(error))])
+        else:
+            self._tell(store.rows, store.changes, outcomes)
+
+    def _one(self, work: Work) -> Outcome:
+        future, job, publication = work
+        if publication is not None:
+            return future, self._store.publish(*publication), None
+        assert job is not None
+        try:
+            return future, job(self._store), None
+        except TielineError as error:  # refused before it changed anything
+            return future, None, error
+
+    def _translated(self, error: BaseException) -> BaseException:
+        return translate(error, self._path) if isinstance(error, sqlite3.Error) else error
+
+    def _tell(self, rows: list[Row], changes: list[Changed], outcomes: list[Outcome]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed without the bus
+            self._loop.call_soon_threadsafe(self._finish, rows, changes, outcomes)
+
+    def _finish(self, rows: list[Row], changes: list[Changed], outcomes: list[Outcome]) -> None:
+        for future, result, error in outcomes:
+            if not future.done():
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+        self._committed(rows, changes)

@@ -1,0 +1,89 @@
+"""How `--help` looks: sections of options, examples as they are typed, bold headings on a terminal."""
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import typer.core
+
+from .. import config
+
+MAX_WIDTH = 100
+GAP = 2
+
+
+class Command(typer.core.TyperCommand):
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]  # AGENT, not {AGENT}
+
+    def get_help(self, ctx: Any) -> str:
+        return _page(self, ctx, [])
+
+
+class Group(typer.core.TyperGroup):
+    def get_help(self, ctx: Any) -> str:
+        rows: list[tuple[str, str]] = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                rows.append((name, _first_sentence(command.help or "")))
+        return _page(self, ctx, rows)
+
+
+def _page(command: Command | Group, ctx: Any, commands: Sequence[tuple[str, str]]) -> str:
+    width = min(MAX_WIDTH, shutil.get_terminal_size().columns)
+    bold = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() and config.variable("TERM") != "dumb" else ("", "")
+    sections: dict[str, list[tuple[str, str]]] = {}
+    if commands:
+        sections["Commands"] = list(commands)
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx)
+        if record is not None:
+            argument = param.param_type_name == "argument"
+            title = "Arguments" if argument else getattr(param, "rich_help_panel", None) or "Options"
+            left = record[0].split(" <")[0].strip() if argument else record[0].strip()
+            sections.setdefault(title, []).append((left, _sentence(record[1])))
+    if "Options" in sections:  # the general ones come last
+        sections["Options"] = sections.pop("Options")
+    parts = [command.get_usage(ctx), textwrap.fill(_words(command.help), width)]
+    column = max(len(left) for rows in sections.values() for left, _ in rows) + GAP
+    for title, rows in sections.items():
+        parts.append("\n".join([_heading(title, bold), *_table(rows, min(column, 34), width, bold)]))
+    if command.epilog:
+        examples, _, notes = command.epilog.strip().partition("\n\n")
+        parts.append(_heading("Examples", bold) + "\n" + textwrap.indent(examples, "  "))
+        if notes:
+            parts.append(notes)
+    return "\n\n".join(parts)
+
+
+def _heading(title: str, bold: tuple[str, str]) -> str:
+    return f"{bold[0]}{title}{bold[1]}"
+
+
+def _table(rows: Iterable[tuple[str, str]], column: int, width: int, bold: tuple[str, str]) -> Iterable[str]:
+    for left, right in rows:
+        lines = textwrap.wrap(right, max(20, width - column - GAP)) or [""]
+        shown = f"{bold[0]}{left}{bold[1]}"
+        if len(left) + GAP > column:
+            yield f"  {shown}"
+        else:
+            yield f"  {shown}{' ' * (column - len(left))}{lines.pop(0)}".rstrip()
+        for line in lines:
+            yield f"  {' ' * column}{line}"
+
+
+def _words(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def _first_sentence(text: str) -> str:
+    head, stop, _ = _words(text).partition(". ")
+    return head + stop.strip()
+
+
+def _sentence(text: str) -> str:
+    """Without what every line would repeat."""
+    return text.replace("  [required]", "").replace("[required]", "")

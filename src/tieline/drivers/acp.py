@@ -1,0 +1,168 @@
+"""Any agent that speaks the Agent Client Protocol (version 1) over its standard streams.
+
+Which agent, how it is started and what is odd about it is data: `presets`. The protocol is spoken by hand over
+`wire.jsonrpc`: its official library costs a second of import and a validation per message.
+"""
+
+import asyncio
+import shutil
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from ..errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, UsageError
+from ..policy import CAPABILITIES, Capability, Policy, Receipt
+from ..wire.jsonrpc import Peer
+from ..wire.process import Process
+from .acp_policy import launch_command, overruled, receipt
+from .acp_session import open_session
+from .acp_talk import Talk
+from .base import AskFn, Features, Probe, Spec
+from .presets import PRESETS, STREAM, Preset
+from .registry import options_of
+
+START_S = 60.0
+"""The longest wait for an agent to come up. Node programs on a busy machine take their time."""
+VERSION_S = 20.0
+
+
+class Can(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a configured agent can do beyond the protocol's baseline."""
+
+    model: bool | None = None
+    resume: bool | None = None
+    fork: bool | None = None
+    usage: bool | None = None
+    attachments: tuple[str, ...] | None = None
+
+
+class Options(Struct, frozen=True, forbid_unknown_fields=True):
+    preset: str = ""
+    command: tuple[str, ...] = ()  # the program and its first arguments, in place of the preset's
+    env: Mapping[str, str] = {}  # added to the agent's environment
+    asks: tuple[Capability, ...] | None = None  # what it always asks before
+    mode: str | None = None  # the session mode to set
+    can: Can = Can()
+
+
+def create(name: str, options: Mapping[str, Any]) -> "Acp":
+    chosen = options_of(Options, name, options)
+    if chosen.preset and chosen.preset not in PRESETS:
+        hint = f"Presets: {', '.join(PRESETS)}."
+        raise UsageError(f"agents.{name}: unknown preset {chosen.preset!r}", field=f"agents.{name}.preset", hint=hint)
+    if not chosen.preset and not chosen.command:
+        hint = 'Say what to start, for example command = ["my-agent", "acp"].'
+        raise UsageError(f"agents.{name}: an ACP agent needs a command", field=f"agents.{name}.command", hint=hint)
+    preset = PRESETS[chosen.preset] if chosen.preset else Preset(command=chosen.command, features=STREAM)
+    can = {key: value for key, value in asdict(chosen.can).items() if value is not None}
+    preset = replace(
+        preset,
+        features=replace(preset.features, **can),
+        asks=preset.asks if chosen.asks is None else chosen.asks,
+        mode=preset.mode if chosen.mode is None else chosen.mode,
+    )
+    return Acp(name, preset, command=chosen.command, env=chosen.env)
+
+
+class Acp:
+    def __init__(
+        self, name: str, preset: Preset, *, command: tuple[str, ...] = (), env: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.preset = preset
+        self._command = command or preset.command
+        self._env = env or {}
+
+    @property
+    def features(self) -> Features:
+        return self.preset.features
+
+    @property
+    def tested(self) -> str:
+        return self.preset.tested
+
+    @property
+    def floor(self) -> str:
+        return self.preset.floor
+
+    def enforce(self, policy: Policy) -> Receipt:
+        return receipt(self.preset, policy)
+
+    async def probe(self, env: Mapping[str, str]) -> Probe:
+        path = shutil.which(self._command[0], path=env.get("PATH", ""))
+        if path is None:
+            return Probe(found=False, problem=f"{self._command[0]} is not on the PATH", hint=self.preset.install)
+        home = Path(env.get("HOME", "/"))
+        signs = [env.get(key) for key in self.preset.keys] + [(home / file).exists() for file in self.preset.logins]
+        version, problem = await self._version(path, env)
+        return Probe(found=True, path=path, version=version, signed_in=any(signs) or None, problem=problem)
+
+    @asynccontextmanager
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Talk, None]:
+        if (rules := overruled(self.preset)) and not spec.accept_unenforced:
+            held = [c for c in CAPABILITIES if spec.policy.level(c) != "allow"]
+            if held:
+                error = PolicyUnenforceable(self.name, held)
+                error.hint = f"The rules in {rules} take the place of ours. {error.hint}"
+                raise error
+        async with AsyncExitStack() as stack:
+            scratch = stack.enter_context(TemporaryDirectory(prefix="tieline-", ignore_cleanup_errors=True))
+            process = await stack.enter_async_context(self._start(spec, scratch))
+            talk = Talk(self.name, self.preset, spec, ask, process, self.enforce(spec.policy))
+            peer = await stack.enter_async_context(Peer(process, talk, room=talk.room))
+            await self._or_exit(process, talk, open_session(talk, peer))
+            try:
+                yield talk
+            finally:
+                await talk.close()
+
+    def _start(self, spec: Spec, scratch: str) -> Process:
+        spec = replace(spec, env={**spec.env, **self._env})
+        launch = launch_command(self.preset, self._command, spec, scratch)
+        for path, content in launch.files.items():
+            Path(path).write_text(content)
+        try:
+            return Process.start(launch.argv, cwd=spec.cwd, env=launch.env)
+        except FileNotFoundError:
+            missing = f"{launch.argv[0]!r} is not installed, or not on the PATH"
+            raise AgentMissing(self.name, missing, hint=self.preset.install) from None
+        except (OSError, ValueError) as error:
+            raise AgentStartFailed(self.name, f"{launch.argv[0]!r} cannot be started: {error}") from None
+
+    async def _or_exit(self, process: Process, talk: Talk, opening: Any) -> None:
+        """Open the session, unless the agent exits first or takes too long."""
+        task = asyncio.ensure_future(opening)
+        gone = asyncio.ensure_future(process.wait(START_S))
+        try:
+            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                exited = gone.done() and gone.result()
+                raise talk.not_started("" if exited else f"it said nothing useful within {START_S:g} s")
+            await task
+        finally:
+            task.cancel()
+            gone.cancel()
+            await asyncio.gather(task, gone, return_exceptions=True)
+
+    async def _version(self, path: str, env: Mapping[str, str]) -> tuple[str, str]:
+        """(version, problem) as the program tells them."""
+        lines: list[bytes] = []
+        try:
+            argv = [path, *self._command[1:], "--version"]
+            async with Process.start(argv, cwd="/", env={**self.preset.env, **env}) as process:
+                process.close_stdin()
+                async with asyncio.timeout(VERSION_S):
+                    async for batch in process.lines():
+                        lines += batch
+                await process.wait(1.0)
+                status = process.returncode
+        except (OSError, ValueError, TimeoutError) as error:
+            return "", f"its version cannot be read: {error or 'it does not answer'}"
+        words = b" ".join(lines[:5]).decode(errors="replace").split()
+        version = next((word for word in words if word[:1].isdigit() and "." in word), "")
+        return version, "" if version else f"its version cannot be read (exit status {status})"

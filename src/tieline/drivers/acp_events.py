@@ -1,0 +1,273 @@
+"""ACP's session updates as events. Synchronous: `feed` takes the `update` of one notification and emits what it means.
+
+A tool call grows over several messages (and with some agents begins only in the request for permission), so what is
+known of it is kept until it can be told whole.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..events import (
+    AnyAction,
+    Diff,
+    Event,
+    Other,
+    Plan,
+    PlanStep,
+    Status,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    Tokens,
+    ToolOutput,
+    ToolResult,
+    ToolUse,
+    Warning,
+)
+from .acp_diff import unified
+from .acp_tools import NOTHING, Fields, Tool
+from .presets import Preset
+
+PROGRESS: Mapping[str, Any] = {"pending": "pending", "in_progress": "running", "completed": "done"}
+
+
+class Normaliser:
+    """`begin(emit)` starts a turn, `feed` takes its updates, `end` tells what was still held back."""
+
+    def __init__(self, preset: Preset, cwd: str = "") -> None:
+        self.commands: tuple[str, ...] = ()
+        self.said = False  # whether the agent did anything at all in this turn
+        self._preset = preset
+        self._cwd = f"{cwd}/"
+        self._items = 0
+        self._cost: float | None = None  # USD, of the whole session
+        self._takes: Mapping[str, Callable[[dict[str, Any]], None]] = {
+            "agent_message_chunk": self._say,
+            "agent_thought_chunk": self._think,
+            "tool_call": self._tool,
+            "tool_call_update": self._tool,
+            "plan": self._plan,
+            "available_commands_update": self._commands,
+            "current_mode_update": self._mode,
+            "usage_update": self._usage,
+            "session_info_update": self._info,
+            "config_option_update": self._options,
+            "user_message_chunk": lambda update: None,  # what we said ourselves
+        }
+        self.begin(lambda event: None)
+
+    def begin(self, emit: Callable[[Event], None]) -> None:
+        """A new turn: nothing of the one before is open any more."""
+        self._emit = emit
+        self.said = False
+        self._whole: type[Text] | type[Thinking] | None = None
+        self._message: str | None = None
+        self._item = ""
+        self._parts: list[str] = []
+        self._tools: dict[str, Tool] = {}
+        self._changes: dict[str, tuple[str | None, str]] = {}  # path → its text before the turn, and the diff since
+        self._cost_before = self._cost or 0.0
+
+    def feed(self, update: dict[str, Any]) -> None:
+        take = self._takes.get(update.get("sessionUpdate", ""))
+        if take is None:
+            self._close()
+            self._emit(Other(update, "session/update"))
+        else:
+            take(update)
+
+    def end(self) -> None:
+        self._close()
+        for tool in self._tools.values():
+            if not tool.told:
+                self._tell(tool)
+
+    def asked(self, call: Fields) -> Tool:
+        """A request for permission tells of its tool call too, and may be the first to do so."""
+        self._close()
+        tool = self._find(call)
+        tool.ask(call)
+        if not tool.told:
+            self._tell(tool)
+        return tool
+
+    def refuse(self, tool: Tool, reason: str) -> None:
+        """It was denied. Agents may say nothing more about it."""
+        tool.refused = True
+        self._emit(ToolResult(tool.id, "denied", reason))
+
+    def action(self, tool: Tool) -> AnyAction:
+        return tool.action(self._preset.kinds.get(tool.name, tool.kind), self._cwd)
+
+    def spent(self, result: Fields) -> Tokens | None:
+        """The tokens in a prompt's result; None where it tells none."""
+        usage: Any = result
+        for name in self._preset.usage:
+            usage = usage.get(name) or NOTHING
+        cost = None if self._cost is None else round(self._cost - self._cost_before, 9)
+        if not usage and cost is None:
+            return None
+        return Tokens(
+            input=usage.get("inputTokens", usage.get("input_tokens")),
+            output=usage.get("outputTokens", usage.get("output_tokens")),
+            cache_read=usage.get("cachedReadTokens"),
+            cache_write=usage.get("cachedWriteTokens"),
+            reasoning=usage.get("thoughtTokens"),
+            cost_usd=cost,
+        )
+
+    # --- one method per kind of update -----------------------------------------------------------------
+
+    def _say(self, update: dict[str, Any]) -> None:
+        text = update["content"].get("text")
+        mark = self._preset.mode_mark
+        if text is None:
+            self._close()
+            self._emit(Other(update, "session/update"))
+        elif mark and text.startswith(mark):
+            self._emit(Status("mode", text[len(mark) :]))
+        else:
+            if self._whole is not Text or update.get("messageId") != self._message:
+                self._open(Text, update)
+            self._parts.append(text)
+            self._emit(TextDelta(text, self._item))
+
+    def _think(self, update: dict[str, Any]) -> None:
+        text = update["content"].get("text") or ""
+        if self._whole is not Thinking or update.get("messageId") != self._message:
+            self._open(Thinking, update)
+        self._parts.append(text)
+        self._emit(ThinkingDelta(text, self._item))
+
+    def _tool(self, update: dict[str, Any]) -> None:
+        self._close()
+        tool = self._find(update)
+        tool.merge(update)
+        status = update.get("status")
+        if not tool.told and (tool.known or status not in (None, "pending")):
+            self._tell(tool)
+        if status in ("completed", "failed"):
+            self._finish(tool, status)
+        elif tool.told and update["sessionUpdate"] == "tool_call_update" and update.get("content"):
+            text = tool.text
+            if text != tool.output:  # the content is replaced each time; we tell what is new of it
+                news = text[len(tool.output) :] if text.startswith(tool.output) else text
+                tool.output = text
+                self._emit(ToolOutput(tool.id, news))
+
+    def _plan(self, update: dict[str, Any]) -> None:
+        self._close()
+        self._steps(update["entries"])
+
+    def _commands(self, update: dict[str, Any]) -> None:
+        self.commands = tuple(command["name"] for command in update["availableCommands"])
+        self._emit(Status("commands", " ".join(f"/{name}" for name in self.commands)))
+
+    def _mode(self, update: dict[str, Any]) -> None:
+        self._emit(Status("mode", update["currentModeId"]))
+
+    def _usage(self, update: dict[str, Any]) -> None:
+        cost = update.get("cost") or NOTHING
+        if cost.get("currency") == "USD":
+            self._cost = cost["amount"]
+        self._emit(Status("context", f"{update['used']} of {update['size']} tokens"))
+
+    def _info(self, update: dict[str, Any]) -> None:
+        self._emit(Status("title", update.get("title") or ""))
+
+    def _options(self, update: dict[str, Any]) -> None:
+        chosen = [f"{option['id']}={option.get('currentValue')}" for option in update["configOptions"]]
+        self._emit(Status("options", " ".join(chosen)))
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _open(self, whole: type[Text] | type[Thinking], update: dict[str, Any]) -> None:
+        self._close()
+        self.said = True
+        self._whole = whole
+        self._message = update.get("messageId")
+        self._items += 1
+        self._item = f"item-{self._items}"
+
+    def _close(self) -> None:
+        """The text or thought that was being streamed is complete."""
+        if self._whole is not None:
+            self._emit(self._whole("".join(self._parts), self._item))
+            self._whole = None
+            self._parts = []
+
+    def _find(self, call: Fields) -> Tool:
+        id = call["toolCallId"]
+        tool = self._tools.get(id)
+        if tool is None:
+            tool = self._tools[id] = Tool(self._name(call, id), id)
+        return tool
+
+    def _name(self, call: Fields, id: str) -> str:
+        mark = self._preset.name_in_id
+        if mark and mark in id:
+            return id.partition(mark)[0]
+        told = ((call.get("_meta") or NOTHING).get("claudeCode") or NOTHING).get("toolName")
+        return told or call.get("title") or call.get("kind") or "tool"
+
+    def _tell(self, tool: Tool) -> None:
+        tool.told = True
+        self.said = True
+        self._emit(ToolUse(tool.id, tool.name, self.action(tool), tool.arguments))
+
+    def _finish(self, tool: Tool, status: str) -> None:
+        output = tool.outcome
+        if status == "failed":
+            by_rule = output.endswith(self._preset.refusals)
+            self._emit(ToolResult(tool.id, "denied" if by_rule else "error", output))
+        elif tool.refused:
+            self._emit(Warning(f"{tool.name} was denied, and the agent reports that it ran"))
+        elif output.startswith(self._preset.failures) or (tool.result and tool.metadata.get("exit")):
+            self._emit(ToolResult(tool.id, "error", output))
+        else:
+            self._emit(ToolResult(tool.id, "ok", output))
+            if tool.name in self._preset.todos:
+                self._steps(tool.arguments.get("todos") or ())
+            self._changed(tool)
+
+    def _steps(self, entries: Iterable[Fields]) -> None:
+        steps = [PlanStep(entry["content"], PROGRESS.get(entry["status"], "pending")) for entry in entries]
+        self._emit(Plan(tuple(steps)))
+
+    def _changed(self, tool: Tool) -> None:
+        """Add the files that a call has changed to what the turn changed so far."""
+        patch = None if tool.proposed else self._patch(tool)
+        changes = [] if patch else tool.proposed or tool.diffs
+        if patch:
+            path, diff = patch
+            self._changes[path] = (None, self._changes.get(path, (None, ""))[1] + diff)
+        for path, old, new in changes:
+            known = self._changes.get(path)
+            if known is None and len(changes) == 1 and tool.drawn[0] == changes:
+                self._changes[path] = (old, tool.drawn[1])
+                continue
+            first, diff = known or (old, "")
+            short = path.removeprefix(self._cwd)
+            # Without the text that it had before the turn, one diff can only follow another.
+            diff = unified(short, first, new) if first is not None else diff + unified(short, old, new)
+            self._changes[path] = (first, diff)
+        if patch or changes:
+            told = {path.removeprefix(self._cwd): diff for path, (_, diff) in self._changes.items() if diff}
+            self._emit(Diff("".join(told.values()), tuple(told)))
+
+    def _patch(self, tool: Tool) -> tuple[str, str] | None:
+        """OpenCode shows only the edited fragment as its diff, and none of a new file; its metadata knows more."""
+        metadata = tool.metadata
+        if not metadata:
+            return None
+        path = metadata.get("filepath") or tool.given("filePath")
+        if not path:
+            return None
+        short = path.removeprefix(self._cwd)
+        if diff := metadata.get("diff"):
+            start = diff.find("@@")
+            return path, f"--- a/{short}\n+++ b/{short}\n{diff[start:]}" if start >= 0 else ""
+        if metadata.get("exists") is False:
+            return path, unified(short, "", tool.given("content"))
+        return None

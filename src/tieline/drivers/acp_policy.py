@@ -1,0 +1,125 @@
+"""How an ACP agent is started, and what a policy becomes: its own rules where it has some, else what it asks."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..policy import CAPABILITIES, Capability, Enforcement, Level, Means, Policy, Receipt
+from .base import Spec
+from .presets import Preset
+
+RULES = "tieline-rules.toml"
+
+FIRST = 999
+"""The highest priority that a rule of Gemini can have within its tier."""
+
+
+class Launch(Struct, frozen=True):
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    files: Mapping[str, str] = {}  # to be written before the start, and removed at the end
+
+
+def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory: str) -> Launch:
+    """What to start. `directory` is where its files may be written; pure, it writes none itself."""
+    argv = [*(command or preset.command), *preset.args]
+    env = {**preset.env, **spec.env}
+    files: dict[str, str] = {}
+    if spec.model:
+        argv += [part.format(spec.model) for part in preset.model]
+    if preset.control == "gemini-rules":
+        path = str(Path(directory, RULES))
+        files[path] = gemini_rules(preset, spec.policy, spec.disallowed_tools)
+        argv += ["--admin-policy", path]
+    elif preset.control == "opencode-permission":
+        env["OPENCODE_CONFIG_CONTENT"] = opencode_config(env.get("OPENCODE_CONFIG_CONTENT", ""))
+        env["OPENCODE_PERMISSION"] = msgspec.json.encode(opencode_permission(preset, spec.policy)).decode()
+    return Launch(tuple(argv), env, files)
+
+
+def receipt(preset: Preset, policy: Policy) -> Receipt:
+    """How each line is really enforced."""
+    shell = policy.shell != "deny"
+    lines: dict[Capability, Enforcement] = {}
+    for capability in CAPABILITIES:
+        level = policy.level(capability)
+        means = _means(preset, capability, level)
+        note = ""
+        if means == "none" and level != "allow":
+            note = "the agent does not always ask before it"
+        elif level != "allow" and capability != "shell" and shell:
+            note = "a command that is permitted to run can still do it"
+        lines[capability] = Enforcement(level, means, note)
+    return Receipt(**lines)
+
+
+def overruled(preset: Preset, root: Path = Path("/")) -> str:
+    """The directory with an administrator's rules, if there is one that makes the agent ignore ours."""
+    for name in preset.overruled_by:
+        place = root / name.removeprefix("/")
+        if any(place.glob("*.toml")):
+            return name
+    return ""
+
+
+def _means(preset: Preset, capability: Capability, level: Level) -> Means:
+    if preset.control:
+        return "rule" if level == "allow" else "prompt"
+    if capability in preset.asks:
+        return "prompt"
+    return "none"
+
+
+def gemini_rules(preset: Preset, policy: Policy, disallowed: Sequence[str] = ()) -> str:
+    """Rules for Gemini's policy engine.
+
+    Each has an `argsPattern`, although it matches everything: without one Gemini lets commands that it knows as safe
+    (`ls`, `cat`, `echo` …) run unasked, asks for some that it thinks dangerous, and hides denied tools from the
+    model, so that a refused call is never seen. A `deny` becomes a question too, which we then refuse: so the call is
+    shown with what it wanted to do.
+    """
+    rules = [_rule(disallowed, "deny", pattern="")] if disallowed else []
+    for capability in CAPABILITIES:
+        allowed = policy.level(capability) == "allow"
+        rules.append(_rule(preset.tools[capability], "allow" if allowed else "ask_user"))
+    rules.append(_rule(preset.harmless, "allow"))
+    return "\n".join(rules)
+
+
+def _rule(tools: Sequence[str], decision: str, *, pattern: str = ".") -> str:
+    names = msgspec.json.encode(tuple(tools)).decode()  # a JSON array of strings is a TOML array too
+    lines = ["[[rule]]", f"toolName = {names}", f'decision = "{decision}"', f"priority = {FIRST}"]
+    if pattern:
+        lines.append(f'argsPattern = "{pattern}"')
+    if decision == "allow":
+        lines.append("allowRedirection = true")
+    return "\n".join(lines) + "\n"
+
+
+def opencode_permission(preset: Preset, policy: Policy) -> dict[str, str]:
+    """OpenCode's rules: `ask` for what is denied too, so that the refused call is shown with what it wanted to do.
+
+    Over ACP the asks of a subagent reach nobody, and it would wait for ever: there are subagents only where nothing
+    has to be asked.
+    """
+    rules = {
+        tool: "allow" if policy.level(capability) == "allow" else "ask"
+        for capability in CAPABILITIES
+        for tool in preset.tools[capability]
+    }
+    free = all(policy.level(capability) == "allow" for capability in CAPABILITIES)
+    return rules if free else {**rules, **dict.fromkeys(preset.subagents, "deny")}
+
+
+def opencode_config(given: str) -> str:
+    """The caller's inline configuration with ours: otherwise a refused call ends the turn, and the model never hears
+    of it."""
+    try:
+        config = msgspec.json.decode(given or "{}", type=dict[str, Any])
+    except msgspec.DecodeError:
+        return given  # JSON with comments, or broken: OpenCode will tell
+    experimental = {**config.get("experimental", {}), "continue_loop_on_deny": True}
+    return msgspec.json.encode({**config, "experimental": experimental}).decode()

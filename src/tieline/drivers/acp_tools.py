@@ -1,0 +1,160 @@
+"""ACP tool calls: what is known of one so far, and what it does."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from ..events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
+from .acp_diff import unified
+
+NOTHING: Mapping[str, Any] = {}
+Fields = Mapping[str, Any]
+Change = tuple[str, str, str]
+"""A path, its text before, its text after."""
+
+
+class Tool:
+    """One tool call. It grows over several messages."""
+
+    __slots__ = (
+        "arguments", "content", "drawn", "id", "kind", "locations", "name",
+        "output", "proposed", "refused", "result", "title", "told",
+    )  # fmt: skip
+
+    def __init__(self, name: str, id: str) -> None:
+        self.id = id
+        self.name = name
+        self.title = ""
+        self.kind = "other"
+        self.arguments: Fields = NOTHING
+        self.result: Any = None
+        self.content: list[Fields] = []
+        self.locations: list[Fields] = []
+        self.proposed: list[Change] = []  # what it asked to change
+        self.drawn: tuple[list[Change], str] = ([], "")  # its changes, and the diff that was made of them
+        self.output = ""  # what was told of its output while it runs
+        self.told = False
+        self.refused = False
+
+    def merge(self, call: Fields) -> None:
+        """Newer fields take the place of older ones; what is left out stays."""
+        get = call.get
+        if title := get("title"):
+            self.title = title
+        if (kind := get("kind")) and (kind != "other" or self.kind == "other"):
+            self.kind = kind  # an agent that knows less now does not unsay what it knew
+        if (given := get("rawInput")) and isinstance(given, dict):
+            self.arguments = cast("Fields", given)
+        if result := get("rawOutput"):
+            self.result = result
+        if content := get("content"):
+            self.content = content
+        if locations := get("locations"):
+            self.locations = locations
+
+    def ask(self, call: Fields) -> None:
+        """What a request for permission tells of it. Its input may be put in other words there: ours stays."""
+        own = self.arguments
+        self.merge(call)
+        if own:
+            self.arguments = {**self.arguments, **own}
+        self.proposed = self.diffs
+
+    @property
+    def known(self) -> bool:
+        """Whether there is enough to say what it is about, although it is still pending."""
+        if self.kind == "execute":
+            return "command" in self.arguments or "cmd" in self.arguments
+        return bool(self.arguments or self.content or self.locations)
+
+    @property
+    def text(self) -> str:
+        parts = [block["content"].get("text") or "" for block in self.content if block.get("type") == "content"]
+        return "\n".join(parts)
+
+    @property
+    def outcome(self) -> str:
+        """What it returned, as text."""
+        return self.text or _readable(self.result)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        found = [block["path"] for block in self.content if block.get("type") == "diff"]
+        return tuple(dict.fromkeys(found or [place["path"] for place in self.locations]))
+
+    @property
+    def diffs(self) -> list[Change]:
+        return [
+            (block["path"], block.get("oldText") or "", block.get("newText") or "")
+            for block in self.content
+            if block.get("type") == "diff"
+        ]
+
+    @property
+    def metadata(self) -> Fields:
+        """What OpenCode and its kin tell of a call beside its output."""
+        result: object = self.result
+        return (cast("Fields", result).get("metadata") or NOTHING) if isinstance(result, dict) else NOTHING
+
+    def given(self, *names: str) -> str:
+        """The first of these arguments that it has."""
+        if arguments := self.arguments:
+            for name in names:
+                if value := arguments.get(name):
+                    return " ".join(map(str, cast("list[Any]", value))) if isinstance(value, list) else str(value)
+        return ""
+
+    def draw(self, cwd: str) -> str:
+        """Its changes as one diff. `cwd` ends with a slash and shortens the paths."""
+        changes = self.diffs
+        if changes != self.drawn[0]:
+            diff = "".join(unified(path.removeprefix(cwd), old, new) for path, old, new in changes)
+            self.drawn = (changes, diff)
+        return self.drawn[1]
+
+    def action(self, kind: str, cwd: str) -> AnyAction:
+        """What it does, for a kind of tool."""
+        match kind:
+            case "edit" | "delete" | "move":
+                path = self.given("filePath", "file_path", "path")
+                return Edit(self.paths or ((path,) if path else ()), self.draw(cwd))
+            case "execute":
+                return Command(self.given("command", "cmd") or self.title, self.given("cwd", "workdir"))
+            case "fetch":
+                url = self.given("url") or _url_in(self.given("prompt") or self.title)
+                return Fetch(url, "" if url else self.given("query") or self.title)
+            case "read":
+                path = self.given("filePath", "file_path", "path")
+                return Read(self.paths[0] if self.paths else path or self.title)
+            case "search":
+                return Search(self.given("pattern", "query") or self.title, self.given("path"))
+            case "task":
+                return Task(self.given("description") or self.title)
+            case _:
+                return _mcp(self.name) or OtherAction()
+
+
+def _mcp(name: str) -> Mcp | None:
+    """`mcp__server__tool` as most write it, `mcp_server_tool` as Gemini does."""
+    if not name.startswith("mcp_"):
+        return None
+    mark = "__" if name.startswith("mcp__") else "_"
+    server, _, tool = name[len("mcp") + len(mark) :].partition(mark)
+    return Mcp(server, tool) if tool else None
+
+
+def _url_in(text: str) -> str:
+    start = text.find("http")
+    return text[start:].split(maxsplit=1)[0].rstrip("\"'),.") if start >= 0 else ""
+
+
+def _readable(result: Any) -> str:
+    if result is None or isinstance(result, str):
+        return result or ""
+    if isinstance(result, dict):
+        fields = cast("Fields", result)
+        for name in ("output", "formatted_output", "stdout", "error", "message"):
+            if isinstance(fields.get(name), str):
+                return fields[name]
+    return msgspec.json.encode(result).decode()

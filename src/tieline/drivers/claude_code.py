@@ -1,0 +1,132 @@
+"""Drives Claude Code through its agent SDK: one warm process for many turns.
+
+We start the `claude` process ourselves, first, and import the SDK while it comes up. The SDK serves the control
+protocol (initialize, permissions, hooks, interrupt) over our transport; all else goes straight to the normaliser.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from sys import platform
+from typing import Any
+
+from ..errors import AgentMissing, AgentStartFailed
+from ..policy import Policy, Receipt
+from ..wire.process import Process
+from .base import AskFn, Features, Probe, Spec
+from .claude_code_launch import INSTALL, Options, executable, launch_command
+from .claude_code_policy import enforce
+from .claude_code_talk import Talk
+from .registry import options_of
+
+VERSION_S = 10.0
+"""How long `claude --version` may take."""
+CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK",
+               "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")  # fmt: skip
+
+
+def create(name: str, options: Mapping[str, Any]) -> "ClaudeCode":
+    return ClaudeCode(options_of(Options, name, options), name=name)
+
+
+class ClaudeCode:
+    tested = "2.1.325"
+    floor = "2.1.325"
+    features = Features(
+        model=True,
+        effort=("low", "medium", "high", "xhigh", "max"),
+        max_turns=True,
+        max_budget_usd=True,
+        resume=True,
+        fork=True,
+        steer=True,
+        system="native",
+        allowed_tools=True,
+        disallowed_tools=True,
+        mcp_servers=True,
+        attachments=("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/*"),
+        warm=True,
+        deltas=True,
+        thinking=True,
+        questions=True,
+        plans=True,
+        diffs=True,
+        usage=True,
+    )
+
+    def __init__(self, options: Options | None = None, *, name: str = "claude-code") -> None:
+        self.name = name
+        self.options = options or Options()
+
+    async def probe(self, env: Mapping[str, str]) -> Probe:
+        path = ""
+        try:
+            command = executable(self.name, self.options, env)
+            path = command[0]
+            version = _bundled_version(path) or await _version(command, env)
+        except AgentMissing as missing:
+            return Probe(found=False, path=path, problem=missing.message, hint=missing.hint)
+        except (OSError, TimeoutError, ValueError) as error:
+            return Probe(found=False, path=path, problem=f"{path} --version: {error or type(error).__name__}")
+        return Probe(found=True, path=path, version=version, signed_in=_signed_in(env))
+
+    def enforce(self, policy: Policy) -> Receipt:
+        return enforce(policy, user_rules=self.options.user_rules)
+
+    @asynccontextmanager
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Talk, None]:
+        launch = launch_command(spec, self.options, self.name)
+        try:
+            process = Process.start(launch.argv, cwd=spec.cwd, env=launch.env)
+        except FileNotFoundError:
+            raise AgentMissing(self.name, f"there is no {launch.argv[0]!r}", hint=INSTALL) from None
+        except OSError as error:
+            raise AgentStartFailed(self.name, f"{launch.argv[0]!r} cannot be started: {error.strerror}") from None
+        except ValueError as error:
+            raise AgentStartFailed(self.name, f"an option cannot be passed on: {error}") from None
+        talk = Talk(
+            self.name,
+            process,
+            spec,
+            ask,
+            receipt=self.enforce(spec.policy),
+            native_id=launch.native_id,
+            user_rules=self.options.user_rules,
+        )
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(talk.stop)  # it reads until the process is gone
+            await stack.enter_async_context(process)
+            talk.listen()
+            stack.push_async_callback(talk.disconnect)
+            await talk.connect(self.options.start_timeout_s)
+            yield talk
+
+
+# --- what is installed ---------------------------------------------------------------------------------
+
+
+def _bundled_version(path: str) -> str:
+    with suppress(OSError):
+        return Path(path).with_name("claude.version").read_text().split()[0] if "_bundled" in path else ""
+    return ""
+
+
+async def _version(command: tuple[str, ...], env: Mapping[str, str]) -> str:
+    async with Process.start([*command, "--version"], cwd="/", env=env) as process:
+        process.close_stdin()
+        if not await process.wait(VERSION_S):
+            raise TimeoutError(f"no answer within {VERSION_S:g} s")
+        lines = [line async for batch in process.lines() for line in batch]
+    if process.returncode or not lines:
+        raise ValueError(process.stderr.strip() or f"exit status {process.returncode}")
+    return lines[0].decode(errors="replace").split()[0]
+
+
+def _signed_in(env: Mapping[str, str]) -> bool | None:
+    if any(env.get(variable) for variable in CREDENTIALS):
+        return True
+    config = Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME") or "/", ".claude"))
+    with suppress(OSError):
+        if (config / ".credentials.json").exists() or "apiKeyHelper" in (config / "settings.json").read_text():
+            return True
+    return None if platform == "darwin" else False  # there the keychain keeps it

@@ -1,0 +1,300 @@
+"""Claude Code's messages (stream-json) as events. Synchronous, one dictionary lookup per message, nothing parsed twice.
+
+What other events already tell is left out on purpose (`QUIET`, `QUIET_SYSTEM`); everything else that has no place is
+kept as `other`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from ..events import (
+    Diff,
+    Done,
+    Error,
+    Event,
+    Init,
+    Other,
+    Outcome,
+    Plan,
+    Status,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolOutput,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+from ..policy import Receipt
+from .claude_code_tools import ToDo, action_of, patch
+from .claude_code_usage import Meter
+
+Message = dict[str, Any]
+
+SOURCE = "claude-code"
+QUIET = frozenset({"command_lifecycle", "keep_alive", "tool_progress"})
+"""Bookkeeping and heartbeats."""
+QUIET_SYSTEM = frozenset(
+    {"thinking_tokens", "task_updated", "background_tasks_changed", "session_state_changed", "hook_started"}
+)
+OUTCOMES: dict[str, Outcome] = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_budget"}
+REFUSED = frozenset({"permission-rule", "user-rejected"})
+"""Claude Code's kinds of non-execution that mean somebody or some rule said no."""
+INTERRUPTED = "[Request interrupted by user"
+MAX_CALLS = 10_000
+"""Calls remembered until their result comes. Nobody has more in flight; the oldest are forgotten."""
+
+
+class Normaliser:
+    """One conversation's messages. `feed` gives the events of one message; a `Done` among them ends a turn."""
+
+    def __init__(self, agent: str, receipt: Receipt | None = None, hidden: Iterable[str] = ()) -> None:
+        """`hidden`: tools that were taken away; a call of one is a refused call, not a mistake."""
+        self.native_id = ""
+        self._agent = agent
+        self._receipt = receipt
+        self._hidden = frozenset(hidden)
+        self._told_init = False
+        self._calls: dict[str, Message] = {}  # tool_use blocks whose result has not come
+        self._message = ""  # the id of the one being streamed
+        self._open: dict[str, list[tuple[str, str]]] = {}  # message id → streamed blocks (type, item), not yet whole
+        self._block: tuple[type[TextDelta] | type[ThinkingDelta], str] | None = None
+        self._settled: set[str] = set()  # calls of this turn that have their result
+        self._todo = ToDo()
+        self._diffs: list[str] = []
+        self._paths: dict[str, None] = {}
+        self._meter = Meter()
+        self._table: dict[str, Callable[[Message], list[Event]]] = {
+            "stream_event": self._stream,
+            "assistant": self._assistant,
+            "user": self._user,
+            "system": self._system,
+            "result": self._result,
+            "rate_limit_event": self._rate_limit,
+        }
+
+    def feed(self, message: Message) -> list[Event]:
+        kind = message.get("type")
+        try:
+            handle = self._table.get(kind)  # type: ignore[arg-type]
+            if handle is not None:
+                return handle(message)
+            return [] if kind in QUIET else [Other(message, SOURCE)]
+        except (AttributeError, KeyError, TypeError, ValueError):  # not the shape we know: keep it as it came
+            if kind == "result":  # and still: it is the end of a turn
+                return [Other(message, SOURCE), Done("error", error="the turn's result is not of a known shape")]
+            return [Other(message, SOURCE)]
+
+    def call(self, tool: str) -> Message:
+        """The input the model gave to a call that is not finished; Claude Code's own asks leave parts of it out."""
+        return self._calls.get(tool, {}).get("input") or {}
+
+    def changes(self) -> list[Event]:
+        """What the turn changed, once: its diff, if there is one. The next turn starts anew."""
+        if not self._diffs:
+            return []
+        diff = Diff("".join(self._diffs), tuple(self._paths))
+        self._diffs, self._paths = [], {}
+        return [diff]
+
+    # --- the model's stream ----------------------------------------------------------------------------
+
+    def _stream(self, message: Message) -> list[Event]:
+        event = message["event"]
+        kind = event["type"]
+        if kind == "content_block_delta":
+            delta = event["delta"]
+            what = delta["type"]
+            if what == "text_delta" or what == "thinking_delta":
+                if self._block is None:
+                    return []
+                event_type, item = self._block
+                return [event_type(delta["text" if what == "text_delta" else "thinking"], item)]
+            return []  # a tool's input or a signature: the whole block follows
+        if kind == "content_block_start":
+            block = event["content_block"]["type"]
+            self._block = None
+            if (block == "text" or block == "thinking") and not message.get("parent_tool_use_id"):
+                item = f"{self._message}:{event['index']}"
+                self._block = (TextDelta if block == "text" else ThinkingDelta, item)
+                self._open.setdefault(self._message, []).append((block, item))
+        elif kind == "message_start":
+            self._message = event["message"]["id"]
+            self._open.clear()
+            self._meter.began(event["message"].get("usage"))
+        elif kind == "message_delta":
+            return [Usage(self._meter.ended(event.get("usage")))]
+        return []
+
+    def _assistant(self, message: Message) -> list[Event]:
+        parent = message.get("parent_tool_use_id") or ""
+        inner = message["message"]
+        if message.get("is_api_error_message"):
+            return []  # the result tells it, as an error
+        events: list[Event] = []
+        for block in inner["content"]:
+            kind = block["type"]
+            if kind == "tool_use":
+                if len(self._calls) >= MAX_CALLS:
+                    del self._calls[next(iter(self._calls))]
+                self._calls[block["id"]] = block
+                action = action_of(block["name"], block["input"])
+                events.append(ToolUse(block["id"], block["name"], action, block["input"], parent))
+            elif kind == "text":
+                if block["text"]:
+                    events.append(Text(block["text"], self._item(message, inner["id"], kind), parent))
+            elif kind == "thinking":
+                item = self._item(message, inner["id"], kind)
+                if block["thinking"]:  # the vendor may keep it to itself: then there is only a signature
+                    events.append(Thinking(block["thinking"], item, parent))
+            else:
+                events.append(Other(block, SOURCE))
+        return events
+
+    def _item(self, message: Message, native: str, kind: str) -> str:
+        """The item whose deltas were streamed for this block, in order; else one of its own."""
+        streamed = self._open.get(native)
+        if streamed:
+            for index, (block, item) in enumerate(streamed):
+                if block == kind:
+                    del streamed[index]
+                    return item
+        return str(message.get("uuid") or native)
+
+    # --- tool results ----------------------------------------------------------------------------------
+
+    def _user(self, message: Message) -> list[Event]:
+        content = message["message"]["content"]
+        parent = message.get("parent_tool_use_id") or ""
+        if message.get("isReplay") or isinstance(content, str):
+            return [] if message.get("isReplay") or parent else [Other(message, SOURCE)]
+        events: list[Event] = []
+        for block in content:
+            if block["type"] == "tool_result":
+                events += self._tool_result(block, message, parent)
+            elif block["type"] == "text" and (parent or block["text"].startswith(INTERRUPTED)):
+                continue  # a subagent's task is in its call; an interrupt is in the turn's end
+            else:
+                events.append(Other(block, SOURCE))
+        return events
+
+    def _tool_result(self, block: Message, message: Message, parent: str) -> list[Event]:
+        tool = block["tool_use_id"]
+        call = self._calls.pop(tool, None)
+        self._settled.add(tool)
+        output = text_of(block.get("content"))
+        status = "error" if block.get("is_error") else "ok"
+        if status == "error":
+            output = output.removeprefix("<tool_use_error>").removesuffix("</tool_use_error>")
+            if self._refused(tool, call, message):
+                status = "denied"
+        events: list[Event] = [ToolResult(tool, status, output, parent)]
+        told = message.get("tool_use_result")
+        if call is not None and status == "ok" and isinstance(told, dict):
+            result = cast(Message, told)
+            if "structuredPatch" in result:
+                self._paths[result["filePath"]] = None
+                self._diffs.append(patch(result))
+            elif (steps := self._todo.take(call["name"], call["input"], result)) is not None:
+                events.append(Plan(steps))
+        return events
+
+    def _refused(self, tool: str, call: Message | None, message: Message) -> bool:
+        for meta in message.get("tool_result_meta") or ():
+            if meta.get("id") == tool:
+                decision: Message = meta.get("permission_decision") or {}
+                return decision.get("decision") == "reject" or meta.get("non_execution_kind") in REFUSED
+        return call is not None and call["name"] in self._hidden
+
+    # --- everything around it --------------------------------------------------------------------------
+
+    def _system(self, message: Message) -> list[Event]:
+        subtype = message["subtype"]
+        if subtype == "init":
+            return self._init(message)
+        if subtype in QUIET_SYSTEM:
+            return []
+        if subtype == "status":
+            state = message.get("status")
+            return [] if state in (None, "requesting") else [Status(str(state))]
+        if subtype == "api_retry":
+            what = message.get("error") or "the model did not answer"
+            detail = f"{what}: trying again ({message.get('attempt')} of {message.get('max_retries')})"
+            return [Error(detail, str(message.get("error_status") or ""), recoverable=True)]
+        if subtype == "task_progress":
+            return [ToolOutput(message["tool_use_id"], f"{message['description']}\n")]
+        if subtype == "task_started":
+            return [Status("task_started", message.get("description") or "")]
+        if subtype == "task_notification":
+            return [Status(f"task_{message['status']}", message.get("summary") or "")]
+        if subtype == "compact_boundary":
+            return [Status("compacted", str(cast(Message, message.get("compact_metadata") or {}).get("trigger", "")))]
+        return [Other(message, SOURCE)]
+
+    def _init(self, message: Message) -> list[Event]:
+        """Claude Code says it at the start of each turn; the conversation is opened once."""
+        self.native_id = message.get("session_id") or self.native_id
+        if self._told_init:
+            return []
+        self._told_init = True
+        return [
+            Init(
+                self._agent,
+                self.native_id,
+                message.get("cwd") or "",
+                message.get("model") or "",
+                message.get("claude_code_version") or "",
+                tuple(message.get("tools") or ()),
+                tuple(message.get("slash_commands") or ()),
+                self._receipt,
+            )
+        ]
+
+    def _rate_limit(self, message: Message) -> list[Event]:
+        info: Message = message.get("rate_limit_info") or {}
+        kind = info.get("rateLimitType") or ""
+        return [Status("rate_limit", f"{kind} {info.get('status') or ''}".strip())]
+
+    def _result(self, message: Message) -> list[Event]:
+        self.native_id = message.get("session_id") or self.native_id
+        subtype = message.get("subtype") or ""
+        status = OUTCOMES.get(subtype, "error" if message.get("is_error") or subtype != "success" else "success")
+        text = message.get("result") or ""
+        events = self._denials(message)
+        problem = ""
+        if status != "success":
+            problem = "; ".join(map(str, message.get("errors") or ())) or text or subtype
+            if status == "error":
+                text = ""
+                events.append(Error(problem, str(message.get("api_error_status") or subtype)))
+        tokens = self._meter.result(message.get("modelUsage"))
+        turns = message.get("num_turns")
+        events.append(Done(status, text, problem, tokens, "complete", self.native_id, turns=turns))
+        return events
+
+    def _denials(self, message: Message) -> list[Event]:
+        """Refused calls that the stream did not show."""
+        events: list[Event] = []
+        for denial in message.get("permission_denials") or ():
+            tool, name = denial["tool_use_id"], denial["tool_name"]
+            given: Message = denial.get("tool_input") or {}
+            if tool not in self._settled:
+                events.append(ToolUse(tool, name, action_of(name, given), given))
+                events.append(ToolResult(tool, "denied"))
+        return events
+
+    def next_turn(self) -> None:
+        """Usage and refusals are told per turn."""
+        self._meter.next_turn()
+        self._settled = set()
+
+
+def text_of(content: Any) -> str:
+    """A tool result's content: text, or blocks of which the text is kept."""
+    if isinstance(content, str):
+        return content
+    parts: list[str] = []
+    for block in cast(list[Message], content or ()):
+        parts.append(block["text"] if block.get("type") == "text" else f"[{block.get('type')}]")
+    return "\n".join(parts)

@@ -1,0 +1,124 @@
+"""How Claude Code is started: its command line and environment. Light: it is asked before asyncio is imported."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import AgentMissing
+from .base import McpServer, Spec
+from .claude_code_policy import rules
+
+SDK = "claude_agent_sdk"
+INSTALL = "Install it: pip install 'tieline[claude]'"
+UPGRADE = "Upgrade it: pip install --upgrade claude-agent-sdk"
+ENTRY = "sdk-py"
+INHERITED = "CLAUDECODE"
+"""Set inside a Claude Code session; an agent that sees it believes to run inside another."""
+
+
+class Options(Struct, frozen=True, forbid_unknown_fields=True):
+    command: tuple[str, ...] = ()  # the executable and leading arguments, instead of the SDK's own
+    mode: Literal["default", "plan"] = "default"  # plan: it begins by making a plan for approval
+    user_rules: bool = False  # at level `ask`: calls that the user's own rules allow need no ask
+    setting_sources: tuple[Literal["user", "project", "local"], ...] | None = None  # None: all, as the CLI does
+    start_timeout_s: float = 30.0
+
+
+class Launch(Struct, frozen=True):
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    native_id: str
+
+
+def launch_command(spec: Spec, options: Options, name: str = "claude-code") -> Launch:
+    """How the agent is started. Raises AgentMissing."""
+    native_id = spec.resume if spec.resume and not spec.fork else str(uuid4())
+    allowed, denied = rules(spec.policy)
+    argv = [
+        *executable(name, options, spec.env),
+        "--output-format", "stream-json", "--input-format", "stream-json", "--verbose",
+        "--include-partial-messages", "--forward-subagent-text",
+        "--permission-prompt-tool", "stdio", "--permission-mode", options.mode,
+    ]  # fmt: skip
+    env = {key: value for key, value in spec.env.items() if key != INHERITED}
+    env |= {"CLAUDE_CODE_ENTRYPOINT": ENTRY, "PWD": spec.cwd}
+    if version := _sdk_version():
+        env["CLAUDE_AGENT_SDK_VERSION"] = version
+    for flag, value in {
+        "--model": spec.model,
+        "--effort": spec.effort,
+        "--max-turns": spec.max_turns,
+        "--max-budget-usd": spec.max_budget_usd,
+        "--append-system-prompt": spec.system,
+        "--allowedTools": ",".join((*allowed, *spec.allowed_tools)),
+        "--disallowedTools": ",".join((*denied, *spec.disallowed_tools)),
+        "--mcp-config": _mcp_config(spec.mcp_servers, env) if spec.mcp_servers else "",
+        "--resume": spec.resume,
+        "--session-id": native_id if native_id != spec.resume else "",
+    }.items():
+        if value not in ("", None):
+            argv.append(f"{flag}={value}")  # one word: a value that starts with a dash is never taken for a flag
+    if spec.fork:
+        argv.append("--fork-session")
+    if options.setting_sources is not None:
+        argv.append(f"--setting-sources={','.join(options.setting_sources)}")
+    return Launch(tuple(argv), env, native_id)
+
+
+def _mcp_config(servers: Mapping[str, McpServer], env: dict[str, str]) -> str:
+    """The servers as Claude Code's JSON. Their secrets travel in the environment: arguments are for all to read."""
+    config: dict[str, Any] = {}
+
+    def hidden(values: Mapping[str, str]) -> dict[str, str]:
+        references: dict[str, str] = {}
+        for key, value in values.items():
+            variable = f"TIELINE_MCP_{len(env)}"
+            env[variable] = value
+            references[key] = f"${{{variable}}}"
+        return references
+
+    for name, server in servers.items():
+        if server.url:
+            config[name] = {"type": "http", "url": server.url, "headers": hidden(server.headers)}
+        else:
+            command, *arguments = server.command
+            config[name] = {"type": "stdio", "command": command, "args": arguments, "env": hidden(server.env)}
+    return msgspec.json.encode({"mcpServers": config}).decode()
+
+
+def executable(name: str, options: Options, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The given command, else the one inside the SDK, else `claude` on the agent's PATH. Raises AgentMissing."""
+    home = _sdk_home()
+    if home is None:
+        raise AgentMissing(name, "the Python package claude-agent-sdk is not installed", hint=INSTALL)
+    if options.command:
+        return options.command
+    bundled = home / "_bundled" / "claude"
+    if bundled.is_file():
+        return (str(bundled),)
+    import shutil  # seldom needed, and slow to import
+
+    found = shutil.which("claude", path=env.get("PATH", ""))
+    if found is None:
+        raise AgentMissing(name, "there is no `claude` in the SDK nor on the PATH", hint=INSTALL)
+    return (found,)
+
+
+def _sdk_home() -> Path | None:
+    """Where the SDK is installed, without importing it."""
+    spec = find_spec(SDK)
+    places = spec.submodule_search_locations if spec else None
+    return Path(next(iter(places))) if places else None
+
+
+def _sdk_version() -> str:
+    home = _sdk_home()
+    with suppress(OSError, IndexError):
+        return (home / "_version.py").read_text().split('"')[-2] if home else ""
+    return ""

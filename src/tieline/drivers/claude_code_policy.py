@@ -1,0 +1,174 @@
+"""The policy in Claude Code's terms.
+
+Three things hold the agent to it. Allow rules let through what is allowed, deny rules take away what is denied, and a
+hook before every tool call makes Claude Code ask for the rest: it outranks the user's own allow rules, the permission
+mode and Claude Code's list of harmless commands, each of which would let calls pass unasked. What is then decided is
+decided by `ask`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from ..events import Answer, Ask, Choice, Command, Edit, Fetch, Question, Remember, needs
+from ..policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
+from .claude_code_tools import FOR_PEOPLE, GOVERNED, PROPOSAL, QUESTION, action_of
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import PermissionUpdate, ToolPermissionContext
+
+FULL = Policy("allow", "allow", "allow")
+LASTING = ("userSettings", "projectSettings", "localSettings")
+OWN_RULES = "your own allow rules, and commands that Claude Code knows to be harmless, pass without an ask"
+EMBEDDED = "a command inside a skill's text runs by the skill's own and your allow rules"
+SHELL_CAN: dict[Capability, str] = {
+    "file_write": "a permitted command can still write files: there is no sandbox",
+    "network": "a permitted command can still open connections: there is no sandbox",
+}
+
+
+def rules(policy: Policy) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tools that are allowed and those that are denied, by name."""
+    allowed = tuple(tool for c in CAPABILITIES if policy.level(c) == "allow" for tool in GOVERNED[c])
+    denied = tuple(tool for c in CAPABILITIES if policy.level(c) == "deny" for tool in GOVERNED[c])
+    return allowed, denied
+
+
+def enforce(policy: Policy, *, user_rules: bool) -> Receipt:
+    return Receipt(**{capability: _enforcement(policy, capability, user_rules) for capability in CAPABILITIES})
+
+
+def _enforcement(policy: Policy, capability: Capability, user_rules: bool) -> Enforcement:
+    level = policy.level(capability)
+    notes: list[str] = []
+    if level == "ask" and user_rules:
+        notes.append(OWN_RULES)
+    if level == "ask" and capability == "shell":
+        notes.append(EMBEDDED)
+    if level != "allow" and capability != "shell" and policy.shell != "deny":
+        notes.append(SHELL_CAN[capability])
+    return Enforcement(level, "prompt" if level == "ask" else "rule", "; ".join(notes))
+
+
+class Permits:
+    """What one conversation's tool calls need, and what was granted for the rest of it."""
+
+    def __init__(self, policy: Policy, *, user_rules: bool) -> None:
+        self._policy = policy
+        self._user_rules = user_rules
+        self._granted: set[str] = set()
+        self._asked = 0
+
+    def before(self, name: str, given: Mapping[str, Any]) -> Literal["allow", "ask"] | None:
+        """What the hook says about a call; None: nothing, Claude Code's rules decide."""
+        if name in FOR_PEOPLE:
+            return None
+        if self._policy == FULL:
+            return "allow"  # what bypassPermissions would do, which Claude Code refuses to root
+        capability = needs(action_of(name, given))
+        if capability is None or self._policy.level(capability) == "allow":
+            return None
+        if self._policy.level(capability) == "ask" and (self._user_rules or _scope(name, given) in self._granted):
+            return None
+        return "ask"
+
+    def ask(
+        self, name: str, given: Mapping[str, Any], said: Mapping[str, Any], context: "ToolPermissionContext"
+    ) -> Ask:
+        """The ask for a permission request. `said` is the call as the model made it."""
+        self._asked += 1
+        tool = context.tool_use_id or ""
+        number = f"ask-{self._asked}-{tool}"
+        if name == QUESTION:
+            questions = _questions(given)
+            return Ask(number, "question", questions[0].text if questions else name, tool=tool, questions=questions)
+        if name == PROPOSAL:
+            plan = str(given.get("plan") or said.get("plan") or "")
+            return Ask(number, "plan", "Approve the plan?", tool=tool, input=given, plan=plan)
+        action = action_of(name, given)
+        reason = context.decision_reason or context.description or context.title or ""
+        return Ask(
+            number,
+            "permission",
+            name,
+            reason,
+            tool,
+            action,
+            given,
+            needs(action),
+            remember=_offers(context.suggestions),
+        )
+
+    def updates(
+        self, name: str, given: Mapping[str, Any], answer: Answer, suggestions: "Sequence[PermissionUpdate]"
+    ) -> "list[PermissionUpdate] | None":
+        """The rules that an answer which is to be remembered adds."""
+        if answer.decision != "allow" or answer.remember == "once":
+            return None
+        if suggestions:
+            from dataclasses import replace
+
+            if answer.remember == "always":
+                return list(suggestions)
+            return [replace(suggestion, destination="session") for suggestion in suggestions]
+        scope = _scope(name, given)
+        if not scope:
+            return None  # the very same command is remembered where asks are decided
+        self._granted.add(scope)
+        return _rule(name, scope)
+
+
+def _offers(suggestions: "Sequence[PermissionUpdate]") -> tuple[Remember, ...]:
+    """Beyond once: the session, and for ever where Claude Code has a place to keep it."""
+    lasting = any(suggestion.destination in LASTING for suggestion in suggestions)
+    return ("session", "always") if lasting else ("session",)
+
+
+def _scope(name: str, given: Mapping[str, Any]) -> str:
+    """What a grant for the session covers, as Claude Code would suggest it: all edits, one host, web search."""
+    match action_of(name, given):
+        case Edit():
+            return "edits"
+        case Fetch(url="", query=_):
+            return "search"
+        case Fetch(url=url):
+            return f"domain:{urlsplit(url).hostname or ''}"
+        case Command():
+            return ""
+        case _:
+            return ""
+
+
+def _rule(name: str, scope: str) -> "list[PermissionUpdate]":
+    from claude_agent_sdk import PermissionUpdate
+    from claude_agent_sdk.types import PermissionRuleValue
+
+    if scope == "edits":
+        return [PermissionUpdate("setMode", mode="acceptEdits", destination="session")]
+    rule = PermissionRuleValue(name, scope if scope.startswith("domain:") else None)
+    return [PermissionUpdate("addRules", [rule], "allow", destination="session")]
+
+
+def _questions(given: Mapping[str, Any]) -> tuple[Question, ...]:
+    asked: list[Mapping[str, Any]] = given.get("questions") or []
+    return tuple(
+        Question(
+            id=str(number),
+            text=str(question.get("question") or ""),
+            header=str(question.get("header") or ""),
+            choices=_choices(question.get("options") or []),
+            many=bool(question.get("multiSelect")),
+        )
+        for number, question in enumerate(asked, 1)
+    )
+
+
+def _choices(options: Sequence[Mapping[str, Any]]) -> tuple[Choice, ...]:
+    labels = [(str(option.get("label") or ""), str(option.get("description") or "")) for option in options]
+    return tuple(Choice(label, label, description) for label, description in labels)
+
+
+def answered(given: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
+    """The input of a question with its answers, as Claude Code wants them back: by the question's text."""
+    chosen = {question.text: ", ".join(answer.answers.get(question.id, ())) for question in _questions(given)}
+    return {**given, "answers": {text: labels for text, labels in chosen.items() if labels}}

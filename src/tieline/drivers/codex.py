@@ -1,0 +1,126 @@
+"""Codex, over `codex app-server`: JSON-RPC on its standard streams, one server for many conversations.
+
+The server is shared by the conversations of one driver that want the same program in the same environment: the first
+one starts it, the last one ends it. Its parts: `codex_launch` and `codex_server` (the process), `codex_conversation`
+(one thread of it), `codex_params` (what it is given), `codex_events`, `codex_items` and `codex_usage` (what it tells),
+`codex_asks` (what it asks), `codex_policy` (what it is allowed), `codex_rollout` (what it records).
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import AgentError
+from ..policy import Policy, Receipt
+from ..wire.process import Process
+from .base import AskFn, Features, Probe, Spec
+from .codex_conversation import Conversation
+from .codex_launch import Options, launch_command
+from .codex_policy import controls, receipt
+from .codex_server import Server
+from .registry import options_of
+
+PROBE_S = 15.0
+
+
+def create(name: str, options: Mapping[str, Any]) -> "Codex":
+    return Codex(options_of(Options, name, options), name=name)
+
+
+class Codex:
+    tested = "0.166.0"
+    floor = "0.166.0"
+    features = Features(
+        model=True,
+        effort=("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"),
+        resume=True,
+        fork=True,
+        steer=True,
+        system="native",
+        mcp_servers=True,
+        attachments=("image/*",),
+        warm=True,
+        deltas=True,
+        thinking=True,
+        questions=True,
+        plans=True,
+        diffs=True,
+        usage=True,
+    )
+
+    def __init__(self, options: Options | None = None, *, name: str = "codex") -> None:
+        self.name = name
+        self.options = options or Options()
+        self._servers: dict[Any, Server] = {}
+        self._starting = asyncio.Lock()
+
+    def enforce(self, policy: Policy) -> Receipt:
+        return receipt(policy)
+
+    async def probe(self, env: Mapping[str, str]) -> Probe:
+        try:
+            argv, env = launch_command(env, self.options.command)
+        except AgentError as error:
+            return Probe(found=False, problem=error.message, hint=error.hint)
+        try:
+            printed = b""
+            async with asyncio.timeout(PROBE_S), Process.start([*argv[:-1], "--version"], cwd="/", env=env) as process:
+                process.close_stdin()
+                async for batch in process.lines():
+                    printed += b"\n".join(batch)
+        except (OSError, ValueError, TimeoutError) as error:
+            return Probe(found=False, path=argv[0], problem=f"{argv[0]} cannot be run: {error}")
+        version = printed.decode(errors="replace").strip().rpartition(" ")[2]
+        if not version[:1].isdigit():
+            return Probe(found=False, path=argv[0], problem=f"it is no Codex: {printed[:200]!r}")
+        return Probe(found=True, path=argv[0], version=version, signed_in=_signed_in(env))
+
+    @asynccontextmanager
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Conversation, None]:
+        argv, env = launch_command(spec.env, self.options.command)
+        key = (tuple(argv), tuple(sorted(env.items())))
+        server = await self._lease(key, argv, env)
+        conversation = Conversation(
+            server,
+            spec,
+            ask,
+            agent=self.name,
+            receipt=self.enforce(spec.policy),
+            controls=controls(spec.policy, self.options.web_search),
+            config=self.options.config,
+        )
+        try:
+            await conversation.open()
+            yield conversation
+        finally:
+            try:
+                await conversation.close(last=server.users == 1)
+            finally:
+                server.users -= 1
+                if server.users == 0:
+                    if self._servers.get(key) is server:
+                        del self._servers[key]
+                    await server.close()
+
+    async def _lease(self, key: Any, argv: list[str], env: dict[str, str]) -> Server:
+        async with self._starting:
+            server = self._servers.get(key)
+            if server is None or server.over:
+                server = Server(argv, env)
+                try:
+                    await server.connect()
+                except BaseException:
+                    await server.close()
+                    raise
+                self._servers[key] = server
+            server.users += 1
+            return server
+
+
+def _signed_in(env: Mapping[str, str]) -> bool | None:
+    home = Path(env.get("CODEX_HOME") or Path(env.get("HOME") or "/") / ".codex")
+    if (home / "auth.json").is_file() or env.get("OPENAI_API_KEY") or env.get("CODEX_API_KEY"):
+        return True
+    return None if (home / "config.toml").is_file() else False  # a provider of its own may need no login

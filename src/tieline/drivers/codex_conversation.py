@@ -1,0 +1,283 @@
+"""One conversation with Codex: a thread of its server, and those of its subagents."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ..errors import AgentDied, UsageError
+from ..events import Answer, Error, Event, Init, Other, Outcome, Warning
+from ..policy import Receipt
+from ..wire.jsonrpc import PeerGone, RpcError
+from .base import AskFn, Prompt, Spec
+from .codex_asks import asked
+from .codex_events import SOURCE, Normaliser
+from .codex_items import code_of
+from .codex_params import content, developer_message, thread_params
+from .codex_policy import Controls
+from .codex_rollout import Rollout
+from .codex_server import START_S, Server
+from .codex_usage import Meter
+from .turn import Turn
+
+REQUEST_S = 60.0
+"""Codex answers requests about a turn at once; the turn itself is told in notifications."""
+LEAVE_S = 2.0
+"""When a conversation leaves a server that others use: the time to tell it so."""
+KEPT_BETWEEN_TURNS = 100
+"""Events that come while no turn runs; the next turn begins with them."""
+
+OUTCOMES: dict[str, Outcome] = {"completed": "success", "interrupted": "interrupted"}
+
+
+class Conversation:
+    def __init__(
+        self,
+        server: Server,
+        spec: Spec,
+        ask: AskFn,
+        *,
+        agent: str,
+        receipt: Receipt,
+        controls: Controls,
+        config: Mapping[str, Any],
+    ) -> None:
+        self.receipt = receipt
+        self.native_id = ""
+        self._agent = agent
+        self._server = server
+        self._spec = spec
+        self._ask = ask
+        self._controls = controls
+        self._config = config
+        self._init: Init | None = None
+        self._turn: Turn | None = None
+        self._turn_id = ""
+        self._began = asyncio.Event()
+        self._strange: Mapping[str, Any] | None = None
+        self._kept: list[Event] = []
+        self._meter = Meter()
+        self._main = Normaliser(
+            self._keep, started=self._started, ended=self._ended, spawned=self._spawned, meter=self._meter, cwd=spec.cwd
+        )
+        self._threads: dict[str, Normaliser] = {}
+        self._rollout: Rollout | None = None
+        self._asking: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        spec, server = self._spec, self._server
+        method = "thread/fork" if spec.fork else "thread/resume" if spec.resume else "thread/start"
+        if method == "thread/resume" and server.claimed(spec.resume):
+            raise UsageError(f"the conversation {spec.resume} is open already", field="resume")
+        params = thread_params(spec, self._controls, self._config)
+        opening = asyncio.create_task(server.peer.request(method, params, timeout=START_S))
+        try:
+            await server.ready()
+            opened = await opening
+        except RpcError as error:
+            if spec.resume and ("no rollout" in error.message or "invalid thread id" in error.message):
+                raise UsageError(
+                    f"codex has no conversation {spec.resume}",
+                    field="resume",
+                    hint="It may be in another CODEX_HOME, or deleted.",
+                ) from None
+            raise await server.failed(error) from None
+        except (PeerGone, TimeoutError) as error:
+            raise await server.failed(error) from None
+        finally:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        thread = opened["thread"]
+        self.native_id = thread["id"]
+        self._threads[self.native_id] = self._main
+        version = thread.get("cliVersion") or ""
+        self._init = Init(self._agent, self.native_id, spec.cwd, opened["model"], version, receipt=self.receipt)
+        if spec.resume:
+            if path := thread.get("path"):
+                self._rollout = Rollout(path)
+            if spec.system:  # a thread keeps the instructions it began with; these are added to them
+                await self._tell("thread/inject_items", items=[developer_message(spec.system)])
+        server.claim(self.native_id, self)
+
+    async def close(self, *, last: bool) -> None:
+        self._server.release(self)
+        self._withdraw_asks()
+        if self._turn is not None and not self._turn.ended:
+            self._turn.done("interrupted", native_id=self.native_id)
+        if self.native_id and not last and not self._server.over:
+            with suppress(RpcError, PeerGone, TimeoutError):
+                async with asyncio.timeout(LEAVE_S):
+                    if self._turn_id:
+                        await self._tell("turn/interrupt", turnId=self._turn_id)
+                    await self._tell("thread/unsubscribe")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- turns -----------------------------------------------------------------------------------------
+
+    def turn(self, prompt: Prompt) -> Turn:
+        turn = self._turn = Turn(prompt, self._ask)
+        if self._server.death is not None:
+            turn.fail(f"{self._server.death}\n  Open it again with resume={self.native_id}.", native_id=self.native_id)
+            return turn
+        self._turn_id = ""
+        self._began.clear()
+        self._meter.start_turn()
+        if self._init is not None:
+            turn.emit(self._init)
+            self._init = None
+        for event in self._kept:
+            turn.emit(event)
+        self._kept.clear()
+        for normaliser in self._threads.values():
+            normaliser.emit = turn.emit
+        self._run(self._start(turn))
+        return turn
+
+    async def interrupt(self) -> None:
+        if self._turn is not None and not self._turn.ended and not self._turn.interrupted:
+            self._turn.interrupt(self._server.kill)
+            self._withdraw_asks()
+            if self._turn_id:  # else as soon as it is known
+                self._run(self._tell("turn/interrupt", turnId=self._turn_id))
+
+    async def steer(self, text: str) -> None:
+        turn = self._turn
+        if turn is None or turn.ended:
+            raise UsageError("no turn is running", field="steer", hint="Send it as the next prompt.")
+        async with asyncio.timeout(REQUEST_S):
+            await self._began.wait()
+        try:
+            await self._tell("turn/steer", expectedTurnId=self._turn_id, input=[{"type": "text", "text": text}])
+        except RpcError as error:
+            raise UsageError(f"codex: {error.message}", field="steer", hint="Send it as the next prompt.") from None
+        except PeerGone:
+            raise self._server.death or AgentDied("codex", None) from None
+
+    async def _start(self, turn: Turn) -> None:
+        more = {"sandboxPolicy": policy} if (policy := self._controls.turn_sandbox) else {}
+        try:
+            told = await self._tell("turn/start", input=content(turn.prompt), **more)
+            self._joined(turn, told["turn"]["id"])
+        except RpcError as error:
+            turn.fail(error.message, code=str(error.code), native_id=self.native_id)
+        except TimeoutError:
+            turn.fail(f"codex did not take the prompt within {REQUEST_S:g} s", native_id=self.native_id)
+
+    def _started(self, turn_id: str) -> None:
+        if self._turn is None or self._turn.ended:
+            return
+        self._turn_id = turn_id
+        self._began.set()
+        if self._turn.interrupted:
+            self._run(self._tell("turn/interrupt", turnId=turn_id))
+
+    def _joined(self, turn: Turn, turn_id: str) -> None:
+        """Codex may have been at work by itself (on a goal): then the prompt joins that turn, which began before."""
+        if not turn.ended and not self._turn_id:
+            self._started(turn_id)
+            if self._strange is not None and self._strange["id"] == turn_id:
+                self._ended(self._strange)
+
+    def _ended(self, told: Mapping[str, Any]) -> None:
+        turn = self._turn
+        if turn is None or turn.ended or told["id"] != self._turn_id:
+            self._strange = told  # a turn that we gave up, or did not ask for
+            return
+        self._catch_up()
+        self._withdraw_asks()
+        status = OUTCOMES.get(told["status"], "error")
+        error: Mapping[str, Any] = told.get("error") or {}
+        if status == "error":
+            code = code_of(error)
+            if not self._main.failure:
+                turn.emit(Error(error.get("message") or "the turn failed", code))
+            if code == "sessionBudgetExceeded":
+                status = "max_budget"
+        tokens = self._meter.tokens if status == "success" else None
+        turn.done(
+            status,
+            error=error.get("message") or "",
+            tokens=tokens,
+            native_id=self.native_id,
+            turns=self._meter.calls or None,
+        )
+        self._turn_id = ""
+        for normaliser in self._threads.values():
+            normaliser.emit = self._keep
+
+    # --- what the server says --------------------------------------------------------------------------
+
+    def notified(self, thread: str, method: str, params: dict[str, Any]) -> None:
+        self._threads.get(thread, self._main).feed(method, params)
+
+    async def requested(self, thread: str, method: str, params: dict[str, Any]) -> Any:
+        self._catch_up()
+        normaliser = self._threads.get(thread, self._main)
+        try:
+            found = asked(method, params, normaliser, self._spec.policy)
+        except (LookupError, TypeError, AttributeError):
+            found = None  # another version's shape
+        if found is None:
+            normaliser.emit(Other({"method": method, "params": params}, SOURCE))
+            normaliser.emit(Warning(f"Codex asked for {method}, which Tieline does not know; it was refused"))
+            raise RpcError(method, -32601, "this client does not support it")
+        ask, respond = found
+        normaliser.show(ask.tool)
+        if self._turn is None:
+            return respond(Answer(ask.id, "deny", by="turn-end"))
+        task = asyncio.current_task()
+        assert task is not None
+        self._asking.add(task)
+        try:
+            return respond(await self._turn.ask(ask))
+        finally:
+            self._asking.discard(task)
+
+    def unreadable(self, line: str) -> None:
+        self._main.emit(Other(line, SOURCE))
+
+    def died(self, error: AgentDied) -> None:
+        self._withdraw_asks()
+        if self._turn is not None and not self._turn.ended:
+            self._turn.fail(str(error), native_id=self.native_id)
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _spawned(self, thread: str, tool: str) -> None:
+        if thread not in self._threads:
+            self._threads[thread] = Normaliser(
+                self._main.emit, spawned=self._spawned, meter=self._meter, parent=tool, cwd=self._spec.cwd
+            )
+            self._server.claim(thread, self)
+
+    def _catch_up(self) -> None:
+        """Tool calls of a resumed thread, which sends none."""
+        if self._rollout is not None:
+            for item in self._rollout.added():
+                self._main.feed("rawResponseItem/completed", {"item": item})
+
+    def _keep(self, event: Event) -> None:
+        if isinstance(event, Error):  # not the next turn's
+            event = Warning(event.message)
+        if len(self._kept) < KEPT_BETWEEN_TURNS:
+            self._kept.append(event)
+
+    def _withdraw_asks(self) -> None:
+        """Codex has dropped them, or nobody is there any more to hear the answer."""
+        for task in self._asking:
+            task.cancel()
+
+    async def _tell(self, method: str, **params: Any) -> Any:
+        return await self._server.peer.request(method, {"threadId": self.native_id, **params}, timeout=REQUEST_S)
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> None:
+        async def quietly() -> None:
+            with suppress(PeerGone, RpcError, TimeoutError):  # its death is told to all, and a turn may just have ended
+                await work
+
+        task = asyncio.create_task(quietly())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,281 @@
+"""What `codex app-server` notifies, as events. Synchronous; one Normaliser reads one thread.
+
+Codex tells a tool call twice: as a raw item of the model's response (`rawResponseItem/completed`, asked for with
+`experimentalRawEvents`) and as an item of the thread (`item/started`, `item/completed`). The thread's items say more,
+but leave out calls that its sandbox or its own rules refused. The raw ones fill these gaps.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ..events import (
+    AnyAction,
+    Diff,
+    Error,
+    Event,
+    Other,
+    Plan,
+    PlanStep,
+    Status,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolOutput,
+    ToolResult,
+    ToolUse,
+    Usage,
+    Warning,
+    changed_paths,
+)
+from .codex_items import TOOLS, Call, call_of, code_of, raw_outcome, result_of, text_of, use_of
+from .codex_usage import Meter
+
+SOURCE = "codex"
+Params = Mapping[str, Any]
+
+SHOWN_OTHERWISE = frozenset({"update_plan", "request_user_input"})
+"""Tools whose calls are told as a plan and as an ask."""
+
+STEPS: dict[str, Literal["pending", "running", "done"]] = {
+    "pending": "pending",
+    "inProgress": "running",
+    "completed": "done",
+}
+
+UNWANTED = (
+    "thread/status/changed", "thread/readState/changed", "thread/settings/updated", "thread/name/updated",
+    "thread/goal/cleared", "account/rateLimits/updated", "account/updated", "remoteControl/status/changed",
+    "skills/changed", "app/list/updated", "rawResponse/completed", "item/plan/delta", "item/fileChange/outputDelta",
+)  # fmt: skip
+"""Notifications without content for a session's log; Codex is asked not to send them."""
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+class Normaliser:
+    """`feed` it what is notified for one thread; it emits events, and tells of turns that begin and end."""
+
+    def __init__(
+        self,
+        emit: Callable[[Event], None],
+        *,
+        started: Callable[[str], None] = _nothing,
+        ended: Callable[[Params], None] = _nothing,
+        spawned: Callable[[str, str], None] = _nothing,
+        meter: Meter | None = None,
+        parent: str = "",
+        cwd: str = "",
+    ) -> None:
+        self.emit = emit
+        self.meter = meter or Meter()
+        self.calls: dict[str, Call] = {}  # the model's calls of this turn, by id
+        self.actions: dict[str, AnyAction] = {}  # of calls that have begun: an ask about one names only its id
+        self.failure = ""  # what this turn failed with, as far as it was told
+        self._started = started
+        self._ended = ended
+        self._spawned = spawned
+        self._parent = parent
+        self._cwd = cwd
+        self._shown: dict[str, bool] = {}  # tool call → has its result
+        self._turn = ""
+        self._diff = ""
+
+    def feed(self, method: str, params: Params) -> None:
+        handler = HANDLERS.get(method)
+        try:
+            if handler is not None:
+                handler(self, params)
+                return
+        except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError):
+            pass  # another version's shape: kept below, not lost
+        self.emit(Other({"method": method, "params": params}, SOURCE))
+
+    # --- the turn --------------------------------------------------------------------------------------
+
+    def turn_started(self, params: Params) -> None:
+        self._diff = self.failure = ""
+        self.calls.clear()
+        self.actions.clear()
+        self._shown.clear()
+        self._turn = params["turn"]["id"]
+        self._started(self._turn)
+
+    def turn_completed(self, params: Params) -> None:
+        self._ended(params["turn"])
+
+    def usage(self, params: Params) -> None:
+        usage = params["tokenUsage"]
+        current = params["turnId"] == self._turn
+        self.meter.take(params["threadId"], usage, counts=current)
+        if current and (tokens := self.meter.tokens) is not None:
+            self.emit(Usage(tokens, usage.get("modelContextWindow")))
+
+    def error(self, params: Params) -> None:
+        error = params["error"]
+        message = error["message"]
+        if details := error.get("additionalDetails"):
+            message = f"{message} ({details})"
+        recoverable = bool(params.get("willRetry") or self._parent)  # a subagent's failure is not the turn's
+        if not recoverable:
+            self.failure = message
+        self.emit(Error(message, code_of(error), recoverable))
+
+    def plan(self, params: Params) -> None:
+        self.emit(Plan(tuple(PlanStep(step["step"], STEPS[step["status"]]) for step in params["plan"])))
+
+    def diff(self, params: Params) -> None:
+        diff = params["diff"]
+        if diff != self._diff:  # it is told again with every model call
+            self._diff = diff
+            self.emit(Diff(diff, tuple(changed_paths(diff))))
+
+    # --- deltas ----------------------------------------------------------------------------------------
+
+    def text_delta(self, params: Params) -> None:
+        self.emit(TextDelta(params["delta"], params["itemId"], self._parent))
+
+    def summary_delta(self, params: Params) -> None:
+        self.emit(ThinkingDelta(params["delta"], params["itemId"], self._parent))
+
+    def summary_part(self, params: Params) -> None:
+        if params["summaryIndex"]:
+            self.emit(ThinkingDelta("\n\n", params["itemId"], self._parent))
+
+    def reasoning_delta(self, params: Params) -> None:
+        self.emit(ThinkingDelta(params["delta"], params["itemId"] + ":raw", self._parent))
+
+    def output_delta(self, params: Params) -> None:
+        self.emit(ToolOutput(params["itemId"], params["delta"]))
+
+    def progress(self, params: Params) -> None:
+        self.emit(ToolOutput(params["itemId"], params["message"] + "\n"))
+
+    # --- items -----------------------------------------------------------------------------------------
+
+    def item_started(self, params: Params) -> None:
+        item = params["item"]
+        kind = item["type"]
+        if kind in TOOLS and (kind != "webSearch" or item.get("query")):  # a search may tell only at its end what for
+            self._use(item)
+
+    def item_completed(self, params: Params) -> None:
+        item = params["item"]
+        kind = item["type"]
+        name = item["id"]
+        if kind == "agentMessage" or kind == "plan":
+            self.emit(Text(item["text"], name, self._parent))
+        elif kind == "reasoning":
+            if summary := item.get("summary"):
+                self.emit(Thinking("\n\n".join(summary), name, self._parent))
+            if content := item.get("content"):
+                self.emit(Thinking("".join(content), name + ":raw", self._parent))
+        elif kind in TOOLS:
+            self._use(item)
+            self._shown[name] = True
+            self.actions.pop(name, None)
+            status, output = result_of(item)
+            self.emit(ToolResult(name, status, output, self._parent))
+            if kind == "collabAgentToolCall" and item["tool"] == "spawnAgent":
+                for thread in item["receiverThreadIds"]:
+                    self._spawned(thread, name)
+        elif kind == "contextCompaction":
+            self.emit(Status("compacted"))
+        elif kind in ("enteredReviewMode", "exitedReviewMode"):
+            self.emit(Status(kind, item.get("review") or ""))
+        elif kind != "userMessage":  # our own prompt, echoed
+            self.emit(Other(item, SOURCE))
+
+    def _use(self, item: Params) -> None:
+        name = item["id"]
+        if name not in self._shown:
+            self._shown[name] = False
+            tool, action, arguments = use_of(item)
+            self.actions[name] = action
+            self.emit(ToolUse(name, tool, action, arguments, self._parent))
+
+    def raw_item(self, params: Params) -> None:
+        item = params["item"]
+        kind = item["type"]
+        if kind in ("function_call", "custom_tool_call"):
+            call = call_of(item)
+            if call is not None:
+                name = item["call_id"]
+                self.calls[name] = call
+                if call.name == "exec_command":  # its item comes only once it runs: show it before
+                    self.show(name)
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            self._raw_output(item["call_id"], text_of(item["output"]))
+
+    def show(self, name: str) -> None:
+        """Tell of a call now, if it was not yet told of."""
+        call = self.calls.get(name)
+        if call is not None and name not in self._shown:
+            self._shown[name] = False
+            self.actions[name] = call.action_in(self._cwd)
+            self.emit(ToolUse(name, call.name, self.actions[name], call.arguments, self._parent))
+
+    def _raw_output(self, name: str, output: str) -> None:
+        """The result of a call whose item has told none."""
+        call = self.calls.get(name)
+        if call is None or call.name in SHOWN_OTHERWISE or self._shown.get(name):
+            return
+        outcome = raw_outcome(call, output)
+        if outcome is not None:
+            self.show(name)
+            self._shown[name] = True
+            self.actions.pop(name, None)
+            self.emit(ToolResult(name, outcome, output, self._parent))
+
+    # --- the rest --------------------------------------------------------------------------------------
+
+    def warning(self, params: Params) -> None:
+        text, details = params.get("message") or params.get("summary") or "", params.get("details")
+        self.emit(Warning(f"{text} ({details})" if details else text))
+
+    def mcp_status(self, params: Params) -> None:
+        if params["status"] == "failed":
+            self.emit(Warning(f"MCP server {params['name']}: {params.get('error') or 'it did not start'}"))
+
+    def rerouted(self, params: Params) -> None:
+        self.emit(Status("model_rerouted", f"{params['fromModel']} → {params['toModel']}"))
+
+    def compacted(self, params: Params) -> None:
+        self.emit(Status("compacted"))
+
+    def unseen(self, params: Params) -> None:
+        """Known, and nothing for the log."""
+
+
+HANDLERS: dict[str, Callable[[Normaliser, Params], None]] = {
+    "item/agentMessage/delta": Normaliser.text_delta,
+    "item/reasoning/summaryTextDelta": Normaliser.summary_delta,
+    "item/reasoning/summaryPartAdded": Normaliser.summary_part,
+    "item/reasoning/textDelta": Normaliser.reasoning_delta,
+    "item/commandExecution/outputDelta": Normaliser.output_delta,
+    "item/mcpToolCall/progress": Normaliser.progress,
+    "item/started": Normaliser.item_started,
+    "item/completed": Normaliser.item_completed,
+    "rawResponseItem/completed": Normaliser.raw_item,
+    "turn/started": Normaliser.turn_started,
+    "turn/completed": Normaliser.turn_completed,
+    "turn/diff/updated": Normaliser.diff,
+    "turn/plan/updated": Normaliser.plan,
+    "thread/tokenUsage/updated": Normaliser.usage,
+    "error": Normaliser.error,
+    "warning": Normaliser.warning,
+    "configWarning": Normaliser.warning,
+    "deprecationNotice": Normaliser.warning,
+    "guardianWarning": Normaliser.warning,
+    "mcpServer/startupStatus/updated": Normaliser.mcp_status,
+    "model/rerouted": Normaliser.rerouted,
+    "thread/compacted": Normaliser.compacted,
+    "thread/started": Normaliser.unseen,
+    "thread/closed": Normaliser.unseen,
+    "serverRequest/resolved": Normaliser.unseen,
+    **dict.fromkeys(UNWANTED, Normaliser.unseen),
+}

@@ -1,0 +1,260 @@
+"""OpenCode, over its own server (`opencode serve`): HTTP for what we say, server-sent events for what it does.
+
+The conversations of one driver share a server as long as they need the same one: the same program and environment.
+It has a password of its own, listens on loopback only, and ends with the last conversation.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import AgentError, AgentStartFailed, Unsupported, UsageError
+from ..policy import Policy, Receipt
+from ..wire.process import Process
+from .base import AskFn, Features, Probe, Spec
+from .opencode_conversation import OpenCodeConversation
+from .opencode_launch import INSTALL, Options, launch_command, program
+from .opencode_prompt import prompt_body
+from .opencode_rules import CAPABILITY_OF, Rules, receipt, session_rules
+from .opencode_server import Refused, Server, Unreachable
+from .opencode_stream import Stream
+from .registry import options_of
+
+PROBE_S = 20.0
+VARIANTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""Names that OpenCode has for efforts. Which of them a model takes is for the server to say."""
+
+
+def create(name: str, options: Mapping[str, Any]) -> "OpenCode":
+    return OpenCode(name, options_of(Options, name, options))
+
+
+class OpenCode:
+    tested = "1.18.18"
+    floor = "1.18.0"
+
+    def __init__(self, name: str = "opencode", options: Options | None = None) -> None:
+        self.name = name
+        self.options = options or Options()
+        if self.options.url and self.options.command:
+            raise UsageError(f"agents.{name}: a url and a command", field=f"agents.{name}", hint="Give one of them.")
+        self.features = Features(
+            model=True,
+            effort=VARIANTS,
+            max_turns=True,
+            max_budget_usd=True,
+            resume=True,
+            fork=True,
+            steer=True,
+            system="native",
+            allowed_tools=True,
+            disallowed_tools=True,
+            mcp_servers=not self.options.url,  # a running server has its own, for everyone
+            attachments=("image/*", "text/*", "application/pdf"),
+            deltas=True,
+            thinking=True,
+            questions=True,
+            plans=True,
+            diffs=True,
+            usage=True,
+        )
+        self._shared: dict[Any, _Shared] = {}
+
+    async def probe(self, env: Mapping[str, str]) -> Probe:
+        try:
+            if self.options.url:
+                server = Server(self.name, None, self.options.url, self.options.password, self.options.user)
+                try:
+                    await server.ready()
+                finally:
+                    await server.close()
+                return Probe(found=True, path=self.options.url, version=server.version)
+            argv = program(self.name, env, self.options)
+            version = await _version(argv, env)
+        except AgentError as error:
+            return Probe(found=False, problem=error.message, hint=error.hint)
+        return Probe(found=True, path=argv[0], version=version, signed_in=True if _signed_in(env) else None)
+
+    def enforce(self, policy: Policy) -> Receipt:
+        return receipt(policy, foreign=bool(self.options.url))
+
+    @asynccontextmanager
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[OpenCodeConversation, None]:
+        body = prompt_body(self.name, spec, self.options)
+        async with self._server(spec) as shared:
+            server = shared.server
+            try:
+                async with shared.stream(spec.cwd) as stream:
+                    conversation = await self._begin(server, stream, spec, ask, body)
+                    stream.join(conversation, conversation.native_id)
+                    try:
+                        yield conversation
+                    finally:
+                        stream.leave(conversation)
+                        await conversation.close()
+            except (Refused, Unreachable) as error:
+                raise AgentStartFailed(self.name, str(error)) from error
+
+    async def _begin(
+        self, server: Server, stream: Stream, spec: Spec, ask: AskFn, body: Mapping[str, Any]
+    ) -> OpenCodeConversation:
+        """Everything that a session needs, at once: nothing here waits for another but the rules for the agents."""
+        opening = asyncio.create_task(stream.opened())
+        greeting = asyncio.create_task(server.greet())
+        try:
+            agents, config = await asyncio.gather(
+                server.request("GET", "/agent", spec.cwd), server.request("GET", "/config", spec.cwd)
+            )
+            if spec.effort:
+                await self._check_effort(server, spec, config)
+            if self.options.agent and self.options.agent not in {each.get("name") for each in agents}:
+                known = ", ".join(each["name"] for each in agents if not each.get("hidden"))
+                raise UsageError(f"no agent {self.options.agent!r}", field="agent", hint=f"There are: {known}.")
+            rules = session_rules(
+                spec.policy,
+                agents,
+                agent=self.options.agent,
+                allowed=spec.allowed_tools,
+                disallowed=spec.disallowed_tools,
+            )
+            session, last = await _session(server, spec, rules)
+            await asyncio.gather(opening, greeting)
+        finally:
+            opening.cancel()
+            greeting.cancel()
+            await asyncio.gather(opening, greeting, return_exceptions=True)
+        return OpenCodeConversation(
+            self.name,
+            server,
+            stream,
+            session,
+            spec,
+            ask,
+            self.enforce(spec.policy),
+            rules,
+            body=body,
+            mcp=(*spec.mcp_servers, *(config.get("mcp") or {})),
+            last=last,
+        )
+
+    async def _check_effort(self, server: Server, spec: Spec, config: Mapping[str, Any]) -> None:
+        """OpenCode silently ignores an effort that the model does not have."""
+        model = spec.model or config.get("model") or ""
+        if not model:
+            raise UsageError("an effort needs a model", field="effort", hint="Name one: model=provider/model.")
+        provider, _, name = model.partition("/")
+        known = await server.request("GET", "/config/providers", spec.cwd)
+        models: dict[str, dict[str, Any]] = {}
+        for each in known["providers"]:
+            if each["id"] == provider:
+                models = each["models"]
+        variants: dict[str, Any] = models.get(name, {}).get("variants") or {}
+        if spec.effort not in variants:
+            hint = f"It takes: {', '.join(variants)}." if variants else "It takes none."
+            raise Unsupported(self.name, f"effort {spec.effort!r} with the model {model}", hint=hint)
+
+    @asynccontextmanager
+    async def _server(self, spec: Spec) -> "AsyncGenerator[_Shared, None]":
+        key = (tuple(sorted(spec.env.items())), msgspec.json.encode(spec.mcp_servers))
+        shared = self._shared.get(key)
+        if shared is None or shared.server.gone:
+            options = self.options
+            launch = None if options.url else launch_command(self.name, spec, options)
+            shared = _Shared(Server(self.name, launch, options.url, options.password, options.user))
+            self._shared[key] = shared
+        shared.server.users += 1
+        try:
+            await shared.server.ready()
+            yield shared
+        finally:
+            shared.server.users -= 1
+            if not shared.server.users:
+                if self._shared.get(key) is shared:
+                    del self._shared[key]
+                await shared.server.close()
+
+
+class _Shared:
+    """A server and its event streams, in use."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._streams: dict[str, tuple[Stream, int]] = {}
+
+    @asynccontextmanager
+    async def stream(self, directory: str) -> AsyncGenerator[Stream, None]:
+        stream, users = self._streams.get(directory) or (Stream(self.server, directory), 0)
+        self._streams[directory] = (stream, users + 1)
+        try:
+            yield stream
+        finally:
+            stream, users = self._streams.pop(directory)
+            if users > 1:
+                self._streams[directory] = (stream, users - 1)
+            else:
+                await stream.close()
+
+
+async def _session(server: Server, spec: Spec, rules: Rules) -> tuple[str, str]:
+    """A new session, one to go on with, or a copy of it: its id, and its last message so far."""
+    if not spec.resume:
+        return (await server.request("POST", "/session", spec.cwd, {"permission": rules}))["id"], ""
+    try:
+        session = await server.request("GET", f"/session/{spec.resume}", spec.cwd)
+        if os.path.realpath(session["directory"]) != os.path.realpath(spec.cwd):
+            raise UsageError(
+                f"the conversation {spec.resume} is about {session['directory']}, not {spec.cwd}",
+                field="resume",
+                hint="Open it in its own directory.",
+            )
+        if spec.fork:
+            session = await server.request("POST", f"/session/{spec.resume}/fork", spec.cwd, {})
+    except Refused as error:
+        raise UsageError(f"no conversation {spec.resume!r}: {error}", field="resume") from None
+    name = session["id"]
+    # A subagent's session can be taken up again: it is held to this policy too, not to the one it began under.
+    children, messages = await asyncio.gather(
+        server.request("GET", f"/session/{name}/children", spec.cwd),
+        server.request("GET", f"/session/{name}/message", spec.cwd, params={"limit": "1"}),
+    )
+    held = [each for each in rules if each["permission"] in CAPABILITY_OF and each["action"] != "allow"]
+    updates = [(name, rules, session), *((child["id"], held, child) for child in children if held)]
+    await asyncio.gather(
+        *(
+            server.request("PATCH", f"/session/{each}", spec.cwd, {"permission": new})
+            for each, new, was in updates
+            if (was.get("permission") or [])[-len(new) :] != new
+        )
+    )
+    return name, messages[-1]["info"]["id"] if messages else ""
+
+
+async def _version(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
+    lines: list[bytes] = []
+    try:
+        async with Process.start([*argv, "--version"], cwd="/", env=env) as process, asyncio.timeout(PROBE_S):
+            process.close_stdin()
+            async for batch in process.lines():
+                lines += batch
+            await process.wait(PROBE_S)
+            status, words = process.returncode, process.stderr
+    except (OSError, ValueError) as error:
+        raise AgentStartFailed(argv[0], f"it cannot be started: {error}", hint=INSTALL) from None
+    if status or not lines:
+        raise AgentStartFailed(argv[0], f"`--version` ended with status {status}", hint=words.strip()[-500:] or INSTALL)
+    return lines[-1].decode(errors="replace").strip()[:100]
+
+
+def _signed_in(env: Mapping[str, str]) -> bool:
+    """Whether credentials are stored. Without any, a provider may still be configured by other means."""
+    home = Path(env.get("HOME", "/nonexistent"))
+    data = Path(env.get("XDG_DATA_HOME") or home / ".local/share")
+    try:
+        return len((data / "opencode" / "auth.json").read_bytes().strip()) > len(b"{}")
+    except OSError:
+        return False

@@ -1,0 +1,257 @@
+"""The asks of one OpenCode conversation: from its requests to our decisions and back.
+
+OpenCode refuses every other open request of a session when one is refused. So refusals wait until the others have
+been answered; the agent waits for all of them anyway.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol
+
+from ..events import Answer, AnyAction, Ask, Choice, Command, Edit, Fetch, OtherAction, Question, Read, Status, ToolUse
+from .opencode_events import Normaliser
+from .opencode_rules import CAPABILITY_OF, GUARDS, Rules, denials, rule
+from .opencode_server import Refused, Unreachable
+from .turn import Turn
+
+DEFER_S = 1.0
+"""A request may come just before the tool call that it is about."""
+REPLY_TRIES = 8
+"""An answer that does not arrive leaves the agent waiting for ever."""
+
+GUARD_REASONS = {
+    "external_directory": "It is outside the session's directory",
+    "doom_loop": "It makes the same call again and again",
+}
+
+
+class Talk(Protocol):
+    """What the asks need of their conversation."""
+
+    @property
+    def normaliser(self) -> Normaliser: ...
+
+    @property
+    def rules(self) -> Rules: ...
+
+    @property
+    def current(self) -> Turn | None: ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any: ...
+
+
+class _Open:
+    """A request that OpenCode waits for."""
+
+    def __init__(self, request: Mapping[str, Any], ask: Ask, path: str) -> None:
+        self.request = request
+        self.session: str = request["sessionID"]
+        self.ask = ask
+        self.path = path
+        self.answer: Answer | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def withdraw(self, turn: Turn, outcome: str) -> None:
+        if self.task is not None:
+            self.task.cancel()
+        turn.emit(Status("answered elsewhere", outcome))
+
+
+class Pending:
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self._open: dict[str, _Open] = {}
+        self.deferred: dict[str, tuple[Mapping[str, Any], str]] = {}  # whose tool call has not shown up yet
+
+    # --- from OpenCode ---------------------------------------------------------------------------------
+
+    def permission_asked(self, request: Mapping[str, Any]) -> None:
+        self._asked(request, "/permission")
+
+    def question_asked(self, request: Mapping[str, Any]) -> None:
+        self._asked(request, "/question")
+
+    def start_deferred(self) -> None:
+        """Begin the asks whose tool call has shown up."""
+        for name, (request, _) in list(self.deferred.items()):
+            if self._use(request) is not None:
+                self._begin(name)
+
+    def replied(self, properties: Mapping[str, Any]) -> None:
+        """It is answered: by us, or by somebody else at the same server."""
+        name, turn = properties["requestID"], self._talk.current
+        self.deferred.pop(name, None)
+        each = self._open.pop(name, None)
+        if each is not None and each.answer is None and turn is not None:
+            allowed = properties.get("reply", "reject") != "reject" or "answers" in properties
+            if not allowed and each.ask.tool:
+                turn.deny(each.ask.tool, "denied elsewhere")
+            each.withdraw(turn, "allowed" if allowed else "denied")
+
+    def only(self, waiting: set[str], path: str) -> None:
+        """After a gap: the requests that OpenCode still waits for. The others were answered meanwhile."""
+        turn = self._talk.current
+        for name, each in list(self._open.items()):
+            if each.path == path and name not in waiting and each.answer is None and turn is not None:
+                del self._open[name]
+                each.withdraw(turn, "")
+
+    def end(self, turn: Turn) -> list[asyncio.Task[None]]:
+        """The turn ends: what is still open is refused by that. The tasks that are winding up."""
+        self.deferred.clear()
+        winding_up: list[asyncio.Task[None]] = []
+        for each in self._open.values():
+            if each.task is not None and not each.task.done():
+                each.task.cancel()
+                winding_up.append(each.task)
+            if each.answer is None and each.ask.tool:
+                turn.deny(each.ask.tool, "the turn ended")
+        self._open.clear()
+        return winding_up
+
+    # --- deciding --------------------------------------------------------------------------------------
+
+    def _asked(self, request: Mapping[str, Any], path: str) -> None:
+        name = request["id"]
+        if self._talk.current is None or name in self._open or name in self.deferred:
+            return
+        self.deferred[name] = (request, path)
+        if _key(request) is None or self._use(request) is not None:
+            self._begin(name)
+        else:
+            asyncio.get_running_loop().call_later(DEFER_S, self._begin, name)
+
+    def _use(self, request: Mapping[str, Any]) -> ToolUse | None:
+        key = _key(request)
+        return self._talk.normaliser.tools.get(key) if key is not None else None
+
+    def _begin(self, name: str) -> None:
+        request, path = self.deferred.pop(name, (None, ""))
+        turn = self._talk.current
+        if request is None or turn is None:
+            return
+        make = permission_ask if path == "/permission" else question_ask
+        ask = make(request, self._use(request))
+        if isinstance(ask.action, Edit) and ask.action.diff and ask.tool:
+            self._talk.normaliser.edit_asked(ask.tool, ask.action.diff)
+        each = self._open[name] = _Open(request, ask, path)
+        each.task = self._talk.spawn(self._decide(turn, each))
+
+    async def _decide(self, turn: Turn, each: _Open) -> None:
+        answer = await turn.ask(each.ask)
+        each.answer = answer
+        if answer.decision == "allow":
+            if each.path == "/question":
+                chosen = [list(answer.answers.get(question.id, ())) for question in each.ask.questions]
+                await self._reply(each, "reply", {"answers": chosen})
+            else:
+                await self._reply(each, "reply", {"reply": "once"})
+                if answer.remember != "once":
+                    await self._remember(each)
+        await self._refuse_if_last(each.session)
+
+    async def _refuse_if_last(self, session: str) -> None:
+        here = [each for each in self._open.values() if each.session == session]
+        if any(each.answer is None for each in here):
+            return
+        for each in here:
+            if each.answer is not None and each.answer.decision == "deny":
+                if each.path == "/question":
+                    await self._reply(each, "reject", None)
+                else:  # with a message: without one OpenCode may end the turn there
+                    message = each.answer.reason or f"denied by {each.answer.by}"
+                    await self._reply(each, "reply", {"reply": "reject", "message": message})
+
+    async def _reply(self, each: _Open, verb: str, body: Any) -> None:
+        """Never given up easily, and done once: a request that is not there any more needs no answer."""
+        name = each.request["id"]
+        for pause in range(REPLY_TRIES):
+            try:
+                await self._talk.request("POST", f"{each.path}/{name}/{verb}", body)
+                break
+            except Refused:
+                break
+            except Unreachable:
+                await asyncio.sleep(0.1 * 2**pause)
+        self._open.pop(name, None)
+
+    async def _remember(self, each: _Open) -> None:
+        """As a rule of this session, from its next turn on. OpenCode's own `always` would hold for every session of
+        the directory, and over the denials of their policies."""
+        request = each.request
+        new = [rule(request["permission"], "allow", pattern) for pattern in request.get("always") or ()]
+        if new:
+            body = {"permission": [*new, *denials(self._talk.rules)]}
+            try:
+                await self._talk.request("PATCH", f"/session/{each.session}", body)
+            except (Refused, Unreachable):
+                return  # it will be asked again: a nuisance, not a fault
+
+
+def _key(request: Mapping[str, Any]) -> tuple[str, str] | None:
+    tool = request.get("tool")
+    return (tool["messageID"], tool["callID"]) if tool else None
+
+
+def permission_ask(request: Mapping[str, Any], use: ToolUse | None) -> Ask:
+    name: str = request["permission"]
+    metadata: Mapping[str, Any] = request.get("metadata") or {}
+    patterns = ", ".join(request.get("patterns") or ())
+    always = request.get("always") or ()
+    reason = f"{GUARD_REASONS.get(name, name)}: {patterns}" if name in GUARDS else ""
+    if not reason and always:
+        reason = f"Remembered, it holds for: {', '.join(always)}"
+    return Ask(
+        request["id"],
+        "permission",
+        use.name if use is not None else name,
+        reason,
+        tool=use.id if use is not None else "",
+        action=_action(name, metadata, patterns, use),
+        input=use.input if use is not None else metadata,
+        capability=CAPABILITY_OF.get(name),
+        remember=("session",) if always else (),
+    )
+
+
+def _action(name: str, metadata: Mapping[str, Any], patterns: str, use: ToolUse | None) -> AnyAction:
+    if name in GUARDS:  # a matter of its own, not of the capability that the call falls under
+        return OtherAction()
+    if name == "edit":
+        path = metadata.get("filepath")
+        known = use.action.paths if use is not None and isinstance(use.action, Edit) else ()
+        return Edit(known or ((path,) if path else ()), metadata.get("diff") or "")
+    if use is not None:
+        return use.action
+    match name:
+        case "bash":
+            return Command(metadata.get("command") or patterns)
+        case "webfetch":
+            return Fetch(metadata.get("url") or patterns)
+        case "websearch":
+            return Fetch(query=metadata.get("query") or patterns)
+        case "read":
+            return Read(patterns)
+        case _:
+            return OtherAction()
+
+
+def question_ask(request: Mapping[str, Any], use: ToolUse | None) -> Ask:
+    questions = tuple(
+        Question(
+            id=str(number),
+            text=each["question"],
+            header=each.get("header") or "",
+            choices=tuple(
+                Choice(option["label"], option["label"], option.get("description") or "")
+                for option in each.get("options") or ()
+            ),
+            many=bool(each.get("multiple")),
+            free=each.get("custom", True) is not False,
+        )
+        for number, each in enumerate(request["questions"])
+    )
+    title = questions[0].text if questions else ""
+    return Ask(request["id"], "question", title, tool=use.id if use is not None else "", questions=questions)

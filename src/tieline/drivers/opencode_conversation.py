@@ -1,0 +1,342 @@
+"""One conversation with OpenCode: prompts go in by HTTP, everything else comes back over the event stream."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ..errors import SessionClosed
+from ..events import Diff, Error, Init, Other, Outcome
+from ..policy import Receipt
+from .base import AskFn, Prompt, Spec
+from .opencode_asks import Pending
+from .opencode_course import Course, past_limit
+from .opencode_events import Normaliser
+from .opencode_prompt import file_part
+from .opencode_reread import reread
+from .opencode_rules import Rules, hidden
+from .opencode_server import Refused, Server, Unreachable
+from .opencode_stream import Stream
+from .opencode_words import ABORTED, SOURCE, message_of
+from .turn import INTERRUPT_GRACE_S, Turn
+
+BEGIN_S = 60.0
+"""From the prompt to the session's being busy. The first prompt of a directory starts much that it needs."""
+EARLY_ERROR_S = 1.0
+"""An error before the turn has begun is an echo of the last turn, if the turn begins after all."""
+ABORT_AGAIN_S = 0.4
+"""An abort has no effect before the session is busy: it is sent again until the turn has ended."""
+DIFF_S = 5.0
+CLOSE_S = 2.0
+
+
+class OpenCodeConversation:
+    def __init__(
+        self,
+        agent: str,
+        server: Server,
+        stream: Stream,
+        native_id: str,
+        spec: Spec,
+        ask: AskFn,
+        receipt: Receipt,
+        rules: Rules,
+        *,
+        body: Mapping[str, Any],
+        mcp: tuple[str, ...] = (),
+        last: str = "",
+    ) -> None:
+        """`body` is what every prompt carries: model, agent, variant, system. `last` is the last message so far."""
+        self.native_id = native_id
+        self.receipt = receipt
+        self.rules = rules
+        self.normaliser = Normaliser(native_id, hidden=lambda tool: hidden(rules, tool), mcp=mcp)
+        self._agent = agent
+        self._server = server
+        self._stream = stream
+        self._spec = spec
+        self._ask = ask
+        self._body = body
+        self._last = last
+        self._pending = Pending(self)
+        self._turn: Turn | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._dead = ""
+        self._introduced = False
+        self._prompts: set[str] = set()
+        self._hooks: dict[str, Callable[[dict[str, Any]], None]] = {
+            "message.updated": self._message,
+            "message.part.updated": self._check_limits,
+            "session.status": lambda properties: self._status(properties, properties["status"]["type"]),
+            "session.idle": lambda properties: self._status(properties, "idle"),
+            "session.error": self._error,
+            "permission.asked": self._pending.permission_asked,
+            "permission.replied": self._pending.replied,
+            "question.asked": self._pending.question_asked,
+            "question.replied": self._pending.replied,
+            "question.rejected": self._pending.replied,
+        }
+        if spec.max_turns is None and spec.max_budget_usd is None:
+            del self._hooks["message.part.updated"]
+        self._reset()
+
+    def _reset(self) -> None:
+        self.normaliser.fresh()
+        self._course = Course(self.native_id, self._prompts)
+        self._before = self._last  # the last message of before this turn
+        self._limit: tuple[Outcome, str] | None = None
+        self._ending = False
+        self._began = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    # --- the contract ----------------------------------------------------------------------------------
+
+    def turn(self, prompt: Prompt) -> Turn:
+        turn = self._turn = Turn(prompt, self._ask)
+        self._reset()
+        self.spawn(self._send(turn))
+        return turn
+
+    async def interrupt(self) -> None:
+        turn = self._turn
+        if turn is not None and not turn.ended and not turn.interrupted:
+            turn.interrupt(self._give_up)
+            self.spawn(self._abort(turn))
+
+    async def steer(self, text: str) -> None:
+        if self._turn is None or self._turn.ended:
+            raise SessionClosed
+        course = self._course
+        course.steering += 1
+        try:
+            await self._post_prompt([{"type": "text", "text": text}])
+        except BaseException:
+            course.steering -= 1
+            raise
+
+    async def close(self) -> None:
+        turn = self._turn
+        if turn is not None and not turn.ended:
+            turn.interrupted = True
+            if not self._alone:  # else the server ends with us
+                with suppress(Refused, Unreachable, TimeoutError):
+                    async with asyncio.timeout(CLOSE_S):
+                        await self.request("POST", f"/session/{self.native_id}/abort")
+            self._finish(turn)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- for the asks ----------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> Turn | None:
+        """The turn, while it is under way."""
+        return self._turn if self._course.prompt and not self._ending else None
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def request(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
+        return await self._server.request(method, path, self._spec.cwd, body, params)
+
+    # --- sending ---------------------------------------------------------------------------------------
+
+    async def _send(self, turn: Turn) -> None:
+        if self._dead:
+            self._fail(turn, self._dead)
+            return
+        try:
+            parts: list[dict[str, Any]] = [{"type": "text", "text": turn.prompt.text}]
+            for attachment in turn.prompt.attachments:
+                parts.append(await asyncio.to_thread(file_part, attachment))
+            await self._stream.opened()
+            try:
+                await self._post_prompt(parts)
+            except Unreachable:  # it may have got there all the same
+                await self._stream.opened()
+                await self.reread()
+                if not self._course.prompt:
+                    await self._post_prompt(parts)
+            async with asyncio.timeout(BEGIN_S):
+                await self._began.wait()
+        except TimeoutError:
+            self._fail(turn, f"{self._agent} took the prompt but did not begin within {BEGIN_S:g} s")
+        except (Refused, OSError) as error:
+            self._fail(turn, self._dead or f"{self._agent} did not take the prompt: {error}")
+
+    async def _post_prompt(self, parts: list[dict[str, Any]]) -> None:
+        await self.request("POST", f"/session/{self.native_id}/prompt_async", {**self._body, "parts": parts})
+
+    async def _abort(self, turn: Turn) -> None:
+        deadline = time.monotonic() + INTERRUPT_GRACE_S
+        while True:
+            with suppress(Refused, Unreachable):
+                await self.request("POST", f"/session/{self.native_id}/abort")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ABORT_AGAIN_S):
+                    await self._ended.wait()
+            if turn.ended:
+                return
+            if time.monotonic() > deadline:
+                break
+        self._give_up()
+        self._finish(turn)
+
+    def _give_up(self) -> None:
+        """It does not stop: end the server, unless others use it too."""
+        self._dead = f"{self._agent} did not stop when it was interrupted\n  Open it again with resume= to go on."
+        if self._alone:
+            self._server.kill()
+
+    @property
+    def _alone(self) -> bool:
+        return self._server.own and self._server.users <= 1
+
+    # --- the event stream ------------------------------------------------------------------------------
+
+    def take(self, message: dict[str, Any]) -> None:
+        turn, course = self._turn, self._course
+        if turn is None or turn.ended or self._ending:
+            return
+        kind = message.get("type", "")
+        hook = self._hooks.get(kind)
+        try:
+            if not course.prompt:  # what comes now is the last turn's echo, but for these two
+                if kind == "message.updated":
+                    self._message(message["properties"])
+                elif kind == "session.error":
+                    self._error(message["properties"])
+                return
+            for event in self.normaliser.feed(message):
+                turn.emit(event)
+            if self._pending.deferred:
+                self._pending.start_deferred()
+            if hook is not None:
+                hook(message["properties"])
+        except (KeyError, TypeError, AttributeError):  # not as we know it: kept, not fatal
+            turn.emit(Other(message, SOURCE))
+
+    async def room(self) -> None:
+        if self._turn is not None:
+            await self._turn.room()
+
+    def fall_behind(self) -> None:
+        if self._turn is not None and not self._turn.ended:
+            self._fail(self._turn, "nobody reads the turn's events")
+            self.spawn(self._abort(self._turn))
+
+    def lost(self) -> None:
+        self.normaliser.lost()
+
+    def gone(self, reason: str) -> None:
+        self._dead = self._dead or reason
+        if self._turn is not None and not self._turn.ended:
+            self._fail(self._turn, reason)
+
+    async def reread(self) -> None:
+        turn = self._turn
+        if turn is None or turn.ended or self._ending:
+            return
+        idle = await reread(self, turn, self._pending, self._stream, since=self._before)
+        if idle and self._course.answered and self.current is turn:
+            self._course.busy = True
+            self._status({"sessionID": self.native_id}, "idle")
+
+    # --- a turn's course -------------------------------------------------------------------------------
+
+    def _message(self, properties: Mapping[str, Any]) -> None:
+        info, course = properties["info"], self._course
+        if info["sessionID"] == self.native_id:
+            self._last = info["id"]
+        if info["role"] == "user":
+            self.normaliser.users.add(info["id"])
+        course.message(info)
+        if course.prompt and not self._introduced and self._turn is not None:
+            self._introduced = True
+            model: Mapping[str, str] = info.get("model") or {}
+            name = f"{model['providerID']}/{model['modelID']}" if model else self._spec.model
+            version = self._server.version
+            self._turn.emit(Init(self._agent, self.native_id, self._spec.cwd, name, version, receipt=self.receipt))
+        if course.begun:
+            self._began.set()
+
+    def _status(self, properties: Mapping[str, Any], kind: str) -> None:
+        over = self._course.status(properties["sessionID"], kind)
+        if self._course.begun:
+            self._began.set()
+        if over and not self._ending and self._turn is not None:
+            self._end(self._turn)
+
+    def _error(self, properties: Mapping[str, Any]) -> None:
+        turn, course = self._turn, self._course
+        error: Mapping[str, Any] = properties.get("error") or {}
+        name, message = str(error.get("name", "")), message_of(error)
+        session = properties.get("sessionID", "")
+        if turn is None:
+            return
+        if course.busy:
+            if course.error(session, name, message):
+                turn.emit(Error(message, name, recoverable=True))
+        elif session == self.native_id and name != ABORTED:
+
+            def late() -> None:
+                """Nothing came of it since: that was all there will be, not an echo of the last turn."""
+                if not course.begun and not turn.ended:
+                    self._fail(turn, message, name)
+
+            asyncio.get_running_loop().call_later(EARLY_ERROR_S, late)
+
+    def _check_limits(self, properties: Mapping[str, Any]) -> None:
+        if properties["part"]["type"] == "step-finish" and self._limit is None and self._turn is not None:
+            self._limit = past_limit(self._spec, self.normaliser)
+            if self._limit is not None:
+                self.spawn(self._abort(self._turn))
+
+    def _end(self, turn: Turn) -> None:
+        self._ending = True
+        winding_up = self._pending.end(turn)
+        if winding_up or self.normaliser.patched:
+            self.spawn(self._end_slowly(turn, winding_up))
+        else:
+            if diff := self.normaliser.composed_diff():
+                turn.emit(diff)
+            self._finish(turn)
+
+    async def _end_slowly(self, turn: Turn, winding_up: list[asyncio.Task[None]]) -> None:
+        await asyncio.gather(*winding_up, return_exceptions=True)
+        diff = self.normaliser.composed_diff()
+        if self.normaliser.patched:  # OpenCode's snapshots also know what commands have changed
+            with suppress(Refused, Unreachable, TimeoutError, KeyError):
+                async with asyncio.timeout(DIFF_S):
+                    path = f"/session/{self.native_id}/diff"
+                    files = await self.request("GET", path, params={"messageID": self._course.prompt})
+                patch = "".join(each.get("patch") or "" for each in files)
+                diff = Diff(patch, tuple(each["file"] for each in files)) if patch else diff
+        if diff is not None:
+            turn.emit(diff)
+        self._finish(turn)
+
+    def _finish(self, turn: Turn) -> None:
+        self._ending = True
+        self._pending.end(turn)
+        tokens, steps = self.normaliser.tokens, self.normaliser.steps
+        failure = self._course.failure
+        if self._limit is not None:
+            status, why = self._limit
+            turn.done(status, error=why, tokens=tokens, native_id=self.native_id, turns=steps)
+        elif failure is not None and not turn.interrupted:
+            turn.fail(failure[0], code=failure[1], native_id=self.native_id)
+        elif turn.interrupted or self._course.aborted:
+            turn.done("interrupted", native_id=self.native_id, turns=steps)
+        else:
+            turn.done("success", tokens=tokens, native_id=self.native_id, turns=steps)
+        self._ended.set()
+
+    def _fail(self, turn: Turn, message: str, code: str = "") -> None:
+        self._course.failure = (message, code)
+        self._finish(turn)

@@ -1,0 +1,241 @@
+"""An OpenCode server: our own process, or one at a given address. One serves many conversations."""
+
+import asyncio
+import base64
+import signal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from ..errors import AgentDied, AgentError, AgentMissing, AgentStartFailed
+from ..wire.lines import LineTooLong
+from ..wire.process import Process
+from .opencode_launch import INSTALL, Launch
+
+if TYPE_CHECKING:
+    import httpx2
+
+START_S = 60.0
+"""From the start of the process to its address. It takes 2 s here; a cold disk takes its time."""
+CHATTER = 200
+"""Lines that a server may print before its address. More is not a server of ours."""
+REQUEST_S = 60.0
+"""The first request for a directory reads its configuration and starts what it names."""
+SILENCE_S = 35.0
+"""An event stream has a heartbeat every 10 s; without any, it is dead."""
+
+LISTENING = b"listening on "
+
+
+class Refused(Exception):
+    """The server answered with an error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Unreachable(ConnectionError):
+    """No answer: the server is gone, or the way to it."""
+
+
+class Server:
+    def __init__(self, agent: str, launch: Launch | None, url: str = "", password: str = "", user: str = "opencode"):
+        """With `launch` it is ours; else it is the one at `url`."""
+        self.agent = agent
+        self.users = 0
+        self.version = ""
+        self.gone = ""
+        self._launch = launch
+        self._url = url.rstrip("/")
+        self._user, self._password = (user, password) if launch is None else ("opencode", launch.password)
+        self._process: Process | None = None
+        self._client: httpx2.AsyncClient | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._mourners: list[Callable[[str], None]] = []
+        self._decoder = msgspec.json.Decoder()
+        self._encoder = msgspec.json.Encoder()
+
+    @property
+    def own(self) -> bool:
+        return self._launch is not None
+
+    async def ready(self) -> None:
+        """Wait until it is up; the first to ask starts it. Raises AgentMissing, AgentStartFailed."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+        await asyncio.shield(self._starting)
+
+    async def close(self) -> None:
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+        try:
+            if self._client is not None:
+                await self._client.aclose()
+        finally:
+            if self._process is not None:
+                self._process.signal(signal.SIGTERM)  # it does not mind that its input is closed
+                await self._process.__aexit__(None, None, None)
+            if self._watching is not None:
+                self._watching.cancel()
+                await asyncio.gather(self._watching, return_exceptions=True)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def on_gone(self, tell: Callable[[str], None]) -> None:
+        """Have it told, once, that the server will not come back."""
+        self._mourners.append(tell)
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    async def request(
+        self, method: str, path: str, directory: str = "", body: Any = None, params: Mapping[str, str] | None = None
+    ) -> Any:
+        """The decoded answer. Raises Refused, Unreachable."""
+        import httpx2
+
+        assert self._client is not None
+        query = {**(params or {}), "directory": directory} if directory else params
+        content = None if body is None else self._encoder.encode(body)
+        headers = {} if body is None else {"content-type": "application/json"}
+        try:
+            answer = await self._client.request(method, path, params=query, content=content, headers=headers)
+        except httpx2.TransportError as error:
+            raise Unreachable(self.gone or str(error) or type(error).__name__) from error
+        try:
+            told = self._decoder.decode(answer.content) if answer.content else None
+        except msgspec.DecodeError:
+            told = answer.text[:500]
+        if answer.is_success:
+            return told
+        raise Refused(answer.status_code, _reason(told) or f"HTTP {answer.status_code} for {method} {path}")
+
+    def subscribe(self, directory: str) -> Any:
+        """An open event stream, as an async context manager."""
+        import httpx2
+
+        assert self._client is not None
+        patience = httpx2.Timeout(REQUEST_S, read=SILENCE_S)
+        return self._client.stream("GET", "/event", params={"directory": directory}, timeout=patience)
+
+    # --- start and end ---------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        if self._launch is not None:
+            await self._start_own(self._launch)
+        else:
+            await asyncio.to_thread(_import_client)
+            self._connect()
+            try:
+                await self._greet()
+            except (Refused, Unreachable) as error:
+                told = "the password is wrong" if getattr(error, "status", 0) == 401 else str(error)
+                raise AgentStartFailed(
+                    self.agent, f"no OpenCode server at {self._url}: {told}", hint="Check the agent's url and password."
+                ) from None
+
+    async def _start_own(self, launch: Launch) -> None:
+        try:
+            # Not in the session's directory: it serves others too, and must not hold that one.
+            process = Process.start(launch.argv, cwd="/", env=launch.env)
+        except FileNotFoundError:
+            raise AgentMissing(self.agent, f"there is no {launch.argv[0]!r}", hint=INSTALL) from None
+        except (OSError, ValueError) as error:
+            raise AgentStartFailed(self.agent, f"{launch.argv[0]!r} cannot be started: {error}", hint=INSTALL) from None
+        importing = asyncio.create_task(asyncio.to_thread(_import_client))
+        try:
+            self._process = await process.__aenter__()
+            self._url = await self._listening(process)
+        finally:
+            await importing
+        self._connect()
+
+    async def _listening(self, process: Process) -> str:
+        """Its address. What it prints after that is read and dropped, so that it never waits for us."""
+        found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._watching = asyncio.create_task(self._watch(process, found))
+        try:
+            async with asyncio.timeout(START_S):
+                return await found
+        except TimeoutError:
+            raise AgentStartFailed(self.agent, f"it said no address within {START_S:g} s", hint=INSTALL) from None
+
+    async def _watch(self, process: Process, found: asyncio.Future[str]) -> None:
+        count, first = 0, b""
+        problem: AgentError | None = None
+        try:
+            async for batch in process.lines():
+                for line in batch:
+                    if found.done():
+                        break
+                    first, count = first or line, count + 1
+                    if LISTENING in line:
+                        found.set_result(line.partition(LISTENING)[2].decode().strip())
+                    elif count > CHATTER:
+                        raise LineTooLong(first, CHATTER, [])
+        except LineTooLong:
+            problem = AgentStartFailed(
+                self.agent, f"it does not speak as an OpenCode server does: {first[:200]!r}", hint=INSTALL
+            )
+            process.kill()
+        await process.wait(None)
+        died = AgentDied(self.agent, process.returncode, process.stderr)
+        self.gone = f"{died}\n  Open it again with resume= to go on."
+        if not found.done():
+            words = process.stderr.strip() or first.decode(errors="replace")
+            hint = f"Its last words: {words[-2000:]}" if words else INSTALL
+            found.set_exception(problem or AgentStartFailed(self.agent, f"it did not come up: {_how(died)}", hint=hint))
+        for tell in self._mourners:
+            tell(self.gone)
+
+    def _connect(self) -> None:
+        import httpx2
+
+        secret = base64.b64encode(f"{self._user}:{self._password}".encode()).decode()
+        self._client = httpx2.AsyncClient(
+            base_url=self._url,
+            headers={"authorization": f"Basic {secret}"} if self._password else {},
+            timeout=REQUEST_S,
+            trust_env=False,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+        )
+
+    async def _greet(self) -> None:
+        health = await self.request("GET", "/global/health")
+        if not isinstance(health, dict) or "version" not in health:
+            raise Unreachable("what answers is not OpenCode")
+        self.version = str(health["version"])  # type: ignore[index]
+
+    async def greet(self) -> None:
+        """Learn its version, once."""
+        if not self.version:
+            await self._greet()
+
+
+def _import_client() -> None:
+    import httpx2  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+
+def _reason(told: Any) -> str:
+    """What an error answer says; OpenCode has several shapes of them."""
+    if not isinstance(told, dict):
+        return told if isinstance(told, str) else ""
+    answer = cast(dict[str, Any], told)
+    name = str(answer.get("name") or answer.get("_tag") or "")
+    data = answer.get("data")
+    if not isinstance(data, dict):
+        return str(answer.get("message") or name)
+    details = cast(dict[str, Any], data)
+    if "path" in details:  # a configuration that it cannot use
+        issues = details.get("issues") or details.get("message") or ""
+        return f"{name} in {details['path']}: {issues}"[:1000]
+    return str(details.get("message") or name)
+
+
+def _how(died: AgentDied) -> str:
+    return died.message.partition(": ")[2]

@@ -1,0 +1,154 @@
+"""OpenCode's event streams, one per directory, shared by the conversations in it.
+
+A stream has no resume: when it broke, those who listen are told to read again what they may have missed, before the
+new stream's events reach them.
+"""
+
+import asyncio
+import time
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from ..wire.sse import EventTooLong, SseParser
+from .opencode_server import REQUEST_S, Refused, Server, Unreachable
+
+FIRST_RETRY_S = 0.05
+LAST_RETRY_S = 2.0
+GIVE_UP_S = 30.0
+"""How long a server at a given address may be out of reach."""
+SLOW_READER_S = 30.0
+"""How long one turn's reader may hold up the others of its directory."""
+
+
+class Listener(Protocol):
+    """A conversation, as its event stream sees it."""
+
+    def take(self, message: dict[str, Any]) -> None: ...
+
+    async def room(self) -> None:
+        """Wait until its reader is not too far behind."""
+        ...
+
+    def fall_behind(self) -> None:
+        """Its reader held the stream up for too long."""
+        ...
+
+    def lost(self) -> None:
+        """The stream broke; events may be missing from now on."""
+        ...
+
+    async def reread(self) -> None:
+        """The stream is back, and waits: read what may have been missed. Raises Refused, Unreachable."""
+        ...
+
+    def gone(self, reason: str) -> None:
+        """The server will not come back."""
+        ...
+
+
+class Stream:
+    """The events of one directory, to the conversations they belong to."""
+
+    def __init__(self, server: Server, directory: str) -> None:
+        self._server = server
+        self._directory = directory
+        self._listeners: dict[Listener, None] = {}
+        self._routes: dict[str, Listener] = {}
+        self._open = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._decoder = msgspec.json.Decoder(dict[str, Any])
+        server.on_gone(self._gone)
+
+    async def opened(self) -> None:
+        """Wait until events come in. Raises Unreachable."""
+        if self._open.is_set():
+            return
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        opening = asyncio.create_task(self._open.wait())
+        try:
+            await asyncio.wait({opening, self._task}, timeout=REQUEST_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            opening.cancel()
+        if not self._open.is_set():
+            raise Unreachable(self._server.gone or "its event stream does not open")
+
+    def join(self, listener: Listener, session: str) -> None:
+        """From now on the session's events, and those of its subagents, go to the listener."""
+        self._listeners[listener] = None
+        self._routes[session] = listener
+
+    def leave(self, listener: Listener) -> None:
+        self._listeners.pop(listener, None)
+        self._routes = {session: each for session, each in self._routes.items() if each is not listener}
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _gone(self, reason: str) -> None:
+        for listener in list(self._listeners):
+            listener.gone(reason)
+
+    async def _run(self) -> None:
+        import httpx2
+
+        pause, down_since, before = FIRST_RETRY_S, time.monotonic(), False
+        while not self._server.gone:
+            try:
+                async with self._server.subscribe(self._directory) as answer:
+                    if not answer.is_success:
+                        raise Unreachable(f"HTTP {answer.status_code} for its event stream")
+                    parser = SseParser()
+                    async for chunk in answer.aiter_raw():
+                        events = parser.feed(chunk)
+                        if events and not self._open.is_set():
+                            if before:  # the stream waits meanwhile: what comes next is newer than what is read
+                                await asyncio.gather(*(each.reread() for each in list(self._listeners)))
+                            self._open.set()
+                            before, pause = True, FIRST_RETRY_S
+                        for event in events:
+                            self._route(event.data)
+                        await self._hold()
+                problem = "it ended the event stream"
+            except (httpx2.TransportError, Unreachable, Refused, EventTooLong) as error:
+                problem = str(error) or type(error).__name__
+            if self._open.is_set():
+                self._open.clear()
+                down_since = time.monotonic()
+                for listener in list(self._listeners):
+                    listener.lost()
+            elif not self._server.own and time.monotonic() - down_since > GIVE_UP_S:
+                self._gone(f"{self._server.agent}: the server is out of reach: {problem}")
+                return
+            await asyncio.sleep(pause)
+            pause = min(LAST_RETRY_S, pause * 2)
+
+    def _route(self, data: bytes) -> None:
+        try:
+            message = self._decoder.decode(data)
+        except msgspec.DecodeError:
+            message = {"type": "garbage", "raw": data[:2000].decode(errors="replace")}
+        properties = cast(dict[str, Any], message.get("properties") or {})
+        session = properties.get("sessionID")
+        if session is None:
+            for listener in list(self._listeners):
+                listener.take(message)
+            return
+        listener = self._routes.get(session)
+        if listener is None and message.get("type") == "session.created":
+            listener = self._routes.get(properties.get("info", {}).get("parentID", ""))
+            if listener is not None:
+                self._routes[session] = listener
+        if listener is not None:
+            listener.take(message)
+
+    async def _hold(self) -> None:
+        for listener in list(self._listeners):
+            try:
+                async with asyncio.timeout(SLOW_READER_S):
+                    await listener.room()
+            except TimeoutError:
+                listener.fall_behind()

@@ -1,0 +1,117 @@
+"""Any command line: one process per turn, as its configuration says. See docs/drivers/shell.md.
+
+The prompt goes in as an argument or on standard input, the answer comes out as text or as JSON lines, and the turn is
+over when the process exits or when it prints its own completion event. No wrapper script, no end marker, no shell.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from ..errors import AgentDied, AgentError, AgentMissing
+from ..policy import CAPABILITIES, Enforcement, Policy, Receipt
+from ..wire.lines import LineTooLong
+from ..wire.process import Process
+from .base import AskFn, Features, Probe, Spec
+from .registry import options_of
+from .shell_command import Options, check_options, policies
+from .shell_process import CommandLine, stop
+
+PROBE_S = 15.0
+"""The time that the command gets to tell its version: some agents take seconds to start, more on a busy machine."""
+
+NO_CONTROLS = "a command line has no controls of its own: give it the agent's native arguments in policy_args"
+CLAIMED = "by the arguments in policy_args, as the configuration claims"
+NOBODY_ASKED = "a command line cannot ask: the arguments must make the agent refuse"
+
+
+def create(name: str, options: Mapping[str, Any]) -> "Shell":
+    chosen = options_of(Options, name, options)
+    check_options(name, chosen)
+    return Shell(name, chosen)
+
+
+class Shell:
+    tested = ""
+    floor = ""
+
+    def __init__(self, name: str, options: Options) -> None:
+        self.name = name
+        self.options = options
+        self.features = Features(
+            model=options.takes("model"),
+            resume=options.takes("session"),
+            system="native" if options.takes("system") else "prompt",
+            deltas=options.output == "text" or bool(options.delta_field),
+            thinking=bool(options.thinking_field),
+            usage=bool(options.usage),
+        )
+
+    async def probe(self, env: Mapping[str, str]) -> Probe:
+        environment = {**env, **self.options.env}
+        path = find(self.options.command[0], environment, os.curdir)
+        if path is None:
+            return Probe(found=False, problem=f"no command {self.options.command[0]!r}", hint=self.options.install)
+        if not self.options.version_args:
+            return Probe(found=True, path=path)
+        try:
+            printed = await _first_words(self.name, [path, *self.options.version_args], environment)
+        except (OSError, ValueError, AgentError) as error:
+            return Probe(found=True, path=path, problem=str(error), hint=self.options.install)
+        number = re.search(r"\d+(\.\d+)+\S*", printed)
+        return Probe(found=True, path=path, version=number[0] if number else printed)
+
+    def enforce(self, policy: Policy) -> Receipt:
+        controls = policies(self.options).get(policy)
+        lines: dict[str, Enforcement] = {}
+        for capability in CAPABILITIES:
+            level = policy.level(capability)
+            if controls is None:
+                lines[capability] = Enforcement(level, "none", "" if level == "allow" else NO_CONTROLS)
+            else:
+                asked = NOBODY_ASKED if level == "ask" else ""
+                notes = "; ".join(note for note in (CLAIMED, controls.note, asked) if note)
+                lines[capability] = Enforcement(level, getattr(controls, capability), notes)
+        return Receipt(**lines)
+
+    @asynccontextmanager
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["CommandLine", None]:
+        program = self.options.command[0]
+        if find(program, {**spec.env, **self.options.env}, spec.cwd) is None:
+            hint = self.options.install or f"Install it, or correct agents.{self.name}.command."
+            raise AgentMissing(self.name, f"there is no command {program!r}", hint=hint)
+        conversation = CommandLine(self.name, self.options, self.enforce(spec.policy), spec, ask)
+        try:
+            yield conversation
+        finally:
+            await conversation.close()
+
+
+def find(program: str, env: Mapping[str, str], cwd: str) -> str | None:
+    """Where the program is: on the agent's own PATH, or from its directory when it is a path."""
+    if os.sep in program:
+        path = os.path.join(cwd, program)  # noqa: PTH118 (an absolute program wins, as exec sees it)
+        return path if os.access(path, os.X_OK) and not os.path.isdir(path) else None  # noqa: PTH112
+    return shutil.which(program, path=env.get("PATH", os.defpath))
+
+
+async def _first_words(name: str, argv: list[str], env: Mapping[str, str]) -> str:
+    """The first line that a command prints. Raises OSError, ValueError, AgentError."""
+    words = ""
+    async with Process.start(argv, cwd=os.curdir, env=env) as process:
+        process.close_stdin()
+        with suppress(TimeoutError, LineTooLong):
+            async with asyncio.timeout(PROBE_S):
+                async for batch in process.lines():
+                    words = words or next((line.decode(errors="replace").strip() for line in batch if line.strip()), "")
+                await process.wait(PROBE_S)
+        if process.returncode is None:
+            await stop(process)
+            raise AgentError(name, f"{' '.join(argv[1:])} gave no answer within {PROBE_S:g} s")
+        if process.returncode:
+            raise AgentDied(name, process.returncode, process.stderr)
+    return words

@@ -1,0 +1,286 @@
+"""What a command line prints, as events: plain text, or JSON lines read by the fields that the configuration names.
+
+A field is a path: `item.text` is the `text` of the `item`; `message.content[].text` is the `text` of each element of
+the list `content`, joined. A match is a table of paths and the values they must have (`"*"`: anything but null, `""`:
+nothing, be it null, empty or missing); a list of tables matches when one of them does.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import Struct
+
+from ..events import Event, Other, Text, TextDelta, Thinking, Tokens
+
+MAX_TEXT = 64 * 1024 * 1024
+"""The most plain text a turn may print. More is not an answer anybody meant; it would only eat the memory."""
+MAX_KINDS = 1000
+"""How many values of `type` are remembered with their rules; an agent has a few dozen."""
+
+Match = Mapping[str, Any] | tuple[Mapping[str, Any], ...]
+Getter = Callable[[Any], Any]
+Role = Literal["error", "done", "text", "thinking", "delta"]
+
+_PATH = re.compile(r"[^.\[\]]+(\[\])?(\.[^.\[\]]+(\[\])?)*")
+
+
+class BadPath(ValueError):
+    """Not a field path."""
+
+
+class Fields(Struct, frozen=True, kw_only=True):
+    """Where in the JSON lines things are. `*_when` narrows a field down to the messages that match."""
+
+    done_when: Match = ()
+    error_when: Match = ()
+    error_field: str = ""
+    text_field: str = ""
+    text_when: Match = ()
+    delta_field: str = ""
+    delta_when: Match = ()
+    thinking_field: str = ""
+    thinking_when: Match = ()
+    session_field: str = ""
+    usage: Mapping[str, str] = {}  # a field of Tokens → its path
+
+
+class End(Struct, frozen=True):
+    """The agent's own word that the turn is over."""
+
+    failed: bool
+    error: str = ""
+    tokens: Tokens | None = None
+
+
+class Normaliser:
+    """JSON lines into events, for one turn. Synchronous: what it learns besides is in `native_id` and `end`."""
+
+    def __init__(self, fields: Fields, *, source: str) -> None:
+        self.native_id = ""
+        self.end: End | None = None
+        self.tokens: Tokens | None = None
+        self.understood = 0
+        """How many lines were JSON objects."""
+        self._source = source
+        self._count = 0
+        self._text_item = self._new("text")
+        self._pieces: list[str] | None = None if fields.text_field else []
+        """Without whole texts of its own: the deltas since the last message of another kind."""
+        self._session = getter(fields.session_field) if fields.session_field else None
+        self._usage = {name: getter(path) for name, path in fields.usage.items()}
+        self._usage_at_end = bool(fields.done_when)
+        self._error_text = getter(fields.error_field) if fields.error_field else None
+        rules: list[tuple[Role, Match, Getter | None]] = [
+            ("error", fields.error_when, None),
+            ("text", fields.text_when, getter(fields.text_field) if fields.text_field else None),
+            ("thinking", fields.thinking_when, getter(fields.thinking_field) if fields.thinking_field else None),
+            ("delta", fields.delta_when, getter(fields.delta_field) if fields.delta_field else None),
+            ("done", fields.done_when, None),
+        ]
+        self._rules: list[_Rule] = [
+            (role, _tables(match), field)
+            for role, match, field in rules
+            if field or (match and role in ("error", "done"))
+        ]
+        self._by_kind: dict[str | None, list[_Rule]] = {}
+
+    def line(self, line: bytes) -> list[Event]:
+        """The events of one line of output; what is no JSON object is kept as it came."""
+        try:
+            message = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            text = line.decode(errors="replace")
+            return [Other(text, self._source)] if text.strip() else []
+        if not isinstance(message, dict):
+            return [Other(message, self._source)]
+        return self.feed(cast("dict[str, Any]", message))
+
+    def feed(self, message: dict[str, Any]) -> list[Event]:
+        self.understood += 1
+        kind = message.get("type")
+        if kind.__class__ is not str:
+            kind = None
+        rules = self._by_kind.get(kind)
+        if rules is None:
+            rules = self._rules_for(kind)
+        if self._session is not None and not self.native_id:
+            found = self._session(message)
+            if isinstance(found, str):
+                self.native_id = found
+        if self._usage and not self._usage_at_end:
+            self.tokens = self._tokens(message) or self.tokens
+        events: list[Event] = []
+        for role, tables, field in rules:
+            if tables and not _any(tables, message):
+                continue
+            if field is None:
+                self._ended(role, message)
+                if role == "error":
+                    break
+                continue
+            text = field(message)
+            if text.__class__ is not str:
+                text = _joined(text) if text else ""
+            if not text:
+                continue
+            if role == "text":
+                events.append(Text(text, self._text_item))
+                self._text_item = self._new("text")
+            elif role == "delta":
+                events.append(TextDelta(text, self._text_item))
+                if self._pieces is not None:
+                    self._pieces.append(text)
+                    return events
+            else:
+                events.append(Thinking(text, self._new("thinking")))
+        if not events and self.end is None:
+            events.append(Other(message, self._source))
+        if self._pieces:
+            events.insert(0, Text("".join(self._pieces), self._text_item))
+            self._pieces.clear()
+            self._text_item = self._new("text")
+        return events
+
+    def _new(self, kind: str) -> str:
+        self._count += 1
+        return f"{kind}-{self._count}"
+
+    def _rules_for(self, kind: str | None) -> list["_Rule"]:
+        """The rules that a message of this `type` can match at all: most match few, and most messages none."""
+        rules: list[_Rule] = []
+        for role, tables, field in self._rules:
+            possible = [
+                [condition for condition in table if condition[0] != "type" or condition[1] != kind]
+                for table in tables
+                if all(
+                    path != "type" or value == kind or value == "*" or value.__class__ is not str
+                    for path, value, _ in table
+                )
+            ]
+            if possible or not tables:
+                rules.append((role, [] if any(not table for table in possible) else possible, field))
+        if len(self._by_kind) < MAX_KINDS:
+            self._by_kind[kind] = rules
+        return rules
+
+    def _ended(self, role: Role, message: dict[str, Any]) -> None:
+        tokens = self._tokens(message) if self._usage else None
+        error = ""
+        if role == "error":
+            told = self._error_text(message) if self._error_text else None
+            error = _joined(told) or msgspec.json.encode(message)[:2000].decode(errors="replace")
+        self.end = End(role == "error", error, tokens)
+
+    def _tokens(self, message: dict[str, Any]) -> Tokens | None:
+        found: dict[str, Any] = {}
+        for name, get in self._usage.items():
+            value = get(message)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                found[name] = float(value) if name == "cost_usd" else int(value)
+        return Tokens(**found) if found else None
+
+
+class PlainText:
+    """Standard output as the answer, told in pieces as it comes. The newlines that end it are not part of it."""
+
+    item = "text-1"
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._parts: list[str] = []
+        self._held = ""  # newlines that are part of the text only if more follows
+        self.size = 0
+
+    def feed(self, chunk: bytes, *, last: bool = False) -> list[Event]:
+        self.size += len(chunk)
+        text = self._held + self._decoder.decode(chunk, last)
+        piece = text.rstrip("\r\n")
+        self._held = text[len(piece) :]
+        if not piece:
+            return []
+        self._parts.append(piece)
+        return [TextDelta(piece, self.item)]
+
+    def finish(self) -> list[Event]:
+        events = self.feed(b"", last=True)
+        text = "".join(self._parts)
+        return [*events, Text(text, self.item)] if text else events
+
+
+# --- fields and matches ------------------------------------------------------------------------------------
+
+_Conditions = list[tuple[str, Any, Getter]]
+_Rule = tuple[Role, list[_Conditions], Getter | None]
+
+
+def getter(path: str) -> Getter:
+    """A function that takes the field out of a message; None when it is not there. Raises BadPath."""
+    if not _PATH.fullmatch(path):
+        raise BadPath(f"{path!r} is not a field path such as item.text or message.content[].text")
+    head, many, rest = path.partition("[]")
+    if not many:
+        return _plain(head.split("."))
+    each = getter(rest[1:]) if rest else None
+    lists = _plain(head.split("."))
+    nested = "[]" in rest
+
+    def get(message: Any) -> Any:
+        elements = lists(message)
+        if elements.__class__ is not list:
+            return None
+        if each is None:
+            return elements
+        found: list[Any] = []
+        for element in elements:
+            value = each(element)
+            if nested:
+                found.extend(value or ())
+            elif value is not None:
+                found.append(value)
+        return found
+
+    return get
+
+
+def _plain(steps: Sequence[str]) -> Getter:
+    if len(steps) == 1:
+        (only,) = steps
+
+        def get_one(message: Any) -> Any:
+            return message.get(only) if message.__class__ is dict else None
+
+        return get_one
+
+    def get(message: Any) -> Any:
+        for step in steps:
+            if message.__class__ is not dict:
+                return None
+            message = message.get(step)
+        return message
+
+    return get
+
+
+def _tables(match: Match) -> list[_Conditions]:
+    tables = [match] if isinstance(match, Mapping) else list(match)
+    return [[(path, value, getter(path)) for path, value in table.items()] for table in tables if table]
+
+
+def _any(tables: list[_Conditions], message: dict[str, Any]) -> bool:
+    for table in tables:
+        for _, value, get in table:
+            found = get(message)
+            if found != value and (found is None if value == "*" else value != "" or found is not None):
+                break
+        else:
+            return True
+    return False
+
+
+def _joined(value: Any) -> str:
+    if isinstance(value, list):
+        return "".join(part for part in cast("list[Any]", value) if isinstance(part, str))
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,208 @@
+"""The session's log: every event is a record first, then everyone reads the log after their cursor.
+
+Live and replay are the same stream. Deltas are ephemeral: they reach those who listen right now, and the whole item
+that follows is in the log. A listener who is too slow loses deltas, never items.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from ..bus.base import MAX_RECORD, Bus, Record
+from ..events import (
+    AnyEvent,
+    Ask,
+    Diff,
+    Done,
+    Event,
+    Other,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolOutput,
+    ToolResult,
+    ToolUse,
+    decode,
+    encode,
+)
+
+EPHEMERAL = (TextDelta, ThinkingDelta, ToolOutput)
+MAX_UNREAD_DELTAS = 1000
+"""Deltas kept for one slow listener; the oldest go first."""
+PART = "Part"
+"""The header of a record that holds a part of an event: its number and how many there are."""
+MAX_IN_FLIGHT = 64
+"""Events of one turn that may be on their way to the disk at once."""
+
+
+class Entry(Struct, frozen=True):
+    """An event and its place in the log; deltas have none."""
+
+    event: AnyEvent
+    seq: int = 0
+    at: float = 0.0
+
+
+def subject(session: str) -> str:
+    return f"events.{session}"
+
+
+class EventLog:
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._listeners: dict[str, set[_Listener]] = {}
+
+    async def append(self, session: str, event: Event, *, id: str | None = None) -> int:
+        """Durable when it returns. The same id twice is one record. What is too large for one is several, in order."""
+        data = encode(event)
+        if len(data) <= MAX_RECORD:
+            return await self._bus.publish(subject(session), data, id=id)
+        last = -(-len(data) // MAX_RECORD)
+        seq = 0
+        for part in range(last):
+            piece = data[part * MAX_RECORD : (part + 1) * MAX_RECORD]
+            own = f"{id}.{part}" if id else None
+            seq = await self._bus.publish(subject(session), piece, id=own, headers={PART: f"{part + 1}/{last}"})
+        return seq
+
+    def announce(self, session: str, event: Event) -> None:
+        """A delta, for those who listen now."""
+        for listener in self._listeners.get(session, ()):
+            listener.put(Entry(event))  # type: ignore[arg-type]
+
+    def writer(self, session: str, prompt: str) -> "Writer":
+        return Writer(self, session, prompt)
+
+    async def read(
+        self, session: str, *, after: int = 0, follow: bool = True, deltas: bool = False
+    ) -> AsyncGenerator[Entry, None]:
+        """The session's events after a cursor, then as they happen."""
+        if not (follow and deltas):
+            async for entry in _entries(self._bus.read(subject(session), after=after, follow=follow)):
+                yield entry
+            return
+        listener = _Listener()
+        self._listeners.setdefault(session, set()).add(listener)
+        entries = _entries(self._bus.read(subject(session), after=after, follow=True))
+        pump = asyncio.create_task(listener.pump(entries))
+        try:
+            async with aclosing(listener.entries(pump)) as joined:
+                async for entry in joined:
+                    yield entry
+        finally:
+            pump.cancel()
+            await asyncio.gather(pump, return_exceptions=True)
+            self._listeners[session].discard(listener)
+            if not self._listeners[session]:
+                del self._listeners[session]
+
+
+class Writer:
+    """Writes one turn: in order, many at once on their way, all of them down when `close` returns."""
+
+    def __init__(self, log: EventLog, session: str, prompt: str) -> None:
+        self._log = log
+        self._session = session
+        self._prompt = prompt
+        self._count = 0
+        self._last = 0
+        self._flying: deque[asyncio.Task[int]] = deque()
+
+    async def write(self, event: Event) -> None:
+        if isinstance(event, EPHEMERAL):
+            self._log.announce(self._session, event)
+            return
+        while len(self._flying) >= MAX_IN_FLIGHT:
+            self._last = await self._flying.popleft()
+        self._count += 1
+        # Tasks start in the order they are made, and the bus keeps the order it is called in.
+        name = f"{self._prompt}.{self._count}"
+        self._flying.append(asyncio.create_task(self._log.append(self._session, event, id=name)))
+        if _is_large(event):
+            await self.close()  # it takes several records, and nothing may come between them
+
+    async def close(self) -> int:
+        """Everything is down when it returns, with the last one's place in the log. Raises what the bus raised."""
+        problem: BaseException | None = None
+        while self._flying:
+            try:
+                self._last = await self._flying.popleft()
+            except Exception as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
+        return self._last
+
+
+def _is_large(event: Event) -> bool:
+    """Whether it may need more than one record; sure to be told for those that do."""
+    match event:
+        case Text(text=text) | Thinking(text=text) | ToolResult(output=text) | Diff(diff=text) | Done(text=text):
+            return len(text) > MAX_RECORD // 8  # a character takes at most six bytes of JSON
+        case ToolUse() | Ask() | Other():
+            return len(encode(event)) > MAX_RECORD
+        case _:
+            return False
+
+
+class _Listener:
+    """Joins what comes from the log with what is said live."""
+
+    def __init__(self) -> None:
+        self._durable: deque[Entry] = deque()
+        self._deltas: deque[Entry] = deque(maxlen=MAX_UNREAD_DELTAS)
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+
+    def put(self, entry: Entry) -> None:
+        self._deltas.append(entry)
+        self._changed.set()
+
+    async def pump(self, entries: AsyncIterator[Entry]) -> None:
+        async for entry in entries:
+            self._durable.append(entry)
+            self._changed.set()
+            if len(self._durable) >= MAX_IN_FLIGHT:  # the log waits better than we do
+                self._room.clear()
+                await self._room.wait()
+
+    async def entries(self, pump: asyncio.Task[None]) -> AsyncGenerator[Entry, None]:
+        while True:
+            if self._durable:
+                # Deltas that came before an item belong before it; those of a finished item are of no use.
+                yield self._durable.popleft()
+                self._room.set()
+            elif self._deltas:
+                yield self._deltas.popleft()
+            elif pump.done():
+                await pump  # its failure is the reader's
+                return
+            else:
+                self._changed.clear()
+                waiter = asyncio.create_task(self._changed.wait())
+                await asyncio.wait({waiter, pump}, return_when=asyncio.FIRST_COMPLETED)
+                waiter.cancel()
+
+
+async def _entries(records: AsyncGenerator[Record, None]) -> AsyncGenerator[Entry, None]:
+    """Records as events. Parts are joined; an event whose last part was never written (a crash) is left out."""
+    parts: list[bytes] = []
+    async with aclosing(records):
+        async for record in records:
+            part = record.headers.get(PART)
+            if part is None:
+                parts.clear()
+                yield Entry(decode(record.data), record.seq, record.at)
+                continue
+            number, last = (int(word) for word in part.split("/"))
+            if number == 1:
+                parts.clear()
+            parts.append(record.data)
+            if number == last:
+                if len(parts) == last:  # else the reader's cursor was in the middle of it
+                    yield Entry(decode(b"".join(parts)), record.seq, record.at)
+                parts.clear()

@@ -1,0 +1,132 @@
+"""Asks that wait for people, on the bus: answered once, bound to what was asked, expired or withdrawn, never lost.
+
+The first answer wins; the others are told who won. The log says who answered, how and when. What is over is kept for a
+while, so that a late answer can be told what became of it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from ..bus.base import Bus, Table
+from ..errors import Conflict, UsageError
+from ..events import Answer, Ask
+from .records import ASKS, AskRecord, AskStatus, digest
+
+_decode = msgspec.json.Decoder(AskRecord).decode
+_encode = msgspec.json.encode
+
+KEPT_S = 24 * 3600
+"""How long an ask that is over is kept."""
+
+
+class AlreadyAnswered(UsageError):
+    """Somebody was faster, or the ask is over. `record` says what became of it."""
+
+    def __init__(self, record: AskRecord) -> None:
+        who = f" by {record.answer.by}: {record.answer.decision}" if record.answer else ""
+        super().__init__(f"this ask is {record.status}{who}", field="ask", hint="Nothing was changed by your answer.")
+        self.record = record
+
+
+class PendingAsks:
+    """`wait` is a session's `on_ask`; `answer` is everybody else's side."""
+
+    def __init__(
+        self, bus: Bus, *, expiry_s: float, changed: Callable[[str, bool], None] = lambda session, waits: None
+    ):
+        self._table: Table = bus.table(ASKS)
+        self._expiry_s = expiry_s
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._open: dict[str, AskRecord] = {}
+        self._changed = changed
+
+    async def load(self) -> list[AskRecord]:
+        """What was pending when the owner died: nobody waits for it any longer. Expires it and gives it back."""
+        orphans: list[AskRecord] = []
+        for key in await self._table.keys(">"):
+            entry = await self._table.get(key)
+            if entry is not None and _decode(entry.value).status == "pending":
+                orphans.append(await self.close(key, "expired"))
+        return orphans
+
+    async def wait(self, session: str, ask: Ask) -> Answer:
+        """Keep the ask, wait for its answer. Cancelled: it expired or was withdrawn, and says so."""
+        now = time.time()
+        record = AskRecord(
+            id=ask.id,
+            session=session,
+            ask=ask,
+            digest=digest(ask),
+            created_at=now,
+            expires_at=now + self._expiry_s,
+        )
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[ask.id] = future
+        try:
+            await self._table.put(ask.id, _encode(record), expect=0)
+            self._open[ask.id] = record
+            self._changed(session, True)
+            return await future
+        except asyncio.CancelledError:
+            over: AskStatus = "expired" if time.time() >= record.expires_at - 0.001 else "withdrawn"
+            won = await self.close(ask.id, over)
+            if won.answer is not None and over == "expired":
+                return won.answer  # the answer came in the last moment, and counts
+            raise
+        finally:
+            self._waiting.pop(ask.id, None)
+            self._open.pop(ask.id, None)
+            self._changed(session, False)
+
+    async def answer(self, id: str, answer: Answer, *, expect_digest: str = "") -> AskRecord:
+        """Decide it. Raises AlreadyAnswered when somebody was faster; exactly one answer wins."""
+        while True:
+            record, revision = await self.get(id)
+            if record.status != "pending":
+                raise AlreadyAnswered(record)
+            if expect_digest and expect_digest != record.digest:
+                raise UsageError(
+                    "the answer is to another question than the one that is open",
+                    field="digest",
+                    hint="Look at the ask again; its content has changed.",
+                )
+            if time.time() > record.expires_at:
+                raise AlreadyAnswered(await self.close(id, "expired"))
+            decided = replace(answer, ask=id, tool=record.ask.tool)
+            changed = replace(record, status="answered", answer=decided)
+            try:
+                await self._table.put(id, _encode(changed), expect=revision, ttl=KEPT_S)
+            except Conflict:
+                continue
+            future = self._waiting.get(id)
+            if future is not None and not future.done():
+                future.set_result(decided)
+            return changed
+
+    async def close(self, id: str, status: AskStatus) -> AskRecord:
+        """End a pending ask without an answer. What it finally is: an answer may have won."""
+        while True:
+            record, revision = await self.get(id)
+            if record.status != "pending":
+                return record
+            changed = replace(record, status=status)
+            try:
+                await self._table.put(id, _encode(changed), expect=revision, ttl=KEPT_S)
+            except Conflict:
+                continue
+            return changed
+
+    async def get(self, id: str) -> tuple[AskRecord, int]:
+        entry = await self._table.get(id)
+        if entry is None:
+            raise UsageError(f"no ask {id!r}", field="ask", hint="It may have been cleared away with its session.")
+        return _decode(entry.value), entry.revision
+
+    def pending(self, session: str = "") -> list[AskRecord]:
+        """Oldest first."""
+        found = [record for record in self._open.values() if session in ("", record.session)]
+        return sorted(found, key=lambda record: record.created_at)

@@ -1,0 +1,157 @@
+"""Prompts: durable, ordered, each with a state that never lies.
+
+received → queued → running → done / failed / indeterminate, or cancelled before it ran. The client's id makes sending
+twice harmless. A prompt that may have run is never run again by itself.
+
+The router that owns a session is the only one that changes its prompts, so what waits is also held in memory; the
+table is the truth after a crash. Finished ones are kept for a while and then forgotten.
+"""
+
+import time
+
+import msgspec
+from msgspec.structs import replace
+
+from ..bus.base import Bus, Table
+from ..drivers.base import Prompt
+from ..errors import Conflict, UsageError
+from ..events import Outcome
+from ..ids import new_id
+from .records import PROMPTS, PromptRecord, PromptStatus
+
+_decode = msgspec.json.Decoder(PromptRecord).decode
+_encode = msgspec.json.encode
+
+MAX_QUEUED = 1000
+"""Prompts that may wait in one session."""
+KEPT_S = 7 * 24 * 3600
+"""How long a finished prompt, and with it the harmlessness of sending it again, is kept."""
+
+
+class Prompts:
+    def __init__(self, bus: Bus) -> None:
+        self._table: Table = bus.table(PROMPTS)
+        self._waiting: dict[str, dict[str, PromptRecord]] = {}
+        self._running: dict[str, PromptRecord] = {}
+
+    async def load(self) -> list[PromptRecord]:
+        """Read what was left. Those that were running are given back: the log knows how far they came."""
+        unsure: list[PromptRecord] = []
+        for key in await self._table.keys(">"):
+            entry = await self._table.get(key)
+            record = _decode(entry.value) if entry else None
+            if record is None or record.over:
+                continue
+            if record.status == "running":
+                unsure.append(record)
+            else:
+                self._waiting.setdefault(record.session, {})[record.id] = record
+        return unsure
+
+    async def receive(self, session: str, prompt: Prompt, *, id: str = "", by: str = "") -> tuple[PromptRecord, bool]:
+        """Keep a prompt. Whether it is new: the same id again gives back what became of the first."""
+        id = id or new_id()
+        waiting = self._waiting.setdefault(session, {})
+        if len(waiting) >= MAX_QUEUED:
+            raise UsageError(f"{MAX_QUEUED} prompts wait already", field="prompt", hint="Wait, or cancel some.")
+        now = time.time()
+        record = PromptRecord(
+            id=id,
+            session=session,
+            text=prompt.text,
+            attachments=prompt.attachments,
+            status="queued",
+            place=now,
+            created_at=now,
+            by=by,
+        )
+        try:
+            await self._table.put(_key(session, id), _encode(record), expect=0)
+        except Conflict:
+            return await self.get(session, id), False
+        waiting[id] = record
+        return record, True
+
+    async def get(self, session: str, id: str) -> PromptRecord:
+        entry = await self._table.get(_key(session, id))
+        if entry is None:
+            raise UsageError(f"no prompt {id!r} in session {session!r}", field="prompt")
+        return _decode(entry.value)
+
+    def sessions(self) -> list[str]:
+        """Those in which something waits."""
+        return [session for session, waiting in self._waiting.items() if waiting]
+
+    def waiting(self, session: str) -> list[PromptRecord]:
+        """In the order they will run."""
+        return sorted(self._waiting.get(session, {}).values(), key=lambda record: (record.place, record.id))
+
+    def running(self, session: str) -> PromptRecord | None:
+        return self._running.get(session)
+
+    def is_over(self, session: str, id: str) -> bool:
+        """Whether it neither waits nor runs."""
+        running = self._running.get(session)
+        return id not in self._waiting.get(session, {}) and (running is None or running.id != id)
+
+    async def start(self, session: str) -> PromptRecord | None:
+        """Take the next one. From here on it may have run."""
+        queue = self.waiting(session)
+        if not queue:
+            return None
+        record = replace(queue[0], status="running", started_at=time.time())
+        self._running[session] = record
+        del self._waiting[session][record.id]
+        await self._table.put(_key(session, record.id), _encode(record))
+        return record
+
+    async def finish(self, session: str, outcome: Outcome, problem: str) -> PromptRecord:
+        record = await self.conclude(self._running[session], outcome, problem)
+        del self._running[session]
+        return record
+
+    async def conclude(self, record: PromptRecord, outcome: Outcome | None, problem: str) -> PromptRecord:
+        """Write down how it ended; without an outcome nobody knows."""
+        status: PromptStatus = "indeterminate" if outcome is None else "done" if outcome == "success" else "failed"
+        return await self._end(record, status, outcome=outcome, problem=problem)
+
+    async def cancel(self, session: str, id: str) -> PromptRecord:
+        """Only what has not begun can be cancelled; a running one is interrupted instead."""
+        record = self._waiting.get(session, {}).pop(id, None)
+        if record is None:
+            status = (await self.get(session, id)).status
+            raise UsageError(
+                f"prompt {id!r} is {status}",
+                field="prompt",
+                hint="Only a waiting prompt can be cancelled; abort a running one.",
+            )
+        return await self._end(record, "cancelled")
+
+    async def move(self, session: str, id: str, *, before: str = "") -> PromptRecord:
+        """Put it before another one of the queue, or at its end."""
+        queue = self.waiting(session)
+        record = next((one for one in queue if one.id == id), None)
+        others = [one for one in queue if one.id != id]
+        target = next((place for place, one in enumerate(others) if one.id == before), None)
+        if record is None or (before and target is None):
+            raise UsageError(f"no waiting prompt {id if record is None else before!r}", field="prompt")
+        if target is None:
+            place = (others[-1].place if others else record.place) + 1.0
+        else:
+            low = others[target - 1].place if target else others[0].place - 2.0
+            place = (low + others[target].place) / 2
+        record = replace(record, place=place)
+        await self._table.put(_key(session, id), _encode(record))
+        self._waiting[session][id] = record
+        return record
+
+    async def _end(self, record: PromptRecord, status: PromptStatus, **changes: object) -> PromptRecord:
+        record = replace(record, status=status, ended_at=time.time(), **changes)
+        await self._table.put(_key(record.session, record.id), _encode(record), ttl=KEPT_S)
+        return record
+
+
+def _key(session: str, id: str) -> str:
+    if not id or any(sign in id for sign in " .*>"):
+        raise UsageError(f"the prompt id {id!r} is not usable", field="id", hint="Use letters, digits, - and _.")
+    return f"{session}.{id}"

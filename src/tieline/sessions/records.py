@@ -1,0 +1,96 @@
+"""What is kept about a session beside its log: its own state, its prompts, its asks. Frozen values in bus tables."""
+
+import hashlib
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from ..drivers.base import Attachment
+from ..events import Answer, Ask, Outcome, Tokens
+from ..policy import Policy
+
+SESSIONS = "sessions"
+PROMPTS = "prompts"
+ASKS = "asks"
+
+SessionStatus = Literal["idle", "working", "waiting", "stuck", "failed", "closed"]
+"""idle: ready for a prompt · working: a turn runs · waiting: it waits for an answer · stuck: the agent gives no sign of
+life · failed: the agent is dead, and the next prompt revives it by resume · closed: over."""
+
+PromptStatus = Literal["received", "queued", "running", "done", "failed", "cancelled", "indeterminate"]
+"""indeterminate: it may have run, wholly or in part; it is never run again by itself."""
+
+AskStatus = Literal["pending", "answered", "expired", "withdrawn"]
+
+
+class SessionRecord(Struct, frozen=True, kw_only=True):
+    id: str
+    agent: str
+    cwd: str
+    node: str = "local"  # who runs it
+    policy: Policy = Policy()
+    model: str = ""
+    effort: str = ""
+    system: str = ""
+    title: str = ""
+    status: SessionStatus = "idle"
+    problem: str = ""  # why it failed
+    native_id: str = ""
+    fork_of: str = ""  # the native id whose copy its first turn begins with
+    branch: str = ""
+    began: str = ""  # the directory's snapshot when the session began
+    created_at: float = 0.0
+    active_at: float = 0.0
+    last_line: str = ""
+    turns: int = 0
+    seq: int = 0  # where the log stood when its last turn ended
+    tokens: Tokens = Tokens()
+    archived: bool = False
+
+
+class PromptRecord(Struct, frozen=True, kw_only=True):
+    id: str
+    session: str
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    status: PromptStatus = "received"
+    place: float = 0.0  # order in the queue
+    created_at: float = 0.0
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    outcome: Outcome | None = None
+    problem: str = ""
+    by: str = ""
+
+    @property
+    def over(self) -> bool:
+        return self.status not in ("received", "queued", "running")
+
+
+class AskRecord(Struct, frozen=True, kw_only=True):
+    id: str
+    session: str
+    ask: Ask
+    digest: str
+    status: AskStatus = "pending"
+    answer: Answer | None = None
+    created_at: float = 0.0
+    expires_at: float = 0.0
+
+
+def digest(ask: Ask) -> str:
+    """Binds an answer to exactly what was asked."""
+    content = msgspec.json.encode((ask.kind, ask.title, ask.action, ask.input, ask.questions, ask.plan), order="sorted")
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def add(one: Tokens, other: Tokens | None) -> Tokens:
+    """Totals; what was never told stays None."""
+    if other is None:
+        return one
+
+    def total(a: float | None, b: float | None) -> float | None:
+        return b if a is None else a if b is None else a + b
+
+    return Tokens(**{name: total(getattr(one, name), getattr(other, name)) for name in Tokens.__struct_fields__})  # type: ignore[arg-type]

@@ -1,0 +1,201 @@
+"""Runs one session's prompts, one after the other, and writes what happens into its log."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..drivers.base import Driver, Prompt, Spec
+from ..errors import TielineError
+from ..events import Ask, Done, Error, Event, Init, Status, Text, TurnStarted
+from . import workspace
+from .asks import OnAsk
+from .log import EventLog
+from .pool import Pool
+from .prompts import Prompts
+from .records import PromptRecord, SessionRecord, SessionStatus, add
+from .session import Session
+
+QUIET_S = 600.0
+"""Without any sign of life for so long, and without an open ask, an agent is said to be stuck."""
+LINE = 200
+"""Characters of an answer that are shown in lists."""
+
+Keep = Callable[[SessionRecord], Coroutine[Any, Any, None]]
+
+
+class Runner:
+    def __init__(
+        self,
+        record: SessionRecord,
+        driver: Driver,
+        spec: Spec,
+        *,
+        log: EventLog,
+        prompts: Prompts,
+        pool: Pool,
+        on_ask: OnAsk,
+        keep: Keep,
+        ask_expiry_s: float,
+        quiet_s: float = QUIET_S,
+    ) -> None:
+        self.record = record
+        self.session: Session | None = None
+        self._driver = driver
+        self._spec = spec
+        self._log = log
+        self._prompts = prompts
+        self._pool = pool
+        self._on_ask = on_ask
+        self._keep = keep
+        self._ask_expiry_s = ask_expiry_s
+        self._quiet_s = quiet_s
+        self._task: asyncio.Task[None] | None = None
+        self._heard = 0.0
+        self._asks = 0
+        self._stop = False
+        self._saving: set[asyncio.Task[None]] = set()
+
+    def wake(self) -> None:
+        """Work on what waits, if nobody does yet."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work())
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def interrupt(self) -> None:
+        """End the running turn, also when its agent is only just starting."""
+        self._stop = True
+        if self.session is not None:
+            await self.session.interrupt()
+
+    def asking(self, waits: bool) -> None:
+        """Somebody is being asked, or no longer."""
+        self._asks += 1 if waits else -1
+        self._heard = time.monotonic()
+        if self.record.status in ("working", "waiting"):
+            self._set("waiting" if self._asks else "working")
+
+    async def close(self) -> None:
+        """End the agent; a running turn ends as interrupted, and is written down as such."""
+        if self.busy:
+            await self.interrupt()
+        if self._task is not None:
+            done, _ = await asyncio.wait({self._task}, timeout=15.0)
+            if not done:
+                self._task.cancel()
+                await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(*self._saving, return_exceptions=True)
+        await self._let_go()
+
+    async def _work(self) -> None:
+        while prompt := await self._prompts.start(self.record.id):
+            await self._turn(prompt)
+
+    async def _turn(self, prompt: PromptRecord) -> None:
+        writer = self._log.writer(self.record.id, prompt.id)
+        done = Done("error", error="the turn had no end")
+        await self._change(status="working", problem="", active_at=time.time())
+        self._heard = time.monotonic()
+        watchdog = asyncio.create_task(self._watch(writer.write))
+        try:
+            session = await self._awake()
+            async for event in session.turn(Prompt(prompt.text, prompt.attachments)):
+                if self._stop and isinstance(event, TurnStarted):  # it came before there was anything to interrupt
+                    await session.interrupt()
+                self._heard = time.monotonic()
+                self._note(event)
+                if isinstance(event, Done):
+                    done = event
+                await writer.write(event)
+        except TielineError as error:
+            done = Done("error", error=str(error))
+            for event in (TurnStarted(prompt.text), Error(str(error), type(error).__name__), done):
+                await writer.write(event)
+        finally:
+            watchdog.cancel()
+            seq = await writer.close()
+        await self._finish(done, seq)
+
+    async def _finish(self, done: Done, seq: int) -> None:
+        failed = done.status == "error"
+        if failed and self._driver.features.resume:
+            await self._let_go()  # whatever state it is in, the next prompt begins with a fresh one, by resume
+        await self._change(
+            status="failed" if failed else "idle",
+            problem=done.error if failed else "",
+            native_id=done.native_id or self.record.native_id,
+            active_at=time.time(),
+            last_line=(done.text or done.error).strip().partition("\n")[0][:LINE] or self.record.last_line,
+            turns=self.record.turns + 1,
+            seq=max(seq, self.record.seq),
+            tokens=add(self.record.tokens, done.tokens),
+        )
+        await self._prompts.finish(self.record.id, done.status, done.error)
+        self._stop = False
+
+    async def _awake(self) -> Session:
+        """The open conversation; else a warm one from the pool; else a new one, by resume if there was one before."""
+        if self.session is not None:
+            return self.session
+        record = self.record
+        if not record.began and not record.turns:
+            began = await workspace.snapshot(record.cwd, self._spec.env)
+            await self._change(began=began, branch=await workspace.branch(record.cwd, self._spec.env))
+        spec = self._spec
+        if record.native_id and self._driver.features.resume:
+            spec = replace(spec, resume=record.native_id)
+        elif record.fork_of:
+            spec = replace(spec, resume=record.fork_of, fork=True)
+        session = None if spec.resume else await self._pool.take(self._driver, spec)
+        if session is None:
+            session = Session(self._driver, spec, ask_expiry_s=self._ask_expiry_s)
+            await session.__aenter__()
+        session.on_ask = self._on_ask
+        self.session = session
+        if not spec.resume:
+            self._pool.prepare(self._driver, spec)
+        return session
+
+    async def _let_go(self) -> None:
+        session, self.session = self.session, None
+        if session is not None:
+            await session.close()
+
+    def _note(self, event: Event) -> None:
+        """What the record should say while the turn goes on; made durable with its next change."""
+        match event:
+            case Init(native_id=native, model=model):
+                self.record = replace(
+                    self.record, native_id=native or self.record.native_id, model=self.record.model or model
+                )
+            case Text(text=text) if text.strip():
+                self.record = replace(self.record, last_line=text.strip().rpartition("\n")[2][:LINE])
+            case Ask():
+                pass  # `asking` hears of it
+            case _:
+                if self.record.status == "stuck":
+                    self._set("working")
+
+    async def _watch(self, write: Callable[[Event], Awaitable[None]]) -> None:
+        """Says when the agent gives no sign of life."""
+        while True:
+            quiet = time.monotonic() - self._heard
+            if quiet >= self._quiet_s and not self._asks and self.record.status != "stuck":
+                await write(Status("stuck", f"no sign of life for {quiet:.0f} s"))
+                self._set("stuck")
+            await asyncio.sleep(max(0.05, self._quiet_s - quiet if quiet < self._quiet_s else self._quiet_s))
+
+    def _set(self, status: SessionStatus) -> None:
+        self.record = replace(self.record, status=status)
+        task = asyncio.create_task(self._keep(self.record))
+        self._saving.add(task)
+        task.add_done_callback(self._saving.discard)
+
+    async def _change(self, **changes: Any) -> None:
+        self.record = replace(self.record, **changes)
+        await self._keep(self.record)

@@ -1,0 +1,98 @@
+"""Claude Code over the scripted model: the real program, a temporary HOME, and Anthropic's wire format on loopback."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from ...drivers.claude_code import ClaudeCode
+from ...drivers.claude_code_launch import Options
+from ...script import AnyStep, Call, Get, Inquire, Outline, Propose, Reply, Run, Write
+from ..model import ScriptedModel
+from ..rig import scratch_env
+from ..voices.anthropic import AnthropicVoice
+
+SETTINGS = {"skipWebFetchPreflight": True}
+"""Without it WebFetch first asks the vendor whether it may visit a host."""
+AGENT_ENV = {
+    "ANTHROPIC_API_KEY": "dummy",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    # The newest models are given no to-do tools by default, and the older single one can be scripted in one call.
+    "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",
+    "CLAUDE_CODE_ENABLE_TASKS": "0",
+    # A server that never answers holds the first turn back for this long.
+    "MCP_TIMEOUT": "2000",
+}
+
+
+class ClaudeCodeRig:
+    """`async with ClaudeCodeRig(home) as rig`."""
+
+    limits = frozenset({"fetch_reaches_loopback"})  # WebFetch turns every http address into an https one
+
+    def __init__(self, home: Path, options: Options | None = None, **env: str) -> None:
+        self.home = home
+        self.driver = ClaudeCode(options)
+        self.model = ScriptedModel(AnthropicVoice, dialect=dialect)
+        self.options: Mapping[str, Any] = {}
+        self._env = {**AGENT_ENV, **env}
+
+    async def __aenter__(self) -> "ClaudeCodeRig":
+        await self.model.__aenter__()
+        env = scratch_env(self.home, path="/usr/bin:/bin", ANTHROPIC_BASE_URL=self.model.url, **self._env)
+        self.options = {"env": env}
+        self.settings(**SETTINGS)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.model.__aexit__(kind, error, trace)
+
+    def settings(self, **settings: Any) -> None:
+        """The user's own settings, as they would stand in the user's home."""
+        path = self.home / ".claude" / "settings.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.encode({**SETTINGS, **settings}))
+
+    def play(self, *replies: Reply) -> None:
+        for reply in replies:
+            if any(isinstance(step, Propose) for step in reply):
+                self.model.play([Call("EnterPlanMode")])  # outside plan mode there is no plan to approve
+            self.model.play(reply)
+
+    def heard(self) -> str:
+        return msgspec.json.encode(self.model.requests).decode()
+
+    async def stalled(self) -> None:
+        await self.model.stalled.wait()
+        self.model.stalled.clear()
+
+
+def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
+    """How Claude Code's tools are called."""
+    match step:
+        case Write(path, content):
+            return "Write", {"file_path": path, "content": content}
+        case Run(command):
+            return "Bash", {"command": command, "description": "Run a command"}
+        case Get(url):
+            return "WebFetch", {"url": url, "prompt": "What does it say?"}
+        case Inquire(question, choices, header):
+            options = [{"label": choice, "description": f"Choose {choice}"} for choice in choices]
+            asked = {"question": question, "header": header, "options": options, "multiSelect": False}
+            return "AskUserQuestion", {"questions": [asked]}
+        case Outline(steps, done):
+            progress = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
+            return "TodoWrite", {
+                "todos": [
+                    {"content": text, "status": status, "activeForm": text}
+                    for text, status in zip(steps, progress, strict=False)
+                ]
+            }
+        case Propose(plan):
+            return "ExitPlanMode", {"plan": plan}
+        case _:
+            raise ValueError(f"Claude Code has no tool for {step!r}")

@@ -1,0 +1,88 @@
+"""Codex over the scripted model, in a home of its own."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...drivers.codex import Codex
+from ...drivers.codex_launch import Options
+from ...script import AnyStep, Get, Inquire, Outline, Reply, Run, Write
+from ..model import ScriptedModel
+from ..rig import scratch_env
+from ..voices.responses import FREEFORM, HOSTED, Responses
+
+MODEL = "gpt-5.5"
+"""One that Codex knows: it decides by the model which tools it offers."""
+
+CONFIG = """\
+model = "{model}"
+model_provider = "scripted"
+check_for_update_on_startup = false
+
+[analytics]
+enabled = false
+
+[model_providers.scripted]
+name = "scripted"
+base_url = "{url}/v1"
+env_key = "SCRIPTED_KEY"
+wire_api = "responses"
+request_max_retries = 2
+stream_max_retries = 2
+"""
+
+
+class CodexRig:
+    limits = frozenset({"propose"})  # its plans are shown when they are made; it does not wait for a yes
+
+    def __init__(self, model: ScriptedModel, driver: Codex, env: Mapping[str, str]) -> None:
+        self.model = model
+        self.driver = driver
+        self.env = env
+        self.options: Mapping[str, Any] = {"env": env}
+
+    def play(self, *replies: Reply) -> None:
+        self.model.play(*replies)
+
+    def heard(self) -> str:
+        return msgspec.json.encode(self.model.requests).decode()
+
+    async def stalled(self) -> None:
+        await self.model.stalled.wait()
+        self.model.stalled.clear()
+
+
+@asynccontextmanager
+async def codex_rig(home: Path, executable: Path, **options: Any) -> AsyncGenerator[CodexRig, None]:
+    """`executable` is the `codex` to test; `options` are the driver's."""
+    async with ScriptedModel(Responses, dialect=dialect) as model:
+        env = scratch_env(home, path=f"{executable.parent}:/usr/bin:/bin", SCRIPTED_KEY="dummy")
+        settings = home / ".codex/config.toml"
+        settings.parent.mkdir(exist_ok=True)
+        settings.write_text(CONFIG.format(model=MODEL, url=model.url))
+        yield CodexRig(model, Codex(Options(command=(str(executable),), **options)), env)
+
+
+def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
+    """Codex's own tools. It has none that fetches a URL: what it has is web search, which its vendor runs."""
+    match step:
+        case Write(path, content):
+            lines = "".join(f"+{line}\n" for line in content.splitlines())
+            return FREEFORM, {"input": f"*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n"}
+        case Run(command):
+            return "exec_command", {"cmd": command, "yield_time_ms": 30_000}
+        case Get(url):
+            return HOSTED, {"type": "open_page", "url": url}
+        case Inquire(question, choices, header):
+            options = [{"label": choice, "description": choice} for choice in choices]
+            asked = {"id": "choice", "header": header, "question": question, "options": options}
+            return "request_user_input", {"questions": [asked]}
+        case Outline(steps, done):
+            states = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
+            plan = [{"step": step, "status": state} for step, state in zip(steps, states, strict=False)]
+            return "update_plan", {"plan": plan}
+        case _:
+            raise ValueError(f"Codex has no tool for {step!r}")

@@ -1,0 +1,89 @@
+"""The real Gemini CLI over ACP, with a scripted model behind it."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from ...drivers import acp
+from ...script import AnyStep, Get, Outline, Reply, Run, Write
+from ..model import ScriptedModel
+from ..rig import scratch_env
+from ..voices.gemini import Gemini
+
+MODEL = "gemini-2.5-flash"
+"""A fixed one: the default first asks a classifier."""
+
+
+class GeminiRig:
+    """`async with GeminiRig(home, binaries)`: `binaries` is the directory that has the program `gemini`."""
+
+    limits = frozenset(
+        {
+            "fetch_reaches_loopback",  # its fetch tool refuses private addresses, after it was allowed
+            "question",  # its question tool is switched off over ACP
+            "plan",  # its to-do list is not told over ACP
+            "propose",  # a plan must be a file in a directory of its own making
+        }
+    )
+
+    def __init__(self, home: Path, binaries: Path) -> None:
+        self._home = home
+        self._binaries = binaries
+        self.model = ScriptedModel(Gemini, dialect=dialect)
+        self.driver = acp.create("gemini", {"preset": "gemini", "command": [str(binaries / "gemini")]})
+        self.options: Mapping[str, Any] = {}
+
+    async def __aenter__(self) -> "GeminiRig":
+        await self.model.__aenter__()
+        node = Path(shutil.which("node") or "/usr/bin/node").parent
+        env = scratch_env(
+            self._home,
+            path=f"{node}:/usr/bin:/bin",
+            GOOGLE_GEMINI_BASE_URL=self.model.url,
+            GEMINI_API_KEY="dummy",
+        )
+        settings = {
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "general": {"enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+        }
+        file = self._home / ".gemini" / "settings.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(msgspec.json.encode(settings))
+        self.options = {"env": env, "model": MODEL}
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.model.__aexit__(kind, error, trace)
+
+    def play(self, *replies: Reply) -> None:
+        self.model.play(*replies)
+
+    def heard(self) -> str:
+        return msgspec.json.encode(self.model.requests).decode()
+
+    async def stalled(self) -> None:
+        await self.model.stalled.wait()
+        self.model.stalled.clear()
+
+
+def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
+    match step:
+        case Write(path, content):
+            return "write_file", {"file_path": path, "content": content}
+        case Run(command):
+            return "run_shell_command", {"command": command, "description": "Scripted"}
+        case Get(url):
+            return "web_fetch", {"prompt": f"Read {url} and say what is there"}
+        case Outline(steps, done):
+            progress = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
+            todos = [{"description": text, "status": state} for text, state in zip(steps, progress, strict=False)]
+            return "write_todos", {"todos": todos}
+        case _:
+            raise ValueError(f"Gemini has no tool for {step!r}")

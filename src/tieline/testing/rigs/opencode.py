@@ -1,0 +1,118 @@
+"""OpenCode over the scripted model: the real program, a configuration from scratch, a chat-completions voice."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from ...drivers.opencode import OpenCode, create
+from ...script import AnyStep, Get, Inquire, Outline, Propose, Reply, Run, Write
+from ..model import ScriptedModel
+from ..rig import scratch_env
+from ..voices.chat import Chat
+
+MODEL = "scripted/scripted"
+
+
+class OpenCodeRig:
+    """`async with OpenCodeRig(home, program) as rig`. `config` goes over the rig's own opencode.json."""
+
+    limits = frozenset({"propose"})  # its plan approval is an experiment that is not offered to models
+
+    def __init__(
+        self,
+        home: Path,
+        program: str,
+        *,
+        options: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._home = home
+        self._config = config or {}
+        self.model = ScriptedModel(Chat, dialect=dialect)
+        self.driver: OpenCode = create("opencode", {"command": [program], **(options or {})})
+        self.env = scratch_env(
+            home,
+            path="/usr/bin:/bin",
+            OPENCODE_DISABLE_MODELS_FETCH="1",
+            OPENCODE_DISABLE_LSP_DOWNLOAD="1",
+            OPENCODE_DISABLE_AUTOUPDATE="1",
+            **(env or {}),
+        )
+        self.options: Mapping[str, Any] = {"env": self.env}
+
+    async def __aenter__(self) -> "OpenCodeRig":
+        await self.model.__aenter__()
+        folder = self._home / ".config" / "opencode"
+        folder.mkdir(parents=True, exist_ok=True)
+        config = {**configuration(self.model.url), **self._config}
+        (folder / "opencode.json").write_bytes(msgspec.json.encode(config))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.model.__aexit__(kind, error, trace)
+
+    def play(self, *replies: Reply) -> None:
+        self.model.play(*replies)
+
+    def heard(self) -> str:
+        return msgspec.json.encode(self.model.requests).decode()
+
+    async def stalled(self) -> None:
+        await self.model.stalled.wait()
+        self.model.stalled.clear()
+
+
+def configuration(url: str) -> dict[str, Any]:
+    """An opencode.json whose only provider is the scripted model."""
+    model = {
+        "name": "Scripted",
+        "tool_call": True,
+        "reasoning": True,
+        "attachment": True,
+        "modalities": {"input": ["text", "image"], "output": ["text"]},
+        "cost": {"input": 1, "output": 2},
+        "limit": {"context": 8_000_000, "output": 64_000},
+        "variants": {"high": {"reasoningEffort": "high"}},
+    }
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "Scripted",
+        "options": {"baseURL": f"{url}/v1", "apiKey": "dummy"},
+        "models": {"scripted": model},
+    }
+    return {
+        "provider": {"scripted": provider},
+        "model": MODEL,
+        "small_model": MODEL,
+        "autoupdate": False,
+        "share": "disabled",
+    }
+
+
+def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
+    match step:
+        case Write(path, content):
+            return "write", {"filePath": path, "content": content}
+        case Run(command):
+            return "bash", {"command": command, "description": "Runs a command"}
+        case Get(url):
+            return "webfetch", {"url": url, "format": "text"}
+        case Inquire(question, choices, header):
+            options = [{"label": label, "description": label} for label in choices]
+            return "question", {"questions": [{"question": question, "header": header, "options": options}]}
+        case Outline(steps, done):
+            states = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
+            todos = zip(steps, states, strict=False)
+            return "todowrite", {
+                "todos": [{"content": text, "status": state, "priority": "medium"} for text, state in todos]
+            }
+        case Propose():
+            raise ValueError("OpenCode's model has no tool to propose a plan with")
+        case _:
+            raise ValueError(f"OpenCode has no tool for {step!r}")

@@ -1,0 +1,84 @@
+"""The real OpenCode over ACP, with a scripted model behind it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from ...drivers import acp
+from ...script import AnyStep, Get, Outline, Reply, Run, Write
+from ..model import ScriptedModel
+from ..rig import scratch_env
+from ..voices.chat import Chat
+
+MODEL = "scripted/model"
+
+
+class OpencodeAcpRig:
+    """`async with OpencodeAcpRig(home, binaries)`: `binaries` is the directory that has the program `opencode`."""
+
+    limits = frozenset({"question", "propose"})  # it offers no tool for either over ACP
+
+    def __init__(self, home: Path, binaries: Path) -> None:
+        self._home = home
+        self.model = ScriptedModel(Chat, dialect=dialect)
+        options = {"preset": "opencode-acp", "command": [str(binaries / "opencode")]}
+        self.driver = acp.create("opencode-acp", options)
+        self.options: Mapping[str, Any] = {}
+
+    async def __aenter__(self) -> "OpencodeAcpRig":
+        await self.model.__aenter__()
+        env = scratch_env(self._home, path="/usr/bin:/bin", OPENCODE_DISABLE_MODELS_FETCH="1")
+        scripted = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": f"{self.model.url}/v1", "apiKey": "dummy"},
+            "models": {"model": {"attachment": True, "modalities": {"input": ["text", "image"], "output": ["text"]}}},
+        }
+        config = {
+            "autoupdate": False,
+            "share": "disabled",
+            "provider": {"scripted": scripted},
+            "model": MODEL,
+            "small_model": MODEL,
+        }
+        file = self._home / ".config" / "opencode" / "opencode.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(msgspec.json.encode(config))
+        self.options = {"env": env, "model": MODEL}
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.model.__aexit__(kind, error, trace)
+
+    def play(self, *replies: Reply) -> None:
+        self.model.play(*replies)
+
+    def heard(self) -> str:
+        return msgspec.json.encode(self.model.requests).decode()
+
+    async def stalled(self) -> None:
+        await self.model.stalled.wait()
+        self.model.stalled.clear()
+
+
+def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
+    match step:
+        case Write(path, content):
+            return "write", {"filePath": path, "content": content}
+        case Run(command):
+            return "bash", {"command": command, "description": "Scripted"}
+        case Get(url):
+            return "webfetch", {"url": url, "format": "text"}
+        case Outline(steps, done):
+            progress = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
+            todos = [
+                {"content": text, "status": state, "priority": "medium"}
+                for text, state in zip(steps, progress, strict=False)
+            ]
+            return "todowrite", {"todos": todos}
+        case _:
+            raise ValueError(f"OpenCode has no tool for {step!r} over ACP")

@@ -1,0 +1,127 @@
+"""The SQLite file: who owns it, what is in it, what is wrong with it."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tieline.bus import BusError, BusLocked, open_bus
+from tieline.bus.sqlite.file import MIGRATIONS
+from tieline.errors import UsageError
+
+HOLD = """
+import asyncio, sys
+from tieline.bus import open_bus
+async def main():
+    async with open_bus(sys.argv[1]):
+        print("open", flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+asyncio.run(main())
+"""
+
+
+async def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/bus.db"
+    holder = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLD, url, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout is not None
+        assert await asyncio.wait_for(holder.stdout.readline(), 20) == b"open\n"
+        with pytest.raises(BusLocked, match=f"process {holder.pid} since 20") as caught:
+            async with open_bus(url):
+                pass
+        assert caught.value.pid == holder.pid
+    finally:
+        holder.kill()
+        await holder.wait()
+    async with open_bus(url) as bus:  # its lock file is still there; its owner is not
+        assert (tmp_path / "bus.db.lock").exists()
+        with pytest.raises(BusLocked, match=str(os.getpid())):
+            async with open_bus(url):
+                pass
+        await bus.publish("a.b", b"")
+
+
+async def test_only_the_user_may_read_it(tmp_path: Path) -> None:
+    async with open_bus(f"sqlite://{tmp_path}/deep/er/bus.db") as bus:
+        await bus.publish("a.b", b"secret")
+        for file in (tmp_path / "deep/er").iterdir():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+async def test_it_is_durable_by_its_settings(tmp_path: Path) -> None:
+    path = tmp_path / "bus.db"
+    async with open_bus(f"sqlite:///{path}") as bus:  # one slash more does no harm
+        await bus.publish("a.b", b"")
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert raw.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    raw.close()
+
+
+async def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
+    raw = sqlite3.connect(tmp_path / "bus.db")
+    raw.execute("PRAGMA user_version = 99")
+    raw.close()
+    with pytest.raises(BusError, match="newer Tieline"):
+        async with open_bus(f"sqlite://{tmp_path}/bus.db"):
+            pass
+
+
+async def test_something_else_is_not_a_bus(tmp_path: Path) -> None:
+    (tmp_path / "bus.db").write_text("this is no database, it is a text that is long enough to be looked at" * 50)
+    with pytest.raises(BusError, match="not a bus file"):
+        async with open_bus(f"sqlite://{tmp_path}/bus.db"):
+            pass
+    (tmp_path / "dir").mkdir()
+    with pytest.raises(BusError, match="cannot open"):
+        async with open_bus(f"sqlite://{tmp_path}/dir"):
+            pass
+
+
+@pytest.mark.parametrize("url", ["", "bus.db", "redis://x", "sqlite://", "sqlite:///", "sqlite:///tmp/"])
+async def test_bad_urls(url: str) -> None:
+    with pytest.raises(UsageError, match=r"not the URL|names no file") as caught:
+        async with open_bus(url):
+            pass
+    assert caught.value.field == "bus"
+
+
+@pytest.mark.parametrize("url", ["nats://", "nats://h:1?x=1", "nats://h:1?replicas=x", "nats://h:1?replicas=9"])
+async def test_bad_nats_urls(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        async with open_bus(url):
+            pass
+    assert caught.value.field == "bus"
+
+
+async def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_bus("sqlite://here/bus.db") as bus:
+        await bus.publish("a.b", b"")
+    assert (tmp_path / "here/bus.db").exists()
+
+
+async def test_leases_end_with_their_owner(tmp_path: Path) -> None:
+    """A restart does not wait for the leases of a process that is gone, but it does for retries."""
+    url = f"sqlite://{tmp_path}/bus.db"
+    async with open_bus(url) as bus:
+        for name in ("leased", "later"):
+            await bus.publish("a.b", name.encode())
+        consumer = bus.consume("a.b", "g", lease_s=3600)
+        await anext(consumer)
+        await (await anext(consumer)).retry(3600)
+        await consumer.aclose()
+    async with open_bus(url) as bus:
+        await bus.publish("a.b", b"new")
+        consumer = bus.consume("a.b", "g", lease_s=3600)
+        found = [await asyncio.wait_for(anext(consumer), 20) for _ in range(2)]
+        assert [(d.record.data, d.attempt) for d in found] == [(b"leased", 2), (b"new", 1)]
+        await consumer.aclose()

@@ -1,0 +1,12 @@
+"""The command line in a directory of its own, with an environment from scratch."""
+
+from pathlib import Path
+
+import pytest
+
+from tieline.testing.command_line import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)

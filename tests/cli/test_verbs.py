@@ -1,0 +1,258 @@
+"""The other verbs: agents, schema, demo, help; and how errors are told."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tieline import events
+from tieline.cli import errors
+from tieline.cli.agents import older
+from tieline.cli.schema import SCHEMAS
+from tieline.errors import AgentMissing, AgentStartFailed, UsageError
+from tieline.policy import Policy
+from tieline.script import Run, Say
+from tieline.testing.command_line import CommandLine
+from tieline.version import __version__
+
+# --- agents -------------------------------------------------------------------------------------------------
+
+
+def test_agents_json(cli: CommandLine) -> None:
+    cli.agent("helper", [Say("ok")])
+    cli.configure('[agents.lost]\ntype = "scripted"\nscript = "gone.json"\n')
+    cli.configure('[agents.ghost]\ntype = "spectre"\n')
+    ended = cli.run("agents", "--json")
+    assert ended.returncode == 0
+    assert ended.stderr == ""
+    reports = {report["name"]: report for report in json.loads(ended.stdout)}
+    assert {"claude-code", "codex", "opencode", "gemini", "scripted", "helper"} <= set(reports)
+    jsonschema.validate(json.loads(ended.stdout), json.loads(cli.run("schema", "agents").stdout))
+    helper = reports["helper"]
+    assert helper["found"] and helper["signed_in"] and helper["version"] == helper["tested"] == __version__
+    assert helper["features"]["deltas"] is True
+    assert not reports["lost"]["found"] and "cannot be read" in reports["lost"]["problem"]
+    assert not reports["ghost"]["found"] and "unknown agent" in reports["ghost"]["problem"]
+    for name in ("codex", "opencode", "gemini"):  # none is on this PATH
+        assert not reports[name]["found"]
+        assert reports[name]["problem"]
+
+
+def test_agents_plain(cli: CommandLine) -> None:
+    cli.agent("helper", [Say("ok")])
+    ended = cli.run("agents")
+    assert ended.returncode == 0
+    lines = [" ".join(line.split()) for line in ended.stdout.splitlines()]
+    assert f"helper {__version__}, signed in, tested with {__version__}" in lines
+    assert lines[1].startswith("can: model, deltas")
+    assert any(line.startswith("codex not found") for line in lines)
+    assert "\x1b" not in ended.stdout
+
+
+def test_agents_in_a_terminal(cli: CommandLine) -> None:
+    cli.agent("helper", [Say("ok")])
+    with cli.terminal("agents", "helper", "codex") as terminal:
+        terminal.expect("✓ helper")
+        terminal.expect("✗ codex")
+        assert terminal.wait() == 0
+        assert "opencode" not in terminal.text
+
+
+def test_agents_unknown(cli: CommandLine) -> None:
+    ended = cli.run("agents", "nonesuch")
+    assert ended.returncode == 2
+    assert "unknown agent 'nonesuch'" in ended.stderr
+
+
+def test_a_probe_that_hangs_does_not_hold_the_others(cli: CommandLine, tmp_path: Path) -> None:
+    program = tmp_path / "hangs"
+    program.write_text("#!/bin/sh\nexec sleep 300\n")
+    program.chmod(0o755)
+    cli.configure(f'[agents.stuck]\ntype = "shell"\ncommand = ["{program}", "{{prompt}}"]\nversion_args = ["-v"]\n')
+    ended = cli.run("agents", "stuck", "scripted")
+    assert ended.returncode == 0
+    assert f"scripted  {__version__}" in ended.stdout
+    assert "problem: " in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("version", "floor", "expected"),
+    [("1.2", "1.10", True), ("1.10", "1.2", False), ("1.2", "1.2", False), ("", "1", False), ("1", "", False),
+     ("0.166.0-alpha", "0.166.0", False), ("2.1.0", "2.1", False), ("odd", "1.0", False)],
+)  # fmt: skip
+def test_older(version: str, floor: str, expected: bool) -> None:
+    assert older(version, floor) is expected
+
+
+# --- schema -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*SCHEMAS])
+def test_schema_is_valid(cli: CommandLine, name: str) -> None:
+    schema = json.loads(cli.run("schema", name).stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["title"].startswith("Tieline ")
+
+
+def test_events_of_a_run_fit_the_schema(cli: CommandLine) -> None:
+    cli.agent("helper", [Run("echo x")], [Say("ok")])
+    schema = json.loads(cli.run("schema").stdout)
+    for line in cli.run("run", "helper", "go", "--json", "--policy", "full").stdout.splitlines():
+        jsonschema.validate(json.loads(line), schema)
+    policy = json.loads(cli.run("schema", "policy").stdout)
+    jsonschema.validate({"file_write": "allow", "shell": "ask", "network": "deny"}, policy)
+    assert Policy("allow", "ask", "deny").network == "deny"
+
+
+def test_schema_unknown(cli: CommandLine) -> None:
+    ended = cli.run("schema", "nonesuch")
+    assert ended.returncode == 2
+    assert "There are: events, policy" in ended.stderr
+
+
+# --- demo ---------------------------------------------------------------------------------------------------
+
+
+def test_demo_without_a_terminal_ends_by_itself(cli: CommandLine) -> None:
+    ended = cli.run("demo")
+    assert ended.returncode == 0, ended.stderr
+    assert "edit greeting.py  +1 −1: ok" in ended.stderr
+    assert "It changed greeting.py" in ended.stdout
+    assert "Try next:" in ended.stdout
+    assert "\x1b" not in ended.stdout + ended.stderr
+    assert not list((cli.place.parent / "home").glob("tieline-demo-*")), "its directory is gone"
+
+
+def test_demo_in_a_terminal(cli: CommandLine) -> None:
+    with cli.terminal("demo", "--keep") as terminal:
+        terminal.expect("› The greeting is wrong.")
+        terminal.expect("$ python3 test_greeting.py")
+        terminal.expect("y allow")
+        terminal.send("y")
+        terminal.expect("AssertionError: it says 'Hello Ada'")
+        terminal.expect('5 +     return f"Hello, {name}!"')
+        terminal.expect("y allow")
+        terminal.send("y")
+        terminal.expect("✎ edit greeting.py  +1 −1  ✓")
+        terminal.expect("y allow")
+        terminal.send("y")
+        terminal.expect("passed: it says Hello, Ada!")
+        terminal.expect("1-3 choose")
+        terminal.send("2")
+        terminal.expect("Default name: Ada")
+        terminal.expect("✓ done")
+        terminal.expect("Everything is in ")
+        assert terminal.wait() == 0
+    (kept,) = (cli.place.parent / "home").glob("tieline-demo-*")
+    assert "Hello, {name}!" in (kept / "greeting.py").read_text()
+
+
+def test_demo_that_says_yes(cli: CommandLine) -> None:
+    with cli.terminal("demo", "--yes") as terminal:
+        terminal.expect("✓ done")
+        terminal.expect("It changed greeting.py")
+        assert terminal.wait() == 0
+        assert "y allow" not in terminal.text
+
+
+def test_demo_interrupted_twice_leaves_no_directory(cli: CommandLine) -> None:
+    with cli.terminal("demo") as terminal:
+        terminal.expect("y allow")
+        terminal.send("\x03")
+        terminal.expect("interrupt")
+        terminal.send("\x03")
+        assert terminal.wait() == 130
+    assert not list((cli.place.parent / "home").glob("tieline-demo-*"))
+
+
+# --- help and version ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["agents"], ["schema"], ["demo"]])
+def test_help_has_examples(cli: CommandLine, command: list[str]) -> None:
+    for flag in ("--help", "-h"):
+        ended = cli.run(*command, flag)
+        assert ended.returncode == 0
+        assert "Usage: tieline" in ended.stdout
+        assert f"Examples\n  tieline {' '.join(command)}" in ended.stdout
+        assert "\x1b" not in ended.stdout
+        assert max(map(len, ended.stdout.splitlines())) <= 100
+
+
+def test_no_arguments_show_the_help(cli: CommandLine) -> None:
+    ended = cli.run()
+    assert ended.returncode == 2
+    assert "Examples" in ended.stderr
+
+
+def test_version(cli: CommandLine) -> None:
+    assert cli.run("--version").stdout == f"tieline {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["--help"], {"rich", "pydantic", "httpx2", "tieline.cli.run", "tieline.drivers.scripted"}),
+        (["run", "scripted", "hello", "--json", "--policy", "full"], {"rich", "pydantic", "typer", "httpx2"}),
+    ],
+)
+def test_start_up_is_light(tmp_path: Path, arguments: list[str], heavy: set[str]) -> None:
+    """What each way imports: time is measured by the benchmark, weight here."""
+    code = (
+        "import sys, tieline.cli\n"
+        "sys.argv = ['tieline', *sys.argv[1:]]\n"
+        "try:\n    tieline.cli.main()\nexcept SystemExit as exit:\n    assert not exit.code, exit.code\n"
+        "print('\\n'.join(sys.modules), file=sys.stderr)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=30,
+        check=True,
+    )  # fmt: skip
+    assert not heavy & set(ended.stderr.split())
+
+
+# --- errors -------------------------------------------------------------------------------------------------
+
+
+def raising(error: BaseException) -> int:
+    def work() -> int:
+        raise error
+
+    return errors.reported(work)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (UsageError("bad", hint="do good"), 2, "tieline: bad\n  do good\n"),
+        (AgentMissing("codex", "not found", hint="install it"), 2, "tieline: codex: not found\n  install it\n"),
+        (AgentStartFailed("codex", "exited"), 1, "tieline: codex: exited\n"),
+        (ExceptionGroup("g", [ExceptionGroup("h", [UsageError("inner")])]), 2, "tieline: inner\n"),
+        (UsageError("\x1b[2Jbad"), 2, "tieline: ␛[2Jbad\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_are_told(error: BaseException, status: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert raising(error) == status
+    assert capsys.readouterr().err == told
+
+
+def test_unexpected_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIELINE_DEBUG", raising=False)
+    assert raising(ZeroDivisionError("oops")) == 1
+    told = capsys.readouterr().err
+    assert "unexpected ZeroDivisionError: oops" in told and "TIELINE_DEBUG=1" in told
+    assert "Traceback" not in told
+    monkeypatch.setenv("TIELINE_DEBUG", "1")
+    raising(ZeroDivisionError("oops"))
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_json_lines_decode(cli: CommandLine) -> None:
+    cli.agent("helper", [Say("ok")])
+    for line in cli.run("run", "helper", "go", "--json").stdout.splitlines():
+        events.decode(line)

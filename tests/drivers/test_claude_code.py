@@ -1,0 +1,264 @@
+"""The real Claude Code over the scripted model."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tieline.drivers.base import Attachment, Prompt
+from tieline.drivers.claude_code import ClaudeCode
+from tieline.drivers.claude_code_launch import Options
+from tieline.errors import AgentMissing, AgentStartFailed, Unsupported
+from tieline.events import (
+    Error,
+    Event,
+    Other,
+    Plan,
+    PlanStep,
+    Status,
+    Text,
+    TextDelta,
+    ToolUse,
+    Usage,
+)
+from tieline.library import open_session
+from tieline.policy import Policy
+from tieline.script import Call, Run, Say, Stall
+from tieline.sessions.session import Session
+from tieline.testing.driver_contract import DriverContract
+from tieline.testing.policy_contract import PolicyContract
+from tieline.testing.rigs.claude_code import ClaudeCodeRig
+from tieline.testing.streams import collect, done, of, the
+
+pytestmark = pytest.mark.real
+
+FULL = Policy("allow", "allow", "allow")
+OWN_RULES = {"allow": ["Bash", "Write", "Edit", "WebFetch"], "defaultMode": "acceptEdits"}
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[ClaudeCodeRig]:
+    async with ClaudeCodeRig(tmp_path / "home") as rig:
+        yield rig
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    place = tmp_path / "place"
+    place.mkdir()
+    return place
+
+
+class TestClaudeCode(DriverContract):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[ClaudeCodeRig]:
+        async with ClaudeCodeRig(tmp_path / "home") as rig:
+            yield rig
+
+
+class TestClaudeCodePolicies(PolicyContract):
+    """With the user's own rules allowing everything: the policy holds all the same."""
+
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[ClaudeCodeRig]:
+        async with ClaudeCodeRig(tmp_path / "home") as rig:
+            rig.settings(permissions=OWN_RULES, disableAllHooks=True)
+            yield rig
+
+
+def talk(rig: ClaudeCodeRig, place: Path, policy: Policy = FULL, **more: object) -> Session:
+    return open_session(rig.driver, cwd=place, policy=policy, **{**rig.options, **more})  # type: ignore[arg-type]
+
+
+# --- turns ---------------------------------------------------------------------------------------------
+
+
+async def test_usage_is_of_the_turn_and_the_whole_tree(rig: ClaudeCodeRig, place: Path) -> None:
+    task = {"description": "Help", "prompt": "help", "subagent_type": "general-purpose", "run_in_background": False}
+    rig.play([Say("one")], [Call("Agent", task)], [Say("helped")], [Say("two")])
+    async with talk(rig, place) as session:
+        first = await collect(session.turn("one"))
+        second = await collect(session.turn("two"))
+    one, two = done(first).tokens, done(second).tokens
+    assert one and two and one.cost_usd and two.cost_usd
+    assert (one.input, two.input) == (25, 75), "a model call each, the helper's included"
+    assert two.cost_usd == pytest.approx(3 * one.cost_usd, rel=0.2)
+    assert the(first, Usage).tokens.input == 25
+    helped = next(text for text in of(second, Text) if text.text == "helped")
+    assert helped.parent == next(use.id for use in of(second, ToolUse) if use.name == "Agent")
+
+
+async def test_max_budget(rig: ClaudeCodeRig, place: Path) -> None:
+    rig.play(*[[Run(f"echo {number}")] for number in range(5)])
+    async with talk(rig, place, max_budget_usd=0.0001) as session:
+        seen = await collect(session.turn("spend"))
+    assert done(seen).status == "max_budget"
+    assert done(seen).error
+
+
+async def test_steering_too_late_gets_its_own_answer(rig: ClaudeCodeRig, place: Path) -> None:
+    rig.play([Say("A long answer.", chunks=4, delay_s=0.2)], [Say("The pelican, yes.")])
+    async with talk(rig, place) as session:
+        seen: list[Event] = []
+        async for event in session.turn("speak"):
+            if isinstance(event, TextDelta) and not any(isinstance(old, TextDelta) for old in seen):
+                await session.steer("mind the pelican")
+            seen.append(event)
+    assert [text.text for text in of(seen, Text)] == ["A long answer.", "The pelican, yes."]
+    assert done(seen).text == "The pelican, yes."
+    assert done(seen).tokens.input == 50  # type: ignore[union-attr]
+
+
+async def test_no_steering_without_a_turn(rig: ClaudeCodeRig, place: Path) -> None:
+    async with talk(rig, place) as session:
+        with pytest.raises(Unsupported, match="steer"):
+            await session.steer("nobody is there")
+
+
+async def test_interrupt_at_once(rig: ClaudeCodeRig, place: Path) -> None:
+    """Before the agent has taken the prompt up, which it would forget."""
+    rig.play([Say("never mind"), Stall()], [Say("after it")])
+    async with talk(rig, place) as session:
+        seen: list[Event] = []
+        async for event in session.turn("go"):
+            if not seen:
+                await session.interrupt()
+            seen.append(event)
+        assert done(seen).status == "interrupted"
+        rig.model.reset()
+        rig.play([Say("after it")])
+        assert done(await collect(session.turn("again"))).text == "after it"
+
+
+async def test_agent_that_wakes_by_itself(rig: ClaudeCodeRig, place: Path) -> None:
+    """A background command ends between two turns, and Claude Code takes a turn of its own: nothing of it is lost, and
+    the next turn ends with its own result."""
+    gate = place / "gate"
+    command = {"command": f"while [ ! -e {gate} ]; do sleep 0.05; done; echo finished", "run_in_background": True}
+    rig.play([Call("Bash", command)], [Say("Started.")], [Say("I noticed.", delay_s=0.1)], [Say("The second answer.")])
+    async with talk(rig, place) as session:
+        first = await collect(session.turn("start it"))
+        assert done(first).text == "Started."
+        rig.model.called.clear()
+        gate.touch()
+        async with asyncio.timeout(20):
+            await rig.model.called.wait()
+        second = await collect(session.turn("and now"))
+    assert done(second).status == "success"
+    assert done(second).text == "The second answer."
+    assert [text.text for text in of(second, Text)] == ["I noticed.", "The second answer."]
+    assert any(status.state == "task_completed" for status in of(second, Status))
+    assert done(second).tokens.input == 50  # type: ignore[union-attr]
+
+
+async def test_tasks_as_plan(tmp_path: Path, place: Path) -> None:
+    """The newer to-do tools tell one task at a time."""
+    async with ClaudeCodeRig(tmp_path / "home", CLAUDE_CODE_ENABLE_TASKS="1") as rig:
+        rig.play(
+            [Call("TaskCreate", {"subject": "Look", "description": "d"})],
+            [Call("TaskCreate", {"subject": "Leap", "description": "d"})],
+            [Call("TaskUpdate", {"taskId": "1", "status": "completed"})],
+            [Say("Planned.")],
+        )
+        async with talk(rig, place) as session:
+            seen = await collect(session.turn("plan"))
+    assert of(seen, Plan)[-1].steps == (PlanStep("Look", "done"), PlanStep("Leap", "pending"))
+
+
+async def test_documents(rig: ClaudeCodeRig, place: Path) -> None:
+    note = Attachment(data=b"the note says albatross", media_type="text/markdown", name="note.md")
+    rig.play([Say("Read.")])
+    async with talk(rig, place) as session:
+        seen = await collect(session.turn(Prompt("read it", (note,))))
+        assert done(seen).status == "success"
+        with pytest.raises(Unsupported, match="image/tiff"):
+            await collect(session.turn(Prompt("see", (Attachment(data=b"II", media_type="image/tiff"),))))
+    assert "the note says albatross" in rig.heard()
+
+
+# --- faults --------------------------------------------------------------------------------------------
+
+
+def broken(script: str, **options: float) -> ClaudeCode:
+    return ClaudeCode(Options(command=("/bin/sh", "-c", script), **options))  # type: ignore[arg-type]
+
+
+async def test_exits_at_once(place: Path) -> None:
+    with pytest.raises(AgentStartFailed, match="status 7") as caught:
+        async with open_session(broken("echo no licence >&2; exit 7"), cwd=place, env={"PATH": "/usr/bin:/bin"}):
+            pass
+    assert "no licence" in caught.value.hint
+
+
+@pytest.mark.parametrize("script", ["echo this is no protocol", "while :; do echo this is no protocol; done"])
+async def test_prints_garbage(place: Path, script: str) -> None:
+    with pytest.raises(AgentStartFailed) as caught:
+        async with open_session(broken(script), cwd=place, env={"PATH": "/usr/bin:/bin"}):
+            pass
+    assert "this is no protocol" in caught.value.hint
+
+
+async def test_never_answers(place: Path) -> None:
+    with pytest.raises(AgentStartFailed, match="did not answer within"):
+        async with open_session(
+            broken("cat >/dev/null", start_timeout_s=0.3), cwd=place, env={"PATH": "/usr/bin:/bin"}
+        ):
+            pass
+
+
+async def test_garbage_in_a_turn_is_kept(rig: ClaudeCodeRig, place: Path) -> None:
+    """A line that is no JSON, in the middle of a healthy stream."""
+    path = (await rig.driver.probe(rig.options["env"])).path
+    rig.driver = ClaudeCode(Options(command=("/bin/sh", "-c", 'echo "[debug] hello"; exec "$0" "$@"', path)))
+    rig.play([Say("Fine.")])
+    async with talk(rig, place) as session:
+        seen = await collect(session.turn("go"))
+    assert done(seen).text == "Fine."
+    assert [other.raw for other in of(seen, Other)] == ["[debug] hello"]
+
+
+async def test_unknown_conversation(rig: ClaudeCodeRig, place: Path) -> None:
+    with pytest.raises(AgentStartFailed) as caught:
+        async with talk(rig, place, resume="00000000-0000-4000-8000-000000000000"):
+            pass
+    assert "No conversation found" in caught.value.hint
+
+
+async def test_died_agent_says_how_to_go_on(rig: ClaudeCodeRig, place: Path) -> None:
+    rig.play([Run("kill -9 $PPID")], [Say("never said")])
+    async with talk(rig, place) as session:
+        seen = await collect(session.turn("go"))
+        assert "killed by signal 9" in done(seen).error
+        again = await collect(session.turn("are you there"))
+        assert f"resume={session.native_id!r}" in the(again, Error).message
+
+
+async def test_missing_binary(place: Path) -> None:
+    driver = ClaudeCode(Options(command=("/nowhere/claude",)))
+    with pytest.raises(AgentMissing, match="/nowhere/claude"):
+        async with open_session(driver, cwd=place, env={}):
+            pass
+    probe = await driver.probe({})
+    assert not probe.found
+    assert "/nowhere/claude" in probe.problem
+
+
+async def test_missing_sdk(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)  # as if it were not installed
+    probe = await ClaudeCode().probe({})
+    assert (probe.found, probe.hint) == (False, "Install it: pip install 'tieline[claude]'")
+    with pytest.raises(AgentMissing, match="claude-agent-sdk is not installed"):
+        async with open_session(ClaudeCode(), cwd=place, env={}):
+            pass
+
+
+async def test_probe(rig: ClaudeCodeRig) -> None:
+    probe = await rig.driver.probe(rig.options["env"])
+    assert (probe.version, probe.signed_in) == (rig.driver.tested, True)
+    assert (await rig.driver.probe({"HOME": str(rig.home)})).signed_in is not True
+    given = await ClaudeCode(Options(command=(probe.path,))).probe({"HOME": str(rig.home)})
+    assert given.version == rig.driver.tested
+    told = await broken("exit 3").probe({})
+    assert not told.found

@@ -1,0 +1,238 @@
+"""What the real Claude Code asks for, and how its rules and ours go together."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tieline.drivers.base import McpServer
+from tieline.drivers.claude_code_launch import Options
+from tieline.events import (
+    Answer,
+    Ask,
+    Command,
+    Mcp,
+    ToolResult,
+    ToolUse,
+)
+from tieline.library import open_session
+from tieline.policy import Policy
+from tieline.script import Call, Get, Inquire, Propose, Run, Say, Write
+from tieline.sessions.session import Session
+from tieline.testing.rigs.claude_code import ClaudeCodeRig
+from tieline.testing.streams import collect, done, of, the
+
+pytestmark = pytest.mark.real
+
+ASK = Policy()
+FULL = Policy("allow", "allow", "allow")
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[ClaudeCodeRig]:
+    async with ClaudeCodeRig(tmp_path / "home") as rig:
+        yield rig
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    place = tmp_path / "place"
+    place.mkdir()
+    return place
+
+
+class Decide:
+    """Answers every ask with yes, remembered for as long as told, and keeps the asks."""
+
+    def __init__(self, remember: str = "once", decision: str = "allow") -> None:
+        self.asks: list[Ask] = []
+        self._remember = remember
+        self._decision = decision
+
+    def __call__(self, ask: Ask) -> Answer:
+        self.asks.append(ask)
+        return Answer(ask.id, self._decision, by="caller", remember=self._remember)  # type: ignore[arg-type]
+
+
+def talk(rig: ClaudeCodeRig, place: Path, policy: Policy = FULL, **more: object) -> Session:
+    return open_session(rig.driver, cwd=place, policy=policy, **{**rig.options, **more})  # type: ignore[arg-type]
+
+
+async def test_harmless_command_is_asked_for(rig: ClaudeCodeRig, place: Path) -> None:
+    """Claude Code would run it unasked."""
+    decide = Decide()
+    rig.play([Run("echo harmless")], [Say("Ran.")])
+    async with talk(rig, place, ASK, on_ask=decide) as session:
+        seen = await collect(session.turn("run it"))
+    (ask,) = decide.asks
+    assert isinstance(ask.action, Command)
+    assert ask.title == "Bash"
+    assert the(seen, ToolResult).output == "harmless"
+
+
+async def test_edits_remembered_for_the_session(rig: ClaudeCodeRig, place: Path) -> None:
+    decide = Decide("session")
+    rig.play(
+        [Write(str(place / "a.txt"), "1\n")], [Write(str(place / "b.txt"), "2\n")], [Run("touch c.txt")], [Say("Ok.")]
+    )
+    async with talk(rig, place, ASK, on_ask=decide) as session:
+        await collect(session.turn("write both"))
+    assert [ask.capability for ask in decide.asks] == ["file_write", "shell"], "the second edit needs no ask"
+    assert decide.asks[0].remember == ("session",)
+    assert (place / "b.txt").read_text() == "2\n"
+
+
+async def test_host_remembered_for_the_session(rig: ClaudeCodeRig, place: Path) -> None:
+    decide = Decide("session")
+    rig.play([Get("http://127.0.0.1:9/one"), Get("http://127.0.0.1:9/two")], [Get("http://127.0.0.2:9/")], [Say("Ok.")])
+    async with talk(rig, place, ASK, on_ask=decide) as session:
+        await collect(session.turn("fetch both"))
+        rig.play([Get("http://127.0.0.1:9/three")], [Say("Ok.")])
+        asked = len(decide.asks)
+        await collect(session.turn("and the third"))
+    assert len(decide.asks) == asked, "the host is known by now"
+    assert "http://127.0.0.2:9/" in [ask.input["url"] for ask in decide.asks], "another host is another ask"
+
+
+async def test_user_rules_are_honoured_when_told_so(tmp_path: Path, place: Path) -> None:
+    """Then Claude Code's own suggestions are offered, and kept by Claude Code itself."""
+    decide = Decide("always")
+    (place / ".git").mkdir()  # Claude Code keeps a project's rules at its root
+    async with ClaudeCodeRig(tmp_path / "home", Options(user_rules=True)) as rig:
+        rig.settings(permissions={"allow": ["Bash(touch allowed*)"]})
+        rig.play([Run("touch allowed.txt")], [Run("mkdir made")], [Say("Ok.")])
+        async with talk(rig, place, ASK, on_ask=decide) as session:
+            await collect(session.turn("both"))
+            assert "your own allow rules" in session.receipt.shell.note
+        (ask,) = decide.asks
+        assert ask.remember == ("session", "always")
+        rules = (place / ".claude" / "settings.local.json").read_text()
+        assert "mkdir made" in rules
+        rig.play([Run("mkdir made again")], [Say("Ok.")])
+        async with talk(rig, place, ASK, on_ask=decide) as session:
+            await collect(session.turn("again"))
+    assert len(decide.asks) == 1, "it was remembered for ever"
+
+
+async def test_mcp_tool_is_asked_for_and_remembered(rig: ClaudeCodeRig, place: Path) -> None:
+    server = McpServer(command=(sys.executable, "-c", MCP_SERVER), env={"WORD": "secret-word"})
+    decide = Decide("session")
+    rig.play([Call("mcp__words__speak")], [Call("mcp__words__speak")], [Say("Ok.")])
+    async with talk(
+        rig, place, Policy("allow", "allow", "ask"), on_ask=decide, mcp_servers={"words": server}
+    ) as session:
+        seen = await collect(session.turn("speak"))
+    assert [result.output for result in of(seen, ToolResult)] == ["secret-word", "secret-word"]
+    assert of(seen, ToolUse)[0].action == Mcp("words", "speak")
+    assert [ask.capability for ask in decide.asks] == [None]
+
+
+async def test_full_policy_asks_nobody(rig: ClaudeCodeRig, place: Path) -> None:
+    """As bypassPermissions would, also for what the policy has no line for, and also as root."""
+    server = McpServer(command=(sys.executable, "-c", MCP_SERVER), env={"WORD": "heard"})
+    rig.play([Call("mcp__words__speak")], [Call("Read", {"file_path": "/etc/hostname"})], [Say("Ok.")])
+    async with talk(rig, place, FULL, mcp_servers={"words": server}) as session:
+        seen = await collect(session.turn("speak"))
+    assert [result.status for result in of(seen, ToolResult)] == ["ok", "ok"]
+    assert not of(seen, Ask)
+
+
+async def test_disallowed_tool_is_visibly_refused(rig: ClaudeCodeRig, place: Path) -> None:
+    rig.play([Run("touch x; rm x")], [Call("Glob", {"pattern": "*"})], [Say("Ok.")])
+    async with talk(rig, place, FULL, disallowed_tools=("Bash(touch *)", "Glob")) as session:
+        seen = await collect(session.turn("try"))
+    assert [result.status for result in of(seen, ToolResult)] == ["denied", "denied"]
+
+
+async def test_questions(rig: ClaudeCodeRig, place: Path) -> None:
+    options = [{"label": label, "description": label} for label in ("Ham", "Cheese", "Egg")]
+    asked = [
+        {"question": "Which filling?", "header": "Filling", "options": options, "multiSelect": True},
+        {"question": "How many?", "header": "Number", "options": options[:2], "multiSelect": False},
+    ]
+    rig.play([Call("AskUserQuestion", {"questions": asked})], [Say("Ok.")])
+
+    def decide(ask: Ask) -> Answer:
+        filling, number = ask.questions
+        assert (filling.many, number.many) == (True, False)
+        return Answer(ask.id, "allow", by="caller", answers={filling.id: ("Ham", "Egg"), number.id: ("a dozen",)})
+
+    async with talk(rig, place, ASK, on_ask=decide) as session:
+        seen = await collect(session.turn("ask me"))
+    result = the(seen, ToolResult)
+    assert result.status == "ok"
+    assert "Ham, Egg" in result.output
+    assert "a dozen" in result.output
+
+
+async def test_refused_question(rig: ClaudeCodeRig, place: Path) -> None:
+    rig.play([Inquire("Which?", ("This", "That"))], [Say("Ok.")])
+    async with talk(rig, place, FULL) as session:
+        seen = await collect(session.turn("ask me"))
+    assert the(seen, Answer).by == "nobody"
+    assert done(seen).status == "success"
+
+
+async def test_plan_mode(tmp_path: Path, place: Path) -> None:
+    decide = Decide()
+    async with ClaudeCodeRig(tmp_path / "home", Options(mode="plan")) as rig:
+        rig.model.play([Propose("1. Look\n2. Leap")], [Write(str(place / "leapt.txt"), "x\n")], [Say("Leapt.")])
+        async with talk(rig, place, FULL, on_ask=decide) as session:
+            seen = await collect(session.turn("make a plan"))
+    (ask,) = decide.asks
+    assert (ask.kind, ask.plan) == ("plan", "1. Look\n2. Leap")
+    assert [result.status for result in of(seen, ToolResult)] == ["ok", "ok"]
+    assert (place / "leapt.txt").exists()
+
+
+async def test_refused_plan(tmp_path: Path, place: Path) -> None:
+    async with ClaudeCodeRig(tmp_path / "home", Options(mode="plan")) as rig:
+        rig.model.play([Propose("1. Look\n2. Leap")], [Say("I stay.")])
+        async with talk(rig, place, FULL, on_ask=Decide(decision="deny")) as session:
+            seen = await collect(session.turn("make a plan"))
+    assert the(seen, ToolResult).status == "denied"
+
+
+async def test_withdrawn_ask(rig: ClaudeCodeRig, place: Path) -> None:
+    """The agent gives up on its ask when the turn is interrupted: it is closed in the record."""
+    asked = asyncio.Event()
+
+    async def decide(ask: Ask) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    rig.play([Run("touch never.txt")], [Say("never said")])
+    async with talk(rig, place, ASK, on_ask=decide) as session:
+
+        async def stop() -> None:
+            await asked.wait()
+            await session.interrupt()
+
+        stopper = asyncio.create_task(stop())
+        seen = await collect(session.turn("touch it"))
+        await stopper
+    assert the(seen, Answer).ask == the(seen, Ask).id
+    assert the(seen, Answer).reason == "the agent withdrew it"
+    assert the(seen, ToolResult).status == "denied"
+    assert done(seen).status == "interrupted"
+
+
+MCP_SERVER = """
+import json, os, sys
+for line in sys.stdin:
+    ask = json.loads(line)
+    if "id" not in ask:
+        continue
+    result = {}
+    if ask["method"] == "initialize":
+        result = {"protocolVersion": ask["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "words", "version": "1"}}
+    elif ask["method"] == "tools/list":
+        result = {"tools": [{"name": "speak", "description": "Speaks.", "inputSchema": {"type": "object"}}]}
+    elif ask["method"] == "tools/call":
+        result = {"content": [{"type": "text", "text": os.environ["WORD"]}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": ask["id"], "result": result}), flush=True)
+"""

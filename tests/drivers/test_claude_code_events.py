@@ -1,0 +1,310 @@
+"""Claude Code's messages as events, from recorded transcripts; its flags and receipts. Nothing is started here."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tieline.drivers.base import McpServer, Prompt, Spec
+from tieline.drivers.claude_code import ClaudeCode, create
+from tieline.drivers.claude_code_events import Normaliser
+from tieline.drivers.claude_code_launch import Launch, Options, launch_command
+from tieline.drivers.claude_code_tools import action_of, whole_file
+from tieline.drivers.turn import Turn
+from tieline.errors import UsageError
+from tieline.events import (
+    Answer,
+    Ask,
+    Command,
+    Diff,
+    Done,
+    Edit,
+    Error,
+    Event,
+    Fetch,
+    Init,
+    Mcp,
+    Other,
+    OtherAction,
+    Plan,
+    PlanStep,
+    Read,
+    Search,
+    Status,
+    Task,
+    Text,
+    Thinking,
+    ToolOutput,
+    ToolResult,
+    ToolUse,
+    Usage,
+    changed_paths,
+)
+from tieline.policy import CAPABILITIES, Policy, every_policy
+from tieline.testing.streams import of, the, verify
+
+RECORDED = Path(__file__).parent / "claude_code"
+TRANSCRIPTS = sorted(path.stem for path in RECORDED.glob("*.jsonl"))
+
+
+def messages(name: str) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in (RECORDED / f"{name}.jsonl").read_bytes().splitlines()]
+
+
+def replay(name: str, **options: Any) -> list[list[Event]]:
+    """The turns of a transcript, as events."""
+    normaliser = Normaliser("claude-code", **options)
+    turns: list[list[Event]] = [[]]
+    for message in messages(name):
+        for event in normaliser.feed(message):
+            if isinstance(event, Done):
+                turns[-1] += normaliser.changes()
+                normaliser.next_turn()
+            turns[-1].append(event)
+            if isinstance(event, Done):
+                turns.append([])
+    return turns[:-1]
+
+
+async def nobody(ask: Ask, emit: object) -> Answer:
+    raise AssertionError("transcripts ask nobody")
+
+
+@pytest.mark.parametrize("name", TRANSCRIPTS)
+async def test_every_transcript_keeps_the_promises(name: str) -> None:
+    for events in replay(name):
+        turn = Turn(Prompt("again"), nobody)
+        for event in events:
+            turn.emit(event)
+        seen = [event async for event in turn]
+        verify(seen)
+        assert not of(seen, Other), "nothing in it is unknown"
+
+
+def test_text() -> None:
+    first, second = replay("text")
+    assert the(first, Thinking).text == "Let me consider."
+    assert the(first, Text).text == "Hello there."
+    assert the(first, Text).item != the(first, Thinking).item
+    init = the(first, Init)
+    assert (init.agent, init.version, init.cwd) == ("claude-code", "2.1.325", "/home/user/place")
+    assert "Bash" in init.tools
+    assert not of(second, Init), "it is told at the start of each turn, and opened once"
+    assert the(second, Done).text == "The second answer."
+    assert the(second, Done).native_id == init.native_id
+    tokens = the(second, Done).tokens
+    assert tokens and tokens.input == 25, "of this turn alone"
+    assert of(second, Usage)[-1].tokens.output == tokens.output
+
+
+def test_tools() -> None:
+    (seen,) = replay("tools")
+    write, edit, cat, fail, read = of(seen, ToolUse)
+    assert isinstance(write.action, Edit)
+    assert isinstance(edit.action, Edit)
+    assert "-two\n+three\n" in edit.action.diff
+    assert cat.action == Command("cat /home/user/place/notes.txt")
+    assert read.action == Read("/home/user/place/notes.txt")
+    results = {result.id: result for result in of(seen, ToolResult)}
+    assert results[cat.id].output == "one\nthree"
+    assert results[fail.id].status == "error"
+    diff = the(seen, Diff)
+    assert diff.paths == ("/home/user/place/notes.txt",)
+    assert "+one\n+two\n" in diff.diff
+    assert "-two\n+three\n" in diff.diff
+    assert changed_paths(diff.diff) == ("home/user/place/notes.txt",)
+
+
+def test_denied() -> None:
+    (seen,) = replay("denied", hidden=("WebFetch", "WebSearch"))
+    assert [result.status for result in of(seen, ToolResult)] == ["denied"] * 3
+
+
+def test_denial_that_the_stream_did_not_show() -> None:
+    (result,) = (message for message in messages("denied") if message["type"] == "result")
+    seen = Normaliser("claude-code").feed(result)
+    assert [use.name for use in of(seen, ToolUse)] == ["Write", "Bash"]
+    assert [result.status for result in of(seen, ToolResult)] == ["denied"] * 2
+
+
+@pytest.mark.parametrize("name", ["todo", "tasks"])
+def test_plan(name: str) -> None:
+    steps = of(replay(name)[0], Plan)[-1].steps
+    assert steps[:2] == (PlanStep("Look", "done"), PlanStep("Change", "running"))
+
+
+def test_subagent() -> None:
+    (seen,) = replay("subagent")
+    task, helped = of(seen, ToolUse)
+    assert task.action == Task("Look around")
+    assert helped.parent == task.id
+    assert the(seen, Thinking).parent == task.id
+    assert [text.parent for text in of(seen, Text)] == [task.id, task.id, ""]
+    assert the(seen, ToolOutput).id == task.id
+    assert [status.state for status in of(seen, Status)] == ["task_started", "task_completed"]
+    assert the(seen, Done).tokens.input == 100, "four model calls, two of them the helper's"  # type: ignore[union-attr]
+
+
+def test_api_error() -> None:
+    (seen,) = replay("api_error")
+    *retries, refusal = of(seen, Error)
+    assert all(error.recoverable for error in retries)
+    assert retries
+    assert (refusal.message, refusal.code) == ("API Error: 400 scripted refusal", "400")
+    assert not of(seen, Text), "an error is no answer"
+    assert the(seen, Done).status == "error"
+
+
+def test_max_turns() -> None:
+    (seen,) = replay("max_turns")
+    assert the(seen, Done).status == "max_turns"
+    assert the(seen, Done).turns
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "from_the_future", "x": 1},
+        {"no": "type"},
+        {"type": ["odd"]},
+        {"type": "system", "subtype": "from_the_future"},
+        {"type": "assistant"},
+        {"type": "assistant", "message": {"id": "m", "content": [7]}},
+        {"type": "user", "message": {"content": None}},
+        {"type": "user", "message": {"role": "user", "content": "somebody else's words"}},
+        {"type": "stream_event", "event": None},
+        {"type": "system"},
+    ],
+)
+def test_unknown_is_kept(message: dict[str, Any]) -> None:
+    assert [event.raw for event in of(Normaliser("claude-code").feed(message), Other)] == [message]
+
+
+def test_unknown_block_is_kept() -> None:
+    block = {"type": "hologram", "data": "…"}
+    message = {"type": "assistant", "message": {"id": "m", "content": [block, {"type": "text", "text": "Hi."}]}}
+    other, text = Normaliser("claude-code").feed(message)
+    assert isinstance(other, Other) and other.raw == block
+    assert isinstance(text, Text) and text.text == "Hi."
+
+
+def test_odd_result_still_ends_the_turn() -> None:
+    (done,) = of(Normaliser("claude-code").feed({"type": "result", "subtype": "error_from_the_future"}), Done)
+    assert (done.status, done.error) == ("error", "error_from_the_future")
+    odd = {"type": "result", "subtype": "success", "modelUsage": ["renamed"]}
+    seen = Normaliser("claude-code").feed(odd)
+    assert the(seen, Other).raw == odd
+    assert the(seen, Done).status == "error"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "action"),
+    [
+        ("Bash", {"command": "ls"}, Command("ls")),
+        ("Bash", {}, Command("")),
+        ("Write", {"file": "renamed"}, Edit(())),
+        ("NotebookEdit", {"notebook_path": "/n.ipynb"}, Edit(("/n.ipynb",))),
+        ("Grep", {"pattern": "x", "path": "src"}, Search("x", "src")),
+        ("WebFetch", {"url": "https://example.org"}, Fetch("https://example.org")),
+        ("WebSearch", {"query": "tie line"}, Fetch(query="tie line")),
+        ("mcp__git__log", {}, Mcp("git", "log")),
+        ("mcp__odd", {}, Mcp("odd", "")),
+        ("Skill", {"skill": "x"}, OtherAction()),
+    ],
+)
+def test_actions(name: str, given: dict[str, Any], action: object) -> None:
+    assert action_of(name, given) == action
+
+
+def test_new_file_as_diff() -> None:
+    assert whole_file("/a", "x\ny\n").endswith("@@ -0,0 +1,2 @@\n+x\n+y\n")
+    assert whole_file("a", "x").endswith("+x\n\\ No newline at end of file\n")
+    assert whole_file("a", "").endswith("@@ -0,0 +1,0 @@\n")
+
+
+# --- how it is started ---------------------------------------------------------------------------------
+
+
+def launch(options: Options | None = None, **spec: Any) -> Launch:
+    return launch_command(Spec(cwd="/place", **spec), options or Options(command=("claude",)))
+
+
+def test_flags() -> None:
+    started = launch(
+        env={"HOME": "/home/user", "CLAUDECODE": "1"},
+        policy=Policy("allow", "ask", "deny"),
+        model="opus",
+        effort="high",
+        max_turns=3,
+        max_budget_usd=0.5,
+        system="--be kind",
+        allowed_tools=("mcp__git__log",),
+        disallowed_tools=("Bash(rm *)",),
+    )
+    assert started.argv[0] == "claude"
+    for flag in (
+        "--model=opus",
+        "--effort=high",
+        "--max-turns=3",
+        "--max-budget-usd=0.5",
+        "--append-system-prompt=--be kind",
+        "--allowedTools=Write,Edit,NotebookEdit,mcp__git__log",
+        "--disallowedTools=WebFetch,WebSearch,Bash(rm *)",
+        f"--session-id={started.native_id}",
+    ):
+        assert flag in started.argv
+    assert started.argv[started.argv.index("--permission-mode") + 1] == "default"
+    assert started.argv[started.argv.index("--permission-prompt-tool") + 1] == "stdio"
+    assert "CLAUDECODE" not in started.env
+    assert started.env["PWD"] == "/place"
+    assert started.env["HOME"] == "/home/user"
+
+
+def test_resume_and_fork() -> None:
+    resumed = launch(resume="abc")
+    assert resumed.native_id == "abc"
+    assert "--resume=abc" in resumed.argv
+    assert not any(flag.startswith("--session-id") for flag in resumed.argv)
+    forked = launch(resume="abc", fork=True)
+    assert {"--resume=abc", "--fork-session", f"--session-id={forked.native_id}"} <= set(forked.argv)
+
+
+def test_options() -> None:
+    started = launch(Options(command=("node", "cli.js"), mode="plan", setting_sources=("project",)))
+    assert started.argv[:2] == ("node", "cli.js")
+    assert started.argv[started.argv.index("--permission-mode") + 1] == "plan"
+    assert "--setting-sources=project" in started.argv
+    assert create("mine", {"mode": "plan"}).options.mode == "plan"
+    with pytest.raises(UsageError, match="unknown field"):
+        create("mine", {"colour": "blue"})
+
+
+def test_secrets_of_mcp_servers_are_no_arguments() -> None:
+    servers = {
+        "files": McpServer(command=("files", "--root", "/"), env={"TOKEN": "hidden-one"}),
+        "web": McpServer(url="https://example.org/mcp", headers={"Authorization": "Bearer hidden-two"}),
+    }
+    started = launch(mcp_servers=servers)
+    given = next(flag for flag in started.argv if flag.startswith("--mcp-config="))
+    config = msgspec.json.decode(given.removeprefix("--mcp-config="))["mcpServers"]
+    assert config["files"]["command"] == "files"
+    assert config["files"]["args"] == ["--root", "/"]
+    assert config["web"]["url"] == "https://example.org/mcp"
+    assert "hidden" not in given
+    for reference, value in (
+        (config["files"]["env"]["TOKEN"], "hidden-one"),
+        (config["web"]["headers"]["Authorization"], "Bearer hidden-two"),
+    ):
+        assert started.env[reference[2:-1]] == value
+
+
+@pytest.mark.parametrize("policy", every_policy(), ids=str)
+def test_receipt(policy: Policy) -> None:
+    receipt = ClaudeCode().enforce(policy)
+    assert not receipt.unenforced()
+    for capability in CAPABILITIES:
+        line = receipt.of(capability)
+        assert line.means == {"allow": "rule", "ask": "prompt", "deny": "rule"}[policy.level(capability)]
+        loophole = capability != "shell" and line.level != "allow" and policy.shell != "deny"
+        assert ("a permitted command can still" in line.note) == loophole

@@ -1,0 +1,380 @@
+"""Codex, the real one, over the scripted model."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tieline.drivers.base import McpServer
+from tieline.errors import UsageError
+from tieline.events import Answer, Ask, Command, Edit, Mcp, Text, ToolResult, ToolUse, Warning
+from tieline.library import open_session
+from tieline.policy import Level, Policy
+from tieline.script import AnyStep, Call, Inquire, Run, Say, Stall, Write
+from tieline.testing.driver_contract import DriverContract
+from tieline.testing.driver_contract.setting import eventually, yes
+from tieline.testing.http import LoopbackServer, Request
+from tieline.testing.policy_contract import PolicyContract
+from tieline.testing.rigs.codex import CodexRig, codex_rig
+from tieline.testing.streams import collect, done, of, the
+from tieline.wire import launch
+
+pytestmark = pytest.mark.real
+
+CODEX = Path(__file__).parent.parent / "agents/node_modules/.bin/codex"
+FULL = Policy("allow", "allow", "allow")
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncGenerator[CodexRig, None]:
+    async with codex_rig(tmp_path / "home", CODEX) as rig:
+        yield rig
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    place = tmp_path / "place"
+    place.mkdir()
+    return place
+
+
+class TestCodex(DriverContract):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncGenerator[CodexRig, None]:
+        async with codex_rig(tmp_path / "home", CODEX) as rig:
+            yield rig
+
+
+class TestCodexPolicies(PolicyContract):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncGenerator[CodexRig, None]:
+        async with codex_rig(tmp_path / "home", CODEX) as rig:
+            yield rig
+
+
+class Web:
+    def __init__(self) -> None:
+        self.hits = 0
+        self.url = ""
+
+    async def answer(self, request: Request) -> None:
+        self.hits += 1
+        await request.respond(200, b"the page", "text/plain")
+
+
+@pytest.fixture
+async def web() -> AsyncGenerator[Web, None]:
+    web = Web()
+    async with LoopbackServer(web.answer) as server:
+        web.url = server.url
+        yield web
+
+
+def get(url: str) -> str:
+    """A command that needs the network, and says so when it is refused."""
+    return f"python3 -c \"import urllib.request as r; print(r.urlopen('{url}').read())\""
+
+
+def outside(command: str) -> AnyStep:
+    """A command that asks to leave the sandbox."""
+    escalated = {"sandbox_permissions": "require_escalated", "justification": "it must"}
+    return Call("exec_command", {"cmd": command, **escalated})
+
+
+# --- the sandbox -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("network", "hits"), [("allow", 1), ("ask", 0), ("deny", 0)])
+@pytest.mark.parametrize("file_write", ["allow", "deny"])
+async def test_the_sandbox_cuts_the_network_of_commands(
+    rig: CodexRig, place: Path, web: Web, file_write: Level, network: Level, hits: int
+) -> None:
+    rig.play([Run(get(web.url))], [Say("Tried.")])
+    policy = Policy(file_write, "allow", network)
+    async with open_session(rig.driver, cwd=place, policy=policy, **rig.options) as session:
+        seen = await collect(session.turn("fetch it"))
+    assert web.hits == hits
+    assert the(seen, ToolResult).status == ("ok" if hits else "error"), "a refusal by the sandbox is visible"
+
+
+async def test_leaving_the_sandbox_falls_under_what_it_holds(rig: CodexRig, place: Path, web: Web) -> None:
+    """shell=allow does not mean that a command may go out: that is the network's line."""
+    asked: list[Ask] = []
+
+    def decide(ask: Ask) -> bool:
+        asked.append(ask)
+        return True
+
+    tries: list[tuple[Level, int]] = [("deny", 0), ("ask", 1)]
+    for network, hits in tries:
+        rig.play([outside(get(web.url))], [Say("Tried.")])
+        policy = Policy("allow", "allow", network)
+        async with open_session(rig.driver, cwd=place, policy=policy, on_ask=decide, **rig.options) as session:
+            seen = await collect(session.turn("fetch it"))
+        assert web.hits == hits
+        assert the(seen, ToolResult).status == ("ok" if hits else "denied")
+    (ask,) = asked
+    assert (ask.capability, ask.reason) == ("network", "it must")
+    assert isinstance(ask.action, Command)
+
+
+async def test_an_outside_command_is_refused_where_the_network_is_denied(rig: CodexRig, place: Path, web: Web) -> None:
+    rig.play([outside(get(web.url))], [Say("Tried.")])
+    policy = Policy("allow", "ask", "deny")
+    async with open_session(rig.driver, cwd=place, policy=policy, on_ask=yes, **rig.options) as session:
+        seen = await collect(session.turn("fetch it"))
+    assert web.hits == 0
+    assert not of(seen, Ask)
+    assert the(seen, Answer).reason == "the policy denies network"
+
+
+async def test_own_rules_of_the_user_are_not_asked_about(rig: CodexRig, place: Path, tmp_path: Path) -> None:
+    """What the receipt says: Codex has no switch against its user's own rules, short of taking the tool away."""
+    rules = tmp_path / "home/.codex/rules/default.rules"
+    rules.parent.mkdir(parents=True)
+    rules.write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
+    tries: list[tuple[Level, bool]] = [("ask", True), ("deny", False)]
+    for shell, ran in tries:
+        rig.play([Run(f"touch {shell}.txt")], [Say("Touched.")])
+        policy = Policy("deny", shell, "deny")
+        async with open_session(rig.driver, cwd=place, policy=policy, **rig.options) as session:
+            assert ("rules/*.rules" in session.receipt.shell.note) == ran
+            seen = await collect(session.turn("touch it"))
+        assert (place / f"{shell}.txt").exists() == ran
+        assert the(seen, ToolResult).status == ("ok" if ran else "denied")
+
+
+# --- asks ------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_ask_about_a_patch_shows_it(rig: CodexRig, place: Path) -> None:
+    rig.play([Write(str(place / "new.txt"), "a new line\n")], [Say("Written.")])
+    asked: list[Ask] = []
+
+    def decide(ask: Ask) -> bool:
+        asked.append(ask)
+        return True
+
+    async with open_session(rig.driver, cwd=place, policy=Policy(), on_ask=decide, **rig.options) as session:
+        await collect(session.turn("write it"))
+    (ask,) = asked
+    assert isinstance(ask.action, Edit)
+    assert ask.action.paths == (str(place / "new.txt"),)
+    assert ask.action.diff == f"--- /dev/null\n+++ {place}/new.txt\n@@ -0,0 +1,1 @@\n+a new line\n"
+    assert (place / "new.txt").read_text() == "a new line\n"
+
+
+async def test_remember(rig: CodexRig, place: Path) -> None:
+    asked: list[Ask] = []
+
+    def decide(ask: Ask) -> Answer:
+        asked.append(ask)
+        return Answer(ask.id, "allow", remember="session")
+
+    rig.play([Run("echo one")], [Say("a")], [Run("echo one")], [Say("b")])
+    async with open_session(rig.driver, cwd=place, policy=Policy(), on_ask=decide, **rig.options) as session:
+        await collect(session.turn("run it"))
+        await collect(session.turn("and again"))
+    (ask,) = asked
+    assert ask.remember == ("session", "always")
+
+
+async def test_a_refused_question(rig: CodexRig, place: Path) -> None:
+    rig.play([Inquire("Which colour?", ("Red", "Blue"))], [Say("None, then.")])
+    async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options) as session:
+        seen = await collect(session.turn("ask me"))
+    assert the(seen, Answer).by == "nobody"
+    assert done(seen).text == "None, then."
+
+
+async def test_more_permissions(tmp_path: Path, place: Path) -> None:
+    wanted = {"network": {"enabled": True}}
+    config = {"features.request_permissions_tool": True}
+    asked: list[Ask] = []
+
+    def decide(ask: Ask) -> bool:
+        asked.append(ask)
+        return True
+
+    async with codex_rig(tmp_path / "home", CODEX, config=config) as rig:
+        for policy in (Policy(), Policy(network="deny")):
+            rig.play([Call("request_permissions", {"reason": "to fetch", "permissions": wanted})], [Say("So be it.")])
+            async with open_session(rig.driver, cwd=place, policy=policy, on_ask=decide, **rig.options) as session:
+                seen = await collect(session.turn("get more"))
+            result = the(seen, ToolResult)
+            assert result.status == ("ok" if policy.network == "ask" else "denied")
+    (ask,) = asked
+    assert (ask.capability, ask.reason, dict(ask.input)) == ("network", "to fetch", wanted)
+
+
+MCP_SERVER = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    tool = {"name": "echo", "description": "says it", "inputSchema": {"type": "object"}}
+    able = {"capabilities": {"tools": {}}, "serverInfo": {"name": "parrot", "version": "1"}}
+    result = {
+        "initialize": lambda p: {"protocolVersion": p["protocolVersion"], **able},
+        "tools/list": lambda p: {"tools": [tool]},
+        "tools/call": lambda p: {"content": [{"type": "text", "text": "parrot says " + p["arguments"]["text"]}]},
+    }.get(message["method"], lambda p: {})(message.get("params"))
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+async def test_mcp_tools_are_asked_about(rig: CodexRig, place: Path, tmp_path: Path) -> None:
+    program = tmp_path / "parrot.py"
+    program.write_text(MCP_SERVER)
+    servers = {"parrot": McpServer(command=("python3", str(program)))}
+    asked: list[Ask] = []
+
+    def decide(ask: Ask) -> bool:
+        asked.append(ask)
+        return len(asked) == 1
+
+    call = Call("echo", {"namespace": "mcp__parrot", "text": "hello"})
+    rig.play([call], [Say("Said.")], [call], [Say("Not said.")])
+    options: dict[str, Any] = {**rig.options, "mcp_servers": servers, "on_ask": decide}
+    async with open_session(rig.driver, cwd=place, policy=Policy(), **options) as session:
+        first = await collect(session.turn("say it"))
+        second = await collect(session.turn("again"))
+    assert the(first, ToolUse).action == asked[0].action == Mcp("parrot", "echo")
+    assert the(first, ToolResult).output == "parrot says hello"
+    assert the(second, ToolResult).status == "denied"
+    assert asked[0].remember == ("session", "always")
+
+
+# --- subagents, going on ---------------------------------------------------------------------------------------------
+
+
+async def test_subagents_are_part_of_the_turn(rig: CodexRig, place: Path) -> None:
+    """Their asks reach us, and what they do is told under the call that made them."""
+
+    def choose(body: dict[str, list[dict[str, str]]]) -> list[AnyStep]:
+        outputs = [item["output"] for item in body["input"] if item["type"] == "function_call_output"]
+        if "the main prompt" not in str(body["input"]):
+            return [Say("I did.")] if outputs else [Call("exec_command", {"cmd": "touch child.txt"})]
+        if not outputs:
+            return [Call("spawn_agent", {"namespace": "multi_agent_v1", "message": "touch it, child"})]
+        if len(outputs) == 1:
+            agent = outputs[0].split('"')[3]
+            return [Call("wait_agent", {"namespace": "multi_agent_v1", "targets": [agent], "timeout_ms": 20_000})]
+        return [Say("All did.")]
+
+    rig.model.choose = choose
+    asked: list[Ask] = []
+
+    def decide(ask: Ask) -> bool:
+        asked.append(ask)
+        return True
+
+    policy = Policy("allow", "ask", "allow")
+    async with open_session(rig.driver, cwd=place, policy=policy, on_ask=decide, **rig.options) as session:
+        seen = await collect(session.turn("the main prompt"))
+    assert (place / "child.txt").exists()
+    uses = {use.name: use for use in of(seen, ToolUse)}
+    spawn, command = uses["spawnAgent"], uses["exec_command"]
+    assert command.parent == spawn.id
+    assert [ask.tool for ask in asked] == [command.id]
+    assert next(text for text in of(seen, Text) if text.text == "I did.").parent == spawn.id
+    assert done(seen).text == "All did."
+    assert done(seen).turns == 5
+
+
+async def test_resumed(rig: CodexRig, place: Path) -> None:
+    """A resumed thread sends no raw items: refused calls are still shown, and asks know what they are about."""
+    rig.play(
+        [Say("Hello.")], [Run("touch denied.txt")], [Say("Refused.")], [outside("touch out.txt")], [Say("Refused.")]
+    )
+    policy = Policy("deny", "deny", "deny")
+    async with open_session(rig.driver, cwd=place, policy=policy, **rig.options) as session:
+        first = await collect(session.turn("hello"))
+        native = session.native_id
+    options: dict[str, Any] = {**rig.options, "resume": native, "system": "Speak like a ferryman."}
+    async with open_session(rig.driver, cwd=place, policy=policy, **options) as session:
+        seen = await collect(session.turn("touch it"))
+        assert the(seen, ToolResult).status == "denied"
+        tokens, before = done(seen).tokens, done(first).tokens
+        assert tokens and before and tokens.output == 2 and before.output == 1, "tokens of this turn alone"
+    assert "Speak like a ferryman." in rig.heard()
+    policy = Policy("allow", "ask", "deny")
+    options |= {"system": "", "on_ask": yes}
+    async with open_session(rig.driver, cwd=place, policy=policy, **options) as session:
+        seen = await collect(session.turn("touch it outside"))
+        assert the(seen, Answer).reason == "the policy denies network"
+
+
+async def test_steer_needs_a_turn(rig: CodexRig, place: Path) -> None:
+    async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options) as session:
+        with pytest.raises(UsageError, match="no turn is running"):
+            await session.steer("left")
+
+
+async def test_options_reach_the_model(rig: CodexRig, place: Path) -> None:
+    async with open_session(rig.driver, cwd=place, model="gpt-6-luna", effort="high", **rig.options) as session:
+        await collect(session.turn("hello"))
+    (request,) = rig.model.requests
+    assert request["model"] == "gpt-6-luna"
+    assert request["reasoning"]["effort"] == "high"
+
+
+# --- one server for many ---------------------------------------------------------------------------------------------
+
+
+async def test_sessions_share_a_server(rig: CodexRig, place: Path, tmp_path: Path) -> None:
+    started = tmp_path / "mcp-pid"
+    server = McpServer(command=("/bin/sh", "-c", 'echo $$ > "$0"; exec cat >/dev/null', str(started)))
+    before = launch.live()
+    async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options) as stays:
+        async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options, mcp_servers={"m": server}) as leaves:
+            assert len(launch.live()) == len(before) + 1
+            await collect(leaves.turn("hello"))
+            await eventually(started.exists, "the MCP server never started")
+        pid = started.read_text().strip()
+        await eventually(lambda: not Path(f"/proc/{pid}").exists(), "what a session left behind is still there")
+        assert done(await collect(stays.turn("still there?"))).status == "success"
+    assert launch.live() == before
+
+
+async def test_the_death_of_a_server_reaches_all_its_sessions(rig: CodexRig, place: Path) -> None:
+    rig.play([Say("The beginning. "), Stall()], [Say("The beginning. "), Stall()])
+    before = launch.live()
+    options: dict[str, Any] = {**rig.options, "policy": FULL}
+    async with (
+        open_session(rig.driver, cwd=place, **options) as one,
+        open_session(rig.driver, cwd=place, **options) as two,
+    ):
+        turns = [asyncio.create_task(collect(session.turn("tell me"))) for session in (one, two)]
+        await eventually(lambda: len(rig.model.requests) == 2, "they never began")
+        await rig.stalled()
+        (pid,) = set(launch.live().values()) - set(before.values())
+        os.kill(pid, signal.SIGKILL)
+        for seen in await asyncio.gather(*turns):
+            assert "killed by signal 9" in done(seen).error
+        after = await collect(one.turn("are you there"))
+        assert f"resume={one.native_id}" in done(after).error
+        async with open_session(rig.driver, cwd=place, **options, resume=one.native_id) as again:
+            assert done(await collect(again.turn("and now?"))).status == "success"
+
+
+async def test_a_conversation_is_open_once(rig: CodexRig, place: Path) -> None:
+    async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options) as session:
+        with pytest.raises(UsageError, match="open already"):
+            async with open_session(rig.driver, cwd=place, resume=session.native_id, **rig.options):
+                pass
+
+
+async def test_a_broken_mcp_server_is_a_warning(rig: CodexRig, place: Path) -> None:
+    servers = {"broken": McpServer(command=("/bin/false",))}
+    async with open_session(rig.driver, cwd=place, policy=FULL, mcp_servers=servers, **rig.options) as session:
+        seen = await collect(session.turn("hello"))
+    assert any("MCP server broken" in warning.message for warning in of(seen, Warning))
+    with pytest.raises(UsageError, match="no MCP server named"):
+        async with open_session(rig.driver, cwd=place, mcp_servers={"a.b": servers["broken"]}, **rig.options):
+            pass

@@ -1,0 +1,344 @@
+"""The parts of the Codex driver: its reading of recorded transcripts, its mapping, and broken programs."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tieline.drivers import codex_server
+from tieline.drivers.base import Prompt, Spec
+from tieline.drivers.codex import Codex, create
+from tieline.drivers.codex_asks import asked
+from tieline.drivers.codex_events import Normaliser
+from tieline.drivers.codex_launch import TARGETS, Options, launch_command, machine
+from tieline.drivers.codex_params import thread_params
+from tieline.drivers.codex_policy import controls, receipt
+from tieline.drivers.turn import Turn
+from tieline.errors import AgentMissing, AgentStartFailed, UsageError
+from tieline.events import (
+    Answer,
+    Ask,
+    Command,
+    Diff,
+    Edit,
+    Error,
+    Event,
+    Other,
+    Plan,
+    PlanStep,
+    Text,
+    TextDelta,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Usage,
+    Warning,
+)
+from tieline.library import open_session
+from tieline.policy import CAPABILITIES, Policy, every_policy
+from tieline.testing.policy_contract import name_of
+from tieline.testing.rig import scratch_env
+from tieline.testing.streams import collect, done, of, the
+from tieline.wire import launch
+
+TRANSCRIPTS = Path(__file__).parent / "codex"
+DOCUMENT = Path(__file__).parent.parent.parent / "docs/drivers/codex.md"
+FULL = Policy("allow", "allow", "allow")
+
+
+def read(name: str) -> list[Event]:
+    """The events of a recorded transcript, as the driver would make them of the messages of one thread."""
+    seen: list[Event] = []
+    threads: dict[str, Normaliser] = {}
+
+    def spawned(thread: str, tool: str) -> None:
+        threads[thread] = Normaliser(seen.append, meter=main.meter, parent=tool)
+
+    main = Normaliser(seen.append, spawned=spawned)
+    for line in (TRANSCRIPTS / f"{name}.jsonl").read_bytes().splitlines():
+        message = msgspec.json.decode(line, type=dict[str, Any])
+        if "id" not in message:
+            threads.get(message["params"].get("threadId"), main).feed(message["method"], message["params"])
+    return seen
+
+
+def test_work() -> None:
+    seen = read("work")
+    assert not of(seen, Other)
+    assert the(seen, Thinking).text == "The project has no greeting."
+    assert [text.text for text in of(seen, Text)] == ["I will write it.", "Done: it greets."]
+    assert "".join(delta.text for delta in of(seen, TextDelta)) == "I will write it.Done: it greets."
+    assert [plan.steps for plan in of(seen, Plan)] == [
+        (PlanStep("Write", "running"), PlanStep("Run", "pending")),
+        (PlanStep("Write", "done"), PlanStep("Run", "done")),
+    ]
+    patch, run, fail = of(seen, ToolUse)
+    assert patch.action == Edit(
+        ("/home/ada/project/greeting.sh",),
+        "--- /dev/null\n+++ /home/ada/project/greeting.sh\n@@ -0,0 +1,1 @@\n+echo hello\n",
+    )
+    assert isinstance(run.action, Command)
+    assert (run.action.command, fail.name) == ("sh greeting.sh", "exec_command")
+    assert [(result.id, result.status, result.output) for result in of(seen, ToolResult)] == [
+        (patch.id, "ok", ""),
+        (run.id, "ok", "hello\n"),
+        (fail.id, "error", "exit status 3"),
+    ]
+    (diff,) = of(seen, Diff)
+    assert diff.paths == ("project/greeting.sh",)
+    spent = [usage.tokens.output or 0 for usage in of(seen, Usage)]
+    assert spent == sorted(spent), "tokens of the turn so far"
+    assert len(spent) == 6
+
+
+def test_calls_that_codex_hides_are_shown() -> None:
+    patch, command = of(read("denied"), ToolUse)
+    assert isinstance(patch.action, Edit) and isinstance(command.action, Command)
+    statuses = {result.id: (result.status, result.output) for result in of(read("denied"), ToolResult)}
+    assert statuses[patch.id] == ("denied", "")
+    assert statuses[command.id] == ("denied", "unsupported call: exec_command")
+    result = the(read("sandbox"), ToolResult)
+    assert result.status == "error"
+    assert "Read-only file system" in result.output
+
+
+def test_subagent() -> None:
+    seen = read("subagent")
+    spawn, wait, command = of(seen, ToolUse)
+    assert (spawn.name, spawn.parent, wait.parent, command.parent) == ("spawnAgent", "", "", spawn.id)
+    assert [(text.text, text.parent) for text in of(seen, Text)] == [
+        ("I am the child", spawn.id),
+        ("child ran", spawn.id),
+        ("all done", ""),
+    ]
+
+
+def test_errors() -> None:
+    passing, last = of(read("failing"), Error)[:-1], of(read("failing"), Error)[-1]
+    assert passing and all(error.recoverable for error in passing)
+    assert not last.recoverable
+    assert [error.recoverable for error in of(read("cut"), Error)] == [True]
+
+
+async def test_a_transcript_makes_a_whole_turn() -> None:
+    """Through a Turn, every call has its one result and every delta its item."""
+
+    async def nobody(ask: Ask, emit: Any) -> Answer:
+        raise AssertionError("nobody is asked")
+
+    for name in ("work", "denied", "sandbox", "subagent", "failing", "cut"):
+        turn = Turn(Prompt("main prompt"), nobody)
+        for event in read(name):
+            turn.emit(event)
+        turn.done("success")
+        await collect(turn)
+
+
+def test_unknown_shapes_are_kept() -> None:
+    seen: list[Event] = []
+    normaliser = Normaliser(seen.append)
+    messages: list[tuple[str, dict[str, Any]]] = [
+        ("item/somethingNew", {"threadId": "t"}),
+        ("item/completed", {"item": {"type": "commandExecution", "id": "x"}}),
+        ("item/completed", {"item": {"type": "somethingNew", "id": "x", "more": 1}}),
+        ("turn/plan/updated", {"plan": [{"step": "a", "status": "abandoned"}]}),
+        (
+            "rawResponseItem/completed",
+            {"item": {"type": "function_call", "name": "x", "call_id": "y", "arguments": "{"}},
+        ),
+    ]
+    for method, params in messages:
+        normaliser.feed(method, params)
+    kept = [event.raw for event in of(seen, Other)]
+    assert kept[0] == {"method": "item/somethingNew", "params": {"threadId": "t"}}
+    assert kept[2] == {"type": "somethingNew", "id": "x", "more": 1}
+    assert len(kept) == len(messages)
+
+
+# --- the mapping -----------------------------------------------------------------------------------------------------
+
+
+def row(policy: Policy) -> str:
+    told, got = controls(policy), receipt(policy)
+    levels = " · ".join(policy.level(capability) for capability in CAPABILITIES)
+    means = " · ".join(got.of(capability).means for capability in CAPABILITIES)
+    network = "" if told.sandbox == "danger-full-access" else " + network" if told.network else ""
+    shell = "yes" if told.shell else "no"
+    return f"| {levels} | {told.sandbox}{network} | {told.approval} | {shell} | {told.web_search} | {means} |"
+
+
+@pytest.mark.parametrize("policy", every_policy(), ids=name_of)
+def test_the_document_has_the_mapping(policy: Policy) -> None:
+    assert row(policy) in DOCUMENT.read_text().splitlines()
+
+
+def test_thread_parameters() -> None:
+    spec = Spec(cwd="/project", policy=Policy("deny", "deny", "deny"), model="m", effort="low", system="Be brief.")
+    own = {"web_search": "live", "model_verbosity": "low", "features": {"shell_tool": True, "goals": False}}
+    params = thread_params(spec, controls(spec.policy), own)
+    assert params["approvalsReviewer"] == "user", "asks come to us, not to a model"
+    assert (params["model"], params["developerInstructions"]) == ("m", "Be brief.")
+    assert params["config"]["model_reasoning_effort"] == "low"
+    assert params["config"]["model_verbosity"] == "low", "the agent's own options"
+    assert params["config"]["features.goals"] is False
+    assert params["config"]["web_search"] == "disabled", "which do not get past the policy"
+    assert (params["config"]["features.shell_tool"], "features" in params["config"]) == (False, False)
+
+
+def test_options() -> None:
+    assert create("mine", {"command": ["codex", "--profile", "x"]}).options.command == ("codex", "--profile", "x")
+    with pytest.raises(UsageError, match=r"agents\.mine.*colour"):
+        create("mine", {"colour": "red"})
+
+
+def test_an_elicitation_with_fields_is_a_question() -> None:
+    fields = {
+        "size": {"type": "string", "enum": ["S", "L"]},
+        "count": {"type": "integer"},
+        "gift": {"type": "boolean", "description": "Wrap it?"},
+    }
+    params = {"serverName": "shop", "message": "Which?", "requestedSchema": {"type": "object", "properties": fields}}
+    found = asked("mcpServer/elicitation/request", params, Normaliser(print), Policy())
+    assert found is not None
+    ask, respond = found
+    assert [(question.id, question.free) for question in ask.questions] == [
+        ("size", False),
+        ("count", True),
+        ("gift", False),
+    ]
+    answer = Answer(ask.id, "allow", answers={"size": ("L",), "count": ("2",), "gift": ("true",)})
+    assert respond(answer) == {"action": "accept", "content": {"size": "L", "count": 2, "gift": True}}
+    assert respond(Answer(ask.id, "deny"))["action"] == "decline"
+
+
+def test_remembering_for_ever_is_not_offered_where_something_is_denied() -> None:
+    """Codex would write a rule for that command that nothing of ours is asked about any more."""
+    params = {"itemId": "x", "command": "ls", "proposedExecpolicyAmendment": ["ls"]}
+    for policy, offered in ((Policy(), ("session", "always")), (Policy(network="deny"), ("session",))):
+        found = asked("item/commandExecution/requestApproval", params, Normaliser(print), policy)
+        assert found is not None
+        assert found[0].remember == offered
+
+
+# --- the program -----------------------------------------------------------------------------------------------------
+
+
+def test_the_native_program_is_started_where_it_is_found(tmp_path: Path) -> None:
+    script = tmp_path / "lib/node_modules/@openai/codex/bin/codex.js"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/usr/bin/env node\n")
+    script.chmod(0o755)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/codex").symlink_to(script)
+    env = {"PATH": str(tmp_path / "bin")}
+    assert launch_command(env) == ([str(tmp_path / "bin/codex"), "app-server"], env)
+    target = TARGETS[(sys.platform, machine())]
+    native = script.parent.parent.parent / f"codex-{target[0]}" / "vendor" / target[1] / "bin/codex"
+    native.parent.mkdir(parents=True)
+    native.write_text("")
+    native.chmod(0o755)
+    argv, told = launch_command(env, ("codex", "--profile", "x"))
+    assert argv == [str(native), "--profile", "x", "app-server"]
+    assert told == {**env, "CODEX_MANAGED_BY_NPM": "1", "CODEX_MANAGED_PACKAGE_ROOT": str(script.parent.parent)}
+
+
+def agent(tmp_path: Path, program: str) -> dict[str, Any]:
+    """A program of one's own in Codex's place."""
+    path = tmp_path / "agent.py"
+    path.write_text(program)
+    return {
+        "agent": Codex(Options(command=(sys.executable, str(path)))),
+        "env": scratch_env(tmp_path / "home", path="/bin"),
+    }
+
+
+async def test_missing(tmp_path: Path) -> None:
+    driver = Codex(Options(command=("no-such-codex",)))
+    probe = await driver.probe({"PATH": "/bin"})
+    assert (probe.found, "npm install" in probe.hint) == (False, True)
+    with pytest.raises(AgentMissing, match=r"no-such-codex(?s:.)*npm install"):
+        async with open_session(driver, cwd=tmp_path, env={"PATH": "/bin"}):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("import sys; sys.exit('no home')", r"exited with status 1(?s:.)*no home"),
+        ("while True: print('What is your name?')", "does not speak its protocol: 'What is your name"),
+        ("print('hello')", "exited with status 0.*hello"),
+        ("import os; os.close(1); input(); input(); input()", "closed its output|exited"),
+        (
+            'print(\'{"id":1,"error":{"code":-1,"message":"not today"}}\', flush=True); input(); input(); input()',
+            "not today",
+        ),
+    ],
+    ids=["exits", "garbage", "hello", "silent", "refuses"],
+)
+async def test_it_does_not_come_up(tmp_path: Path, program: str, told: str) -> None:
+    before, began = launch.live(), time.monotonic()
+    with pytest.raises(AgentStartFailed, match=told):
+        async with open_session(cwd=tmp_path, **agent(tmp_path, program)):
+            pass
+    assert time.monotonic() - began < 15, "at once, not when the time is up"
+    assert launch.live() == before
+
+
+async def test_it_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codex_server, "START_S", 0.3)
+    with pytest.raises(AgentStartFailed, match="no answer within"):
+        async with open_session(cwd=tmp_path, **agent(tmp_path, "import sys\nfor line in sys.stdin: pass")):
+            pass
+
+
+STRANGE = """
+import json, sys
+def tell(**message):
+    print(json.dumps(message), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    match message.get("method"):
+        case "initialize":
+            tell(id=message["id"], result={})
+        case "thread/start":
+            tell(id=message["id"], result={"thread": {"id": "t"}, "model": "m"})
+        case "turn/start":
+            tell(id=message["id"], result={"turn": {"id": "u"}})
+            tell(method="turn/started", params={"threadId": "t", "turn": {"id": "u"}})
+            print("What is this?", flush=True)
+            tell(method="thread/dreamt", params={"threadId": "t", "of": "sheep"})
+            tell(method="weather/changed", params={"to": "rain"})
+            tell(id="q", method="item/dream/requestInterpretation", params={"threadId": "t", "dream": "sheep"})
+            tell(id="r", method="item/fileChange/requestApproval", params={"threadId": "other"})
+        case None if message["id"] == "r":
+            assert "error" in message
+        case None:
+            status = "completed" if message["error"]["code"] == -32601 else "failed"
+            tell(method="turn/completed", params={"threadId": "t", "turn": {"id": "u", "status": status}})
+"""
+
+
+async def test_strange_messages_are_kept_and_answered(tmp_path: Path) -> None:
+    async with open_session(cwd=tmp_path, policy=FULL, **agent(tmp_path, STRANGE)) as session:
+        seen = await collect(session.turn("hello"))
+    assert done(seen).status == "success"
+    assert done(seen).usage == "unknown"
+    kept = [event.raw for event in of(seen, Other)]
+    assert "What is this?" in kept
+    assert {"method": "thread/dreamt", "params": {"threadId": "t", "of": "sheep"}} in kept
+    assert {"method": "weather/changed", "params": {"to": "rain"}} in kept
+    assert any("item/dream/requestInterpretation" in warning.message for warning in of(seen, Warning))
+
+
+async def test_an_interrupt_that_is_not_heard_ends_the_agent(tmp_path: Path) -> None:
+    deaf = STRANGE.replace('print("What', 'while True: input()\n            print("What')
+    async with open_session(cwd=tmp_path, policy=FULL, **agent(tmp_path, deaf)) as session:
+        turn = asyncio.create_task(collect(session.turn("hello")))
+        await asyncio.sleep(0)
+        await session.interrupt()
+        assert done(await turn).status == "interrupted"
+        assert done(await collect(session.turn("again"))).status == "error"

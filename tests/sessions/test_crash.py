@@ -1,0 +1,125 @@
+"""The owner of sessions dies by SIGKILL at the worst moments; the next one tells the truth and goes on."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.sessions.owner import Setting, config
+
+from tieline.bus import open_bus
+from tieline.events import Answer, Event, Text, TurnStarted
+from tieline.policy import Policy
+from tieline.script import Reply, Run, Say, Stall
+from tieline.sessions.router import Router
+from tieline.testing.streams import verify
+from tieline.testing.waiting import at_work_in, eventually
+
+OWNER = Path(__file__).parent / "owner.py"
+FULL = Policy("allow", "allow", "allow")
+ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+
+def write_setting(tmp_path: Path, replies: list[Reply], policy: Policy = FULL, prompts: int = 2) -> Setting:
+    place = tmp_path / "place"
+    place.mkdir(exist_ok=True)
+    (tmp_path / "script.json").write_bytes(msgspec.json.encode(replies))
+    setting = Setting(
+        bus=f"sqlite://{tmp_path}/bus.db",
+        cwd=str(place),
+        agent={"type": "scripted", "script": str(tmp_path / "script.json")},
+        environ={**ENV, "HOME": str(tmp_path)},
+        policy=policy,
+        prompts=tuple((f"p{number}", f"prompt {number}") for number in range(1, prompts + 1)),
+    )
+    (tmp_path / "setting.json").write_bytes(msgspec.json.encode(setting))
+    return setting
+
+
+async def kill_when(tmp_path: Path, *said: str) -> None:
+    """Start the owner, wait until it has said these lines (in this order), kill it."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(OWNER), str(tmp_path / "setting.json"), env=ENV, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            for line in said:
+                while (heard := (await process.stdout.readline()).decode().strip()) != line:
+                    assert heard or process.returncode is None, f"it ended before it said {line!r}"
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def next_owner(setting: Setting) -> AsyncGenerator[Router, None]:
+    async with open_bus(setting.bus) as bus, Router(bus, config(setting)) as router:
+        yield router
+
+
+async def turns_of(router: Router) -> list[list[Event]]:
+    """The log, cut into turns, each held to the promises of a stream."""
+    seqs: list[int] = []
+    turns: list[list[Event]] = []
+    async for entry in router.events("s", follow=False):
+        seqs.append(entry.seq)
+        if entry.event.type == "turn_started":
+            turns.append([])
+        turns[-1].append(entry.event)
+    assert seqs == sorted(set(seqs))
+    for turn in turns:
+        verify(turn)
+    return turns
+
+
+async def outcome(router: Router, prompt: str) -> str:
+    await eventually(lambda: router.prompts.is_over("s", prompt), f"{prompt} did not end", timeout=30)
+    return (await router.prompts.get("s", prompt)).status
+
+
+@pytest.mark.parametrize(
+    ("replies", "policy", "moment"),
+    [
+        ([[Say("a long story ", chunks=3, delay_s=0.01), Stall()]], FULL, ("accepted p2", "text_delta")),
+        ([[Run("touch started; sleep 300")]], FULL, ("accepted p2", "tool_use")),
+        ([[Run("touch asked")]], Policy("allow", "ask", "allow"), ("accepted p2", "ask")),
+    ],
+    ids=["streaming", "tool", "ask"],
+)
+async def test_killed_in_the_middle(
+    tmp_path: Path, replies: list[Reply], policy: Policy, moment: tuple[str, ...]
+) -> None:
+    setting = write_setting(tmp_path, replies, policy)
+    await kill_when(tmp_path, *moment)
+    await eventually(lambda: not at_work_in(Path(setting.cwd)), "a process of the agent is left")
+    write_setting(tmp_path, [[Say("after the restart")]], policy)
+    async with next_owner(setting) as router:
+        assert await outcome(router, "p1") == "indeterminate", "it may have run: it is not run again"
+        assert await outcome(router, "p2") == "done", "what waited runs"
+        turns = await turns_of(router)
+        assert len(turns) == 2
+        assert [event.text for event in turns[1] if isinstance(event, Text)] == ["after the restart"]
+        assert not router.asks.pending()
+        if moment[-1] == "ask":
+            (answer,) = [event for event in turns[0] if isinstance(event, Answer)]
+            assert (answer.decision, answer.by) == ("deny", "restart")
+            record, _ = await router.asks.get(answer.ask)
+            assert record.status == "expired"
+            assert not Path(setting.cwd, "asked").exists()
+
+
+async def test_killed_again_and_again(tmp_path: Path) -> None:
+    """Many prompts, an owner killed at every few events: each prompt ends, each turn is whole, none is run twice."""
+    setting = write_setting(tmp_path, [[Say("x")] for _ in range(40)], prompts=20)
+    for count in (3, 9, 14):
+        await kill_when(tmp_path, *["done"] * count)
+    async with next_owner(setting) as router:
+        ended = [await outcome(router, f"p{number}") for number in range(1, 21)]
+        assert set(ended) <= {"done", "indeterminate"}
+        assert ended.count("indeterminate") <= 3
+        started = [event.prompt for turn in await turns_of(router) for event in turn if isinstance(event, TurnStarted)]
+        assert sorted(started) == sorted(set(started)), "a prompt was run twice"
