@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -29,6 +30,7 @@ class Lines:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             limit=16 * 1024 * 1024,
+            start_new_session=True,
         )
         await self.begin()
         return self
@@ -36,7 +38,7 @@ class Lines:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
+        os.killpg(self._process.pid, signal.SIGKILL)  # some are scripts that only start the real program
         await self._process.wait()
 
     async def begin(self) -> None: ...
@@ -105,7 +107,12 @@ class OpenCode:
 
     async def __aenter__(self) -> "OpenCode":
         self._process = await asyncio.create_subprocess_exec(
-            *self._argv, cwd=self._cwd, env=self._env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *self._argv,
+            cwd=self._cwd,
+            env=self._env,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )
         assert self._process.stdout is not None
         async with asyncio.timeout(60):
@@ -126,7 +133,7 @@ class OpenCode:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
+        os.killpg(self._process.pid, signal.SIGKILL)  # some are scripts that only start the real program
         await self._process.wait()
         await self._stream.__aexit__(None, None, None)
         await self._client.aclose()

@@ -10,22 +10,26 @@ from tieline.errors import UnknownAgent, UsageError
 
 
 def test_without_a_file(tmp_path: Path) -> None:
-    loaded = config.load(environ={"HOME": str(tmp_path)}, cwd=tmp_path)
+    loaded = config.load(environ={"HOME": str(tmp_path)})
     assert (loaded.policy, loaded.agents, loaded.source) == ("ask", {}, "")
     assert loaded.environ == {"HOME": str(tmp_path)}
 
 
-def test_places(tmp_path: Path) -> None:
-    user = tmp_path / ".config" / "tieline" / "config.toml"
+def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = tmp_path / ".config" / "tieline" / "tieline.toml"
     user.parent.mkdir(parents=True)
     user.write_text('policy = "full"')
     environ = {"HOME": str(tmp_path)}
-    assert config.load(environ=environ, cwd=tmp_path).policy == "full"
-    (tmp_path / "tieline.toml").write_text('policy = "edits"')
-    assert config.load(environ=environ, cwd=tmp_path).policy == "edits"
-    (tmp_path / "third.toml").write_text('policy = "read-only"')
-    environ["TIELINE_CONFIG"] = str(tmp_path / "third.toml")
-    assert config.load(environ=environ, cwd=tmp_path).policy == "read-only"
+    assert config.load(environ=environ).policy == "full"
+    (tmp_path / "other.toml").write_text('policy = "read-only"')
+    environ["TIELINE_CONFIG"] = str(tmp_path / "other.toml")
+    assert config.load(environ=environ).policy == "read-only"
+
+
+def test_a_repository_cannot_widen_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tieline.toml").write_text('policy = "full"')
+    monkeypatch.chdir(tmp_path)
+    assert config.load(environ={"HOME": str(tmp_path / "home")}).policy == "ask"
 
 
 @pytest.mark.parametrize(
@@ -41,13 +45,13 @@ def test_mistakes_name_file_and_field(tmp_path: Path, text: str, told: str) -> N
     file = tmp_path / "tieline.toml"
     file.write_text(text)
     with pytest.raises(UsageError, match=told) as caught:
-        config.load(environ={}, cwd=tmp_path)
+        config.load(environ={"TIELINE_CONFIG": str(file)})
     assert str(file) in str(caught.value)
 
 
 def test_a_named_file_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
-        config.load(environ={"TIELINE_CONFIG": str(tmp_path / "none.toml")}, cwd=tmp_path)
+        config.load(environ={"TIELINE_CONFIG": str(tmp_path / "none.toml")})
 
 
 def test_a_configured_agent_has_a_name_and_a_type() -> None:

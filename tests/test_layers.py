@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "tieline"
 
 LAYERS: list[set[str]] = [
-    {"errors", "policy", "events", "script", "messages", "ids", "version"},  # values
+    {"errors", "policy", "events", "script", "messages", "ids", "environment", "version"},  # values
     {"config"},
     {"wire"},
     {
@@ -16,6 +16,7 @@ LAYERS: list[set[str]] = [
         "drivers.turn",
         "drivers.presets",
         "drivers.registry",
+        "drivers.ahead",
         "channels.base",
         "bus.base",
         "bus.subjects",

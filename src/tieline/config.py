@@ -1,7 +1,6 @@
-"""One frozen Config from TOML and the environment. Nothing else reads os.environ.
+"""One frozen Config from TOML and the environment.
 
-`tieline.toml` in the working directory, else `config.toml` in `$XDG_CONFIG_HOME/tieline` (`~/.config/tieline`);
-`$TIELINE_CONFIG` names another. Example:
+`tieline.toml` in `$XDG_CONFIG_HOME/tieline` (`~/.config/tieline`), or the file that `$TIELINE_CONFIG` names. Example:
 
     default_agent = "codex"
     policy = "edits"
@@ -11,7 +10,6 @@
     command = ["my-agent", "--json"]
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from .environment import config_file, inherited
 from .errors import UsageError
 
 
@@ -30,12 +29,13 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str = ""  # the file it came from
 
 
-def load(*, environ: Mapping[str, str] | None = None, cwd: str | Path = ".") -> Config:
+def load(*, environ: Mapping[str, str] | None = None) -> Config:
     """Raises UsageError that names the file and the field."""
-    env = dict(os.environ if environ is None else environ)
-    path = _find(env, Path(cwd))
-    if path is None:
+    env = inherited() if environ is None else dict(environ)
+    found = config_file(env)
+    if not found:
         return Config(environ=env)
+    path = Path(found)
     import tomllib  # only where there is a file
 
     try:
@@ -55,19 +55,3 @@ def load(*, environ: Mapping[str, str] | None = None, cwd: str | Path = ".") -> 
                 hint='Say which driver it uses, for example type = "shell".',
             )
     return config
-
-
-def variable(name: str) -> str:
-    """A variable that counts before, or without, a Config: how errors are shown, whether there are colours."""
-    return os.environ.get(name, "")
-
-
-def _find(env: Mapping[str, str], cwd: Path) -> Path | None:
-    if named := env.get("TIELINE_CONFIG"):
-        return Path(named)
-    home = env.get("HOME", "")
-    base = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
-    places = [cwd / "tieline.toml"]
-    if base:
-        places.append(Path(base) / "tieline" / "config.toml")
-    return next((place for place in places if place.is_file()), None)

@@ -48,7 +48,7 @@ def open_session(
     `on_ask` decides what the policy leaves open; without it such asks are denied. The agent inherits the caller's
     environment; `env` replaces it as a whole.
     """
-    config = config or configuration.load(cwd=cwd)
+    config = config or configuration.load()
     driver = registry.create(agent, config) if isinstance(agent, str) else agent
     if policy is None:
         policy = config.policy

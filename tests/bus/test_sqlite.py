@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tieline.bus.sqlite import selection, store
 from tieline.testing.bus_contract import BusContract
+from tieline.testing.bus_contract.interleavings import Interleavings
+from tieline.testing.bus_contract.reading import Reading
+from tieline.testing.bus_contract.records import Records
 
 
 class TestSqlite(BusContract):
@@ -17,3 +21,18 @@ class TestMemory(BusContract):
     @pytest.fixture
     def url(self) -> str:
         return "sqlite://:memory:"
+
+
+class TestSmallSteps(Records, Reading, Interleavings):
+    """The same with bounds so small that every way to find records, and every seam between them, is used."""
+
+    @pytest.fixture
+    def url(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setattr(store, "INDEX_STEP", 7)
+        monkeypatch.setattr(store, "TRIM_STEP", 3)
+        monkeypatch.setattr(selection, "WINDOW", 8)
+        monkeypatch.setattr(selection, "PROBE_COST", 1)
+        monkeypatch.setattr(selection, "MOST_SCANNED", 64)
+        monkeypatch.setattr(selection, "MOST_REMEMBERED", 2)
+        monkeypatch.setattr(selection, "CHUNK_RECORDS", 5)
+        return f"sqlite://{tmp_path}/bus.db"

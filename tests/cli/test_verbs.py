@@ -1,8 +1,10 @@
 """The other verbs: agents, schema, demo, help; and how errors are told."""
 
 import json
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import jsonschema
@@ -165,6 +167,16 @@ def test_demo_interrupted_twice_leaves_no_directory(cli: CommandLine) -> None:
         terminal.expect("interrupt")
         terminal.send("\x03")
         assert terminal.wait() == 130
+    assert not list((cli.place.parent / "home").glob("tieline-demo-*"))
+
+
+def test_demo_whose_window_is_closed_leaves_no_directory(cli: CommandLine) -> None:
+    with cli.terminal("demo") as terminal:
+        terminal.expect("y allow")
+        terminal.hang_up()
+        with suppress(ProcessLookupError):
+            terminal.process.send_signal(signal.SIGHUP)  # shells tell their jobs as well
+        assert terminal.process.wait(20) != 0
     assert not list((cli.place.parent / "home").glob("tieline-demo-*"))
 
 

@@ -16,6 +16,7 @@ class Agent:
     def __init__(self) -> None:
         self.cancelled = asyncio.Event()
         self.seen: dict[str, Any] = {}
+        self.later: asyncio.Task[None] | None = None
 
     def on_connect(self, conn: Any) -> None:
         self.client = conn
@@ -89,6 +90,10 @@ class Agent:
             await self.say("waiting")
             await self.cancelled.wait()
             return schema.PromptResponse(stop_reason="cancelled")
+        if word == "later":
+            self.later = asyncio.create_task(self.speak_late())
+            await self.say("Wait for it.")
+            return schema.PromptResponse(stop_reason="end_turn")
         if word == "content":
             await self.say(json.dumps([block.model_dump(by_alias=True, exclude_none=True) for block in prompt]))
         else:
@@ -104,6 +109,13 @@ class Agent:
     async def raw(self, update: dict[str, Any]) -> None:
         """Something that the library would not let pass."""
         await self.client._conn.send_notification("session/update", {"sessionId": self.id, "update": update})
+
+    async def speak_late(self) -> None:
+        """After the turn's end, as far as an agent can know."""
+        await asyncio.sleep(0.2)
+        await self.update(schema.SessionInfoUpdate(session_update="session_info_update", title="Told late"))
+        await self.raw({"sessionUpdate": "from_the_future"})
+        await self.say("too late")
 
     async def do_seen(self, _: str) -> None:
         await self.say(json.dumps(self.seen))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tieline.drivers.base import Attachment, Prompt
-from tieline.drivers.claude_code import ClaudeCode
-from tieline.drivers.claude_code_launch import Options
+from tieline.drivers.claude_code.driver import ClaudeCode
+from tieline.drivers.claude_code.launch import Options
 from tieline.errors import AgentMissing, AgentStartFailed, Unsupported
 from tieline.events import (
     Error,

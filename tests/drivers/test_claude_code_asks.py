@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tieline.drivers.base import McpServer
-from tieline.drivers.claude_code_launch import Options
+from tieline.drivers.claude_code.launch import Options
 from tieline.events import (
     Answer,
     Ask,

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from tieline.drivers.base import McpServer, Prompt, Spec
-from tieline.drivers.claude_code import ClaudeCode, create
-from tieline.drivers.claude_code_events import Normaliser
-from tieline.drivers.claude_code_launch import Launch, Options, launch_command
-from tieline.drivers.claude_code_tools import action_of, whole_file
+from tieline.drivers.claude_code.driver import ClaudeCode, create
+from tieline.drivers.claude_code.events import Normaliser
+from tieline.drivers.claude_code.launch import Launch, Options, launch_command
+from tieline.drivers.claude_code.tools import action_of, whole_file
 from tieline.drivers.turn import Turn
 from tieline.errors import UsageError
 from tieline.events import (

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from tieline.drivers import codex_server
 from tieline.drivers.base import Prompt, Spec
-from tieline.drivers.codex import Codex, create
-from tieline.drivers.codex_asks import asked
-from tieline.drivers.codex_events import Normaliser
-from tieline.drivers.codex_launch import TARGETS, Options, launch_command, machine
-from tieline.drivers.codex_params import thread_params
-from tieline.drivers.codex_policy import controls, receipt
+from tieline.drivers.codex import server as codex_server
+from tieline.drivers.codex.asks import asked
+from tieline.drivers.codex.driver import Codex, create
+from tieline.drivers.codex.events import Normaliser
+from tieline.drivers.codex.launch import TARGETS, launch_command, machine
+from tieline.drivers.codex.params import Options, thread_params
+from tieline.drivers.codex.policy import controls, receipt
 from tieline.drivers.turn import Turn
 from tieline.errors import AgentMissing, AgentStartFailed, UsageError
 from tieline.events import (

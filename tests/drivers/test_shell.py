@@ -9,9 +9,10 @@ import pytest
 
 from tieline import config, open_session
 from tieline.config import Config
-from tieline.drivers import registry, shell_process
+from tieline.drivers import registry
 from tieline.drivers.scripted import Scripted
-from tieline.drivers.shell import Shell
+from tieline.drivers.shell import process as shell_process
+from tieline.drivers.shell.driver import Shell
 from tieline.errors import UnknownAgent
 from tieline.events import Event, Other, Text, Thinking, Tokens
 from tieline.script import Say, Think

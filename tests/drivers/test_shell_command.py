@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tieline.drivers import shell
 from tieline.drivers.base import Spec
-from tieline.drivers.shell_command import launch_command
+from tieline.drivers.shell import driver as shell
+from tieline.drivers.shell.command import launch_command
 from tieline.errors import UsageError
 from tieline.policy import PRESETS, Policy, every_policy
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tieline import open_session
-from tieline.drivers import shell, shell_process
 from tieline.drivers import turn as turns
+from tieline.drivers.shell import driver as shell
+from tieline.drivers.shell import process as shell_process
 from tieline.errors import AgentMissing, PolicyUnenforceable
 from tieline.events import Error, Event, Warning
 from tieline.policy import PRESETS, Policy

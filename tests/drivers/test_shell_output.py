@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tieline import config
-from tieline.drivers import shell
-from tieline.drivers.shell_output import Fields, Match, Normaliser, PlainText, getter
+from tieline.drivers.shell import driver as shell
+from tieline.drivers.shell.output import Fields, Match, Normaliser, PlainText, getter
 from tieline.events import Event, Other, Text, TextDelta, Thinking, Tokens
 
 

@@ -8,7 +8,7 @@ import claude_agent_sdk
 import pytest
 
 from tieline import config, open_session
-from tieline.drivers import shell
+from tieline.drivers.shell import driver as shell
 from tieline.errors import PolicyUnenforceable
 from tieline.events import Text, Thinking
 from tieline.policy import Policy

@@ -6,6 +6,7 @@ import sys
 def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:1] == ["run"]:
+        _start_ahead(arguments[1:])
         from .request import parse
 
         request = parse(arguments[1:])
@@ -17,3 +18,15 @@ def main() -> None:
     from .app import start
 
     sys.exit(start(arguments))
+
+
+def _start_ahead(arguments: list[str]) -> None:
+    """Let the agent start while we import. Where a configuration might say something else, it waits for its turn."""
+    from .. import environment
+
+    env = environment.inherited()
+    if len(arguments) < 2 or {"--help", "-h"} & set(arguments) or environment.config_file(env):
+        return
+    from ..drivers.ahead import start_ahead
+
+    start_ahead(arguments[0], env)

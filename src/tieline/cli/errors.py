@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from .. import config
+from .. import environment
 from ..errors import AgentMissing, TielineError, UsageError
 from .clean import clean
 
@@ -36,7 +36,7 @@ def reported(work: Callable[[], int]) -> int:
 
 def report(error: BaseException) -> int:
     cause = _leaf(error)
-    if config.variable("TIELINE_DEBUG"):
+    if environment.variable("TIELINE_DEBUG"):
         import traceback
 
         traceback.print_exception(error)

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer.core
 
-from .. import config
+from .. import environment
 
 MAX_WIDTH = 100
 GAP = 2
@@ -34,7 +34,7 @@ class Group(typer.core.TyperGroup):
 
 def _page(command: Command | Group, ctx: Any, commands: Sequence[tuple[str, str]]) -> str:
     width = min(MAX_WIDTH, shutil.get_terminal_size().columns)
-    bold = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() and config.variable("TERM") != "dumb" else ("", "")
+    bold = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() and environment.variable("TERM") != "dumb" else ("", "")
     sections: dict[str, list[tuple[str, str]]] = {}
     if commands:
         sections["Commands"] = list(commands)

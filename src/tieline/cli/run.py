@@ -33,7 +33,7 @@ Opener = Callable[[OnAsk], Session]
 def carry_out(request: Request) -> int:
     """Everything from the request to the exit status. Raises TielineError."""
     request = checked(request)
-    config = configuration.load(cwd=request.cwd)
+    config = configuration.load()
     policy = policy_of(request, config.policy)
     prompt = prompt_of(request)
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,7 +109,8 @@ class Stage:
         if self.keys is not None:
             self.keys.restore()
         if self._on_terminal:
-            os.write(sys.stdout.fileno(), SHOW_CURSOR)
+            with suppress(OSError):  # the terminal is gone
+                os.write(sys.stdout.fileno(), SHOW_CURSOR)
 
 
 def _console(*, stderr: bool) -> "Console":

@@ -110,6 +110,7 @@ class Acp:
                 error = PolicyUnenforceable(self.name, held)
                 error.hint = f"The rules in {rules} take the place of ours. {error.hint}"
                 raise error
+        spec = replace(spec, env={**spec.env, **self._env})
         async with AsyncExitStack() as stack:
             scratch = stack.enter_context(TemporaryDirectory(prefix="tieline-", ignore_cleanup_errors=True))
             process = await stack.enter_async_context(self._start(spec, scratch))
@@ -122,7 +123,6 @@ class Acp:
                 await talk.close()
 
     def _start(self, spec: Spec, scratch: str) -> Process:
-        spec = replace(spec, env={**spec.env, **self._env})
         launch = launch_command(self.preset, self._command, spec, scratch)
         for path, content in launch.files.items():
             Path(path).write_text(content)

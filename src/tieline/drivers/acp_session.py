@@ -51,6 +51,7 @@ async def open_session(talk: Talk, peer: Peer) -> None:
             await _set(talk, peer, session, "model", spec.model)
         if talk.preset.mode and talk.preset.mode != _current(session, "mode"):
             await _set(talk, peer, session, "mode", talk.preset.mode)
+        talk.ready = True
     except RpcError as error:
         raise _refused(talk, error) from None
     except (PeerGone, TimeoutError) as error:

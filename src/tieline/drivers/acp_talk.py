@@ -1,10 +1,8 @@
 """A conversation with an ACP agent: its turns, and the answers to what it asks."""
 
 import asyncio
-import base64
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +15,8 @@ from ..wire.process import Process
 from .acp_ask import CANCELLED, choose, elicited, questions_of
 from .acp_events import Normaliser
 from .acp_offer import Offered
-from .base import AskFn, Attachment, Prompt, Spec
+from .acp_prompt import blocks_of
+from .base import AskFn, Prompt, Spec
 from .presets import Preset
 from .turn import Turn
 
@@ -27,7 +26,13 @@ EXIT_S = 1.0
 """How long the exit status of an agent may take after its streams have closed."""
 GARBAGE_KEPT = 100
 """Lines that are no messages, kept for the next turn or for the error when it does not start."""
+LATE_KEPT = 100
+"""Updates that came between two turns, kept for the next one."""
 METHOD_NOT_FOUND = -32601
+
+CONTENT = frozenset(
+    {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk", "tool_call", "tool_call_update", "plan"}
+)
 
 ENDS: Mapping[str, Outcome] = {
     "end_turn": "success",
@@ -59,6 +64,8 @@ class Talk:
         self._asked = 0
         self._turns = 0
         self._garbage: list[str] = []
+        self._late: list[dict[str, Any]] = []
+        self.ready = False  # the session is open, whatever was replayed has passed
 
     def met(self, peer: Peer, offered: Offered) -> None:
         """The agent has introduced itself."""
@@ -70,12 +77,14 @@ class Talk:
         how = f"it exited with status {status}" if status is not None else reason or "it does not answer"
         said = self.process.stderr.strip() or "\n".join(self._garbage)
         hint = f"Its last words: {said[-2000:]}" if said else ""
+        if status is None and self.spec.mcp_servers:
+            hint = f"It may be waiting for an MCP server ({', '.join(self.spec.mcp_servers)}). {hint}".strip()
         return AgentStartFailed(self.agent, how, hint=hint)
 
     # --- turns -----------------------------------------------------------------------------------------
 
     def turn(self, prompt: Prompt) -> Turn:
-        blocks = self._blocks(prompt)
+        blocks = blocks_of(self.agent, prompt, self.offered, self.spec.system if self._turns == 0 else "")
         turn = self._turn = Turn(prompt, self._ask)
         self._normaliser.begin(turn.emit)
         self._task = asyncio.create_task(self._run(turn, blocks))
@@ -126,6 +135,9 @@ class Talk:
         for line in self._garbage:
             turn.emit(Other(line, "stdout"))
         self._garbage.clear()
+        for update in self._late:
+            self._normaliser.feed(update)
+        self._late.clear()
         if turn.interrupted:  # before the agent heard of it
             turn.done("interrupted", native_id=self.native_id)
             return
@@ -164,40 +176,28 @@ class Talk:
         again = f"Open the session again with resume={self.native_id!r}." if self.preset.features.resume else ""
         turn.fail("\n  ".join(filter(None, (str(died), again))), code="died", native_id=self.native_id)
 
-    def _blocks(self, prompt: Prompt) -> list[dict[str, Any]]:
-        text = prompt.text
-        if self.spec.system and self._turns == 0:
-            text = f"[SYSTEM]\n{self.spec.system}\n\n[MESSAGE]\n{text}"
-        return [{"type": "text", "text": text}, *map(self._block, prompt.attachments)]
-
-    def _block(self, attachment: Attachment) -> dict[str, Any]:
-        data = attachment.data or Path(attachment.path).read_bytes()
-        kind = attachment.media_type.split("/")[0]
-        if not self.offered.takes(kind):
-            hint = f"This version of it ({self.offered.version or 'unknown'}) does not offer it."
-            raise Unsupported(self.agent, f"attachments of type {attachment.media_type}", hint=hint)
-        if kind in ("image", "audio"):
-            return {"type": kind, "mimeType": attachment.media_type, "data": base64.b64encode(data).decode()}
-        uri = Path(attachment.path).absolute().as_uri() if attachment.path else f"attachment:///{attachment.name}"
-        resource: dict[str, Any] = {"uri": uri, "mimeType": attachment.media_type}
-        if kind == "text":
-            resource["text"] = data.decode(errors="replace")
-        else:
-            resource["blob"] = base64.b64encode(data).decode()
-        return {"type": "resource", "resource": resource}
-
     # --- what the agent says (wire.jsonrpc.Handler) ----------------------------------------------------
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         if method == "session/update":
             self.heard += 1
-            if self._turn is None and params["update"].get("sessionUpdate") != "available_commands_update":
-                return  # the replayed history of a session that was resumed
-            if not self.native_id or params.get("sessionId") == self.native_id:
+            if self._turn is None or self._turn.ended:
+                self._between_turns(params["update"])
+                return
+            if params.get("sessionId") == self.native_id:
                 self._normaliser.feed(params["update"])
                 return
         if self._turn is not None:
             self._turn.emit(Other({"method": method, "params": params}, method))
+
+    def _between_turns(self, update: dict[str, Any]) -> None:
+        """Content belongs to a turn that is over, or is the replayed history of a session; the rest waits for the
+        next turn."""
+        kind = update.get("sessionUpdate")
+        if kind == "available_commands_update":
+            self._normaliser.feed(update)
+        elif self.ready and kind not in CONTENT and len(self._late) < LATE_KEPT:
+            self._late.append(update)
 
     def garbage(self, line: bytes) -> None:
         text = line.decode(errors="replace")

@@ -91,7 +91,6 @@ class OpenCode:
             try:
                 async with shared.stream(spec.cwd) as stream:
                     conversation = await self._begin(server, stream, spec, ask, body)
-                    stream.join(conversation, conversation.native_id)
                     try:
                         yield conversation
                     finally:
@@ -122,13 +121,13 @@ class OpenCode:
                 allowed=spec.allowed_tools,
                 disallowed=spec.disallowed_tools,
             )
-            session, last = await _session(server, spec, rules)
+            session, last, children = await _session(server, spec, rules)
             await asyncio.gather(opening, greeting)
         finally:
             opening.cancel()
             greeting.cancel()
             await asyncio.gather(opening, greeting, return_exceptions=True)
-        return OpenCodeConversation(
+        conversation = OpenCodeConversation(
             self.name,
             server,
             stream,
@@ -141,6 +140,9 @@ class OpenCode:
             mcp=(*spec.mcp_servers, *(config.get("mcp") or {})),
             last=last,
         )
+        for each in (session, *children):
+            stream.join(conversation, each)
+        return conversation
 
     async def _check_effort(self, server: Server, spec: Spec, config: Mapping[str, Any]) -> None:
         """OpenCode silently ignores an effort that the model does not have."""
@@ -200,10 +202,10 @@ class _Shared:
                 await stream.close()
 
 
-async def _session(server: Server, spec: Spec, rules: Rules) -> tuple[str, str]:
-    """A new session, one to go on with, or a copy of it: its id, and its last message so far."""
+async def _session(server: Server, spec: Spec, rules: Rules) -> tuple[str, str, list[str]]:
+    """A new session, one to go on with, or a copy of it: its id, its last message so far, its subagents' sessions."""
     if not spec.resume:
-        return (await server.request("POST", "/session", spec.cwd, {"permission": rules}))["id"], ""
+        return (await server.request("POST", "/session", spec.cwd, {"permission": rules}))["id"], "", []
     try:
         session = await server.request("GET", f"/session/{spec.resume}", spec.cwd)
         if os.path.realpath(session["directory"]) != os.path.realpath(spec.cwd):
@@ -231,7 +233,7 @@ async def _session(server: Server, spec: Spec, rules: Rules) -> tuple[str, str]:
             if (was.get("permission") or [])[-len(new) :] != new
         )
     )
-    return name, messages[-1]["info"]["id"] if messages else ""
+    return name, messages[-1]["info"]["id"] if messages else "", [child["id"] for child in children]
 
 
 async def _version(argv: tuple[str, ...], env: Mapping[str, str]) -> str:

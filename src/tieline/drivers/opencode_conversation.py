@@ -214,6 +214,9 @@ class OpenCodeConversation:
                 return
             for event in self.normaliser.feed(message):
                 turn.emit(event)
+            if self.normaliser.new_child:  # a subagent in a session that was there before, so it was not announced
+                self._stream.join(self, self.normaliser.new_child)
+                self.normaliser.new_child = ""
             if self._pending.deferred:
                 self._pending.start_deferred()
             if hook is not None:

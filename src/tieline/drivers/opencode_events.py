@@ -76,7 +76,8 @@ class Normaliser:
         self._ended: set[str] = set()  # parts that are complete
         self._outputs: dict[str, str] = {}
         self._parents: dict[str, str] = {}  # child session → the task call
-        self.children: dict[str, int] = {}  # child session → when its work began (ms)
+        self.children: set[str] = set()  # child sessions
+        self.new_child = ""
         self.steps = 0
         self.step_reason = ""
         self.patched = False
@@ -203,8 +204,11 @@ class Normaliser:
             told.append(use)
         metadata: Raw = state.get("metadata") or {}
         if use.name == "task" and "sessionId" in metadata:
-            self._parents[metadata["sessionId"]] = name
-            self.children.setdefault(metadata["sessionId"], state["time"]["start"])
+            child = metadata["sessionId"]
+            if child not in self.children:
+                self.new_child = child
+                self.children.add(child)
+            self._parents[child] = name
         if status == "running":
             if output := metadata.get("output"):
                 told += self._output(name, output)

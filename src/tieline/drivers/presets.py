@@ -77,7 +77,7 @@ PRESETS: dict[str, Preset] = {
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         logins=(".gemini/oauth_creds.json",),
         tested="0.61.0",
-        floor="0.50.0",
+        floor="0.61.0",
         features=_features(
             model=True,
             resume=True,
@@ -112,7 +112,7 @@ PRESETS: dict[str, Preset] = {
         sign_in="Run `opencode auth login`.",
         logins=(".local/share/opencode/auth.json",),
         tested="1.18.18",
-        floor="1.18.0",
+        floor="1.18.18",
         features=_features(model=True, resume=True, fork=True, attachments=(*IMAGES, *TEXTS)),
         control="opencode-permission",
         tools={"file_write": ("edit",), "shell": ("bash",), "network": ("webfetch", "websearch")},

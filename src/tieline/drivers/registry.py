@@ -19,11 +19,11 @@ from .presets import PRESETS
 Factory = Callable[[str, Mapping[str, Any]], Driver]
 
 BUILT_IN: dict[str, str] = {
-    "claude-code": "tieline.drivers.claude_code",
-    "codex": "tieline.drivers.codex",
+    "claude-code": "tieline.drivers.claude_code.driver",
+    "codex": "tieline.drivers.codex.driver",
     "opencode": "tieline.drivers.opencode",
     "acp": "tieline.drivers.acp",
-    "shell": "tieline.drivers.shell",
+    "shell": "tieline.drivers.shell.driver",
     "scripted": "tieline.drivers.scripted",
 }
 """Type → the module that has its `create`."""

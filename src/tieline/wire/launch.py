@@ -39,7 +39,10 @@ class Launched:
 
 
 def launch(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str, str]) -> Launched:
-    """Start it. Raises OSError as Popen does, and ValueError for an argument with a null byte."""
+    """Start it, unless it was started ahead. Raises OSError as Popen does, and ValueError for an argument with a null
+    byte."""
+    if _ahead and (early := _ahead.pop(_key(argv, cwd, env), None)):
+        return early
     mark = os.urandom(8).hex()
     _live[mark] = 0
     _tell_guard(f"+0 {mark}\n")  # before there is a child: we may be killed between its start and the next line
@@ -63,6 +66,17 @@ def launch(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str
     return Launched(popen, mark)
 
 
+def ahead(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str, str]) -> None:
+    """Start it before it is asked for: the next `launch` of the very same takes it. If nobody does, it ends with us."""
+    early = launch(argv, cwd=cwd, env=env)
+    _ahead[_key(argv, cwd, env)] = early
+
+
+def _key(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str]) -> tuple[object, ...]:
+    return (tuple(argv), os.fspath(cwd), frozenset(env.items()))
+
+
+_ahead: dict[tuple[object, ...], Launched] = {}
 _guard: subprocess.Popen[bytes] | None = None
 _live: dict[str, int] = {}
 _lock = Lock()

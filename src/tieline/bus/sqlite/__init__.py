@@ -30,7 +30,7 @@ from .feed import Bell, Feed, Feeds
 from .file import SQL, connect, migrate, owned, translate
 from .groups import Groups, Options
 from .selection import Selection
-from .store import TRIM_STEP, Changed, Row, Store
+from .store import Changed, Row, Store
 from .tables import SqliteTable, Tables
 from .writer import Writer
 
@@ -188,12 +188,13 @@ class SqliteBus:
                 newest = sorted(newest, reverse=True)[:keep]
             return numbers, newest[-1] if len(newest) == keep else 0
 
+        await self._writer.do(lambda store: store.index())
         numbers, below = await self._read(look)
         removed = 0
         for number in numbers:
-            step = TRIM_STEP
-            while step == TRIM_STEP:  # in steps, so that publishers wait for one at most
-                step = await self._writer.do(lambda store, number=number: store.trim(number, below))
+            ended = False
+            while not ended:  # in steps, so that publishers wait for one at most
+                step, ended = await self._writer.do(lambda store, number=number: store.trim(number, below))
                 removed += step
         return removed
 
@@ -230,9 +231,12 @@ class SqliteBus:
             return connection.execute(SQL[query], values).fetchone()[0]
 
         groups: list[Group] = []
+        indexed = one("indexed")
         for number, name, pattern, cursor in connection.execute(SQL["groups"]).fetchall():
             subjects = Selection(pattern).numbers(connection)
             pending = sum(one("count_after", subject, cursor) for subject in subjects)
+            new = connection.execute(SQL["new_subjects_after"], (max(cursor, indexed),))
+            pending += sum(subject in subjects for (subject,) in new)
             groups.append(Group(name, pattern, pending, one("outstanding", number)))
         size = one("pages") * one("page_size")
         return Stats(one("count_records"), one("count_subjects"), size, one("high"), tuple(groups))

@@ -9,6 +9,8 @@ CREATE TABLE meta (
 ) WITHOUT ROWID;
 -- The highest cursor ever given, kept where removing the newest records would make it be given again.
 INSERT INTO meta (name, value) VALUES ('high', 0);
+-- Up to which cursor postings are complete.
+INSERT INTO meta (name, value) VALUES ('indexed', 0);
 
 -- AUTOINCREMENT: a number is never used for another subject, so whoever remembers one is never wrong about it.
 CREATE TABLE subjects (
@@ -24,8 +26,14 @@ CREATE TABLE records (
     headers BLOB,
     data BLOB NOT NULL
 );
--- Ends with the rowid, which is seq: a subject's records in order are one range of it.
-CREATE INDEX records_by_subject ON records (subject);
+
+-- A subject's records, in order, are one range of this. It is kept up in steps of many records, not with each: records of
+-- as many subjects as there are sessions would touch as many pages every time. What is newer is scanned, and bounded.
+CREATE TABLE postings (
+    subject INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    PRIMARY KEY (subject, seq)
+) WITHOUT ROWID;
 
 -- Ids that were published, by family, for as long as they are remembered.
 CREATE TABLE ids (
@@ -79,20 +87,33 @@ SELECT max(
 -- query keep_high
 UPDATE meta SET value = ? WHERE name = 'high';
 
+-- query indexed
+SELECT value FROM meta WHERE name = 'indexed';
+
+-- query unindexed
+SELECT count(*) FROM records WHERE seq > (SELECT value FROM meta WHERE name = 'indexed');
+
+-- query index
+INSERT INTO postings (subject, seq)
+SELECT subject, seq FROM records WHERE seq > (SELECT value FROM meta WHERE name = 'indexed') ORDER BY subject, seq;
+
+-- query keep_indexed
+UPDATE meta SET value = ? WHERE name = 'indexed';
+
 -- query newest
 SELECT coalesce(max(seq), 0) FROM records;
 
 -- query subject
 SELECT number FROM subjects WHERE name = ?;
 
--- query subject_name
-SELECT name FROM subjects WHERE number = ?;
+-- query names
+SELECT number, name FROM subjects WHERE number IN (SELECT value FROM json_each(?));
 
 -- query add_subject
 INSERT INTO subjects (name) VALUES (?) RETURNING number;
 
 -- query drop_subject
-DELETE FROM subjects WHERE number = ?1 AND NOT EXISTS (SELECT 1 FROM records WHERE subject = ?1);
+DELETE FROM subjects WHERE number = ?1 AND NOT EXISTS (SELECT 1 FROM postings WHERE subject = ?1);
 
 -- query subjects_between
 SELECT number, name FROM subjects WHERE name >= ? AND name < ?;
@@ -116,25 +137,39 @@ INSERT INTO ids (family, id, seq, at) VALUES (?, ?, ?, ?);
 DELETE FROM ids WHERE (family, id) IN (SELECT family, id FROM ids WHERE at < ? ORDER BY at LIMIT ?);
 
 -- query records_of
-SELECT seq, at, headers, data FROM records WHERE subject = ? AND seq > ? ORDER BY seq LIMIT ?;
+SELECT r.seq, r.at, r.headers, r.data FROM postings p CROSS JOIN records r ON r.seq = p.seq
+WHERE p.subject = ? AND p.seq > ? AND p.seq <= ? ORDER BY p.seq LIMIT ?;
+
+-- query new_records_of
+SELECT seq, at, headers, data FROM records WHERE seq > ? AND subject = ? ORDER BY seq LIMIT ?;
 
 -- query seqs_of
-SELECT seq FROM records WHERE subject = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?;
+SELECT seq FROM postings WHERE subject = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?;
 
 -- query scan
 SELECT seq, subject FROM records WHERE seq > ? AND seq <= ? ORDER BY seq;
+
+-- query records_at
+SELECT seq, subject, at, headers, data FROM records WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq;
 
 -- query record
 SELECT s.name, r.at, r.headers, r.data FROM records r JOIN subjects s ON s.number = r.subject WHERE r.seq = ?;
 
 -- query newest_of
-SELECT seq FROM records WHERE subject = ? ORDER BY seq DESC LIMIT ?;
+SELECT seq FROM postings WHERE subject = ? ORDER BY seq DESC LIMIT ?;
 
 -- query trim
-DELETE FROM records WHERE seq IN (SELECT seq FROM records WHERE subject = ? AND seq < ? ORDER BY seq LIMIT ?);
+DELETE FROM records WHERE seq IN (SELECT seq FROM postings WHERE subject = ? AND seq < ? ORDER BY seq LIMIT ?);
+
+-- query trim_postings
+DELETE FROM postings WHERE subject = ?1 AND seq IN
+    (SELECT seq FROM postings WHERE subject = ?1 AND seq < ?2 ORDER BY seq LIMIT ?3);
 
 -- query count_after
-SELECT count(*) FROM records WHERE subject = ? AND seq > ?;
+SELECT count(*) FROM postings WHERE subject = ? AND seq > ?;
+
+-- query new_subjects_after
+SELECT subject FROM records WHERE seq > ?;
 
 -- query group
 INSERT INTO groups (name, pattern) VALUES (?, ?) ON CONFLICT (name, pattern) DO UPDATE SET cursor = cursor

@@ -18,6 +18,12 @@ from ...errors import BusError, BusFull, BusLocked
 WAL_LIMIT = 64 * 1024 * 1024
 """The write-ahead log is cut back to this after a burst."""
 
+CHECKPOINT_PAGES = 4000
+"""Pages until the write-ahead log is folded into the file: one publish in so many waits for it."""
+
+READ_MAP = 1024 * 1024 * 1024
+"""How much of the file readers map instead of copying pages: a long log is read nearly as fast as a short one."""
+
 ROOM = 1024 * 1024
 """A disk with less than this left is full: SQLite does not always say so itself."""
 
@@ -71,10 +77,12 @@ def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
     connection.execute("PRAGMA busy_timeout = 10000")
     if read_only:
         connection.execute("PRAGMA query_only = ON")
+        connection.execute(f"PRAGMA mmap_size = {READ_MAP}")
         return connection
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     return connection
 
 

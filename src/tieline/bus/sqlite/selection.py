@@ -6,6 +6,9 @@ in a few steps and a dense one reads no more than it gives.
 """
 
 import sqlite3
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from ..base import Record
 from ..subjects import is_literal, literal_prefix, matcher
@@ -34,7 +37,7 @@ class Selection:
         self._matches = matcher(pattern)
         self._numbers: set[int] = set()
         self._seen = 0
-        self._looked_at: dict[int, bool] = {}
+        self._names: dict[int, str | None] = {}  # of subjects that came by; None: it does not match
 
     def numbers(self, connection: sqlite3.Connection) -> set[int]:
         """The subjects that match, by number. Only those added since the last call are looked at."""
@@ -68,12 +71,11 @@ class Selection:
             seqs, upto = self._find(connection, after, newest)
             records: list[Record] = []
             size = 0
-            for seq in seqs:
-                subject, at, headers, data = connection.execute(SQL["record"], (seq,)).fetchone()
-                records.append(Record(subject, seq, data, decode_headers(headers), at))
-                size += len(data)
+            for record in self._fetch(connection, seqs):
+                records.append(record)
+                size += len(record.data)
                 if size >= CHUNK_BYTES:
-                    return records, seq, seq >= newest
+                    return records, record.seq, record.seq >= newest
             return records, upto, upto >= newest
         finally:
             if own:
@@ -83,29 +85,39 @@ class Selection:
         records: list[Record] = []
         size = 0
         for number in self.numbers(connection):
-            rows = connection.execute(SQL["records_of"], (number, after, CHUNK_RECORDS))
-            for seq, at, headers, data in rows:
+            for seq, at, headers, data in self._rows_of(connection, number, after):
                 records.append(Record(self._pattern, seq, data, decode_headers(headers), at))
                 size += len(data)
-                if size >= CHUNK_BYTES:
-                    break
-            rows.close()
-        if size >= CHUNK_BYTES or len(records) == CHUNK_RECORDS:
-            return records, records[-1].seq, records[-1].seq >= newest
+                if size >= CHUNK_BYTES or len(records) == CHUNK_RECORDS:
+                    return records, seq, seq >= newest
         return records, newest, True
+
+    def _rows_of(
+        self, connection: sqlite3.Connection, number: int, after: int
+    ) -> Iterator[tuple[int, float, bytes | None, bytes]]:
+        """First by the index, then, past its end, by scanning what is newer."""
+        (indexed,) = connection.execute(SQL["indexed"]).fetchone()
+        if after < indexed:
+            yield from connection.execute(SQL["records_of"], (number, after, indexed, CHUNK_RECORDS))
+        yield from connection.execute(SQL["new_records_of"], (max(after, indexed), number, CHUNK_RECORDS))
 
     def _find(self, connection: sqlite3.Connection, after: int, newest: int) -> tuple[list[int], int]:
         """Cursors of matching records, in order, and up to where they are all."""
         found: list[int] = []
         window = WINDOW
         scanned = 0
+        (indexed,) = connection.execute(SQL["indexed"]).fetchone()
         while after < newest and len(found) < CHUNK_RECORDS and scanned < MOST_SCANNED:
             upto = min(after + window, newest)
             want = CHUNK_RECORDS - len(found)
-            if upto - after > WINDOW:  # little was found so far: it pays to know which subjects there are
+            if after < indexed < upto:
+                upto = indexed
+            # When little was found so far, it pays to know which subjects there are; but the newest are in no index.
+            if upto - after > WINDOW and upto <= indexed:
                 numbers = self.numbers(connection)
                 if not numbers:
-                    return found, newest
+                    after = indexed
+                    continue
             else:
                 numbers = None
             if numbers is not None and len(numbers) * PROBE_COST < upto - after:
@@ -128,20 +140,32 @@ class Selection:
         return found, after
 
     def _scan(self, connection: sqlite3.Connection, after: int, upto: int, want: int) -> list[int]:
-        """The first `want` at least, of those that match. Subjects are looked at as they come by, each once."""
+        """The first `want`, or a few more, of those that match. Subjects are looked up as they come by, each once."""
         found: list[int] = []
-        looked_at = self._looked_at
+        names = self._names
         rows = connection.execute(SQL["scan"], (after, upto))
-        for seq, number in rows:
-            matches = looked_at.get(number)
-            if matches is None:
-                (name,) = connection.execute(SQL["subject_name"], (number,)).fetchone()
-                if len(looked_at) >= MOST_REMEMBERED:
-                    looked_at.clear()
-                matches = looked_at[number] = self._matches(name)
-            if matches:
-                found.append(seq)
-                if len(found) >= want:
-                    break
+        while len(found) < want and (block := rows.fetchmany(CHUNK_RECORDS)):
+            if len(names) >= MOST_REMEMBERED:
+                names.clear()
+            new = {number for _, number in block if number not in names}
+            if new:
+                self._look_up(connection, new)
+            found += [seq for seq, number in block if names[number] is not None]
         rows.close()
         return found
+
+    def _look_up(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
+        for number, name in connection.execute(SQL["names"], (msgspec.json.encode(list(numbers)),)):
+            self._names[number] = name if self._matches(name) else None
+
+    def _fetch(self, connection: sqlite3.Connection, seqs: list[int]) -> Iterator[Record]:
+        names = self._names
+        rows = connection.execute(SQL["records_at"], (msgspec.json.encode(seqs),))
+        for seq, number, at, headers, data in rows:
+            name = names.get(number)
+            if name is None:  # found by a probe
+                self._look_up(connection, [number])
+                name = names[number]
+                assert name is not None
+            yield Record(name, seq, data, decode_headers(headers), at)
+        rows.close()

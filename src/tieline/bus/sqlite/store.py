@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -19,9 +19,15 @@ FORGET_EVERY = 512
 FORGET_STEP = 2048
 """Old ids go in steps, one per this many new ones, so that no publish waits for a large clean-up."""
 
+INDEX_STEP = 4096
+"""New records until the index of subjects is brought up to date: what a reader scans at most instead."""
+
 MAX_CACHED_SUBJECTS = 65536
 TRIM_STEP = 5000
 EXPIRE_STEP = 500
+
+Publication = tuple[str, bytes, str | None, Mapping[str, str] | None]
+"""To be published: subject, data, id, headers."""
 
 Row = tuple[int, str, float, Mapping[str, str] | None, bytes]
 """A new record: seq, subject, at, headers, data. A Record is only made of it when somebody follows."""
@@ -51,6 +57,7 @@ class Store:
         self._waiting: list[tuple[int, int, float, bytes | None, bytes]] = []
         self._ids = 0
         (self.high,) = self.execute(SQL["high"]).fetchone()
+        (self._unindexed,) = self.execute(SQL["unindexed"]).fetchone()
         self.rows: list[Row] = []  # of the running transaction
         self.changes: list[Changed] = []
         self.now = time.time()
@@ -65,6 +72,8 @@ class Store:
 
     def commit(self) -> None:
         self.flush()
+        if self._unindexed >= INDEX_STEP:
+            self.index()
         self.execute("COMMIT")
 
     def rollback(self) -> None:
@@ -72,31 +81,49 @@ class Store:
         self._subjects.clear()  # some may have been added by what is undone
         if self.connection.in_transaction:
             self.execute("ROLLBACK")
+        (self._unindexed,) = self.execute(SQL["unindexed"]).fetchone()
 
     def flush(self) -> None:
         """New records are gathered and inserted at once; anything that looks at records must call this first."""
         if self._waiting:
             self.connection.executemany(SQL["add_record"], self._waiting)
+            self._unindexed += len(self._waiting)
             self._waiting.clear()
+
+    def index(self) -> None:
+        """Brings the index of subjects up to date."""
+        self.flush()
+        if self._unindexed:
+            self.execute(SQL["index"])
+            self.execute(SQL["keep_indexed"], (self.high,))
+            self._unindexed = 0
 
     # --- records ---
 
-    def publish(self, subject: str, data: bytes, id: str | None, headers: Mapping[str, str] | None) -> int:
-        if id is not None:
-            known = self.execute(SQL["known_id"], (family(subject), id)).fetchone()
-            if known:
-                return known[0]
-        seq = self.high = self.high + 1
-        number = self._subjects.get(subject) or self._subject(subject)
-        encoded = msgspec.json.encode(headers) if headers else None
-        self._waiting.append((seq, number, self.now, encoded, data))
-        self.rows.append((seq, subject, self.now, headers, data))
-        if id is not None:
-            self.execute(SQL["add_id"], (family(subject), id, seq, self.now))
-            self._ids += 1
-            if self._ids % FORGET_EVERY == 0:
-                self.execute(SQL["forget_ids"], (self.now - REMEMBER_S, FORGET_STEP))
-        return seq
+    def publish(self, publications: Iterable[Publication]) -> list[int]:
+        """The cursors. Many at once: this is the path that every event takes."""
+        seqs: list[int] = []
+        now, high = self.now, self.high
+        number_of, wait, show = self._subjects.get, self._waiting.append, self.rows.append
+        for subject, data, id, headers in publications:
+            if id is not None:
+                if known := self.execute(SQL["known_id"], (family(subject), id)).fetchone():
+                    seqs.append(known[0])
+                    continue
+                self._remember(family(subject), id, high + 1)
+            high += 1
+            number = number_of(subject) or self._subject(subject)
+            wait((high, number, now, msgspec.json.encode(headers) if headers else None, data))
+            show((high, subject, now, headers, data))
+            seqs.append(high)
+        self.high = high
+        return seqs
+
+    def _remember(self, family: str, id: str, seq: int) -> None:
+        self.execute(SQL["add_id"], (family, id, seq, self.now))
+        self._ids += 1
+        if self._ids % FORGET_EVERY == 0:
+            self.execute(SQL["forget_ids"], (self.now - REMEMBER_S, FORGET_STEP))
 
     def _subject(self, name: str) -> int:
         found = self.execute(SQL["subject"], (name,)).fetchone() or self.execute(SQL["add_subject"], (name,)).fetchone()
@@ -105,14 +132,16 @@ class Store:
         self._subjects[name] = found[0]
         return found[0]
 
-    def trim(self, number: int, before: int) -> int:
-        """One step of it: call again until it gives less than TRIM_STEP."""
-        self.flush()
+    def trim(self, number: int, before: int) -> tuple[int, bool]:
+        """One step of it: how many it removed, and whether that was all."""
+        self.index()
         self.execute(SQL["keep_high"], (self.high,))
         removed = self.execute(SQL["trim"], (number, before, TRIM_STEP)).rowcount
-        if removed < TRIM_STEP and self.execute(SQL["drop_subject"], (number,)).rowcount:
+        self.execute(SQL["trim_postings"], (number, before, TRIM_STEP))
+        ended = removed < TRIM_STEP
+        if ended and self.execute(SQL["drop_subject"], (number,)).rowcount:
             self._subjects.clear()
-        return removed
+        return removed, ended
 
     def record(self, seq: int) -> Record | None:
         self.flush()
@@ -159,7 +188,7 @@ class Store:
     def bury(self, group: int, name: str, record: Record, attempt: int, reason: str) -> None:
         self.execute(SQL["settle"], (group, record.seq))
         headers = dead_headers(record, name, attempt, reason)
-        self.publish(dead_subject(name, record.subject), record.data, None, headers)
+        self.publish([(dead_subject(name, record.subject), record.data, None, headers)])
 
     # --- tables ---
 

@@ -8,22 +8,20 @@ import asyncio
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from ...errors import BusClosed, TielineError
 from .file import translate
-from .store import Changed, Row, Store
+from .store import Changed, Publication, Row, Store
 
 T = TypeVar("T")
 
 MOST_AT_ONCE = 1024
 """Pieces of work in one transaction: a bound on what one failure undoes and does again."""
 
-Publication = tuple[str, bytes, str | None, Mapping[str, str] | None]
 Work = tuple["asyncio.Future[Any]", Callable[[Store], Any] | None, Publication | None]
-Outcome = tuple["asyncio.Future[Any]", Any, BaseException | None]
 Committed = Callable[[list[Row], list[Changed]], None]
 
 
@@ -40,14 +38,22 @@ class Writer:
         self._thread.start()
 
     def publish(self, publication: Publication) -> "asyncio.Future[int]":
+        if self._closed:
+            raise BusClosed
         future: asyncio.Future[int] = self._loop.create_future()
-        self._add((future, None, publication))
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append((future, None, publication))
         return future
 
     def do(self, job: Callable[[Store], T]) -> "asyncio.Future[T]":
         """Does a job inside a transaction. It may be done twice, the first time undone: it changes the store alone."""
+        if self._closed:
+            raise BusClosed
         future: asyncio.Future[T] = self._loop.create_future()
-        self._add((future, job, None))
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append((future, job, None))
         return future
 
     async def close(self) -> None:
@@ -57,13 +63,6 @@ class Writer:
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.sleep(0)  # the outcomes of the last transaction are in the loop's queue by now
-
-    def _add(self, work: Work) -> None:
-        if self._closed:
-            raise BusClosed
-        if not self._gathered:
-            self._loop.call_soon(self._hand_over)
-        self._gathered.append(work)
 
     def _hand_over(self) -> None:
         if self._gathered:
@@ -89,9 +88,21 @@ class Writer:
 
     def _together(self, works: list[Work]) -> None:
         store = self._store
+        outcomes: list[Any] = []
         try:
             store.begin()
-            outcomes = [self._one(work) for work in works]
+            gathered: list[Publication] = []
+            for _, job, publication in works:
+                if publication is not None:
+                    gathered.append(publication)
+                elif job is not None:
+                    outcomes += store.publish(gathered)
+                    gathered.clear()
+                    try:
+                        outcomes.append(job(store))
+                    except TielineError as error:  # refused before it changed anything
+                        outcomes.append(_Failure(error))
+            outcomes += store.publish(gathered)
             store.commit()
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):
@@ -100,32 +111,29 @@ class Writer:
                 for work in works:  # one of them is to blame, or none gets through: alone each gets its own answer
                     self._together([work])
                 return
-            self._tell([], [], [(works[0][0], None, self._translated(error))])
+            self._tell([], [], works, [_Failure(self._translated(error))])
         else:
-            self._tell(store.rows, store.changes, outcomes)
-
-    def _one(self, work: Work) -> Outcome:
-        future, job, publication = work
-        if publication is not None:
-            return future, self._store.publish(*publication), None
-        assert job is not None
-        try:
-            return future, job(self._store), None
-        except TielineError as error:  # refused before it changed anything
-            return future, None, error
+            self._tell(store.rows, store.changes, works, outcomes)
 
     def _translated(self, error: BaseException) -> BaseException:
         return translate(error, self._path) if isinstance(error, sqlite3.Error) else error
 
-    def _tell(self, rows: list[Row], changes: list[Changed], outcomes: list[Outcome]) -> None:
+    def _tell(self, rows: list[Row], changes: list[Changed], works: list[Work], outcomes: list[Any]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed without the bus
-            self._loop.call_soon_threadsafe(self._finish, rows, changes, outcomes)
+            self._loop.call_soon_threadsafe(self._finish, rows, changes, works, outcomes)
 
-    def _finish(self, rows: list[Row], changes: list[Changed], outcomes: list[Outcome]) -> None:
-        for future, result, error in outcomes:
+    def _finish(self, rows: list[Row], changes: list[Changed], works: list[Work], outcomes: list[Any]) -> None:
+        for (future, _, _), outcome in zip(works, outcomes, strict=True):
             if not future.done():
-                if error is None:
-                    future.set_result(result)
+                if type(outcome) is _Failure:
+                    future.set_exception(outcome.error)
                 else:
-                    future.set_exception(error)
+                    future.set_result(outcome)
         self._committed(rows, changes)
+
+
+class _Failure:
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from ...drivers.claude_code import ClaudeCode
-from ...drivers.claude_code_launch import Options
+from ...drivers.claude_code.driver import ClaudeCode
+from ...drivers.claude_code.launch import Options
 from ...script import AnyStep, Call, Get, Inquire, Outline, Propose, Reply, Run, Write
 from ..model import ScriptedModel
 from ..rig import scratch_env

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from ...drivers.codex import Codex
-from ...drivers.codex_launch import Options
+from ...drivers.codex.driver import Codex
+from ...drivers.codex.params import Options
 from ...script import AnyStep, Get, Inquire, Outline, Reply, Run, Write
 from ..model import ScriptedModel
 from ..rig import scratch_env

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...drivers import shell
+from ...drivers.shell import driver as shell
 from ...events import Event
 from ...library import open_session
 from ...policy import PRESETS

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Struct
 
-from ..events import Event, Other, Text, TextDelta, Thinking, Tokens
+from ...events import Event, Other, Text, TextDelta, Thinking, Tokens
 
 MAX_TEXT = 64 * 1024 * 1024
 """The most plain text a turn may print. More is not an answer anybody meant; it would only eat the memory."""

@@ -12,14 +12,14 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from ..errors import AgentDied, AgentError, AgentMissing
-from ..policy import CAPABILITIES, Enforcement, Policy, Receipt
-from ..wire.lines import LineTooLong
-from ..wire.process import Process
-from .base import AskFn, Features, Probe, Spec
-from .registry import options_of
-from .shell_command import Options, check_options, policies
-from .shell_process import CommandLine, stop
+from ...errors import AgentDied, AgentError, AgentMissing
+from ...policy import CAPABILITIES, Enforcement, Policy, Receipt
+from ...wire.lines import LineTooLong
+from ...wire.process import Process
+from ..base import AskFn, Features, Probe, Spec
+from ..registry import options_of
+from .command import Options, check_options, policies
+from .process import CommandLine, stop
 
 PROBE_S = 15.0
 """The time that the command gets to tell its version: some agents take seconds to start, more on a busy machine."""

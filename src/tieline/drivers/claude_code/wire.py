@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from ..wire.lines import LineTooLong
-from ..wire.process import Process
-from .claude_code_events import Message
+from ...wire.lines import LineTooLong
+from ...wire.process import Process
+from .events import Message
 
 CONTROL = frozenset({"control_request", "control_response", "control_cancel_request"})
 SERVED = frozenset({"can_use_tool", "hook_callback", "mcp_message"})

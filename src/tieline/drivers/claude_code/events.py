@@ -7,7 +7,7 @@ kept as `other`.
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from ..events import (
+from ...events import (
     Diff,
     Done,
     Error,
@@ -26,9 +26,9 @@ from ..events import (
     ToolUse,
     Usage,
 )
-from ..policy import Receipt
-from .claude_code_tools import ToDo, action_of, patch
-from .claude_code_usage import Meter
+from ...policy import Receipt
+from .tools import ToDo, action_of, patch
+from .usage import Meter
 
 Message = dict[str, Any]
 

@@ -2,11 +2,20 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ..errors import UsageError
-from .base import McpServer, Prompt, Spec
-from .codex_policy import Controls
+from msgspec import Struct
+
+from ...errors import UsageError
+from ..base import McpServer, Prompt, Spec
+from .policy import Controls
+
+
+class Options(Struct, frozen=True, forbid_unknown_fields=True):
+    command: tuple[str, ...] = ()  # instead of `codex`
+    web_search: Literal["live", "indexed", "cached", "disabled"] = "live"  # where the policy allows network
+    config: Mapping[str, Any] = {}  # overrides of Codex's configuration, by dotted name
+
 
 FEATURES = {
     "features.default_mode_request_user_input": True,  # or it asks questions in its plan mode only

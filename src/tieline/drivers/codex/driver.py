@@ -1,9 +1,9 @@
 """Codex, over `codex app-server`: JSON-RPC on its standard streams, one server for many conversations.
 
 The server is shared by the conversations of one driver that want the same program in the same environment: the first
-one starts it, the last one ends it. Its parts: `codex_launch` and `codex_server` (the process), `codex_conversation`
-(one thread of it), `codex_params` (what it is given), `codex_events`, `codex_items` and `codex_usage` (what it tells),
-`codex_asks` (what it asks), `codex_policy` (what it is allowed), `codex_rollout` (what it records).
+one starts it, the last one ends it. Its parts: `launch` and `server` (the process), `conversation`
+(one thread of it), `params` (what it is given), `events`, `items` and `usage` (what it tells),
+`asks` (what it asks), `policy` (what it is allowed), `rollout` (what it records).
 """
 
 import asyncio
@@ -12,15 +12,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import AgentError
-from ..policy import Policy, Receipt
-from ..wire.process import Process
-from .base import AskFn, Features, Probe, Spec
-from .codex_conversation import Conversation
-from .codex_launch import Options, launch_command
-from .codex_policy import controls, receipt
-from .codex_server import Server
-from .registry import options_of
+from ...errors import AgentError
+from ...policy import Policy, Receipt
+from ...wire.process import Process
+from ..base import AskFn, Features, Probe, Spec
+from ..registry import options_of
+from .conversation import Conversation
+from .launch import launch_command
+from .params import Options
+from .policy import controls, receipt
+from .server import Server
 
 PROBE_S = 15.0
 

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from ..errors import UsageError
-from ..events import Tokens
-from ..policy import LEVELS, PRESETS, Policy
-from .base import Spec
-from .shell_output import BadPath, Fields, Match, getter
+from ...errors import UsageError
+from ...events import Tokens
+from ...policy import LEVELS, PRESETS, Policy
+from ..base import Spec
+from .output import BadPath, Fields, Match, getter
 
 Claim = Literal["sandbox", "rule", "none"]
 VALUES = ("prompt", "system", "model", "session", "cwd")

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ..errors import AgentDied, AgentStartFailed
-from ..version import __version__
-from ..wire.jsonrpc import Peer, PeerGone, RpcError
-from ..wire.process import Process
-from .codex_events import UNWANTED
-from .codex_launch import INSTALL
+from ...errors import AgentDied, AgentStartFailed
+from ...version import __version__
+from ...wire.jsonrpc import Peer, PeerGone, RpcError
+from ...wire.process import Process
+from .events import UNWANTED
+from .launch import CWD, INSTALL
 
 START_S = 30.0
 """From its start to its answer to `initialize` and to the opening of a thread."""
@@ -54,7 +54,7 @@ class Server:
         self._nonsense = asyncio.Event()
         try:
             # In the root directory: its threads have directories of their own, and may outlive that of the first.
-            self._process = Process.start(argv, cwd="/", env=env)
+            self._process = Process.start(argv, cwd=CWD, env=env)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise AgentStartFailed("codex", f"{argv[0]} cannot be started: {reason}", hint=INSTALL) from None

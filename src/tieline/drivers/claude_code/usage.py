@@ -6,7 +6,7 @@ process began: a turn is the difference.
 
 from typing import Any
 
-from ..events import Tokens
+from ...events import Tokens
 
 LIVE = {
     "input_tokens": "input",

@@ -5,15 +5,15 @@ import errno
 import signal
 import time
 
-from ..errors import AgentDied, AgentStartFailed, ProtocolError, TielineError, Unsupported
-from ..events import Error, Init, Outcome, Warning
-from ..policy import Receipt
-from ..wire.lines import LineTooLong
-from ..wire.process import TERM_GRACE_S, Process
-from .base import AskFn, Prompt, Spec
-from .shell_command import Options, launch_command, told
-from .shell_output import MAX_TEXT, End, Normaliser, PlainText
-from .turn import Turn
+from ...errors import AgentDied, AgentStartFailed, ProtocolError, TielineError, Unsupported
+from ...events import Error, Init, Outcome, Warning
+from ...policy import Receipt
+from ...wire.lines import LineTooLong
+from ...wire.process import TERM_GRACE_S, Process
+from ..base import AskFn, Prompt, Spec
+from ..turn import Turn
+from .command import Options, launch_command, told
+from .output import MAX_TEXT, End, Normaliser, PlainText
 
 EXIT_GRACE_S = 5.0
 """After its completion event, or the end of its output: the time a process gets to exit by itself."""

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from ..events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, PlanStep, Read, Search, Task
-from ..policy import Capability
+from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, PlanStep, Read, Search, Task
+from ...policy import Capability
 
 GOVERNED: dict[Capability, tuple[str, ...]] = {
     "file_write": ("Write", "Edit", "NotebookEdit"),

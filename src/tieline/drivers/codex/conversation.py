@@ -5,20 +5,20 @@ from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..errors import AgentDied, UsageError
-from ..events import Answer, Error, Event, Init, Other, Outcome, Warning
-from ..policy import Receipt
-from ..wire.jsonrpc import PeerGone, RpcError
-from .base import AskFn, Prompt, Spec
-from .codex_asks import asked
-from .codex_events import SOURCE, Normaliser
-from .codex_items import code_of
-from .codex_params import content, developer_message, thread_params
-from .codex_policy import Controls
-from .codex_rollout import Rollout
-from .codex_server import START_S, Server
-from .codex_usage import Meter
-from .turn import Turn
+from ...errors import AgentDied, UsageError
+from ...events import Answer, Error, Event, Init, Other, Outcome, Warning
+from ...policy import Receipt
+from ...wire.jsonrpc import PeerGone, RpcError
+from ..base import AskFn, Prompt, Spec
+from ..turn import Turn
+from .asks import asked
+from .events import SOURCE, Normaliser
+from .items import code_of
+from .params import content, developer_message, thread_params
+from .policy import Controls
+from .rollout import Rollout
+from .server import START_S, Server
+from .usage import Meter
 
 REQUEST_S = 60.0
 """Codex answers requests about a turn at once; the turn itself is told in notifications."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..events import Tokens
+from ...events import Tokens
 
 Params = Mapping[str, Any]
 

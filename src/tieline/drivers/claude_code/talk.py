@@ -14,17 +14,17 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import AgentDied, AgentMissing, AgentStartFailed, Unsupported
-from ..events import Done, Error, Event, Other
-from ..policy import Receipt
-from ..wire.process import Process
-from .base import AskFn, Attachment, Prompt, Spec
-from .claude_code_events import SOURCE, Message, Normaliser
-from .claude_code_launch import INSTALL, SDK, UPGRADE
-from .claude_code_policy import Permits, answered, rules
-from .claude_code_tools import QUESTION
-from .claude_code_wire import Wire
-from .turn import Turn
+from ...errors import AgentDied, AgentMissing, AgentStartFailed, Unsupported
+from ...events import Done, Error, Event, Other
+from ...policy import Receipt
+from ...wire.process import Process
+from ..base import AskFn, Attachment, Prompt, Spec
+from ..turn import Turn
+from .events import SOURCE, Message, Normaliser
+from .launch import INSTALL, SDK, UPGRADE
+from .policy import Permits, answered, rules
+from .tools import QUESTION
+from .wire import Wire
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeSDKClient, PermissionResult, ToolPermissionContext, Transport

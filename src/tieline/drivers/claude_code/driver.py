@@ -10,14 +10,14 @@ from pathlib import Path
 from sys import platform
 from typing import Any
 
-from ..errors import AgentMissing, AgentStartFailed
-from ..policy import Policy, Receipt
-from ..wire.process import Process
-from .base import AskFn, Features, Probe, Spec
-from .claude_code_launch import INSTALL, Options, executable, launch_command
-from .claude_code_policy import enforce
-from .claude_code_talk import Talk
-from .registry import options_of
+from ...errors import AgentMissing, AgentStartFailed
+from ...policy import Policy, Receipt
+from ...wire.process import Process
+from ..base import AskFn, Features, Probe, Spec
+from ..registry import options_of
+from .launch import INSTALL, Options, executable, launch_command
+from .policy import enforce
+from .talk import Talk
 
 VERSION_S = 10.0
 """How long `claude --version` may take."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from ..policy import Capability, Enforcement, Level, Policy, Receipt
+from ...policy import Capability, Enforcement, Level, Policy, Receipt
 
 Sandbox = Literal["read-only", "workspace-write", "danger-full-access"]
 STRICTEST: tuple[Level, ...] = ("deny", "ask", "allow")

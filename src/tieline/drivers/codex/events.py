@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..events import (
+from ...events import (
     AnyAction,
     Diff,
     Error,
@@ -30,8 +30,8 @@ from ..events import (
     Warning,
     changed_paths,
 )
-from .codex_items import TOOLS, Call, call_of, code_of, raw_outcome, result_of, text_of, use_of
-from .codex_usage import Meter
+from .items import TOOLS, Call, call_of, code_of, raw_outcome, result_of, text_of, use_of
+from .usage import Meter
 
 SOURCE = "codex"
 Params = Mapping[str, Any]

@@ -5,11 +5,11 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
 
-from msgspec import Struct
+from ...errors import AgentMissing
 
-from ..errors import AgentMissing
+CWD = "/"
+"""Where the server runs: it serves many directories, and each thread is told its own."""
 
 INSTALL = "Install it with `npm install -g @openai/codex`, or name the executable in the agent's `command`."
 
@@ -19,12 +19,6 @@ TARGETS = {  # system and machine → the npm package for it, and its directory 
     ("darwin", "x86_64"): ("darwin-x64", "x86_64-apple-darwin"),
     ("darwin", "arm64"): ("darwin-arm64", "aarch64-apple-darwin"),
 }
-
-
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
-    command: tuple[str, ...] = ()  # instead of `codex`
-    web_search: Literal["live", "indexed", "cached", "disabled"] = "live"  # where the policy allows network
-    config: Mapping[str, Any] = {}  # overrides of Codex's configuration, by dotted name
 
 
 def machine() -> str:

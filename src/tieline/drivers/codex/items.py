@@ -5,7 +5,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from ..events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Task
+from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Task
 
 Item = Mapping[str, Any]
 Outcome = Literal["ok", "error", "denied"]

@@ -10,9 +10,9 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
-from ..errors import AgentMissing
-from .base import McpServer, Spec
-from .claude_code_policy import rules
+from ...errors import AgentMissing
+from ..base import McpServer, Spec
+from .policy import rules
 
 SDK = "claude_agent_sdk"
 INSTALL = "Install it: pip install 'tieline[claude]'"

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from ..events import Answer, Ask, Choice, Command, Edit, Fetch, Question, Remember, needs
-from ..policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
-from .claude_code_tools import FOR_PEOPLE, GOVERNED, PROPOSAL, QUESTION, action_of
+from ...events import Answer, Ask, Choice, Command, Edit, Fetch, Question, Remember, needs
+from ...policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
+from .tools import FOR_PEOPLE, GOVERNED, PROPOSAL, QUESTION, action_of
 
 if TYPE_CHECKING:
     from claude_agent_sdk import PermissionUpdate, ToolPermissionContext

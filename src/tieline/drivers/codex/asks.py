@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..events import (
+from ...events import (
     Answer,
     Ask,
     Choice,
@@ -15,9 +15,9 @@ from ..events import (
     Question,
     Remember,
 )
-from ..policy import Capability, Policy
-from .codex_events import Normaliser
-from .codex_policy import strictest
+from ...policy import Capability, Policy
+from .events import Normaliser
+from .policy import strictest
 
 Params = Mapping[str, Any]
 Asked = tuple[Ask, Callable[[Answer], Any]]

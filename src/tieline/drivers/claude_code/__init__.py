@@ -1,0 +1,1 @@
+"""Claude Code. `driver` is the way in."""

@@ -1,0 +1,1 @@
+"""Any command line. `driver` is the way in."""

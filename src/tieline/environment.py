@@ -1,0 +1,27 @@
+"""The process's own environment. The only place that reads it, and light: it is looked at before all imports."""
+
+import os
+from collections.abc import Mapping
+
+
+def inherited() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def variable(name: str) -> str:
+    """One that counts before, or without, a Config: how errors are shown, whether there are colours."""
+    return os.environ.get(name, "")
+
+
+def config_file(env: Mapping[str, str]) -> str:
+    """The file that counts: $TIELINE_CONFIG, else the user's own. Empty: there is none.
+
+    Never one from the working directory: a repository that somebody else wrote must not widen the policy or say which
+    program an agent is.
+    """
+    if named := env.get("TIELINE_CONFIG"):
+        return named
+    home = env.get("HOME", "")
+    base = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
+    place = f"{base}/tieline/tieline.toml"
+    return place if base and os.path.isfile(place) else ""  # noqa: PTH113 (pathlib is not imported yet)
