@@ -130,6 +130,15 @@ async def test_sending_twice_is_harmless(tmp_path: Path) -> None:
             await router.prompt(session.id, "go", id="a.b")
 
 
+async def test_clients_of_different_sessions_may_choose_the_same_id(tmp_path: Path) -> None:
+    async with routing(tmp_path, [[Say("answer")]]) as router:
+        sessions = [await router.create(cwd=str(tmp_path)) for _ in range(20)]
+        for session in sessions:
+            await router.prompt(session.id, "go", id="p")
+        for session in sessions:
+            verify(await until_done(router, session.id))
+
+
 async def test_a_queue_can_be_cancelled_and_reordered(tmp_path: Path) -> None:
     stalled = asyncio.Event()
     replies: list[Reply] = [[Stall()], *[[Say(str(number))] for number in range(5)]]

@@ -57,8 +57,11 @@ class EventLog:
         self._listeners: dict[str, set[_Listener]] = {}
 
     async def append(self, session: str, event: Event, *, id: str | None = None) -> int:
-        """Durable when it returns. The same id twice is one record. What is too large for one is several, in order."""
+        """Durable when it returns. The same id twice in a session is one record. What is too large for one record is
+        several, in order."""
         data = encode(event)
+        if id:
+            id = f"{session}.{id}"  # the bus knows ids by the family of subjects: all sessions share one
         if len(data) <= MAX_RECORD:
             return await self._bus.publish(subject(session), data, id=id)
         last = -(-len(data) // MAX_RECORD)

@@ -24,6 +24,8 @@ class GitFailed(TielineError):
 
 async def snapshot(cwd: str, env: Mapping[str, str]) -> str:
     """The directory's state as a git tree id; empty when it is not in a git work tree."""
+    if not _may_be_git(cwd, env):
+        return ""
     try:
         await _git(cwd, env, "rev-parse", "--is-inside-work-tree")
     except (GitFailed, OSError):
@@ -49,10 +51,18 @@ async def changes(cwd: str, env: Mapping[str, str], since: str) -> str:
 
 async def branch(cwd: str, env: Mapping[str, str]) -> str:
     """The checked-out branch; empty when there is none."""
+    if not _may_be_git(cwd, env):
+        return ""
     try:
         return (await _git(cwd, env, "symbolic-ref", "--short", "-q", "HEAD")).strip()
     except (GitFailed, OSError):
         return ""
+
+
+def _may_be_git(cwd: str, env: Mapping[str, str]) -> bool:
+    """Whether it is worth asking git: a thousand sessions in plain directories start no thousand processes."""
+    place = Path(cwd)
+    return "GIT_DIR" in env or any((parent / ".git").exists() for parent in (place, *place.parents))
 
 
 async def _git(cwd: str, env: Mapping[str, str], *arguments: str) -> str:
