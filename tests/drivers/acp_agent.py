@@ -115,6 +115,7 @@ class Agent:
         await asyncio.sleep(0.2)
         await self.update(schema.SessionInfoUpdate(session_update="session_info_update", title="Told late"))
         await self.raw({"sessionUpdate": "from_the_future"})
+        await self.raw({"sessionUpdate": "usage_update"})
         await self.say("too late")
 
     async def do_seen(self, _: str) -> None:

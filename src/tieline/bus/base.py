@@ -159,7 +159,8 @@ class Table(Protocol):
         ...
 
     def watch(self, pattern: str = ">") -> AsyncGenerator[Change, None]:
-        """The present values, then what changes. A slow watcher misses values that were replaced, never the latest."""
+        """The present values, oldest first, then what changes. Values that were replaced before they were read are
+        left out, the latest never is."""
         ...
 
     async def keys(self, pattern: str = ">") -> list[str]: ...

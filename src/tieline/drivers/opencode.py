@@ -36,7 +36,7 @@ def create(name: str, options: Mapping[str, Any]) -> "OpenCode":
 
 class OpenCode:
     tested = "1.18.18"
-    floor = "1.18.0"
+    floor = "1.18.18"
 
     def __init__(self, name: str = "opencode", options: Options | None = None) -> None:
         self.name = name

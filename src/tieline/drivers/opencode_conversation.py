@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..errors import SessionClosed
+from ..errors import AgentError, SessionClosed
 from ..events import Diff, Error, Init, Other, Outcome
 from ..policy import Receipt
 from .base import AskFn, Prompt, Spec
@@ -111,9 +111,9 @@ class OpenCodeConversation:
         course.steering += 1
         try:
             await self._post_prompt([{"type": "text", "text": text}])
-        except BaseException:
+        except (Refused, Unreachable) as error:
             course.steering -= 1
-            raise
+            raise AgentError(self._agent, f"it did not take what was said in between: {error}") from error
 
     async def close(self) -> None:
         turn = self._turn

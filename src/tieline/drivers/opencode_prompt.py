@@ -32,8 +32,10 @@ def prompt_body(agent: str, spec: Spec, options: Options) -> dict[str, Any]:
 
 def file_part(attachment: Attachment) -> dict[str, Any]:
     """An attachment, with its content: the server may be on another machine."""
+    # Any kind of text is put into the prompt by OpenCode, but only under this name.
+    kind = "text/plain" if attachment.media_type.startswith("text/") else attachment.media_type
     data = attachment.data or Path(attachment.path).read_bytes()
     encoded = base64.b64encode(data).decode()
     name = attachment.name or Path(attachment.path).name or "attachment"
-    url = f"data:{attachment.media_type};base64,{encoded}"
-    return {"type": "file", "mime": attachment.media_type, "filename": name, "url": url}
+    url = f"data:{kind};base64,{encoded}"
+    return {"type": "file", "mime": kind, "filename": name, "url": url}

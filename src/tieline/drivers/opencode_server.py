@@ -121,7 +121,8 @@ class Server:
 
         assert self._client is not None
         patience = httpx2.Timeout(REQUEST_S, read=SILENCE_S)
-        return self._client.stream("GET", "/event", params={"directory": directory}, timeout=patience)
+        plain = {"accept": "text/event-stream", "accept-encoding": "identity"}
+        return self._client.stream("GET", "/event", params={"directory": directory}, headers=plain, timeout=patience)
 
     # --- start and end ---------------------------------------------------------------------------------
 

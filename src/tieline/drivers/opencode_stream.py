@@ -16,7 +16,7 @@ from .opencode_server import REQUEST_S, Refused, Server, Unreachable
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 2.0
 GIVE_UP_S = 30.0
-"""How long a server at a given address may be out of reach."""
+"""How long a server may be out of reach."""
 SLOW_READER_S = 30.0
 """How long one turn's reader may hold up the others of its directory."""
 
@@ -115,12 +115,14 @@ class Stream:
                 problem = "it ended the event stream"
             except (httpx2.TransportError, Unreachable, Refused, EventTooLong) as error:
                 problem = str(error) or type(error).__name__
+            except Exception as error:  # an answer that is not as we know it must not leave everyone waiting
+                problem = f"{type(error).__name__}: {error}"
             if self._open.is_set():
                 self._open.clear()
                 down_since = time.monotonic()
                 for listener in list(self._listeners):
                     listener.lost()
-            elif not self._server.own and time.monotonic() - down_since > GIVE_UP_S:
+            elif time.monotonic() - down_since > GIVE_UP_S:
                 self._gone(f"{self._server.agent}: the server is out of reach: {problem}")
                 return
             await asyncio.sleep(pause)

@@ -22,7 +22,7 @@ BUILT_IN: dict[str, str] = {
     "claude-code": "tieline.drivers.claude_code.driver",
     "codex": "tieline.drivers.codex.driver",
     "opencode": "tieline.drivers.opencode",
-    "acp": "tieline.drivers.acp",
+    "acp": "tieline.drivers.acp.driver",
     "shell": "tieline.drivers.shell.driver",
     "scripted": "tieline.drivers.scripted",
 }

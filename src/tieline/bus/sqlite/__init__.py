@@ -61,8 +61,22 @@ async def open_bus(url: str) -> AsyncGenerator["SqliteBus"]:
         except sqlite3.Error as error:
             raise translate(error, str(path)) from error
         bus.start()
-        stack.push_async_callback(bus.close)
+        stack.push_async_callback(_closed, bus)
         yield bus
+
+
+async def _closed(bus: "SqliteBus") -> None:
+    """Whoever is cancelled meanwhile: the lock is let go of when the writer is done, not before. That is bounded."""
+    closing = asyncio.ensure_future(bus.close())
+    cancelled: asyncio.CancelledError | None = None
+    while not closing.done():
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    closing.result()
 
 
 def _prepare(path: str) -> "SqliteBus":
@@ -239,4 +253,4 @@ class SqliteBus:
             pending += sum(subject in subjects for (subject,) in new)
             groups.append(Group(name, pattern, pending, one("outstanding", number)))
         size = one("pages") * one("page_size")
-        return Stats(one("count_records"), one("count_subjects"), size, one("high"), tuple(groups))
+        return Stats(one("count_records"), one("count_subjects"), size, one("last"), tuple(groups))

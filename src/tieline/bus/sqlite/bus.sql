@@ -75,7 +75,7 @@ CREATE TABLE entries (
     UNIQUE (tbl, key)
 );
 CREATE INDEX entries_by_expiry ON entries (expires) WHERE expires IS NOT NULL;
-CREATE INDEX entries_by_revision ON entries (revision);
+CREATE INDEX entries_by_revision ON entries (tbl, revision);
 
 -- query high
 SELECT max(
@@ -83,6 +83,9 @@ SELECT max(
     coalesce((SELECT max(seq) FROM records), 0),
     coalesce((SELECT max(revision) FROM entries), 0)
 );
+
+-- query last
+SELECT max((SELECT value FROM meta WHERE name = 'high'), coalesce((SELECT max(seq) FROM records), 0));
 
 -- query keep_high
 UPDATE meta SET value = ? WHERE name = 'high';
@@ -223,7 +226,7 @@ DELETE FROM entries WHERE tbl = ? AND key = ?;
 
 -- query entries_after
 SELECT key, value, revision FROM entries
-WHERE tbl = ? AND key > ? AND (expires IS NULL OR expires > ?) ORDER BY key LIMIT ?;
+WHERE tbl = ? AND revision > ? AND (expires IS NULL OR expires > ?) ORDER BY revision LIMIT ?;
 
 -- query keys
 SELECT key FROM entries WHERE tbl = ? AND key >= ? AND (expires IS NULL OR expires > ?) ORDER BY key;

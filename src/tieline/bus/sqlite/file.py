@@ -18,8 +18,9 @@ from ...errors import BusError, BusFull, BusLocked
 WAL_LIMIT = 64 * 1024 * 1024
 """The write-ahead log is cut back to this after a burst."""
 
-CHECKPOINT_PAGES = 4000
-"""Pages until the write-ahead log is folded into the file: one publish in so many waits for it."""
+CHECKPOINT_PAGES = 1000
+"""Pages until the write-ahead log is folded into the file and written anew from its beginning. No more: a sync is
+several times faster while the log only overwrites itself than while it grows."""
 
 READ_MAP = 1024 * 1024 * 1024
 """How much of the file readers map instead of copying pages: a long log is read nearly as fast as a short one."""

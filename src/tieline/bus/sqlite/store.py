@@ -33,6 +33,9 @@ Row = tuple[int, str, float, Mapping[str, str] | None, bytes]
 """A new record: seq, subject, at, headers, data. A Record is only made of it when somebody follows."""
 
 
+_ADD_RECORD = SQL["add_record"]
+
+
 class Claim(NamedTuple):
     """What a group got: the deliveries (record, attempt), how many fresh ones that used, and what is left to come."""
 
@@ -85,10 +88,14 @@ class Store:
 
     def flush(self) -> None:
         """New records are gathered and inserted at once; anything that looks at records must call this first."""
-        if self._waiting:
-            self.connection.executemany(SQL["add_record"], self._waiting)
-            self._unindexed += len(self._waiting)
-            self._waiting.clear()
+        waiting = self._waiting
+        if waiting:
+            if len(waiting) == 1:
+                self.execute(_ADD_RECORD, waiting[0])
+            else:
+                self.connection.executemany(_ADD_RECORD, waiting)
+            self._unindexed += len(waiting)
+            waiting.clear()
 
     def index(self) -> None:
         """Brings the index of subjects up to date."""

@@ -124,9 +124,11 @@ class SqliteTable:
         matches = matcher(pattern)
         self._tables.watch(self.name, watcher)
         try:
-            last = ""
+            last = 0
             while True:
                 page = await self._tables.read(self._page(last))
+                # After this, whatever the page shows has also been offered: what it shows twice can be told.
+                await self._tables.writer.do(lambda store: None)
                 for key, value, revision in page:
                     newer = watcher.changes.get(key)
                     if newer is not None and newer.revision <= revision:
@@ -135,7 +137,7 @@ class SqliteTable:
                         yield Change(key, value, revision)
                 if len(page) < PAGE:
                     break
-                last = page[-1][0]
+                last = page[-1][2]
             while True:
                 while watcher.changes:
                     yield watcher.changes.pop(next(iter(watcher.changes)))
@@ -162,7 +164,7 @@ class SqliteTable:
 
         return await self._tables.read(look)
 
-    def _page(self, last: str) -> "Callable[[sqlite3.Connection], list[tuple[str, bytes, int]]]":
+    def _page(self, last: int) -> "Callable[[sqlite3.Connection], list[tuple[str, bytes, int]]]":
         return lambda connection: connection.execute(
             SQL["entries_after"], (self.name, last, time.time(), PAGE)
         ).fetchall()

@@ -29,7 +29,7 @@ class Writer:
     def __init__(self, store: Store, path: str, committed: Committed) -> None:
         self._store = store
         self._path = path
-        self._committed = committed  # called in the loop, after each transaction, before its waiters go on
+        self._committed = committed  # called in the loop after each transaction
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Work] = []
         self._queue: SimpleQueue[list[Work] | None] = SimpleQueue()
@@ -119,17 +119,19 @@ class Writer:
         return translate(error, self._path) if isinstance(error, sqlite3.Error) else error
 
     def _tell(self, rows: list[Row], changes: list[Changed], works: list[Work], outcomes: list[Any]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed without the bus
+        try:
             self._loop.call_soon_threadsafe(self._finish, rows, changes, works, outcomes)
+        except RuntimeError:
+            return  # the loop was closed without the bus
 
     def _finish(self, rows: list[Row], changes: list[Changed], works: list[Work], outcomes: list[Any]) -> None:
+        self._committed(rows, changes)  # followers first: publishers only go on to publish more
         for (future, _, _), outcome in zip(works, outcomes, strict=True):
             if not future.done():
                 if type(outcome) is _Failure:
                     future.set_exception(outcome.error)
                 else:
                     future.set_result(outcome)
-        self._committed(rows, changes)
 
 
 class _Failure:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...drivers import acp
+from ...drivers.acp import driver as acp
 from ...script import AnyStep, Get, Outline, Reply, Run, Write
 from ..model import ScriptedModel
 from ..rig import scratch_env

@@ -7,18 +7,18 @@ from typing import Any
 
 import msgspec
 
-from ..errors import AgentDied, AgentStartFailed, Unsupported
-from ..events import Answer, Ask, Init, Other, Outcome, needs
-from ..policy import Receipt
-from ..wire.jsonrpc import Peer, PeerGone, RpcError
-from ..wire.process import Process
-from .acp_ask import CANCELLED, choose, elicited, questions_of
-from .acp_events import Normaliser
-from .acp_offer import Offered
-from .acp_prompt import blocks_of
-from .base import AskFn, Prompt, Spec
-from .presets import Preset
-from .turn import Turn
+from ...errors import AgentDied, AgentStartFailed, Unsupported
+from ...events import Answer, Ask, Error, Init, Other, Outcome, needs
+from ...policy import Receipt
+from ...wire.jsonrpc import Peer, PeerGone, RpcError
+from ...wire.process import Process
+from ..base import AskFn, Prompt, Spec
+from ..presets import Preset
+from ..turn import Turn
+from .ask import CANCELLED, choose, elicited, questions_of
+from .events import Normaliser
+from .offer import Offered
+from .prompt import blocks_of
 
 TURN_S = 7 * 24 * 3600.0
 """No turn takes longer. Callers have their own, shorter limits."""
@@ -136,7 +136,10 @@ class Talk:
             turn.emit(Other(line, "stdout"))
         self._garbage.clear()
         for update in self._late:
-            self._normaliser.feed(update)
+            try:
+                self._normaliser.feed(update)
+            except Exception:  # of a shape we do not know
+                turn.emit(Other(update, "session/update"))
         self._late.clear()
         if turn.interrupted:  # before the agent heard of it
             turn.done("interrupted", native_id=self.native_id)
@@ -164,10 +167,9 @@ class Talk:
         if status == "success" and not self._normaliser.said:
             status, error = "error", "the agent ended the turn without an answer"
         if error and not turn.interrupted:
-            turn.fail(error, code=reason, native_id=self.native_id)
-        else:
-            usage = "unknown" if tokens is None else "complete" if self.preset.usage_whole else "partial"
-            turn.done(status, tokens=tokens, usage=usage, native_id=self.native_id)
+            turn.emit(Error(error, reason))
+        usage = "unknown" if tokens is None else "complete" if self.preset.usage_whole else "partial"
+        turn.done(status, error=error, tokens=tokens, usage=usage, native_id=self.native_id)
 
     async def _died(self, turn: Turn) -> None:
         await self.process.wait(EXIT_S)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..events import Answer, Choice, Question
+from ...events import Answer, Choice, Question
 
 CANCELLED: Mapping[str, Any] = {"outcome": {"outcome": "cancelled"}}
 

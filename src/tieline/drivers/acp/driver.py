@@ -15,16 +15,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from ..errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, UsageError
-from ..policy import CAPABILITIES, Capability, Policy, Receipt
-from ..wire.jsonrpc import Peer
-from ..wire.process import Process
-from .acp_policy import launch_command, overruled, receipt
-from .acp_session import open_session
-from .acp_talk import Talk
-from .base import AskFn, Features, Probe, Spec
-from .presets import PRESETS, STREAM, Preset
-from .registry import options_of
+from ...errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, UsageError
+from ...policy import CAPABILITIES, Capability, Policy, Receipt
+from ...wire.jsonrpc import Peer
+from ...wire.process import Process
+from ..base import AskFn, Features, Probe, Spec
+from ..presets import PRESETS, STREAM, Preset
+from ..registry import options_of
+from .policy import launch_command, overruled, receipt
+from .session import open_session
+from .talk import Talk
 
 START_S = 60.0
 """The longest wait for an agent to come up. Node programs on a busy machine take their time."""

@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec import ValidationError
 
-from ..errors import AgentStartFailed, Unsupported
-from ..version import __version__
-from ..wire.jsonrpc import Peer, PeerGone, RpcError
-from .acp_offer import offered_by
-from .acp_talk import EXIT_S, Talk, details_of
-from .base import McpServer
+from ...errors import AgentStartFailed, Unsupported
+from ...version import __version__
+from ...wire.jsonrpc import Peer, PeerGone, RpcError
+from ..base import McpServer
+from .offer import offered_by
+from .talk import EXIT_S, Talk, details_of
 
 PROTOCOL = 1
 AUTH_REQUIRED = -32000

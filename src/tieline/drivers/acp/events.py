@@ -7,7 +7,7 @@ known of it is kept until it can be told whole.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..events import (
+from ...events import (
     AnyAction,
     Diff,
     Event,
@@ -25,9 +25,9 @@ from ..events import (
     ToolUse,
     Warning,
 )
-from .acp_diff import unified
-from .acp_tools import NOTHING, Fields, Tool
-from .presets import Preset
+from ..presets import Preset
+from .diff import unified
+from .tools import NOTHING, Fields, Tool
 
 PROGRESS: Mapping[str, Any] = {"pending": "pending", "in_progress": "running", "completed": "done"}
 

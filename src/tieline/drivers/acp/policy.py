@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..policy import CAPABILITIES, Capability, Enforcement, Level, Means, Policy, Receipt
-from .base import Spec
-from .presets import Preset
+from ...policy import CAPABILITIES, Capability, Enforcement, Level, Means, Policy, Receipt
+from ..base import Spec
+from ..presets import Preset
 
 RULES = "tieline-rules.toml"
 

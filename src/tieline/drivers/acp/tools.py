@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import msgspec
 
-from ..events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
-from .acp_diff import unified
+from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
+from .diff import unified
 
 NOTHING: Mapping[str, Any] = {}
 Fields = Mapping[str, Any]

@@ -4,9 +4,9 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from ..errors import Unsupported
-from .acp_offer import Offered
-from .base import Attachment, Prompt
+from ...errors import Unsupported
+from ..base import Attachment, Prompt
+from .offer import Offered
 
 
 def blocks_of(agent: str, prompt: Prompt, offered: Offered, system: str = "") -> list[dict[str, Any]]:

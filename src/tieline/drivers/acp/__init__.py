@@ -1,0 +1,1 @@
+"""Any agent that speaks ACP. `driver` is the way in."""

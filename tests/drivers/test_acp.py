@@ -1,0 +1,111 @@
+"""The ACP driver: the real Gemini CLI and the real OpenCode against the contract, and what is special about each."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from tieline.events import Answer, Ask, Fetch, Init, Text, ToolResult, ToolUse
+from tieline.policy import Policy
+from tieline.script import Call, Run, Say, Write
+from tieline.testing.driver_contract import DriverContract
+from tieline.testing.policy_contract import PolicyContract
+from tieline.testing.rigs.gemini import MODEL, GeminiRig
+from tieline.testing.rigs.opencode_acp import OpencodeAcpRig
+from tieline.testing.streams import collect, done, of, the
+
+pytestmark = pytest.mark.real
+
+BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
+
+
+def yes(ask: Ask) -> bool:
+    return True
+
+
+class TestGemini(DriverContract, PolicyContract):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncGenerator[GeminiRig, None]:
+        async with GeminiRig(tmp_path / "home", BINARIES) as rig:
+            yield rig
+
+    async def test_what_it_would_let_pass_is_asked_too(self, rig: GeminiRig, place: Path) -> None:
+        """On its own it runs commands that it knows as safe, and searches the web, without a question."""
+        rig.play([Run("echo harmless")], [Call("google_web_search", {"query": "weather"})], [Say("Done.")])
+        asked: list[Ask] = []
+
+        def decide(ask: Ask) -> bool:
+            asked.append(ask)
+            return True
+
+        async with self.session(rig, place, policy=Policy(), on_ask=decide) as session:
+            seen = await collect(session.turn("try"))
+        assert [ask.capability for ask in asked] == ["shell", "network"]
+        assert isinstance(asked[1].action, Fetch)
+        assert [result.status for result in of(seen, ToolResult)] == ["ok", "ok"]
+
+    async def test_a_persons_own_rules_do_not_widen_the_policy(self, rig: GeminiRig, place: Path) -> None:
+        rules = Path(rig.options["env"]["HOME"], ".gemini", "policies")
+        rules.mkdir(parents=True)
+        rule = '[[rule]]\ntoolName = "*"\ndecision = "allow"\npriority = 999\n'
+        (rules / "mine.toml").write_text(rule)
+        rig.play([Run("touch denied.txt")], [Say("Refused.")])
+        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+            seen = await collect(session.turn("try"))
+        assert the(seen, ToolResult).status == "denied"
+        assert not (place / "denied.txt").exists()
+
+    async def test_disallowed_tools_are_not_offered(self, rig: GeminiRig, place: Path) -> None:
+        rig.play([Say("Done.")])
+        async with self.session(rig, place, disallowed_tools=("run_shell_command",)) as session:
+            await collect(session.turn("hello"))
+        (tools,) = (request["tools"] for request in rig.model.requests)
+        offered = {tool["name"] for entry in tools for tool in entry["functionDeclarations"]}
+        assert "run_shell_command" not in offered
+        assert "write_file" in offered
+
+    async def test_a_refused_call_does_not_end_the_turn(self, rig: GeminiRig, place: Path) -> None:
+        rig.play([Run("touch denied.txt")], [Write(str(place / "made.txt"), "x\n")], [Say("One of two.")])
+        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+            seen = await collect(session.turn("try"))
+        assert [result.status for result in of(seen, ToolResult)] == ["denied", "ok"]
+        assert done(seen).text == "One of two."
+        assert the(seen, Answer).by == "policy"
+
+    async def test_replayed_history_is_not_told_again(self, rig: GeminiRig, place: Path) -> None:
+        """It comes after the answer to session/load."""
+        rig.play(*[[Say(f"answer {number}")] for number in range(12)])
+        async with self.session(rig, place) as session:
+            for number in range(11):
+                await collect(session.turn(f"question {number}"))
+            native = session.native_id
+        async with self.session(rig, place, resume=native) as session:
+            seen = await collect(session.turn("and now"))
+        assert [text.text for text in of(seen, Text)] == ["answer 11"]
+
+    async def test_an_unknown_session_cannot_be_resumed(self, rig: GeminiRig, place: Path) -> None:
+        _, error = await self.attempt(rig, place, resume="00000000-0000-4000-8000-000000000000")
+        assert "session/load failed" in str(error)
+
+    async def test_init(self, rig: GeminiRig, place: Path) -> None:
+        rig.play([Say("Done.")])
+        async with self.session(rig, place) as session:
+            init = the(await collect(session.turn("hello")), Init)
+        assert (init.model, init.version) == (MODEL, rig.driver.tested)
+
+
+class TestOpencodeAcp(DriverContract, PolicyContract):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncGenerator[OpencodeAcpRig, None]:
+        async with OpencodeAcpRig(tmp_path / "home", BINARIES) as rig:
+            yield rig
+
+    async def test_subagents_only_where_nothing_is_asked(self, rig: OpencodeAcpRig, place: Path) -> None:
+        """Their asks reach nobody over ACP: they would wait for ever."""
+        task = {"description": "sub", "prompt": "run it", "subagent_type": "general"}
+        rig.play([Call("task", task)], [Say("There is none.")])
+        async with self.session(rig, place, policy=Policy("allow", "ask", "allow"), on_ask=yes) as session:
+            seen = await collect(session.turn("delegate"))
+        assert the(seen, ToolResult).status == "error"
+        assert the(seen, ToolUse).name == "task"
+        assert done(seen).status == "success"

@@ -1,0 +1,121 @@
+"""The presets, the configuration of ACP agents, and what a policy becomes. No agent is started."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tieline.drivers.acp import driver as acp
+from tieline.drivers.acp.policy import gemini_rules, launch_command, overruled
+from tieline.drivers.base import Spec
+from tieline.drivers.presets import PRESETS
+from tieline.errors import PolicyUnenforceable, UsageError
+from tieline.library import open_session
+from tieline.policy import CAPABILITIES, Policy, every_policy
+
+ASKS = ["file_write", "shell", "network"]
+
+
+def test_configuration() -> None:
+    with pytest.raises(UsageError, match="needs a command"):
+        acp.create("mine", {})
+    with pytest.raises(UsageError, match="unknown preset 'nobody'"):
+        acp.create("mine", {"preset": "nobody"})
+    with pytest.raises(UsageError, match="nonsense"):
+        acp.create("mine", {"command": ["x"], "nonsense": 1})
+
+
+def test_a_configured_agent_claims_nothing_on_its_own() -> None:
+    driver = acp.create("mine", {"command": ["mine"]})
+    assert driver.enforce(Policy()).unenforced() == CAPABILITIES
+    trusted = acp.create("mine", {"command": ["mine"], "asks": ASKS})
+    assert not trusted.enforce(Policy()).unenforced()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets(name: str) -> None:
+    driver = acp.create(name, {"preset": name})
+    preset = PRESETS[name]
+    assert preset.command
+    assert preset.install
+    assert bool(driver.tested) == bool(driver.floor)
+    for policy in every_policy():
+        receipt = driver.enforce(policy)
+        for capability in CAPABILITIES:
+            line = receipt.of(capability)
+            if line.level == "deny" and capability != "shell" and policy.shell != "deny" and line.means != "none":
+                assert "command" in line.note, "what a permitted shell can still do is said"
+
+
+def test_the_page_has_the_same_presets() -> None:
+    page = Path(__file__).parents[2] / "docs" / "drivers" / "acp.md"
+    table = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| `") and "` | `" in line]
+    shown = {cells[0].strip("|` "): (cells[1].strip("`"), cells[2]) for cells in table if len(cells) == 4}
+    assert set(shown) == set(PRESETS)
+    for name, preset in PRESETS.items():
+        asks = "by its own rules, see below" if preset.control else ", ".join(preset.asks) or "nothing for certain"
+        assert shown[name] == (" ".join((*preset.command, *preset.args)), asks)
+
+
+def test_only_tested_presets_have_rules_of_their_own() -> None:
+    assert {name for name, preset in PRESETS.items() if preset.control} == {"gemini", "opencode-acp"}
+    assert all(PRESETS[name].tested for name in ("gemini", "opencode-acp"))
+
+
+def test_gemini_is_started_with_its_rules() -> None:
+    spec = Spec(cwd="/", env={"HOME": "/h"}, model="flash", policy=Policy("allow", "ask", "deny"))
+    launch = launch_command(PRESETS["gemini"], (), spec, "/scratch")
+    assert launch.argv[:4] == ("gemini", "--acp", "--skip-trust", "--approval-mode")
+    assert launch.argv[-4:] == ("-m", "flash", "--admin-policy", "/scratch/tieline-rules.toml")
+    assert launch.env["GEMINI_CLI_NO_RELAUNCH"] == "1"
+
+    rules = tomllib.loads(launch.files["/scratch/tieline-rules.toml"])["rule"]
+    decisions = {tool: rule["decision"] for rule in rules for tool in rule["toolName"]}
+    assert decisions == {
+        "write_file": "allow",
+        "replace": "allow",
+        "run_shell_command": "ask_user",
+        "web_fetch": "ask_user",
+        "google_web_search": "ask_user",
+        "write_todos": "allow",
+    }
+
+
+def test_gemini_disallowed_tools_come_first() -> None:
+
+    text = gemini_rules(PRESETS["gemini"], Policy("allow", "allow", "allow"), ("run_shell_command",))
+    first = tomllib.loads(text)["rule"][0]
+    assert (first["toolName"], first["decision"]) == (["run_shell_command"], "deny")
+    assert "argsPattern" not in first, "so that the model is not offered it at all"
+
+
+def test_opencode_is_started_with_its_rules() -> None:
+    mine = '{"theme":"dark","experimental":{"x":1}}'
+    spec = Spec(cwd="/", env={"OPENCODE_CONFIG_CONTENT": mine}, policy=Policy("allow", "ask", "deny"))
+    env = launch_command(PRESETS["opencode-acp"], (), spec, "/scratch").env
+    assert json.loads(env["OPENCODE_PERMISSION"]) == {
+        "edit": "allow",
+        "bash": "ask",
+        "webfetch": "ask",
+        "websearch": "ask",
+        "task": "deny",
+    }
+    assert json.loads(env["OPENCODE_CONFIG_CONTENT"]) == {
+        "theme": "dark",
+        "experimental": {"x": 1, "continue_loop_on_deny": True},
+    }
+
+
+def test_an_administrators_rules_are_seen(tmp_path: Path) -> None:
+    assert overruled(PRESETS["gemini"], tmp_path) == ""
+    place = tmp_path / "etc/gemini-cli/policies"
+    place.mkdir(parents=True)
+    (place / "corporate.toml").touch()
+    assert overruled(PRESETS["gemini"], tmp_path) == "/etc/gemini-cli/policies"
+
+
+def test_unenforceable_is_refused(tmp_path: Path) -> None:
+    driver = acp.create("copilot", {"preset": "copilot"})
+    with pytest.raises(PolicyUnenforceable, match="file_write, shell, network"):
+        open_session(driver, cwd=tmp_path, env={}, policy="read-only")
