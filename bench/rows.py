@@ -15,6 +15,7 @@ class Row(Struct, frozen=True):
     limit: float
     holds: bool
     note: str = ""
+    least: bool = False  # the limit is the least it must reach, not the most it may take
 
 
 def at_most(name: str, ours: float, reference: float, limit: float, note: str = "") -> Row:
@@ -26,7 +27,7 @@ def at_most(name: str, ours: float, reference: float, limit: float, note: str = 
 def at_least(name: str, ours: float, reference: float, limit: float, note: str = "") -> Row:
     """Ours must reach at least `limit` times the reference."""
     ratio = ours / reference
-    return Row(name, ours, reference, ratio, limit, ratio >= limit, note)
+    return Row(name, ours, reference, ratio, limit, ratio >= limit, note, least=True)
 
 
 def side_by_side(kinds: Sequence[Callable[[], None]], rounds: int) -> list[float]:

@@ -182,7 +182,7 @@ class Tests:
     def _shipped_classes(self, name: str) -> list[ast.ClassDef]:
         if self._shipped is None:
             self._shipped = {}
-            for file in sorted((self._root / "src/tieline/testing").glob("*.py")):
+            for file in sorted((self._root / "src/tieline/testing").rglob("*.py")):
                 for found in _classes(self._tree(file).body):
                     self._shipped.setdefault(found.name, []).append(found)
         return self._shipped.get(name, [])

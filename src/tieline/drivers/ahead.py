@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 
-from ..errors import AgentMissing
+from ..errors import TielineError
 from ..wire import launch
 
-LIGHT = {"codex": "tieline.drivers.codex.launch"}
+LIGHT = {"codex": "tieline.drivers.codex.launch", "opencode": "tieline.drivers.opencode.launch"}
 """Agent → a module that imports little and has `launch_command(env)` and `CWD`."""
 
 
 def start_ahead(agent: str, env: Mapping[str, str]) -> None:
     if module := LIGHT.get(agent):
-        with suppress(AgentMissing, OSError, ValueError):  # the driver will say it properly
+        with suppress(TielineError, OSError, ValueError):  # the driver will say it properly
             how = import_module(module)
             argv, own = how.launch_command(env)
             launch.ahead(argv, cwd=how.CWD, env=own)

@@ -21,7 +21,7 @@ Factory = Callable[[str, Mapping[str, Any]], Driver]
 BUILT_IN: dict[str, str] = {
     "claude-code": "tieline.drivers.claude_code.driver",
     "codex": "tieline.drivers.codex.driver",
-    "opencode": "tieline.drivers.opencode",
+    "opencode": "tieline.drivers.opencode.driver",
     "acp": "tieline.drivers.acp.driver",
     "shell": "tieline.drivers.shell.driver",
     "scripted": "tieline.drivers.scripted",

@@ -127,7 +127,7 @@ SELECT number, name FROM subjects WHERE number > ?;
 -- query last_subject
 SELECT coalesce(max(number), 0) FROM subjects;
 
--- query add_record
+-- query add_records
 INSERT INTO records (seq, subject, at, headers, data) VALUES (?, ?, ?, ?, ?);
 
 -- query known_id

@@ -125,23 +125,23 @@ class Feeds:
 
 
 class Bell:
-    """Wakes one waiter. Lighter than an asyncio.Event, and tells it why when the bus is closed."""
+    """Wakes one waiter; or, when nobody waits, lets the next one pass."""
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
         self._rung = False
 
     def ring(self) -> None:
-        self._rung = True
-        if self._waiter is not None and not self._waiter.done():
+        if self._waiter is None or self._waiter.done():
+            self._rung = True
+        else:
             self._waiter.set_result(None)
 
-    async def wait(self) -> None:
-        """Returns at once when it was rung since the last wait."""
-        if not self._rung:
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        self._rung = False
+    def wait(self) -> "asyncio.Future[None]":
+        """To be awaited at once: it is done when the bell was rung since the last time."""
+        future = self._waiter = self._loop.create_future()
+        if self._rung:
+            self._rung = False
+            future.set_result(None)
+        return future

@@ -90,7 +90,8 @@ class Writer:
         store = self._store
         outcomes: list[Any] = []
         try:
-            store.begin()
+            first = works[0][2]
+            store.begin(alone=len(works) == 1 and first is not None and first[2] is None)
             gathered: list[Publication] = []
             for _, job, publication in works:
                 if publication is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ...drivers.opencode import OpenCode, create
+from ...drivers.opencode.driver import OpenCode, create
 from ...script import AnyStep, Get, Inquire, Outline, Propose, Reply, Run, Write
 from ..model import ScriptedModel
 from ..rig import scratch_env

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from ..errors import AgentDied, AgentError, AgentMissing, AgentStartFailed
-from ..wire.lines import LineTooLong
-from ..wire.process import Process
-from .opencode_launch import INSTALL, Launch
+from ...errors import AgentDied, AgentError, AgentMissing, AgentStartFailed
+from ...wire.lines import LineTooLong
+from ...wire.process import Process
+from .launch import CWD, INSTALL, PASSWORD
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,6 +28,9 @@ SILENCE_S = 35.0
 LISTENING = b"listening on "
 
 
+Launch = tuple[list[str], dict[str, str]]
+
+
 class Refused(Exception):
     """The server answered with an error."""
 
@@ -42,14 +45,14 @@ class Unreachable(ConnectionError):
 
 class Server:
     def __init__(self, agent: str, launch: Launch | None, url: str = "", password: str = "", user: str = "opencode"):
-        """With `launch` it is ours; else it is the one at `url`."""
+        """With `launch`, arguments and environment, it is ours; else it is the one at `url`."""
         self.agent = agent
         self.users = 0
         self.version = ""
         self.gone = ""
         self._launch = launch
         self._url = url.rstrip("/")
-        self._user, self._password = (user, password) if launch is None else ("opencode", launch.password)
+        self._user, self._password = (user, password) if launch is None else ("opencode", launch[1][PASSWORD])
         self._process: Process | None = None
         self._client: httpx2.AsyncClient | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -128,7 +131,7 @@ class Server:
 
     async def _start(self) -> None:
         if self._launch is not None:
-            await self._start_own(self._launch)
+            await self._start_own(*self._launch)
         else:
             await asyncio.to_thread(_import_client)
             self._connect()
@@ -140,14 +143,13 @@ class Server:
                     self.agent, f"no OpenCode server at {self._url}: {told}", hint="Check the agent's url and password."
                 ) from None
 
-    async def _start_own(self, launch: Launch) -> None:
+    async def _start_own(self, argv: list[str], env: dict[str, str]) -> None:
         try:
-            # Not in the session's directory: it serves others too, and must not hold that one.
-            process = Process.start(launch.argv, cwd="/", env=launch.env)
+            process = Process.start(argv, cwd=CWD, env=env)
         except FileNotFoundError:
-            raise AgentMissing(self.agent, f"there is no {launch.argv[0]!r}", hint=INSTALL) from None
+            raise AgentMissing(self.agent, f"there is no {argv[0]!r}", hint=INSTALL) from None
         except (OSError, ValueError) as error:
-            raise AgentStartFailed(self.agent, f"{launch.argv[0]!r} cannot be started: {error}", hint=INSTALL) from None
+            raise AgentStartFailed(self.agent, f"{argv[0]!r} cannot be started: {error}", hint=INSTALL) from None
         importing = asyncio.create_task(asyncio.to_thread(_import_client))
         try:
             self._process = await process.__aenter__()

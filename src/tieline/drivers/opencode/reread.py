@@ -6,9 +6,9 @@ Everything of the turn is fed again; what was told before is not told again.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from .opencode_asks import Pending, Talk
-from .opencode_stream import Listener, Stream
-from .turn import Turn
+from ..turn import Turn
+from .asks import Pending, Talk
+from .stream import Listener, Stream
 
 Message = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ call they work for as their parent.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..events import (
+from ...events import (
     Command,
     Diff,
     Edit,
@@ -29,8 +29,8 @@ from ..events import (
     Usage,
     changed_paths,
 )
-from .opencode_tools import Raw, action_of
-from .opencode_words import QUIET, QUIET_PARTS, REFUSALS, SOURCE, STEPS, message_of
+from .tools import Raw, action_of
+from .words import QUIET, QUIET_PARTS, REFUSALS, SOURCE, STEPS, message_of
 
 Handler = Callable[[dict[str, Any]], Sequence[Event]]
 

@@ -5,15 +5,15 @@ configuration: so ours have the last word. They never widen what the configurati
 after ours), and a denied tool is not even offered to the model.
 
 A subagent runs in a session of its own, which inherits the denials but not the asks. Our own server therefore has the
-built-in subagents ask for everything (`BASE`), and we decide; an agent whose rules are wider than the policy, such as
-one that a project brings along, cannot be started as a subagent.
+built-in subagents ask for everything (`launch.BASE`), and we decide; an agent whose rules are wider than the policy,
+such as one that a project brings along, cannot be started as a subagent.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ..policy import CAPABILITIES, Capability, Enforcement, Level, Policy, Receipt
+from ...policy import CAPABILITIES, Capability, Enforcement, Level, Policy, Receipt
 
 Rule = dict[str, str]
 Rules = list[Rule]
@@ -32,16 +32,6 @@ SHARED = {"write": "edit", "apply_patch": "edit", "patch": "edit", "multiedit": 
 
 GUARDS = ("external_directory", "doom_loop")
 """Permissions that no tool has: leaving the directory, and repeating oneself."""
-
-BASE: dict[str, Any] = {
-    "agent": {
-        "general": {"permission": dict.fromkeys(CAPABILITY_OF, "ask")},
-        "explore": {"permission": {name: "ask" for name in CAPABILITY_OF if name != "edit"}},
-    },
-    # Otherwise a refused call ends the turn, and the model never hears why.
-    "experimental": {"continue_loop_on_deny": True},
-}
-"""Configuration of our own server, over the user's. `explore` may not edit at all; asking would be wider."""
 
 
 def rule(permission: str, action: str, pattern: str = "*") -> Rule:

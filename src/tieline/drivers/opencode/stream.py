@@ -10,8 +10,8 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from ..wire.sse import EventTooLong, SseParser
-from .opencode_server import REQUEST_S, Refused, Server, Unreachable
+from ...wire.sse import EventTooLong, SseParser
+from .server import REQUEST_S, Refused, Server, Unreachable
 
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 2.0

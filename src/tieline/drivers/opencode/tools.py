@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
+from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
 
 Raw = Mapping[str, Any]
 

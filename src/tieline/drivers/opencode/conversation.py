@@ -6,20 +6,20 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..errors import AgentError, SessionClosed
-from ..events import Diff, Error, Init, Other, Outcome
-from ..policy import Receipt
-from .base import AskFn, Prompt, Spec
-from .opencode_asks import Pending
-from .opencode_course import Course, past_limit
-from .opencode_events import Normaliser
-from .opencode_prompt import file_part
-from .opencode_reread import reread
-from .opencode_rules import Rules, hidden
-from .opencode_server import Refused, Server, Unreachable
-from .opencode_stream import Stream
-from .opencode_words import ABORTED, SOURCE, message_of
-from .turn import INTERRUPT_GRACE_S, Turn
+from ...errors import AgentError, SessionClosed
+from ...events import Diff, Error, Init, Other, Outcome
+from ...policy import Receipt
+from ..base import AskFn, Prompt, Spec
+from ..turn import INTERRUPT_GRACE_S, Turn
+from .asks import Pending
+from .course import Course, past_limit
+from .events import Normaliser
+from .prompt import file_part
+from .reread import reread
+from .rules import Rules, hidden
+from .server import Refused, Server, Unreachable
+from .stream import Stream
+from .words import ABORTED, SOURCE, message_of
 
 BEGIN_S = 60.0
 """From the prompt to the session's being busy. The first prompt of a directory starts much that it needs."""

@@ -7,10 +7,10 @@ answer of it is still open: after an error OpenCode says `idle` twice, before th
 from collections.abc import Mapping
 from typing import Any
 
-from ..events import Outcome
-from .base import Spec
-from .opencode_events import Normaliser
-from .opencode_words import ABORTED, OVERFLOW, message_of
+from ...events import Outcome
+from ..base import Spec
+from .events import Normaliser
+from .words import ABORTED, OVERFLOW, message_of
 
 
 class Course:

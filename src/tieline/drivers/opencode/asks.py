@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
-from ..events import Answer, AnyAction, Ask, Choice, Command, Edit, Fetch, OtherAction, Question, Read, Status, ToolUse
-from .opencode_events import Normaliser
-from .opencode_rules import CAPABILITY_OF, GUARDS, Rules, denials, rule
-from .opencode_server import Refused, Unreachable
-from .turn import Turn
+from ...events import Answer, AnyAction, Ask, Choice, Command, Edit, Fetch, OtherAction, Question, Read, Status, ToolUse
+from ..turn import Turn
+from .events import Normaliser
+from .rules import CAPABILITY_OF, GUARDS, Rules, denials, rule
+from .server import Refused, Unreachable
 
 DEFER_S = 1.0
 """A request may come just before the tool call that it is about."""

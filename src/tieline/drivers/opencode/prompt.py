@@ -4,12 +4,11 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
-from .base import Attachment, Spec
-from .opencode_launch import Options
+from ...errors import UsageError
+from ..base import Attachment, Spec
 
 
-def prompt_body(agent: str, spec: Spec, options: Options) -> dict[str, Any]:
+def prompt_body(agent: str, spec: Spec, chosen: str) -> dict[str, Any]:
     """The same for every prompt of a conversation: model, agent, effort, system."""
     body: dict[str, Any] = {}
     if spec.model:
@@ -21,8 +20,8 @@ def prompt_body(agent: str, spec: Spec, options: Options) -> dict[str, Any]:
                 hint=f"{agent} takes models as provider/model; `opencode models` lists them.",
             )
         body["model"] = {"providerID": provider, "modelID": model}
-    if options.agent:
-        body["agent"] = options.agent
+    if chosen:
+        body["agent"] = chosen
     if spec.effort:
         body["variant"] = spec.effort
     if spec.system:

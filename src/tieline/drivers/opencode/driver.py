@@ -12,22 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from ..errors import AgentError, AgentStartFailed, Unsupported, UsageError
-from ..policy import Policy, Receipt
-from ..wire.process import Process
-from .base import AskFn, Features, Probe, Spec
-from .opencode_conversation import OpenCodeConversation
-from .opencode_launch import INSTALL, Options, launch_command, program
-from .opencode_prompt import prompt_body
-from .opencode_rules import CAPABILITY_OF, Rules, receipt, session_rules
-from .opencode_server import Refused, Server, Unreachable
-from .opencode_stream import Stream
-from .registry import options_of
+from ...errors import AgentError, AgentStartFailed, Unsupported, UsageError
+from ...policy import Policy, Receipt
+from ...wire.process import Process
+from ..base import AskFn, Features, Probe, Spec
+from ..registry import options_of
+from .conversation import OpenCodeConversation
+from .launch import INSTALL, launch_command, program
+from .prompt import prompt_body
+from .rules import CAPABILITY_OF, Rules, receipt, session_rules
+from .server import Refused, Server, Unreachable
+from .stream import Stream
 
 PROBE_S = 20.0
 VARIANTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Names that OpenCode has for efforts. Which of them a model takes is for the server to say."""
+
+
+class Options(Struct, frozen=True, forbid_unknown_fields=True):
+    command: tuple[str, ...] = ()  # the program and leading arguments, instead of `opencode` on the PATH
+    url: str = ""  # a server that runs already, instead of one of our own
+    user: str = "opencode"
+    password: str = ""
+    agent: str = ""  # one of OpenCode's agents: build, plan, or your own
 
 
 def create(name: str, options: Mapping[str, Any]) -> "OpenCode":
@@ -74,7 +83,7 @@ class OpenCode:
                 finally:
                     await server.close()
                 return Probe(found=True, path=self.options.url, version=server.version)
-            argv = program(self.name, env, self.options)
+            argv = program(env, self.options.command)
             version = await _version(argv, env)
         except AgentError as error:
             return Probe(found=False, problem=error.message, hint=error.hint)
@@ -85,7 +94,7 @@ class OpenCode:
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[OpenCodeConversation, None]:
-        body = prompt_body(self.name, spec, self.options)
+        body = prompt_body(self.name, spec, self.options.agent)
         async with self._server(spec) as shared:
             server = shared.server
             try:
@@ -166,7 +175,7 @@ class OpenCode:
         shared = self._shared.get(key)
         if shared is None or shared.server.gone:
             options = self.options
-            launch = None if options.url else launch_command(self.name, spec, options)
+            launch = None if options.url else launch_command(spec.env, options.command, spec.mcp_servers)
             shared = _Shared(Server(self.name, launch, options.url, options.password, options.user))
             self._shared[key] = shared
         shared.server.users += 1

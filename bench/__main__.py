@@ -1,0 +1,73 @@
+"""`make bench`: measures every ratio side by side in one run and writes docs/benchmarks.md.
+
+`python -m bench agents sessions` measures those alone and prints them.
+"""
+
+import asyncio
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .rows import Row
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+SECTIONS = {
+    "start": "Start-up",
+    "agents": "Turns with the real agents over the scripted model",
+    "normalise": "From native messages to events",
+    "bus": "The bus",
+    "sessions": "Durable sessions",
+}
+
+
+def measured(name: str) -> list[Row]:
+    measure: Callable[[], Any] = import_module(f".{name}", __package__).measure
+    result = measure()
+    return asyncio.run(result) if asyncio.iscoroutine(result) else result
+
+
+def table(rows: list[Row]) -> str:
+    lines = ["| what | ours | reference | ratio | limit | holds | |", "| --- | ---: | ---: | ---: | ---: | --- | --- |"]
+    for row in rows:
+        sign = "≥" if row.least else "≤"
+        lines.append(
+            f"| {row.name} | {number(row.ours)} | {number(row.reference)} | **{row.ratio:.2f}** | {sign} {row.limit:g} "
+            f"| {'yes' if row.holds else '**no**'} | {row.note} |"
+        )
+    return "\n".join(lines)
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.4g}"
+
+
+def main(names: list[str]) -> int:
+    pages: list[str] = []
+    missed = 0
+    for name in names or SECTIONS:
+        print(f"{SECTIONS[name]} …", file=sys.stderr, flush=True)
+        rows = measured(name)
+        missed += sum(not row.holds for row in rows)
+        pages.append(f"## {SECTIONS[name]}\n\n{table(rows)}\n")
+        print(pages[-1], flush=True)
+    if not names:
+        machine = (
+            f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+        )
+        PAGE.write_text(
+            "# Benchmarks\n\n"
+            f"Written by `make bench` on {time.strftime('%Y-%m-%d')}: {machine}.\n\n"
+            "Every row compares two things measured in turns in the same run; only the ratio means anything.\n"
+            "Times are medians in seconds, rates are per second.\n\n" + "\n".join(pages)
+        )
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
