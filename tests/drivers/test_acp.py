@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tieline.events import Answer, Ask, Fetch, Init, Text, ToolResult, ToolUse
-from tieline.policy import Policy
+from tieline.policy import Policy, preset
 from tieline.script import Call, Run, Say, Write
 from tieline.testing.driver_contract import DriverContract
 from tieline.testing.policy_contract import PolicyContract
@@ -95,6 +95,9 @@ class TestGemini(DriverContract, PolicyContract):
 
 
 class TestOpencodeAcp(DriverContract, PolicyContract):
+    POLICIES = (preset("full"), preset("ask"), preset("read-only"))
+    """The ends and the middle: all 27 are held against OpenCode with its own driver, and over ACP with Gemini."""
+
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> AsyncGenerator[OpencodeAcpRig, None]:
         async with OpencodeAcpRig(tmp_path / "home", BINARIES) as rig:

@@ -8,6 +8,7 @@ runs, but writes no file where file_write is not allowed.
 """
 
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +28,22 @@ def name_of(policy: Policy) -> str:
 
 
 class PolicyContract:
+    POLICIES: tuple[Policy, ...] = tuple(every_policy())
+    """Which ones: all of them, but for a second way to an agent that is held to all of them already."""
+
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> Rig:
         raise NotImplementedError("a subclass gives its rig")
 
     @pytest.fixture
     async def web(self) -> AsyncGenerator["Web", None]:
-        web = Web()
-        async with LoopbackServer(web.answer) as server:
-            web.url = f"{server.url}/page"
+        async with loopback_web() as web:
             yield web
 
-    @pytest.mark.parametrize("policy", every_policy(), ids=name_of)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "policy" in metafunc.fixturenames:
+            metafunc.parametrize("policy", self.POLICIES, ids=name_of)
+
     async def test_policy(self, rig: Rig, web: "Web", tmp_path: Path, policy: Policy) -> None:
         place = tmp_path / "place"
         place.mkdir()
@@ -106,6 +111,14 @@ def stopped_by_the_system(seen: list[Event]) -> bool:
     commands = {use.id for use in of(seen, ToolUse) if needs(use.action) == "shell"}
     results = [result for result in of(seen, ToolResult) if result.id in commands]
     return any(result.status == "error" and "Read-only file system" in result.output for result in results)
+
+
+@asynccontextmanager
+async def loopback_web() -> AsyncGenerator[Web, None]:
+    web = Web()
+    async with LoopbackServer(web.answer) as server:
+        web.url = f"{server.url}/page"
+        yield web
 
 
 def let_through(seen: list[Event]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 import msgspec
 from nats.aio.msg import Msg
 
+from ...errors import BusUnavailable
 from ..base import Delivery, Record, dead_headers, dead_subject
 from .link import Link
 from .pull import Meta, Pull, ensure_consumer, meta, record, request
@@ -34,8 +35,15 @@ async def consume(
         "max_ack_pending": max_pending,
         "metadata": {"tieline-group": group},
     }
+    begun = False
     while True:
-        await ensure_consumer(link, stream, name, config)
+        try:
+            await ensure_consumer(link, stream, name, config)
+            begun = True
+        except BusUnavailable:
+            if begun:  # it waits until the server is back
+                continue
+            raise
         pull = Pull(link, stream, name)
         try:
             async with pull:

@@ -159,9 +159,10 @@ class Link:
         *,
         headers: dict[str, str] | None = None,
         repair: Callable[[], Any] | None = None,
+        bound: float = BOUND_S,
     ) -> T:
         """Asks until `accept` makes something of the answer, or the bound. Nobody there (503) means later."""
-        deadline = self._loop.time() + BOUND_S
+        deadline = self._loop.time() + bound
         wait = FIRST_WAIT
         problem = "no answer"
         while True:
@@ -183,14 +184,15 @@ class Link:
             left = deadline - self._loop.time()
             if left <= wait:
                 raise BusUnavailable(
-                    f"NATS at {self.target.shown}: {problem} in {BOUND_S:g} s", hint="It is tried again when you do."
+                    f"NATS at {self.target.shown}: {problem} in {bound:g} s", hint="It is tried again when you do."
                 )
             await self._pause(wait, left)
             wait = min(wait * 2, LONGEST_WAIT)
 
-    async def api(self, call: str, request: Mapping[str, Any], type: "type[T]") -> T:
+    async def api(self, call: str, request: Mapping[str, Any], type: "type[T]", bound: float = BOUND_S) -> T:
         """A question to JetStream itself. Refusals are raised as Refused where the caller looks at the code."""
-        return await self.insist(f"$JS.API.{call}", msgspec.json.encode(request), lambda answer: accept(answer, type))
+        body = msgspec.json.encode(request)
+        return await self.insist(f"$JS.API.{call}", body, lambda answer: accept(answer, type), bound=bound)
 
     def translated(self, error: Refused) -> BusError:
         if error.code in _FULL:

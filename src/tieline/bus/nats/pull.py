@@ -10,9 +10,9 @@ import msgspec
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from ...errors import BusClosed
+from ...errors import BusClosed, BusUnavailable
 from ..base import MAX_RECORD, Record
-from .link import NO_CONSUMER, NO_STREAM, Link, Refused, status, unique
+from .link import ANSWER_S, BOUND_S, NO_CONSUMER, NO_STREAM, Link, Refused, status, unique
 
 BATCH = 256
 BATCH_BYTES = 8 * MAX_RECORD
@@ -138,7 +138,10 @@ async def ordered(
     """Everything that matches after a cursor, in order, each once, whatever becomes of the connection meanwhile.
     `latest`: begin with the last message of each subject. `bare`: without the data."""
     cursor = after
+    begun = False
+    patience = asyncio.get_running_loop().time() + BOUND_S
     while True:
+        # A new name each time: the server that was to have the last one may be gone, and would never answer for it.
         consumer = f"reader-{unique()}"
         start = (
             {"deliver_policy": "last_per_subject"}
@@ -161,7 +164,12 @@ async def ordered(
         }
         try:
             body = {"stream_name": stream, "config": config, "action": "create"}
-            made = await link.api(f"CONSUMER.CREATE.{stream}.{consumer}", body, Made)
+            made = await link.api(f"CONSUMER.CREATE.{stream}.{consumer}", body, Made, ANSWER_S)
+            begun = True
+        except BusUnavailable:
+            if begun or asyncio.get_running_loop().time() < patience:  # whoever follows waits until it is back
+                continue
+            raise
         except Refused as error:
             if error.code == NO_STREAM and not follow:
                 return

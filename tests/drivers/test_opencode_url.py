@@ -1,0 +1,320 @@
+"""OpenCode at a given address: somebody else's server, and a way to it that breaks."""
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx2
+import pytest
+
+from tieline.drivers.base import McpServer
+from tieline.drivers.opencode.driver import create
+from tieline.drivers.opencode.launch import launch_command
+from tieline.errors import AgentStartFailed, Unsupported
+from tieline.events import Ask, Done, Event, Status, Text, TextDelta, ToolResult
+from tieline.library import open_session
+from tieline.policy import Policy
+from tieline.script import Call, Run, Say
+from tieline.sessions.session import Session
+from tieline.testing.rigs.opencode import OpenCodeRig
+from tieline.testing.streams import collect, done, of, the, verify
+from tieline.wire.process import Process
+
+pytestmark = pytest.mark.real
+
+PROGRAM = str(Path(__file__).parent.parent / "agents/node_modules/.bin/opencode")
+ASK_SHELL = Policy("allow", "ask", "allow")
+WAIT_S = 30.0
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[OpenCodeRig]:
+    async with OpenCodeRig(tmp_path / "home", PROGRAM) as rig:
+        yield rig
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    place = tmp_path / "place"
+    place.mkdir()
+    return place
+
+
+class Served:
+    """A server that is not the driver's, and another client of it."""
+
+    def __init__(self, url: str, password: str, place: Path) -> None:
+        self.url = url
+        self.password = password
+        self._client = httpx2.AsyncClient(base_url=url, auth=("opencode", password), trust_env=False, timeout=30)
+        self._directory = {"directory": str(place)}
+
+    async def get(self, path: str) -> Any:
+        return (await self._client.get(path, params=self._directory)).raise_for_status().json()
+
+    async def post(self, path: str, body: Any) -> Any:
+        return (await self._client.post(path, params=self._directory, json=body)).raise_for_status().json()
+
+    async def until(self, path: str, true: Callable[[Any], bool]) -> Any:
+        async with asyncio.timeout(WAIT_S):
+            while not true(told := await self.get(path)):  # noqa: ASYNC110 (it is another program that changes)
+                await asyncio.sleep(0.02)
+            return told
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+@pytest.fixture
+async def served(rig: OpenCodeRig, place: Path) -> AsyncIterator[Served]:
+    argv, env = launch_command(rig.env, [PROGRAM])
+    async with Process.start(argv, cwd="/", env=env) as process:
+        url = ""
+        async for batch in process.lines():
+            url = next((line.split()[-1].decode() for line in batch if b"listening" in line), "")
+            if url:
+                break
+        served = Served(url, env["OPENCODE_SERVER_PASSWORD"], place)
+        try:
+            yield served
+        finally:
+            await served.close()
+            process.signal(signal.SIGTERM)
+
+
+class Way:
+    """A TCP proxy on loopback that can be cut, and stay cut."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._open = True
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.taken = 0
+
+    async def __aenter__(self) -> "Way":
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cut()
+        self._server.close()
+
+    def cut(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    def close(self) -> None:
+        self._open = False
+        self.cut()
+
+    def open(self) -> None:
+        self._open = True
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._open:
+            writer.transport.abort()
+            return
+        self.taken += 1
+        there, out = await asyncio.open_connection("127.0.0.1", self._to)
+        self._writers |= {writer, out}
+        try:
+            await asyncio.gather(self._pump(reader, out), self._pump(there, writer))
+        finally:
+            self._writers -= {writer, out}
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def through(
+    way: Way | Served, served: Served, rig: OpenCodeRig, place: Path, **options: Any
+) -> AsyncGenerator[Session, None]:
+    driver = create("opencode", {"url": way.url, "password": served.password})
+    chosen: dict[str, Any] = {"policy": Policy("allow", "allow", "allow"), **rig.options, **options}
+    async with open_session(driver, cwd=place, **chosen) as session:
+        yield session
+
+
+def port(served: Served) -> int:
+    return int(served.url.rpartition(":")[2])
+
+
+async def at_the_first_delta(session: Session, prompt: str, then: Callable[[], Awaitable[None]]) -> list[Event]:
+    """A whole turn; what is to happen happens once its text has begun."""
+    seen: list[Event] = []
+    async with asyncio.timeout(60):
+        async for event in session.turn(prompt):
+            seen.append(event)
+            if isinstance(event, TextDelta) and len(of(seen, TextDelta)) == 1:
+                await then()
+    verify(seen)
+    return seen
+
+
+# --- a way that breaks -------------------------------------------------------------------------------------
+
+
+def nothing(told: Any) -> bool:
+    return not told
+
+
+def finished(messages: list[dict[str, Any]]) -> bool:
+    return bool(messages) and messages[-1]["info"].get("finish") == "stop"
+
+
+LONG = "".join(f"word {number} " for number in range(60))
+
+
+async def test_cut_in_the_middle_of_a_text(served: Served, rig: OpenCodeRig, place: Path) -> None:
+    """Cut again and again while text streams: it is whole in the end, and told once."""
+    rig.play([Say(LONG, chunks=40, delay_s=0.02), Run("echo in-between")], [Say(LONG, chunks=40, delay_s=0.02)])
+    async with Way(port(served)) as way, through(way, served, rig, place) as session:
+        seen: list[Event] = []
+        async with asyncio.timeout(60):
+            async for event in session.turn("go"):
+                seen.append(event)
+                if isinstance(event, TextDelta) and len(of(seen, TextDelta)) % 5 == 1:
+                    way.cut()
+        verify(seen)
+        assert way.taken > 4
+        assert [text.text for text in of(seen, Text)] == [LONG, LONG]
+        assert "in-between" in the(seen, ToolResult).output
+        assert done(seen).status == "success"
+        again = await collect(session.turn("and again"))
+        assert done(again).text == "Done."
+
+
+async def test_an_ask_while_cut_off(served: Served, rig: OpenCodeRig, place: Path) -> None:
+    rig.play([Say("First."), Run("touch asked.txt")], [Say("Then.")])
+    asked: list[Ask] = []
+
+    def decide(ask: Ask) -> bool:
+        asked.append(ask)
+        return True
+
+    options: dict[str, Any] = {"policy": ASK_SHELL, "on_ask": decide}
+    async with Way(port(served)) as way, through(way, served, rig, place, **options) as session:
+
+        async def cut_off() -> None:
+            way.close()
+            await served.until("/permission", bool)
+            way.open()
+
+        seen = await at_the_first_delta(session, "go", cut_off)
+    assert len(asked) == 1
+    assert (place / "asked.txt").exists()
+    assert [text.text for text in of(seen, Text)] == ["First.", "Then."]
+    assert done(seen).status == "success"
+
+
+async def test_an_end_while_cut_off(served: Served, rig: OpenCodeRig, place: Path) -> None:
+    """A turn that came to its end meanwhile: all of it is told, and its end."""
+    todos = Call("todowrite", {"todos": [{"content": "Look", "status": "pending", "priority": "low"}]})
+    task = Call("task", {"description": "Sub", "prompt": "sub", "subagent_type": "general"})
+    rig.play([Say("First."), Run("touch ran.txt"), todos], [task], [Say("By the subagent.")], [Say("Then.")])
+    async with Way(port(served)) as way, through(way, served, rig, place) as session:
+
+        async def cut_off() -> None:
+            way.close()
+            path = f"/session/{session.native_id}/message"
+            await served.until(path, finished)
+            await served.until("/session/status", nothing)
+            way.open()
+
+        seen = await at_the_first_delta(session, "go", cut_off)
+    assert [text.text for text in of(seen, Text)] == ["First.", "By the subagent.", "Then."]
+    assert [result.status for result in of(seen, ToolResult)] == ["ok", "ok", "ok"]
+    assert [event.type for event in seen].count("plan") == 1
+    assert done(seen).status == "success"
+    assert done(seen).turns == 3
+    assert done(seen).usage == "complete"
+
+
+async def test_cut_off_for_good(served: Served, rig: OpenCodeRig, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tieline.drivers.opencode.stream.GIVE_UP_S", 1.0)
+    rig.play([Say(LONG, chunks=40, delay_s=0.05)])
+    async with Way(port(served)) as way, through(way, served, rig, place) as session:
+
+        async def cut_off() -> None:
+            way.close()
+
+        seen = await at_the_first_delta(session, "go", cut_off)
+        assert done(seen).status == "error"
+        assert "out of reach" in done(seen).error
+        after = await collect(session.turn("are you there"))
+        assert done(after).status == "error"
+
+
+# --- somebody else's server --------------------------------------------------------------------------------
+
+
+async def test_given_address(served: Served, rig: OpenCodeRig, place: Path) -> None:
+    async with through(served, served, rig, place) as session:
+        assert done(await collect(session.turn("go"))).status == "success"
+    assert await served.get("/global/health"), "it is not ours to end"
+    driver = create("opencode", {"url": served.url, "password": served.password})
+    probe = await driver.probe({})
+    assert (probe.found, probe.version) == (True, driver.tested)
+    with pytest.raises(Unsupported, match="mcp_servers"):
+        open_session(driver, cwd=place, mcp_servers={"x": McpServer(command=("true",))}, env={})
+
+
+async def test_wrong_password(served: Served, place: Path) -> None:
+    driver = create("opencode", {"url": served.url, "password": "wrong"})
+    with pytest.raises(AgentStartFailed, match="the password is wrong"):
+        async with open_session(driver, cwd=place, env={}):
+            pass
+    assert "password is wrong" in (await driver.probe({})).problem
+
+
+async def test_nobody_there(place: Path) -> None:
+    driver = create("opencode", {"url": "http://127.0.0.1:9"})
+    with pytest.raises(AgentStartFailed, match="no OpenCode server at"):
+        async with open_session(driver, cwd=place, env={}):
+            pass
+
+
+@pytest.mark.parametrize("reply", ["once", "reject"])
+async def test_answered_elsewhere(served: Served, rig: OpenCodeRig, place: Path, reply: str) -> None:
+    """Somebody at the same server is quicker: our ask is withdrawn, and what happens is told as it is."""
+    never = asyncio.Event()
+
+    async def decide(ask: Ask) -> bool:
+        (request,) = await served.get("/permission")
+        await served.post(f"/permission/{request['id']}/reply", {"reply": reply, "message": "no"})
+        await never.wait()
+        return True
+
+    rig.play([Run("touch elsewhere.txt")], [Say("Seen.")])
+    async with through(served, served, rig, place, policy=ASK_SHELL, on_ask=decide) as session:
+        seen = await collect(session.turn("go"))
+    assert (place / "elsewhere.txt").exists() == (reply == "once")
+    assert the(seen, ToolResult).status == ("ok" if reply == "once" else "denied")
+    assert the(seen, Status).state == "answered elsewhere"
+    assert of(seen, Done)[0].text == "Seen."
+
+
+async def test_aborted_elsewhere(served: Served, rig: OpenCodeRig, place: Path) -> None:
+    rig.play([Say(LONG, chunks=40, delay_s=0.05)])
+    async with through(served, served, rig, place) as session:
+
+        async def abort() -> None:
+            await served.post(f"/session/{session.native_id}/abort", {})
+
+        seen = await at_the_first_delta(session, "go", abort)
+    assert done(seen).status == "interrupted"
