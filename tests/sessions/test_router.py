@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.bus.conftest import NatsServer, running
 
 from tieline.bus import open_bus
 from tieline.config import Config
@@ -26,13 +27,22 @@ FULL = Policy("allow", "allow", "allow")
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
 
+@pytest.fixture(params=["sqlite", "nats"])
+async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[str, None]:
+    if request.param == "sqlite":
+        yield f"sqlite://{tmp_path}/bus.db"
+        return
+    async with running(NatsServer(tmp_path / "nats")) as server:
+        yield server.url
+
+
 @asynccontextmanager
 async def routing(
-    place: Path, replies: Sequence[Reply], *, on_stall: Callable[[], None] = lambda: None, **options: Any
+    url: str, replies: Sequence[Reply], *, on_stall: Callable[[], None] = lambda: None, **options: Any
 ) -> AsyncGenerator[Router, None]:
     config = Config(default_agent="scripted", environ=ENV)
     async with (
-        open_bus(f"sqlite://{place}/bus.db") as bus,
+        open_bus(url) as bus,
         Router(bus, config, drivers={"scripted": Scripted(replies, on_stall=on_stall)}, **options) as router,
     ):
         yield router
@@ -60,8 +70,8 @@ async def pending(router: Router) -> AskRecord:
     return router.asks.pending()[0]
 
 
-async def test_a_prompt_becomes_a_log(tmp_path: Path) -> None:
-    async with routing(tmp_path, [[Think("hm"), Say("the answer")]]) as router:
+async def test_a_prompt_becomes_a_log(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Think("hm"), Say("the answer")]]) as router:
         session = await router.create(cwd=str(tmp_path), title="first")
         prompt = await router.prompt(session.id, "go")
         seen = await until_done(router, session.id)
@@ -77,8 +87,8 @@ async def test_a_prompt_becomes_a_log(tmp_path: Path) -> None:
         assert [message.kind for message in await router.messages(session.id)] == ["user", "thinking", "text", "done"]
 
 
-async def test_those_who_listen_hear_deltas(tmp_path: Path) -> None:
-    async with routing(tmp_path, [[Say("one two three", chunks=3, delay_s=0.02)]]) as router:
+async def test_those_who_listen_hear_deltas(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Say("one two three", chunks=3, delay_s=0.02)]]) as router:
         session = await router.create(cwd=str(tmp_path))
 
         async def listen() -> list[Event]:
@@ -98,8 +108,8 @@ async def test_those_who_listen_hear_deltas(tmp_path: Path) -> None:
         assert [event.text for event in heard if isinstance(event, Text)] == ["one two three"]
 
 
-async def test_unknown_things_are_named(tmp_path: Path) -> None:
-    async with routing(tmp_path, []) as router:
+async def test_unknown_things_are_named(tmp_path: Path, url: str) -> None:
+    async with routing(url, []) as router:
         with pytest.raises(UnknownAgent):
             await router.create("nobody", cwd=str(tmp_path))
         with pytest.raises(UsageError, match="no directory"):
@@ -117,8 +127,8 @@ async def test_unknown_things_are_named(tmp_path: Path) -> None:
             await router.update(session.id, cwd="/")
 
 
-async def test_sending_twice_is_harmless(tmp_path: Path) -> None:
-    async with routing(tmp_path, [[Say("once")]]) as router:
+async def test_sending_twice_is_harmless(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Say("once")]]) as router:
         session = await router.create(cwd=str(tmp_path))
         first = await router.prompt(session.id, "go", id="client-1")
         again = await router.prompt(session.id, "go", id="client-1")
@@ -130,8 +140,8 @@ async def test_sending_twice_is_harmless(tmp_path: Path) -> None:
             await router.prompt(session.id, "go", id="a.b")
 
 
-async def test_clients_of_different_sessions_may_choose_the_same_id(tmp_path: Path) -> None:
-    async with routing(tmp_path, [[Say("answer")]]) as router:
+async def test_clients_of_different_sessions_may_choose_the_same_id(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Say("answer")]]) as router:
         sessions = [await router.create(cwd=str(tmp_path)) for _ in range(20)]
         for session in sessions:
             await router.prompt(session.id, "go", id="p")
@@ -139,10 +149,10 @@ async def test_clients_of_different_sessions_may_choose_the_same_id(tmp_path: Pa
             verify(await until_done(router, session.id))
 
 
-async def test_a_queue_can_be_cancelled_and_reordered(tmp_path: Path) -> None:
+async def test_a_queue_can_be_cancelled_and_reordered(tmp_path: Path, url: str) -> None:
     stalled = asyncio.Event()
     replies: list[Reply] = [[Stall()], *[[Say(str(number))] for number in range(5)]]
-    async with routing(tmp_path, replies, on_stall=stalled.set) as router:
+    async with routing(url, replies, on_stall=stalled.set) as router:
         session = await router.create(cwd=str(tmp_path))
         running = await router.prompt(session.id, "p0", id="p0")
         for name in ("p1", "p2", "p3"):
@@ -162,8 +172,8 @@ async def test_a_queue_can_be_cancelled_and_reordered(tmp_path: Path) -> None:
         assert (await router.prompts.get(session.id, "p1")).status == "cancelled"
 
 
-async def test_an_abort_that_comes_early_counts(tmp_path: Path) -> None:
-    async with routing(tmp_path, [[Stall()]]) as router:
+async def test_an_abort_that_comes_early_counts(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Stall()]]) as router:
         session = await router.create(cwd=str(tmp_path))
         await router.prompt(session.id, "go", id="p")
         await eventually(lambda: router.prompts.running(session.id) is not None, "nothing runs")
@@ -171,8 +181,8 @@ async def test_an_abort_that_comes_early_counts(tmp_path: Path) -> None:
         assert (await settled(router, session.id, "p")).outcome == "interrupted"
 
 
-async def test_an_ask_waits_for_people(tmp_path: Path) -> None:
-    async with routing(tmp_path, [[Write("new.txt", "x\n")], [Say("written")]]) as router:
+async def test_an_ask_waits_for_people(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Write("new.txt", "x\n")], [Say("written")]]) as router:
         session = await router.create(cwd=str(tmp_path))
         await router.prompt(session.id, "go", id="p")
         ask = await pending(router)
@@ -190,8 +200,8 @@ async def test_an_ask_waits_for_people(tmp_path: Path) -> None:
         assert (answer.ask, answer.by, answer.decision) == (ask.id, "me", "allow")
 
 
-async def test_an_ask_expires(tmp_path: Path) -> None:
-    async with routing(tmp_path, [[Run("touch no.txt")], [Say("refused")]], ask_expiry_s=0.1) as router:
+async def test_an_ask_expires(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Run("touch no.txt")], [Say("refused")]], ask_expiry_s=0.1) as router:
         session = await router.create(cwd=str(tmp_path))
         await router.prompt(session.id, "go", id="p")
         ask = await pending(router)
@@ -203,8 +213,8 @@ async def test_an_ask_expires(tmp_path: Path) -> None:
             await router.answer(ask.id, Answer("", "allow"))
 
 
-async def test_an_ask_is_withdrawn_with_its_turn(tmp_path: Path) -> None:
-    async with routing(tmp_path, [[Inquire("which?", ("a", "b"))]]) as router:
+async def test_an_ask_is_withdrawn_with_its_turn(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Inquire("which?", ("a", "b"))]]) as router:
         session = await router.create(cwd=str(tmp_path))
         await router.prompt(session.id, "go", id="p")
         ask = await pending(router)
@@ -215,8 +225,8 @@ async def test_an_ask_is_withdrawn_with_its_turn(tmp_path: Path) -> None:
         assert not router.asks.pending()
 
 
-async def test_two_answers_at_once_a_thousand_times(tmp_path: Path) -> None:
-    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, Router(bus, Config(environ=ENV)) as router:
+async def test_two_answers_at_once_a_thousand_times(tmp_path: Path, url: str) -> None:
+    async with open_bus(url) as bus, Router(bus, Config(environ=ENV)) as router:
 
         async def race(number: int) -> None:
             ask = Ask(f"ask-{number}", "permission")
@@ -237,13 +247,13 @@ async def test_two_answers_at_once_a_thousand_times(tmp_path: Path) -> None:
                 await asyncio.gather(*(race(number) for number in range(start, start + 50)))
 
 
-async def test_state_outlives_the_router(tmp_path: Path) -> None:
-    async with routing(tmp_path, [[Say("one")]]) as router:
+async def test_state_outlives_the_router(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Say("one")]]) as router:
         session = await router.create(cwd=str(tmp_path), policy=FULL, title="kept")
         await router.prompt(session.id, "go", id="p")
         await settled(router, session.id, "p")
         before = router.get(session.id)
-    async with routing(tmp_path, [[Say("two")]]) as router:
+    async with routing(url, [[Say("two")]]) as router:
         assert router.get(session.id) == before
         assert router.sessions() == [before]
         await router.prompt(session.id, "go", id="q")
@@ -252,9 +262,9 @@ async def test_state_outlives_the_router(tmp_path: Path) -> None:
         assert texts == ["one", "two"]
 
 
-async def test_an_event_larger_than_a_record(tmp_path: Path) -> None:
+async def test_an_event_larger_than_a_record(tmp_path: Path, url: str) -> None:
     text = "0123456789" * 500_000
-    async with routing(tmp_path, [[Say(text, chunks=1)], [Say("small")]]) as router:
+    async with routing(url, [[Say(text, chunks=1)], [Say("small")]]) as router:
         session = await router.create(cwd=str(tmp_path))
         await router.prompt(session.id, "go", id="p")
         await router.prompt(session.id, "go", id="q")
@@ -266,12 +276,12 @@ async def test_an_event_larger_than_a_record(tmp_path: Path) -> None:
         assert again == entries[3:]
 
 
-async def test_diff_since_the_session_began(tmp_path: Path) -> None:
+async def test_diff_since_the_session_began(tmp_path: Path, url: str) -> None:
     place = tmp_path / "place"
     place.mkdir()
     await asyncio.to_thread(subprocess.run, ["git", "init", "-q", "-b", "trunk"], cwd=place, check=True, env=ENV)
     (place / "before.txt").write_text("before\n")
-    async with routing(tmp_path, [[Write("new.txt", "by the agent\n")], [Say("written")]]) as router:
+    async with routing(url, [[Write("new.txt", "by the agent\n")], [Say("written")]]) as router:
         session = await router.create(cwd=str(place), policy=FULL)
         await router.prompt(session.id, "go", id="p")
         await settled(router, session.id, "p")
@@ -281,8 +291,8 @@ async def test_diff_since_the_session_began(tmp_path: Path) -> None:
         assert router.get(session.id).branch == "trunk"
 
 
-async def test_a_quiet_agent_is_said_to_be_stuck(tmp_path: Path) -> None:
-    async with routing(tmp_path, [[Stall()], [Say("alive")]], quiet_s=0.5) as router:
+async def test_a_quiet_agent_is_said_to_be_stuck(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Stall()], [Say("alive")]], quiet_s=0.5) as router:
         session = await router.create(cwd=str(tmp_path))
         await router.prompt(session.id, "go", id="p")
         await eventually(lambda: router.get(session.id).status == "stuck", "nobody noticed")
@@ -294,8 +304,8 @@ async def test_a_quiet_agent_is_said_to_be_stuck(tmp_path: Path) -> None:
         assert (await settled(router, session.id, "q")).status == "done"
 
 
-async def test_changes_and_closing(tmp_path: Path) -> None:
-    async with routing(tmp_path, [[Run("touch ran.txt")], [Say("x")], [Run("touch ran.txt")], [Say("y")]]) as router:
+async def test_changes_and_closing(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Run("touch ran.txt")], [Say("x")], [Run("touch ran.txt")], [Say("y")]]) as router:
         session: SessionRecord = await router.create(cwd=str(tmp_path), policy=Policy("deny", "deny", "deny"))
         await router.prompt(session.id, "go", id="p")
         await settled(router, session.id, "p")

@@ -21,6 +21,11 @@ def durable(group: str, pattern: str) -> str:
     return f"{group}-{hashlib.sha256(pattern.encode()).hexdigest()[:12]}"
 
 
+SETTLE_S = 10.0
+"""How long a delivery insists on being settled. A server that was killed forgets deliveries of its last moments and
+does not answer for them: they come again, and insisting longer would only hold the consumer."""
+
+
 async def consume(
     link: Link, streams: Streams, pattern: str, group: str, lease_s: float, max_deliveries: int, max_pending: int
 ) -> AsyncGenerator[Delivery, None]:
@@ -91,4 +96,4 @@ class Lease:
         await self._say(b"+WPI")
 
     async def _say(self, word: bytes) -> None:
-        await self._link.insist(self._reply, word, lambda answer: None)
+        await self._link.insist(self._reply, word, lambda answer: None, bound=SETTLE_S)

@@ -154,8 +154,8 @@ class Pending:
 
     async def _refuse_if_last(self, session: str) -> None:
         here = [each for each in self._open.values() if each.session == session]
-        if any(each.answer is None for each in here):
-            return
+        if any(each.answer is None or each.answer.decision == "allow" for each in here):
+            return  # an allowed one that is still here is on its way: its sender looks again
         for each in here:
             if each.answer is not None and each.answer.decision == "deny":
                 if each.path == "/question":

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ from ...drivers.claude_code.driver import ClaudeCode
 from ...drivers.claude_code.launch import Options
 from ...script import AnyStep, Call, Get, Inquire, Outline, Propose, Reply, Run, Write
 from ..model import ScriptedModel
+from ..model_rig import ModelRig
 from ..rig import scratch_env
 from ..voices.anthropic import AnthropicVoice
 
@@ -27,7 +27,7 @@ AGENT_ENV = {
 }
 
 
-class ClaudeCodeRig:
+class ClaudeCodeRig(ModelRig):
     """`async with ClaudeCodeRig(home) as rig`."""
 
     limits = frozenset({"fetch_reaches_loopback"})  # WebFetch turns every http address into an https one
@@ -35,7 +35,7 @@ class ClaudeCodeRig:
     def __init__(self, home: Path, options: Options | None = None, **env: str) -> None:
         self.home = home
         self.driver = ClaudeCode(options)
-        self.model = ScriptedModel(AnthropicVoice, dialect=dialect)
+        super().__init__(ScriptedModel(AnthropicVoice, dialect=dialect))
         self.options: Mapping[str, Any] = {}
         self._env = {**AGENT_ENV, **env}
 
@@ -45,11 +45,6 @@ class ClaudeCodeRig:
         self.options = {"env": env}
         self.settings(**SETTINGS)
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.model.__aexit__(kind, error, trace)
 
     def settings(self, **settings: Any) -> None:
         """The user's own settings, as they would stand in the user's home."""
@@ -62,13 +57,6 @@ class ClaudeCodeRig:
             if any(isinstance(step, Propose) for step in reply):
                 self.model.play([Call("EnterPlanMode")])  # outside plan mode there is no plan to approve
             self.model.play(reply)
-
-    def heard(self) -> str:
-        return msgspec.json.encode(self.model.requests).decode()
-
-    async def stalled(self) -> None:
-        await self.model.stalled.wait()
-        self.model.stalled.clear()
 
 
 def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:

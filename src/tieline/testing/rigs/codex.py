@@ -5,12 +5,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ...drivers.codex.driver import Codex
 from ...drivers.codex.params import Options
-from ...script import AnyStep, Get, Inquire, Outline, Reply, Run, Write
+from ...script import AnyStep, Get, Inquire, Outline, Run, Write
 from ..model import ScriptedModel
+from ..model_rig import ModelRig
 from ..rig import scratch_env
 from ..voices.responses import FREEFORM, HOSTED, Responses
 
@@ -35,24 +34,14 @@ stream_max_retries = 2
 """
 
 
-class CodexRig:
+class CodexRig(ModelRig):
     limits = frozenset({"propose"})  # its plans are shown when they are made; it does not wait for a yes
 
     def __init__(self, model: ScriptedModel, driver: Codex, env: Mapping[str, str]) -> None:
-        self.model = model
+        super().__init__(model)
         self.driver = driver
         self.env = env
         self.options: Mapping[str, Any] = {"env": env}
-
-    def play(self, *replies: Reply) -> None:
-        self.model.play(*replies)
-
-    def heard(self) -> str:
-        return msgspec.json.encode(self.model.requests).decode()
-
-    async def stalled(self) -> None:
-        await self.model.stalled.wait()
-        self.model.stalled.clear()
 
 
 @asynccontextmanager

@@ -3,14 +3,14 @@
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
 
 from ...drivers.acp import driver as acp
-from ...script import AnyStep, Get, Outline, Reply, Run, Write
+from ...script import AnyStep, Get, Outline, Run, Write
 from ..model import ScriptedModel
+from ..model_rig import ModelRig
 from ..rig import scratch_env
 from ..voices.gemini import Gemini
 
@@ -18,7 +18,7 @@ MODEL = "gemini-2.5-flash"
 """A fixed one: the default first asks a classifier."""
 
 
-class GeminiRig:
+class GeminiRig(ModelRig):
     """`async with GeminiRig(home, binaries)`: `binaries` is the directory that has the program `gemini`."""
 
     limits = frozenset(
@@ -33,7 +33,7 @@ class GeminiRig:
     def __init__(self, home: Path, binaries: Path) -> None:
         self._home = home
         self._binaries = binaries
-        self.model = ScriptedModel(Gemini, dialect=dialect)
+        super().__init__(ScriptedModel(Gemini, dialect=dialect))
         self.driver = acp.create("gemini", {"preset": "gemini", "command": [str(binaries / "gemini")]})
         self.options: Mapping[str, Any] = {}
 
@@ -56,21 +56,6 @@ class GeminiRig:
         file.write_bytes(msgspec.json.encode(settings))
         self.options = {"env": env, "model": MODEL}
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.model.__aexit__(kind, error, trace)
-
-    def play(self, *replies: Reply) -> None:
-        self.model.play(*replies)
-
-    def heard(self) -> str:
-        return msgspec.json.encode(self.model.requests).decode()
-
-    async def stalled(self) -> None:
-        await self.model.stalled.wait()
-        self.model.stalled.clear()
 
 
 def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:

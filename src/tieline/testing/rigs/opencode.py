@@ -2,21 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
 
 from ...drivers.opencode.driver import OpenCode, create
-from ...script import AnyStep, Get, Inquire, Outline, Propose, Reply, Run, Write
+from ...script import AnyStep, Get, Inquire, Outline, Propose, Run, Write
 from ..model import ScriptedModel
+from ..model_rig import ModelRig
 from ..rig import scratch_env
 from ..voices.chat import Chat
 
 MODEL = "scripted/scripted"
 
 
-class OpenCodeRig:
+class OpenCodeRig(ModelRig):
     """`async with OpenCodeRig(home, program) as rig`. `config` goes over the rig's own opencode.json."""
 
     limits = frozenset({"propose"})  # its plan approval is an experiment that is not offered to models
@@ -32,7 +32,7 @@ class OpenCodeRig:
     ) -> None:
         self._home = home
         self._config = config or {}
-        self.model = ScriptedModel(Chat, dialect=dialect)
+        super().__init__(ScriptedModel(Chat, dialect=dialect))
         self.driver: OpenCode = create("opencode", {"command": [program], **(options or {})})
         self.env = scratch_env(
             home,
@@ -51,21 +51,6 @@ class OpenCodeRig:
         config = {**configuration(self.model.url), **self._config}
         (folder / "opencode.json").write_bytes(msgspec.json.encode(config))
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.model.__aexit__(kind, error, trace)
-
-    def play(self, *replies: Reply) -> None:
-        self.model.play(*replies)
-
-    def heard(self) -> str:
-        return msgspec.json.encode(self.model.requests).decode()
-
-    async def stalled(self) -> None:
-        await self.model.stalled.wait()
-        self.model.stalled.clear()
 
 
 def configuration(url: str) -> dict[str, Any]:

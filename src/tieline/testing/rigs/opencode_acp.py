@@ -2,28 +2,28 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
 
 from ...drivers.acp import driver as acp
-from ...script import AnyStep, Get, Outline, Reply, Run, Write
+from ...script import AnyStep, Get, Outline, Run, Write
 from ..model import ScriptedModel
+from ..model_rig import ModelRig
 from ..rig import scratch_env
 from ..voices.chat import Chat
 
 MODEL = "scripted/model"
 
 
-class OpencodeAcpRig:
+class OpencodeAcpRig(ModelRig):
     """`async with OpencodeAcpRig(home, binaries)`: `binaries` is the directory that has the program `opencode`."""
 
     limits = frozenset({"question", "propose"})  # it offers no tool for either over ACP
 
     def __init__(self, home: Path, binaries: Path) -> None:
         self._home = home
-        self.model = ScriptedModel(Chat, dialect=dialect)
+        super().__init__(ScriptedModel(Chat, dialect=dialect))
         options = {"preset": "opencode-acp", "command": [str(binaries / "opencode")]}
         self.driver = acp.create("opencode-acp", options)
         self.options: Mapping[str, Any] = {}
@@ -48,21 +48,6 @@ class OpencodeAcpRig:
         file.write_bytes(msgspec.json.encode(config))
         self.options = {"env": env, "model": MODEL}
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.model.__aexit__(kind, error, trace)
-
-    def play(self, *replies: Reply) -> None:
-        self.model.play(*replies)
-
-    def heard(self) -> str:
-        return msgspec.json.encode(self.model.requests).decode()
-
-    async def stalled(self) -> None:
-        await self.model.stalled.wait()
-        self.model.stalled.clear()
 
 
 def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:

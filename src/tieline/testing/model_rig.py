@@ -1,0 +1,30 @@
+"""What the rigs of real agents share: their scripted model."""
+
+from types import TracebackType
+
+import msgspec
+
+from ..script import Reply
+from .model import ScriptedModel
+
+
+class ModelRig:
+    """A rig whose agent talks to a scripted model. A subclass enters `model` and sets its agent up."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self.model = model
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.model.__aexit__(kind, error, trace)
+
+    def play(self, *replies: Reply) -> None:
+        self.model.play(*replies)
+
+    def heard(self) -> str:
+        return msgspec.json.encode(self.model.requests).decode()
+
+    async def stalled(self) -> None:
+        await self.model.stalled.wait()
+        self.model.stalled.clear()
