@@ -20,6 +20,7 @@ from tieline.policy import Policy
 from tieline.script import Reply, Say
 from tieline.sessions.pool import PoolLimits
 from tieline.sessions.router import Router
+from tieline.testing.waiting import eventually
 
 from .agents import PROMPT, agents, setting
 from .rows import Row, at_least, at_most
@@ -123,8 +124,7 @@ async def pooled(name: str) -> list[Row]:
         async with routing(rig.driver, env=env, pool=2) as router:
             await turn(router, (await router.create(name, cwd=place, policy=FULL, model=model)).id, 0)
             for _ in range(5):
-                async with asyncio.timeout(60):
-                    await router.pool.settled()
+                await eventually(lambda: len(router.pool) > 0, "the pool is not filled", timeout=60)
                 session = await router.create(name, cwd=place, policy=FULL, model=model)
                 after = 0
                 for number in range(4):

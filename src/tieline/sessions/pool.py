@@ -61,11 +61,6 @@ class Pool:
     def __len__(self) -> int:
         return len(self._ready)
 
-    async def settled(self) -> None:
-        """Wait until nothing is being opened."""
-        if self._opening:
-            await asyncio.wait(set(self._opening.values()))
-
     async def take(self, driver: Driver, spec: Spec) -> Session | None:
         """One that is ready for exactly this, or is just being opened for it."""
         key = _key(driver, spec)

@@ -56,6 +56,7 @@ class Runner:
         self._heard = 0.0
         self._asks = 0
         self._stop = False
+        self._refill: Spec | None = None
         self._saving: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
@@ -137,6 +138,9 @@ class Runner:
         )
         await self._prompts.finish(self.record.id, done.status, done.error)
         self._stop = False
+        if self._refill is not None:  # not earlier: an agent that starts takes time from the one that works
+            self._pool.prepare(self._driver, self._refill)
+            self._refill = None
 
     async def _awake(self) -> Session:
         """The open conversation; else a warm one from the pool; else a new one, by resume if there was one before."""
@@ -158,7 +162,7 @@ class Runner:
         session.on_ask = self._on_ask
         self.session = session
         if not spec.resume:
-            self._pool.prepare(self._driver, spec)
+            self._refill = spec
         return session
 
     async def _let_go(self) -> None:
