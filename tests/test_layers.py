@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "tieline"
 
 LAYERS: list[set[str]] = [
-    {"errors", "policy", "events", "script", "messages", "ids", "environment", "version"},  # values
+    {"errors", "policy", "events", "script", "messages", "ids", "environment", "version", "places"},  # values
     {"config"},
     {"wire"},
     {
@@ -23,7 +23,8 @@ LAYERS: list[set[str]] = [
     },
     {"sessions"},
     {"mesh", "relay"},
-    {"library", "harnesses"},
+    {"protocol"},
+    {"library", "harnesses", "client"},
     {"teams", "node", "hub"},
     {"daemon"},
     {"cli"},

@@ -21,10 +21,72 @@ from .environment import config_file, inherited
 from .errors import UsageError
 
 
+class HubConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[hub]"""
+
+    host: str = "127.0.0.1"
+    port: int = 8137
+    public_url: str = ""  # where people reach it when a proxy stands in front
+    hosts: tuple[str, ...] = ()  # further names it may be called by (the Host header)
+    origins: tuple[str, ...] = ()  # further pages that may talk to it
+    insecure: bool = False  # listen beyond loopback without TLS
+    tls_certificate: str = ""
+    tls_key: str = ""
+    keep_events_days: float = 30.0  # 0: for good
+    traces: str = ""  # an OTLP endpoint
+
+
+class PoolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[pool]: conversations kept ready"""
+
+    number: int = 4
+    memory_mb: int = 1500
+    age_s: float = 900.0
+    warm: tuple[Mapping[str, Any], ...] = ()  # agent, cwd, policy, model: ready from the start
+
+
+class WatchdogConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[watchdog]: when an agent is said to be stuck"""
+
+    quiet_s: float = 600.0
+    agents: Mapping[str, float] = {}  # per agent
+
+
+class RelayConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[relay]"""
+
+    max_hops: int = 8
+    ttl_s: float = 3600.0
+    calls: int = 32
+    rate_per_minute: int = 600  # messages of one sender
+    mailbox: int = 1000  # unread messages of one endpoint
+    keep_unread_s: float = 7 * 86400.0
+    keep_dead_s: float = 30 * 86400.0
+    allow: tuple[str, ...] = ()  # "from-pattern -> to-pattern"; empty: everybody may send to everybody
+    deny: tuple[str, ...] = ()
+
+
+class ChannelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[[channels]]: one of type, package and path says where its code is"""
+
+    id: str
+    type: str = ""
+    package: str = ""
+    path: str = ""
+    enabled: bool = True
+    config: Mapping[str, Any] = {}
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     default_agent: str = ""
     policy: str = "ask"
     agents: Mapping[str, Mapping[str, Any]] = {}  # name → its type and that driver's options
+    bus: str = ""  # its URL; empty: a file of our own
+    hub: HubConfig = HubConfig()
+    pool: PoolConfig = PoolConfig()
+    watchdog: WatchdogConfig = WatchdogConfig()
+    relay: RelayConfig = RelayConfig()
+    channels: tuple[ChannelConfig, ...] = ()
     environ: Mapping[str, str] = {}
     source: str = ""  # the file it came from
 

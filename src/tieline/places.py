@@ -1,0 +1,35 @@
+"""Where Tieline keeps things on this machine. Only names; whoever writes there makes the folder, mode 0700."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def state(env: Mapping[str, str]) -> Path:
+    """`$TIELINE_HOME`, else `$XDG_STATE_HOME/tieline`, else `~/.local/state/tieline`."""
+    if named := env.get("TIELINE_HOME"):
+        return Path(named)
+    base = env.get("XDG_STATE_HOME")
+    return Path(base) / "tieline" if base else Path(env.get("HOME", "/"), ".local/state/tieline")
+
+
+def bus_file(env: Mapping[str, str]) -> Path:
+    return state(env) / "bus.db"
+
+
+def token_file(env: Mapping[str, str]) -> Path:
+    """The first token: whoever can read it is the owner."""
+    return state(env) / "token"
+
+
+def running_file(env: Mapping[str, str]) -> Path:
+    """Says that a hub runs here: its address and process, while it does."""
+    return state(env) / "hub.json"
+
+
+def log_file(env: Mapping[str, str]) -> Path:
+    return state(env) / "hub.log"
+
+
+def node_file(env: Mapping[str, str]) -> Path:
+    """Which hub this machine's node is joined to, and its key; mode 0600."""
+    return state(env) / "node.json"

@@ -1,0 +1,80 @@
+"""What requests to the hub may contain. Unknown fields are refused: a typo must not be silently without effect."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from ..drivers.base import Attachment
+from ..events import Remember
+from ..policy import Policy
+
+
+class Body(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    pass
+
+
+class NewSession(Body, frozen=True, kw_only=True):
+    id: str = ""  # the client's own, so that sending twice is harmless
+    node: str = ""  # empty: the only one, or the hub's own
+    agent: str = ""
+    cwd: str = ""
+    policy: Policy | str | None = None  # whole, or a preset's name
+    model: str = ""
+    effort: str = ""
+    system: str = ""
+    title: str = ""
+    resume: str = ""
+    accept_unenforced: bool = False
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+    prompt: str = ""  # the first one, if there is one already
+
+
+class SessionChange(Body, frozen=True, kw_only=True):
+    title: str | None = None
+    policy: Policy | str | None = None
+    model: str | None = None
+    effort: str | None = None
+    archived: bool | None = None
+
+
+class NewPrompt(Body, frozen=True, kw_only=True):
+    id: str = ""
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    steer: bool = False  # into the running turn; refused where the agent cannot
+    timeout_s: float | None = None
+
+
+class PromptMove(Body, frozen=True, kw_only=True):
+    before: str = ""
+
+
+class Decision(Body, frozen=True, kw_only=True):
+    decision: Literal["allow", "deny"]
+    reason: str = ""
+    answers: Mapping[str, tuple[str, ...]] = {}
+    remember: Remember = "once"
+    digest: str = ""  # of what the person saw; another one is refused
+
+
+class Pairing(Body, frozen=True, kw_only=True):
+    kind: Literal["page", "client", "node"] = "page"
+    name: str = ""
+
+
+class Claim(Body, frozen=True, kw_only=True):
+    """A single-use secret in exchange for a device's key."""
+
+    secret: str
+    name: str = ""
+    node: str = ""  # the joining node's own id
+
+
+class PushSubscription(Body, frozen=True, kw_only=True):
+    endpoint: str
+    keys: Mapping[str, str]  # p256dh, auth
+    content: bool = False  # show what is asked on the lock screen

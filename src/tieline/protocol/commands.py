@@ -1,0 +1,171 @@
+"""What a node can be told to do. Each is a value with a `name` tag, durable on its way, applied once by its id."""
+
+from typing import ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from ..drivers.base import Attachment
+from ..events import Answer
+from ..policy import Policy
+
+
+class Command(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="name", tag=""):
+    name: ClassVar[str]
+
+
+class ListSessions(Command, tag="list_sessions", frozen=True, kw_only=True):
+    archived: bool = False
+
+
+class CreateSession(Command, tag="create_session", frozen=True, kw_only=True):
+    session: str = ""  # the id it shall have; the same one again is the same session
+    agent: str = ""
+    cwd: str = ""
+    policy: Policy = Policy()
+    model: str = ""
+    effort: str = ""
+    system: str = ""
+    title: str = ""
+    resume: str = ""
+    accept_unenforced: bool = False
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+
+
+class ChangeSession(Command, tag="change_session", frozen=True, kw_only=True):
+    """What is None stays."""
+
+    session: str
+    title: str | None = None
+    policy: Policy | None = None
+    model: str | None = None
+    effort: str | None = None
+    archived: bool | None = None
+
+
+class ForkSession(Command, tag="fork_session", frozen=True, kw_only=True):
+    session: str
+    title: str = ""
+
+
+class CloseSession(Command, tag="close_session", frozen=True, kw_only=True):
+    session: str
+
+
+class AbortSession(Command, tag="abort_session", frozen=True, kw_only=True):
+    """Interrupt the running turn."""
+
+    session: str
+
+
+class SendPrompt(Command, tag="send_prompt", frozen=True, kw_only=True):
+    session: str
+    prompt: str  # its id
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    timeout_s: float | None = None
+    system: str = ""  # what this turn adds to the system instruction
+
+
+class Steer(Command, tag="steer", frozen=True, kw_only=True):
+    session: str
+    text: str
+
+
+class CancelPrompt(Command, tag="cancel_prompt", frozen=True, kw_only=True):
+    session: str
+    prompt: str
+
+
+class MovePrompt(Command, tag="move_prompt", frozen=True, kw_only=True):
+    session: str
+    prompt: str
+    before: str = ""
+
+
+class ApprovePermission(Command, tag="approve_permission", frozen=True, kw_only=True):
+    session: str
+    ask: str
+    answer: Answer
+    digest: str = ""
+
+
+class DenyPermission(Command, tag="deny_permission", frozen=True, kw_only=True):
+    session: str
+    ask: str
+    answer: Answer
+    digest: str = ""
+
+
+class AnswerQuestion(Command, tag="answer_question", frozen=True, kw_only=True):
+    session: str
+    ask: str
+    answer: Answer
+    digest: str = ""
+
+
+class GetMessages(Command, tag="get_messages", frozen=True, kw_only=True):
+    session: str
+    after: int = 0
+    limit: int = 1000
+
+
+class GetDiff(Command, tag="get_diff", frozen=True, kw_only=True):
+    session: str
+
+
+class Browse(Command, tag="browse", frozen=True, kw_only=True):
+    """The directories inside one; empty is the user's home."""
+
+    path: str = ""
+
+
+class Refresh(Command, tag="refresh", frozen=True, kw_only=True):
+    """Look again which agents are installed and signed in."""
+
+
+AnyCommand = (
+    ListSessions | CreateSession | ChangeSession | ForkSession | CloseSession | AbortSession
+    | SendPrompt | Steer | CancelPrompt | MovePrompt
+    | ApprovePermission | DenyPermission | AnswerQuestion
+    | GetMessages | GetDiff | Browse | Refresh
+)  # fmt: skip
+
+COMMANDS: tuple[type[Command], ...] = AnyCommand.__args__
+for _command in COMMANDS:
+    _command.name = str(_command.__struct_config__.tag)
+
+DECISIONS = (ApprovePermission, DenyPermission, AnswerQuestion)
+READING = (ListSessions, GetMessages, GetDiff, Browse)
+"""These change nothing: asking twice is harmless, and a late answer is of no use."""
+
+
+class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command on its way: `commands.<node>` on the hub's bus, then over the link, then the node's own bus."""
+
+    id: str
+    command: AnyCommand
+    by: str = ""  # the device that wants it; stamped by the hub
+    at: float = 0.0
+    expires_at: float = 0.0
+
+
+class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a command was not carried out: the error that the node raised."""
+
+    code: str  # UsageError, AlreadyAnswered, expired …
+    message: str
+    field: str = ""
+    hint: str = ""
+
+
+class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of a command. `value` is JSON of what the command gives."""
+
+    id: str
+    value: msgspec.Raw = msgspec.Raw(b"null")
+    refusal: Refusal | None = None
+    at: float = 0.0

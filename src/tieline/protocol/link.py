@@ -1,0 +1,127 @@
+"""The link between a node and a hub, over one WebSocket that the node dials: commands down, events up.
+
+The node says `hello`, the hub answers `welcome` with how far it has the node's records, or `refused`. Then each side
+sends what the other does not have, and says how far it kept what came. Either may vanish at any moment: what was not
+acknowledged is sent again and recognised by its place (records, orders) or its id (results, states).
+
+- up: `records` (of the node's event log, with the node's own sequence numbers), `state` (present values of its tables),
+  `synced` (all present values were sent: what the hub has beyond them is gone), `results`, `delta` (ephemeral),
+  `status`, `beat`
+- down: `orders`, `kept` (records are durable at the hub), `beat`
+- `taken` from the node: these orders are durable there.
+"""
+
+from typing import ClassVar, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from .commands import Order, Result
+from .views import AgentView
+
+MAX_FRAME = 4 * 1024 * 1024
+"""Bytes of a frame: a record of the bus in base64, with room to spare."""
+BATCH = 256
+BATCH_BYTES = 1024 * 1024
+"""Records of a frame, at most so many and so large together (one that is larger goes alone)."""
+HEARTBEAT_S = 5.0
+SILENCE_S = 15.0
+HANDSHAKE_S = 10.0
+
+Capability = Literal["sessions", "prompts", "asks", "diff", "browse", "steer", "deltas"]
+CAPABILITIES: tuple[Capability, ...] = ("sessions", "prompts", "asks", "diff", "browse", "steer", "deltas")
+
+
+class LinkFrame(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=""):
+    type: ClassVar[str]
+
+
+class Hello(LinkFrame, tag="hello", frozen=True, kw_only=True):
+    """The key is in the upgrade's Authorization header, never here."""
+
+    protocol: int
+    oldest: int
+    node: str
+    epoch: str  # of the node's log: another one, and all cursors begin anew
+    name: str = ""
+    version: str = ""
+    platform: str = ""
+    capabilities: tuple[str, ...] = ()
+    orders: int = 0  # the last order that the node has, by the hub's own numbers
+
+
+class Welcome(LinkFrame, tag="welcome", frozen=True, kw_only=True):
+    protocol: int  # the one both speak
+    epoch: str  # of the hub's log
+    version: str = ""
+    after: int = 0  # the last record of the node's log that the hub has
+    limits: tuple[str, ...] = ()  # what this pair goes without
+
+
+class Refused(LinkFrame, tag="refused", frozen=True, kw_only=True):
+    code: str
+    message: str
+    hint: str = ""
+
+
+class LogRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    seq: int
+    subject: str
+    data: bytes
+    headers: dict[str, str] = {}
+    at: float = 0.0
+
+
+class Records(LinkFrame, tag="records", frozen=True, kw_only=True):
+    records: tuple[LogRecord, ...]
+
+
+class Kept(LinkFrame, tag="kept", frozen=True, kw_only=True):
+    seq: int
+
+
+class State(LinkFrame, tag="state", frozen=True, kw_only=True):
+    table: Literal["sessions", "prompts", "asks"]
+    key: str
+    value: Raw | None = None  # None: it is gone
+
+
+class Synced(LinkFrame, tag="synced", frozen=True, kw_only=True):
+    table: Literal["sessions", "prompts", "asks"]
+
+
+class Orders(LinkFrame, tag="orders", frozen=True, kw_only=True):
+    orders: tuple[tuple[int, Order], ...]  # with their place in the hub's log
+
+
+class Taken(LinkFrame, tag="taken", frozen=True, kw_only=True):
+    seq: int
+
+
+class Results(LinkFrame, tag="results", frozen=True, kw_only=True):
+    results: tuple[Result, ...]
+
+
+class Delta(LinkFrame, tag="delta", frozen=True, kw_only=True):
+    session: str
+    event: Raw
+
+
+class NodeStatus(LinkFrame, tag="status", frozen=True, kw_only=True):
+    agents: tuple[AgentView, ...] = ()
+    default_agent: str = ""
+    home: str = ""
+    sessions: int = 0
+
+
+class Beat(LinkFrame, tag="beat", frozen=True, kw_only=True):
+    at: float = 0.0
+
+
+AnyUpFrame = Hello | Records | State | Synced | Taken | Results | Delta | NodeStatus | Beat
+AnyDownFrame = Welcome | Refused | Kept | Orders | Beat
+
+for _frame in (*AnyUpFrame.__args__, *AnyDownFrame.__args__):
+    _frame.type = str(_frame.__struct_config__.tag)
+
+encode = msgspec.json.Encoder().encode

@@ -1,0 +1,110 @@
+"""What people are shown of machines, agents, prompts, commands and devices. Sessions and asks are shown as kept."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from ..drivers.base import Attachment
+from ..events import Outcome
+from ..sessions.records import AskRecord, PromptRecord, PromptStatus, SessionRecord
+
+
+class AgentView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An agent on a node: is it there, is it usable, what can it do."""
+
+    name: str
+    found: bool = False
+    version: str = ""
+    ready: bool = False  # found, signed in as far as can be told, not switched off
+    health: Literal["unknown", "healthy", "failing", "off"] = "unknown"
+    problem: str = ""
+    hint: str = ""
+    features: tuple[str, ...] = ()  # steer, resume, fork, model, attachments …
+    models: tuple[str, ...] = ()
+    attachments: tuple[str, ...] = ()  # media types it takes
+
+
+class NodeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    name: str = ""
+    version: str = ""
+    platform: str = ""
+    online: bool = False
+    local: bool = False  # it lives in the hub's own process
+    seen_at: float = 0.0
+    agents: tuple[AgentView, ...] = ()
+    default_agent: str = ""
+    home: str = ""
+    limits: tuple[str, ...] = ()  # what a peer of another version goes without
+
+
+class PromptView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A prompt without the bytes of its attachments."""
+
+    id: str
+    session: str
+    text: str = ""
+    attachments: tuple[str, ...] = ()  # their names
+    status: PromptStatus = "received"
+    place: float = 0.0
+    created_at: float = 0.0
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    outcome: Outcome | None = None
+    problem: str = ""
+    by: str = ""
+
+
+class CommandView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where something that was told a node is. sent: durable at the hub · received: the node has it · applied: done ·
+    refused: `problem` says why · expired: the node was away too long."""
+
+    id: str
+    node: str
+    name: str
+    state: Literal["sent", "received", "applied", "refused", "expired"] = "sent"
+    session: str = ""
+    ask: str = ""
+    problem: str = ""
+    by: str = ""
+    at: float = 0.0
+
+
+class DeviceView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    name: str
+    kind: Literal["page", "client", "node"] = "client"
+    created_at: float = 0.0
+    seen_at: float = 0.0
+    node: str = ""  # the node whose key it is
+    current: bool = False  # the one that asks
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """The present, beside the log: enough to draw everything without another request."""
+
+    sessions: tuple[SessionRecord, ...] = ()
+    asks: tuple[AskRecord, ...] = ()  # pending
+    prompts: tuple[PromptView, ...] = ()  # waiting and running
+    nodes: tuple[NodeView, ...] = ()
+
+
+def view(prompt: PromptRecord) -> PromptView:
+    return PromptView(
+        id=prompt.id,
+        session=prompt.session,
+        text=prompt.text,
+        attachments=tuple(map(_name, prompt.attachments)),
+        status=prompt.status,
+        place=prompt.place,
+        created_at=prompt.created_at,
+        started_at=prompt.started_at,
+        ended_at=prompt.ended_at,
+        outcome=prompt.outcome,
+        problem=prompt.problem,
+        by=prompt.by,
+    )
+
+
+def _name(attachment: Attachment) -> str:
+    return attachment.name or attachment.path.rpartition("/")[2] or attachment.media_type
