@@ -5,18 +5,24 @@ BIN := $(VENV)/bin
 PINS := requirements/dev.txt
 AGENTS := tests/agents/node_modules/.stamp
 SETUP := $(VENV)/.stamp
+WEB := web/node_modules/.stamp
+PAGE := src/tieline/hub/static/index.html
+# What the page is made from; its types come from the protocol's own values.
+PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.json web/*.mjs -type f ! -name protocol.ts 2>/dev/null) \
+	$(wildcard src/tieline/protocol/*.py) src/tieline/events.py src/tieline/policy.py src/tieline/messages.py \
+	src/tieline/sessions/records.py src/tieline/sessions/messages.py
 WORKERS ?= 2
 
-.PHONY: up test test-fast check bench setup agents pins clean help
+.PHONY: up test test-fast test-page check chaos bench setup agents browser pins clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-up: setup ## play the demo: a scripted agent works, asks and edits, no key needed
-	@$(BIN)/tieline demo
+up: setup ## start the hub with this machine's agents; prints its address and a QR code
+	@$(BIN)/tieline up
 
-setup: $(SETUP) ## a .venv with the package, all extras and the tools
+setup: $(SETUP) $(PAGE) ## a .venv with the package, all extras and the tools, and the page (needs npm)
 
 $(SETUP): $(PINS) requirements/uv.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,22 +32,42 @@ $(SETUP): $(PINS) requirements/uv.txt pyproject.toml
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
+$(WEB): web/package-lock.json
+	@command -v npm >/dev/null || { echo "The page is built with npm: install Node.js 20 or newer." >&2; exit 1; }
+	@cd web && npm ci --ignore-scripts --loglevel=error
+	@touch $@
+
+$(PAGE): $(SETUP) $(WEB) $(PAGE_SOURCES)
+	@cd web && PYTHON=$(abspath $(BIN)/python) npm run --silent build
+	@touch $@
+
+browser: ## a Chromium for the tests, where there is none
+	@command -v chromium >/dev/null || { \
+	    SUDO=; test "$$(id -u)" = 0 || SUDO=sudo; \
+	    $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+
 agents: $(AGENTS) ## the pinned real agents that the tests drive
 
 $(AGENTS): tests/agents/package-lock.json
 	@cd tests/agents && npm install --no-save --ignore-scripts --loglevel=error && node node_modules/opencode-ai/postinstall.mjs
 	@touch $@
 
-test: setup agents ## every test, with the real agents
+test: setup agents browser test-page ## every test, with the real agents and a real browser
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-test-fast: setup ## the tests that start no real agent and take no time
+test-page: setup ## the page's own unit tests
+	@cd web && npm test --silent
+
+test-fast: setup test-page ## the tests that start no real agent and take no time
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not real and not slow"
 
 check: setup ## lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+chaos: setup ## a minute of a link that breaks, hubs and nodes that are killed; on SQLite and on NATS
+	CHAOS_SECONDS=60 $(BIN)/python -m pytest -q tests/node/test_chaos.py
 
 bench: setup agents ## measure the ratios and write docs/benchmarks.md
 	$(BIN)/python -m bench
@@ -53,4 +79,4 @@ pins: ## compile the requirement files anew
 	    --no-emit-index-url --quiet --all-extras pyproject.toml requirements/dev.in -o $(PINS)
 
 clean: ## remove what was built
-	rm -rf $(VENV) tests/agents/node_modules dist
+	rm -rf $(VENV) tests/agents/node_modules web/node_modules src/tieline/hub/static artifacts dist

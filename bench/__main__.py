@@ -37,9 +37,13 @@ BOUNDS = """
 SECTIONS = {
     "start": "Start-up",
     "agents": "Turns with the real agents over the scripted model",
+    "through_hub": "`tieline run` through a hub with a warm pool",
     "normalise": "From native messages to events",
     "bus": "The bus",
     "sessions": "Durable sessions",
+    "relay": "The relay",
+    "page": "The page in a real browser",
+    "hub": "The hub",
 }
 
 

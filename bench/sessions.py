@@ -12,13 +12,12 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from tieline.bus import open_bus
-from tieline.config import Config
+from tieline.config import Config, PoolConfig
 from tieline.drivers.base import Driver
 from tieline.drivers.scripted import Scripted
 from tieline.events import Done
 from tieline.policy import Policy
 from tieline.script import Reply, Say
-from tieline.sessions.pool import PoolLimits
 from tieline.sessions.router import Router
 from tieline.testing.waiting import eventually
 
@@ -48,9 +47,8 @@ async def routing(driver: Driver, *, env: dict[str, str] | None = None, pool: in
             open_bus(f"sqlite://{scratch}/bus.db") as bus,
             Router(
                 bus,
-                Config(environ=env or {}),
+                Config(environ=env or {}, pool=PoolConfig(number=pool)),
                 drivers={driver.name: driver},
-                pool=PoolLimits(number=pool),
             ) as router,
         ):
             yield router

@@ -8,6 +8,9 @@
     [agents.reviewer]
     type = "shell"
     command = ["my-agent", "--json"]
+
+    [agents.gemini]
+    enabled = false
 """
 
 from collections.abc import Mapping
@@ -34,6 +37,8 @@ class HubConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tls_key: str = ""
     keep_events_days: float = 30.0  # 0: for good
     traces: str = ""  # an OTLP endpoint
+    push_contact: str = ""  # whom push services may write to: mailto:… or https:…
+    push_loopback: bool = False  # push to http://127.0.0.1 too; for tests alone
 
 
 class PoolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,6 +67,7 @@ class RelayConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     mailbox: int = 1000  # unread messages of one endpoint
     keep_unread_s: float = 7 * 86400.0
     keep_dead_s: float = 30 * 86400.0
+    keep_s: float = 7 * 86400.0  # what is over: messages and their receipts
     allow: tuple[str, ...] = ()  # "from-pattern -> to-pattern"; empty: everybody may send to everybody
     deny: tuple[str, ...] = ()
 
@@ -75,6 +81,7 @@ class ChannelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     path: str = ""
     enabled: bool = True
     config: Mapping[str, Any] = {}
+    problem: str = ""  # the entry was not understood: only its channel does not run
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,6 +109,8 @@ def load(*, environ: Mapping[str, str] | None = None) -> Config:
 
     try:
         content = tomllib.loads(path.read_text())
+        if isinstance(content.get("channels"), list):
+            content["channels"] = [_channel(entry, number) for number, entry in enumerate(content["channels"])]
         config = msgspec.convert({**content, "environ": env, "source": str(path)}, Config)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", field="config") from None
@@ -110,6 +119,10 @@ def load(*, environ: Mapping[str, str] | None = None) -> Config:
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}", field="config") from None
     for name, agent in config.agents.items():
+        if not isinstance(agent.get("enabled", True), bool):
+            raise UsageError(f"{path}: agents.{name}.enabled is true or false", field=f"agents.{name}.enabled")
+        if set(agent) == {"enabled"}:
+            continue  # one that is known without it, switched on or off
         if not isinstance(agent.get("type"), str):
             raise UsageError(
                 f"{path}: agents.{name} has no type",
@@ -117,3 +130,15 @@ def load(*, environ: Mapping[str, str] | None = None) -> Config:
                 hint='Say which driver it uses, for example type = "shell".',
             )
     return config
+
+
+def _channel(entry: Any, number: int) -> ChannelConfig:
+    """One entry of [[channels]]. A bad one is kept with its problem, so that the others are served."""
+    named = entry.get("id") if isinstance(entry, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    id = named if isinstance(named, str) and named else f"number {number + 1}"
+    if isinstance(entry, dict) and "problem" in entry:
+        return ChannelConfig(id=id, problem="Object contains unknown field `problem`")
+    try:
+        return msgspec.convert(entry, ChannelConfig)
+    except msgspec.ValidationError as error:
+        return ChannelConfig(id=id, problem=str(error))

@@ -13,15 +13,29 @@ def variable(name: str) -> str:
     return os.environ.get(name, "")
 
 
+def state_folder(env: Mapping[str, str]) -> str:
+    """`$TIELINE_HOME`, else `$XDG_STATE_HOME/tieline`, else `~/.local/state/tieline`."""
+    if named := env.get("TIELINE_HOME"):
+        return named
+    base = env.get("XDG_STATE_HOME")
+    return f"{base}/tieline" if base else f"{env.get('HOME', '')}/.local/state/tieline"
+
+
 def config_file(env: Mapping[str, str]) -> str:
     """The file that counts: $TIELINE_CONFIG, else the user's own. Empty: there is none.
 
     Never one from the working directory: a repository that somebody else wrote must not widen the policy or say which
     program an agent is.
     """
+    place = config_place(env)
+    named = place and env.get("TIELINE_CONFIG")
+    return place if named or os.path.isfile(place) else ""  # noqa: PTH113 (pathlib is not imported yet)
+
+
+def config_place(env: Mapping[str, str]) -> str:
+    """Where the file would be, whether or not it is there. Empty: there is no home to look in."""
     if named := env.get("TIELINE_CONFIG"):
         return named
     home = env.get("HOME", "")
     base = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
-    place = f"{base}/tieline/tieline.toml"
-    return place if base and os.path.isfile(place) else ""  # noqa: PTH113 (pathlib is not imported yet)
+    return f"{base}/tieline/tieline.toml" if base else ""

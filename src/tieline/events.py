@@ -95,6 +95,7 @@ class Init(Event, tag="init", frozen=True):
 
 class TurnStarted(Event, tag="turn_started", frozen=True):
     prompt: str
+    id: str = ""  # of a durable prompt
 
 
 class TextDelta(Event, tag="text_delta", frozen=True):

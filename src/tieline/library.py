@@ -1,20 +1,19 @@
 """The front door of the library: run one agent, several, or keep a session open."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from msgspec import Struct
 
 from . import config as configuration
 from .config import Config
 from .drivers import registry
-from .drivers.base import Driver, McpServer, Prompt, Spec
+from .drivers.base import Driver, Prompt
+from .drivers.spec import Options, spec_of
 from .errors import TielineError, UsageError
 from .events import Done, Error, Event
-from .policy import Policy, preset
 from .sessions.asks import DEFAULT_EXPIRY_S, OnAsk
 from .sessions.session import Session
 
@@ -25,23 +24,10 @@ MAX_PARALLEL = 8
 def open_session(
     agent: str | Driver,
     *,
-    cwd: str | Path = ".",
-    policy: Policy | str | None = None,
     on_ask: OnAsk | None = None,
-    env: Mapping[str, str] | None = None,
-    model: str = "",
-    effort: str = "",
-    max_turns: int | None = None,
-    max_budget_usd: float | None = None,
-    resume: str = "",
-    fork: bool = False,
-    system: str = "",
-    allowed_tools: Sequence[str] = (),
-    disallowed_tools: Sequence[str] = (),
-    mcp_servers: Mapping[str, McpServer] | None = None,
-    accept_unenforced: bool = False,
     ask_expiry_s: float = DEFAULT_EXPIRY_S,
     config: Config | None = None,
+    **options: Unpack[Options],
 ) -> Session:
     """A session with an agent, to be entered with `async with`. Many turns, one warm agent.
 
@@ -50,25 +36,7 @@ def open_session(
     """
     config = config or configuration.load()
     driver = registry.create(agent, config) if isinstance(agent, str) else agent
-    if policy is None:
-        policy = config.policy
-    spec = Spec(
-        cwd=str(Path(cwd).expanduser().absolute()),
-        env=dict(config.environ if env is None else env),
-        policy=preset(policy) if isinstance(policy, str) else policy,
-        accept_unenforced=accept_unenforced,
-        model=model,
-        effort=effort,
-        max_turns=max_turns,
-        max_budget_usd=max_budget_usd,
-        resume=resume,
-        fork=fork,
-        system=system,
-        allowed_tools=tuple(allowed_tools),
-        disallowed_tools=tuple(disallowed_tools),
-        mcp_servers=dict(mcp_servers or {}),
-    )
-    return Session(driver, spec, on_ask=on_ask, ask_expiry_s=ask_expiry_s)
+    return Session(driver, spec_of(config, **options), on_ask=on_ask, ask_expiry_s=ask_expiry_s)
 
 
 async def run(

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from .environment import state_folder
+
 
 def state(env: Mapping[str, str]) -> Path:
     """`$TIELINE_HOME`, else `$XDG_STATE_HOME/tieline`, else `~/.local/state/tieline`."""
-    if named := env.get("TIELINE_HOME"):
-        return Path(named)
-    base = env.get("XDG_STATE_HOME")
-    return Path(base) / "tieline" if base else Path(env.get("HOME", "/"), ".local/state/tieline")
+    return Path(state_folder(env))
 
 
 def bus_file(env: Mapping[str, str]) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from tieline.bus import BusError, BusUnavailable, RecordTooLarge, open_bus
+from tieline.bus import Bus, BusError, BusUnavailable, RecordTooLarge, open_bus
 from tieline.testing.bus_contract.setting import all_of
 
 from .conftest import NatsServer, free_port
@@ -93,6 +93,19 @@ async def test_one_of_three_is_killed(nats_cluster: list[NatsServer]) -> None:
         revision = await table.put("k", b"v", expect=0)
         await Load(bus, each=100, bound=100).run(nats_cluster[0].kill)
         assert await table.put("k", b"w", expect=revision) > revision
+        new = asyncio.create_task(insist(bus, "another.a"))
+        await nats_cluster[0].start()
+        assert await new > 0
+
+
+async def insist(bus: Bus, subject: str) -> int:
+    """A new family's stream waits for the third server; nothing worse than that is raised meanwhile."""
+    async with asyncio.timeout(90):
+        while True:
+            try:
+                return await bus.publish(subject, b"")
+            except BusUnavailable:
+                continue
 
 
 async def test_nobody_there() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tieline.bus.sqlite import selection, store
 from tieline.testing.bus_contract import BusContract
+from tieline.testing.bus_contract.announcements import Ends
 from tieline.testing.bus_contract.interleavings import Interleavings
 from tieline.testing.bus_contract.reading import Reading
 from tieline.testing.bus_contract.records import Records
@@ -23,7 +24,7 @@ class TestMemory(BusContract):
         return "sqlite://:memory:"
 
 
-class TestSmallSteps(Records, Reading, Interleavings):
+class TestSmallSteps(Records, Reading, Ends, Interleavings):
     """The same with bounds so small that every way to find records, and every seam between them, is used."""
 
     @pytest.fixture

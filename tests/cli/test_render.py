@@ -64,7 +64,8 @@ class Screen:
         console = Console(
             file=self._file, force_terminal=True, width=80, height=24, color_system="standard", markup=False
         )
-        self.view = TerminalView(console, resume=resume, clock=lambda: self.now)
+        self.view = TerminalView(console, agent=resume, clock=lambda: self.now)
+        self.view.resumable = bool(resume)
 
     def show(self, *events: Event) -> "Screen":
         for event in events:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tieline.cli import app
-from tieline.cli.request import Request, attachment, checked, parse, policy_of, tools_of
+from tieline.cli.request import Request, attachment, checked, options_of, parse, policy_of
 from tieline.errors import UsageError
 from tieline.policy import PRESETS, Policy
 
@@ -17,7 +17,7 @@ PLAIN = {
     "system": "be brief", "max_turns": "3", "max_budget_usd": "0.5", "timeout": "12.5",
 }  # fmt: skip
 LISTS = ("allow", "ask", "deny", "allowed_tools", "disallowed_tools", "attach")
-FLAGS = ("json", "fork", "accept_unenforced")
+FLAGS = ("json", "fork", "accept_unenforced", "standalone")
 
 
 def option(name: str) -> str:
@@ -32,7 +32,7 @@ def by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:
         seen.append(request)
         return 0
 
-    monkeypatch.setattr("tieline.cli.run.carry_out", carry_out)
+    monkeypatch.setattr("tieline.cli.where.carry_out", carry_out)
     assert app.start(["run", *arguments]) == 0
     return seen[0]
 
@@ -116,11 +116,8 @@ def test_values_that_cannot_be_meant(changes: dict[str, Any]) -> None:
 
 
 def test_tools_keep_their_parentheses() -> None:
-    assert tools_of(["Read, Bash(git add:*, git commit:*)", "Edit"]) == (
-        "Read",
-        "Bash(git add:*, git commit:*)",
-        "Edit",
-    )
+    request = Request(agent="a", prompt="p", allowed_tools=("Read, Bash(git add:*, git commit:*)", "Edit"))
+    assert options_of(request, "ask").get("allowed_tools") == ("Read", "Bash(git add:*, git commit:*)", "Edit")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from tieline.config import Config
+from tieline.drivers.ahead import greet_ahead, start_ahead
 from tieline.drivers.base import McpServer
+from tieline.drivers.codex.driver import Codex
+from tieline.drivers.spec import spec_of
 from tieline.errors import UsageError
 from tieline.events import Answer, Ask, Command, Edit, Mcp, Text, ToolResult, ToolUse, Warning
 from tieline.library import open_session
@@ -378,3 +382,29 @@ async def test_a_broken_mcp_server_is_a_warning(rig: CodexRig, place: Path) -> N
     with pytest.raises(UsageError, match="no MCP server named"):
         async with open_session(rig.driver, cwd=place, mcp_servers={"a.b": servers["broken"]}, **rig.options):
             pass
+
+
+async def test_started_and_greeted_ahead(rig: CodexRig, place: Path) -> None:
+    env = {**rig.env, "PATH": f"{CODEX.parent}:{rig.env['PATH']}"}
+    early = start_ahead("codex", env)
+    assert early is not None
+    greet_ahead(early, "codex", spec_of(Config(), cwd=place, env=env, policy=FULL))
+    assert early.said.count(b"\n") == 3, "the handshake, and what opens the thread"
+    rig.play([Say("there")])
+    async with open_session(Codex(), cwd=place, env=env, policy=FULL) as session:
+        assert list(launch.live().values()) == [early.pid], "the very same one"
+        assert early.said == b"", "nothing is left of it, so nothing was said twice"
+        assert done(await collect(session.turn("go"))).text == "there"
+    assert not launch.live()
+
+
+async def test_greeted_ahead_for_something_else(rig: CodexRig, place: Path) -> None:
+    env = {**rig.env, "PATH": f"{CODEX.parent}:{rig.env['PATH']}"}
+    early = start_ahead("codex", env)
+    assert early is not None
+    greet_ahead(early, "codex", spec_of(Config(), cwd=place, env=env, policy=FULL))
+    rig.play([Say("there")])
+    async with open_session(Codex(), cwd=place, env=env, policy="read-only") as session:
+        assert early.pid not in launch.live().values(), "it has a thread with another policy"
+        assert done(await collect(session.turn("go"))).text == "there"
+    assert not launch.live()

@@ -433,3 +433,19 @@ def test_the_program_behind_the_wrapper(tmp_path: Path) -> None:
     assert native(str(link)) == str(real)
     assert native(str(real)) == str(real)
     assert native(str(tmp_path / "missing")) == str(tmp_path / "missing")
+
+
+async def test_a_prompt_brings_its_own_instruction(rig: OpenCodeRig, place: Path) -> None:
+    """Beside the session's own, and for its turn alone."""
+    rig.play([Say("one")], [Say("two")])
+    async with open_(rig, place, system="You are a parrot.") as session:
+        first = await collect(session.turn(Prompt("go", system="You were called by bob.")))
+        heard = rig.heard()
+        assert "You are a parrot." in heard
+        assert "You were called by bob." in heard
+        rig.model.reset()
+        rig.play([Say("two")])
+        await collect(session.turn("again"))
+    assert done(first).status == "success"
+    assert "You are a parrot." in rig.heard()
+    assert "You were called by bob." not in rig.heard()

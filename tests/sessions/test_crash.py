@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.bus.conftest import NatsServer, running
 from tests.sessions.owner import Setting, config
 
 from tieline.bus import open_bus
@@ -23,12 +24,21 @@ FULL = Policy("allow", "allow", "allow")
 ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
-def write_setting(tmp_path: Path, replies: list[Reply], policy: Policy = FULL, prompts: int = 2) -> Setting:
+@pytest.fixture(params=["sqlite", "nats"])
+async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite://{tmp_path}/bus.db"
+        return
+    async with running(NatsServer(tmp_path / "nats")) as server:
+        yield server.url
+
+
+def write_setting(tmp_path: Path, url: str, replies: list[Reply], policy: Policy = FULL, prompts: int = 2) -> Setting:
     place = tmp_path / "place"
     place.mkdir(exist_ok=True)
     (tmp_path / "script.json").write_bytes(msgspec.json.encode(replies))
     setting = Setting(
-        bus=f"sqlite://{tmp_path}/bus.db",
+        bus=url,
         cwd=str(place),
         agent={"type": "scripted", "script": str(tmp_path / "script.json")},
         environ={**ENV, "HOME": str(tmp_path)},
@@ -40,16 +50,22 @@ def write_setting(tmp_path: Path, replies: list[Reply], policy: Policy = FULL, p
 
 
 async def kill_when(tmp_path: Path, *said: str) -> None:
-    """Start the owner, wait until it has said these lines (in this order), kill it."""
+    """Start the owner, wait until it has said these lines, kill it. What was accepted may be told at any time, the
+    others come in this order."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(OWNER), str(tmp_path / "setting.json"), env=ENV, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:
         async with asyncio.timeout(60):
-            for line in said:
-                while (heard := (await process.stdout.readline()).decode().strip()) != line:
-                    assert heard or process.returncode is None, f"it ended before it said {line!r}"
+            accepted = {line for line in said if line.startswith("accepted")}
+            others = [line for line in said if line not in accepted]
+            while accepted or others:
+                heard = (await process.stdout.readline()).decode()
+                assert heard, f"it ended before it said {accepted or others[0]}"
+                accepted.discard(heard.strip())
+                if others and heard.strip() == others[0]:
+                    del others[0]
     finally:
         process.kill()
         await process.wait()
@@ -77,31 +93,35 @@ async def turns_of(router: Router) -> list[list[Event]]:
 
 
 async def outcome(router: Router, prompt: str) -> str:
-    await eventually(lambda: router.prompts.is_over("s", prompt), f"{prompt} did not end", timeout=30)
+    await eventually(lambda: router.prompts.is_over("s", prompt), f"{prompt} did not end", timeout=60)
     return (await router.prompts.get("s", prompt)).status
 
 
 @pytest.mark.parametrize(
     ("replies", "policy", "moment"),
     [
+        ([[Stall()]], FULL, ("accepted p3", "turn_started")),
         ([[Say("a long story ", chunks=3, delay_s=0.01), Stall()]], FULL, ("accepted p2", "text_delta")),
         ([[Run("touch started; sleep 300")]], FULL, ("accepted p2", "tool_use")),
         ([[Run("touch asked")]], Policy("allow", "ask", "allow"), ("accepted p2", "ask")),
     ],
-    ids=["streaming", "tool", "ask"],
+    ids=["queued", "streaming", "tool", "ask"],
 )
 async def test_killed_in_the_middle(
-    tmp_path: Path, replies: list[Reply], policy: Policy, moment: tuple[str, ...]
+    tmp_path: Path, url: str, replies: list[Reply], policy: Policy, moment: tuple[str, ...]
 ) -> None:
-    setting = write_setting(tmp_path, replies, policy)
+    prompts = int(moment[0][-1])
+    setting = write_setting(tmp_path, url, replies, policy, prompts)
     await kill_when(tmp_path, *moment)
-    await eventually(lambda: not at_work_in(Path(setting.cwd)), "a process of the agent is left")
-    write_setting(tmp_path, [[Say("after the restart")]], policy)
+    await eventually(lambda: not at_work_in(Path(setting.cwd)), "a process of the agent is left", timeout=60)
+    write_setting(tmp_path, url, [[Say("after the restart")], [Say("and on")]], policy)
     async with next_owner(setting) as router:
         assert await outcome(router, "p1") == "indeterminate", "it may have run: it is not run again"
-        assert await outcome(router, "p2") == "done", "what waited runs"
+        waited = [await outcome(router, f"p{number}") for number in range(2, prompts + 1)]
+        assert set(waited) == {"done"}, "what waited runs"
         turns = await turns_of(router)
-        assert len(turns) == 2
+        started = [event.prompt for turn in turns for event in turn if isinstance(event, TurnStarted)]
+        assert started == [f"prompt {number}" for number in range(1, prompts + 1)], "in order, each once"
         assert [event.text for event in turns[1] if isinstance(event, Text)] == ["after the restart"]
         assert not router.asks.pending()
         if moment[-1] == "ask":
@@ -112,11 +132,11 @@ async def test_killed_in_the_middle(
             assert not Path(setting.cwd, "asked").exists()
 
 
-async def test_killed_again_and_again(tmp_path: Path) -> None:
+async def test_killed_again_and_again(tmp_path: Path, url: str) -> None:
     """Many prompts, an owner killed at every few events: each prompt ends, each turn is whole, none is run twice."""
-    setting = write_setting(tmp_path, [[Say("x")] for _ in range(40)], prompts=20)
+    setting = write_setting(tmp_path, url, [[Say("x")] for _ in range(40)], prompts=20)
     for count in (3, 9, 14):
-        await kill_when(tmp_path, *["done"] * count)
+        await kill_when(tmp_path, "accepted p20", *["done"] * count)
     async with next_owner(setting) as router:
         ended = [await outcome(router, f"p{number}") for number in range(1, 21)]
         assert set(ended) <= {"done", "indeterminate"}

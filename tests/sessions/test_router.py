@@ -11,7 +11,7 @@ import pytest
 from tests.bus.conftest import NatsServer, running
 
 from tieline.bus import open_bus
-from tieline.config import Config
+from tieline.config import Config, WatchdogConfig
 from tieline.drivers.scripted import Scripted
 from tieline.errors import UnknownAgent, Unsupported, UsageError
 from tieline.events import Answer, Ask, Done, Event, Status, Text, TextDelta
@@ -40,7 +40,8 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
 async def routing(
     url: str, replies: Sequence[Reply], *, on_stall: Callable[[], None] = lambda: None, **options: Any
 ) -> AsyncGenerator[Router, None]:
-    config = Config(default_agent="scripted", environ=ENV)
+    settings = {name: options.pop(name) for name in ("pool", "watchdog", "policy") if name in options}
+    config = Config(default_agent="scripted", environ=ENV, **settings)
     async with (
         open_bus(url) as bus,
         Router(bus, config, drivers={"scripted": Scripted(replies, on_stall=on_stall)}, **options) as router,
@@ -51,7 +52,7 @@ async def routing(
 async def until_done(router: Router, session: str, *, after: int = 0, turns: int = 1) -> list[Event]:
     """A session's events up to the end of so many turns."""
     seen: list[Event] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for entry in router.events(session, after=after):
             seen.append(entry.event)
             turns -= isinstance(entry.event, Done)
@@ -61,12 +62,12 @@ async def until_done(router: Router, session: str, *, after: int = 0, turns: int
 
 
 async def settled(router: Router, session: str, prompt: str) -> PromptRecord:
-    await eventually(lambda: router.prompts.is_over(session, prompt), f"{prompt} did not end", timeout=20)
+    await eventually(lambda: router.prompts.is_over(session, prompt), f"{prompt} did not end", timeout=60)
     return await router.prompts.get(session, prompt)
 
 
 async def pending(router: Router) -> AskRecord:
-    await eventually(lambda: bool(router.asks.pending()), "nothing was asked")
+    await eventually(lambda: bool(router.asks.pending()), "nothing was asked", timeout=60)
     return router.asks.pending()[0]
 
 
@@ -102,7 +103,7 @@ async def test_those_who_listen_hear_deltas(tmp_path: Path, url: str) -> None:
         listener = asyncio.create_task(listen())
         await asyncio.sleep(0)
         await router.prompt(session.id, "go")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             heard = await listener
         assert "".join(event.text for event in heard if isinstance(event, TextDelta)).startswith("one")
         assert [event.text for event in heard if isinstance(event, Text)] == ["one two three"]
@@ -157,7 +158,7 @@ async def test_a_queue_can_be_cancelled_and_reordered(tmp_path: Path, url: str) 
         running = await router.prompt(session.id, "p0", id="p0")
         for name in ("p1", "p2", "p3"):
             await router.prompt(session.id, name, id=name)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await stalled.wait()
         await router.prompts.cancel(session.id, "p1")
         await router.prompts.move(session.id, "p3", before="p2")
@@ -226,12 +227,14 @@ async def test_an_ask_is_withdrawn_with_its_turn(tmp_path: Path, url: str) -> No
 
 
 async def test_two_answers_at_once_a_thousand_times(tmp_path: Path, url: str) -> None:
-    async with open_bus(url) as bus, Router(bus, Config(environ=ENV)) as router:
+    async with routing(url, []) as router:
+        await router.create(cwd=str(tmp_path), id="s")
 
         async def race(number: int) -> None:
             ask = Ask(f"ask-{number}", "permission")
             waiting = asyncio.create_task(router.asks.wait("s", ask))
-            await eventually(lambda: any(record.id == ask.id for record in router.asks.pending()), "not pending")
+            mine = router.asks.pending
+            await eventually(lambda: any(record.id == ask.id for record in mine()), "not pending", timeout=60)
             both = await asyncio.gather(
                 router.answer(ask.id, Answer("", "allow", by="one")),
                 router.answer(ask.id, Answer("", "deny", by="two")),
@@ -245,6 +248,19 @@ async def test_two_answers_at_once_a_thousand_times(tmp_path: Path, url: str) ->
         async with asyncio.timeout(60):
             for start in range(0, 1000, 50):
                 await asyncio.gather(*(race(number) for number in range(start, start + 50)))
+
+
+async def test_an_ask_can_be_answered_as_soon_as_the_log_shows_it(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Run(f"touch {number}")] for number in range(20)]) as router:
+        session = await router.create(cwd=str(tmp_path), policy=Policy("ask", "ask", "ask"))
+        await router.prompt(session.id, "go")
+        async with asyncio.timeout(60):
+            async for entry in router.events(session.id):
+                if isinstance(entry.event, Ask):
+                    await router.answer(entry.event.id, Answer("", "allow", by="me"))
+                if isinstance(entry.event, Done):
+                    break
+        assert {path.name for path in tmp_path.glob("[0-9]*")} == {str(number) for number in range(20)}
 
 
 async def test_state_outlives_the_router(tmp_path: Path, url: str) -> None:
@@ -292,10 +308,10 @@ async def test_diff_since_the_session_began(tmp_path: Path, url: str) -> None:
 
 
 async def test_a_quiet_agent_is_said_to_be_stuck(tmp_path: Path, url: str) -> None:
-    async with routing(url, [[Stall()], [Say("alive")]], quiet_s=0.5) as router:
+    async with routing(url, [[Stall()], [Say("alive")]], watchdog=WatchdogConfig(quiet_s=0.5)) as router:
         session = await router.create(cwd=str(tmp_path))
         await router.prompt(session.id, "go", id="p")
-        await eventually(lambda: router.get(session.id).status == "stuck", "nobody noticed")
+        await eventually(lambda: router.get(session.id).status == "stuck", "nobody noticed", timeout=60)
         await router.abort(session.id)
         await settled(router, session.id, "p")
         seen = [entry.event async for entry in router.events(session.id, follow=False)]

@@ -46,6 +46,10 @@ class Unruly:
     def turn(self, prompt: Prompt) -> AsyncIterator[Event]:
         return self.behaviour()
 
+    @property
+    def alive(self) -> bool:
+        return True
+
     async def interrupt(self) -> None: ...
 
     async def steer(self, text: str) -> None: ...

@@ -16,9 +16,10 @@ from tieline.wire import guard, launch
 ROOT = Path(launch.__file__).parents[2]
 
 PARENT = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is born without it
 sys.path.insert(0, {root!r})
-from tieline.wire.launch import launch, live
+from tieline.wire.launch import ahead, launch, live
 STUBBORN = "import signal; signal.signal(15, signal.SIG_IGN); print('there', flush=True); signal.pause()"
 FAMILY = '''
 import subprocess, sys, signal
@@ -78,6 +79,36 @@ def begin(parents: list[Parent], body: str, *, children: int) -> Parent:
 async def test_parent_dies(parents: list[Parent], number: signal.Signals) -> None:
     parent = begin(parents, "start(STUBBORN); ready()", children=1)
     parent.popen.send_signal(number)
+    await parent.gone()
+
+
+async def test_parent_dies_whose_guard_is_its_fork(parents: list[Parent]) -> None:
+    """A head start's guard is forked, and watches over what is started later as well."""
+    body = """
+from tieline.wire import launch as module
+early = ahead([sys.executable, "-I", "-c", STUBBORN], cwd="/", env={})
+assert early.popen.stdout.readline() == b"there\\n"
+assert module._guard._popen is None
+start(STUBBORN)
+ready()
+"""
+    parent = begin(parents, body, children=2)
+    parent.popen.kill()
+    await parent.gone()
+
+
+async def test_a_forked_guard_that_was_killed_is_replaced(parents: list[Parent]) -> None:
+    body = """
+from tieline.wire import launch as module
+early = ahead([sys.executable, "-I", "-c", STUBBORN], cwd="/", env={})
+assert early.popen.stdout.readline() == b"there\\n"
+module._guard.kill()
+start(STUBBORN)
+assert module._guard._popen is not None
+ready()
+"""
+    parent = begin(parents, body, children=2)
+    parent.popen.kill()
     await parent.gone()
 
 
@@ -172,7 +203,7 @@ async def test_a_guard_that_was_killed_is_replaced(parents: list[Parent]) -> Non
     body = """
 from tieline.wire import launch as module
 start(STUBBORN)
-module._guard.kill(); module._guard.wait()
+module._guard.kill()
 start(STUBBORN)
 ready()
 """

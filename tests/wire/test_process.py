@@ -8,12 +8,14 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tieline.testing.waiting import eventually
 from tieline.wire import guard, launch
 from tieline.wire import process as wire
+from tieline.wire.jsonrpc import Peer
 from tieline.wire.lines import LineTooLong
 from tieline.wire.process import Process
 
@@ -343,3 +345,79 @@ def gone(pid: int) -> bool:
     except OSError:
         return True
     return state == "Z"
+
+
+# --- started ahead -----------------------------------------------------------------------------------------
+
+ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
+
+
+async def test_what_was_said_ahead_is_not_said_again(tmp_path: Path) -> None:
+    argv = [sys.executable, "-I", "-c", ECHO]
+    early = launch.ahead(argv, cwd=tmp_path, env=ENV)
+    early.say(b"one\ntwo\n")
+    process = Process.start(argv, cwd=tmp_path, env=ENV, words=b"one\ntwo\nthree\n")
+    assert process.pid == early.pid
+    async with ended(process):
+        await process.write(b"one\n")
+        await process.write(b"two\nthree\n")
+        await process.write(b"four\n")
+        process.close_stdin()
+        assert await read(process) == [b"one", b"two", b"three", b"four"]
+
+
+async def test_an_answer_may_come_before_its_request(tmp_path: Path) -> None:
+    """What was said ahead is answered at once, whether or not we have got to asking."""
+
+    class Deaf:
+        def notified(self, method: str, params: dict[str, Any]) -> None: ...
+        async def requested(self, method: str, params: dict[str, Any]) -> Any: ...
+        def garbage(self, line: bytes) -> None: ...
+        def gone(self, reason: str) -> None: ...
+
+    answer = '{"id":1,"result":"hello"}\\n{"id":2,"result":"opened"}\\n{"method":"over"}'
+    argv = [sys.executable, "-I", "-c", f"input(); print('{answer}', flush=True); input()"]
+    early = launch.ahead(argv, cwd=tmp_path, env=ENV)
+    words = b'{"id":1,"method":"hi","params":{}}\n{"id":2,"method":"open","params":{}}\n'
+    early.say(words)
+    over = asyncio.Event()
+    listener = Deaf()
+    listener.notified = lambda method, params: over.set()
+    process = Process.start(argv, cwd=tmp_path, env=ENV, words=words)
+    async with ended(process), Peer(process, listener, version=None) as peer:
+        await over.wait()  # both answers are here
+        assert await peer.request("hi", {}, timeout=10) == "hello"
+        assert await peer.request("open", {}, timeout=10) == "opened"
+
+
+async def test_one_that_was_told_something_else_is_not_taken(tmp_path: Path) -> None:
+    argv = [sys.executable, "-I", "-c", ECHO]
+    early = launch.ahead(argv, cwd=tmp_path, env=ENV)
+    early.say(b"something else\n")
+    process = Process.start(argv, cwd=tmp_path, env=ENV, words=b"one\n")
+    assert process.pid != early.pid
+    assert not guard.marked({early.mark})
+    async with ended(process):
+        await process.write(b"one\n")
+        process.close_stdin()
+        assert await read(process) == [b"one"]
+
+
+async def test_too_much_is_not_said_ahead(tmp_path: Path) -> None:
+    argv = [sys.executable, "-I", "-c", ECHO]
+    early = launch.ahead(argv, cwd=tmp_path, env=ENV)
+    early.say(b"x" * (launch.MAX_SAID + 1))
+    assert early.said == b""
+    async with ended(Process.start(argv, cwd=tmp_path, env=ENV)) as process:
+        assert process.pid == early.pid
+
+
+def test_find(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "program"
+    program.parent.mkdir()
+    program.write_text("")
+    assert launch.find("program", f"/nowhere:{program.parent}") == "", "it cannot be executed"
+    program.chmod(0o755)
+    assert launch.find("program", f"/nowhere:{program.parent}") == str(program)
+    assert launch.find(str(program), "") == str(program)
+    assert launch.find("bin", str(tmp_path)) == "", "a directory is no program"

@@ -15,6 +15,7 @@ from ..errors import UsageError as _UsageError
 from .base import (
     DEDUPE_S,
     MAX_RECORD,
+    Announcement,
     Bus,
     Change,
     Delivery,
@@ -28,6 +29,7 @@ from .base import (
 __all__ = [
     "DEDUPE_S",
     "MAX_RECORD",
+    "Announcement",
     "BadSubject",
     "Bus",
     "BusClosed",

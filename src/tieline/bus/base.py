@@ -8,7 +8,9 @@
   settle it in time loses it, and it is delivered again, counted. At least once is the promise; ids make effects once.
   After `max_deliveries` it is copied to `dead.<group>.<subject>`, with headers that say why, and not delivered again.
 - `table` keeps the latest value per key, with revisions to compare and an optional time to live.
-- `trim` removes records for good, whether or not they were consumed.
+- `trim` removes records for good, whether or not they were consumed. `first` and `last` say what is there.
+- `announce` reaches those who `listen` right now, in every process on the bus, and is not kept: for what is of no use
+  later. A listener who is slow loses the oldest and holds nobody up. Announcements and records do not meet.
 
 Cursors are ints that grow, with gaps; one belongs to the family that it was read from. Errors are in `tieline.errors`.
 """
@@ -43,6 +45,13 @@ class Record(Struct, frozen=True, gc=False):
     data: bytes
     headers: Mapping[str, str]
     at: float  # seconds since the epoch, by the clock of the bus
+
+
+class Announcement(Struct, frozen=True, gc=False):
+    """Something said to those who listen now."""
+
+    subject: str
+    data: bytes
 
 
 class Entry(Struct, frozen=True):
@@ -163,7 +172,13 @@ class Table(Protocol):
         left out, the latest never is."""
         ...
 
-    async def keys(self, pattern: str = ">") -> list[str]: ...
+    async def keys(self, pattern: str = ">") -> list[str]:
+        """In order."""
+        ...
+
+    async def entries(self, pattern: str = ">") -> list[Entry]:
+        """The present values, in the order of their keys, in one go."""
+        ...
 
 
 class Bus(Protocol):
@@ -192,6 +207,22 @@ class Bus(Protocol):
 
     async def trim(self, pattern: str, *, keep: int | None = None, before: int | None = None) -> int:
         """Removes the pattern's records but the newest `keep`, or those with a cursor below `before`. Says how many."""
+        ...
+
+    async def first(self, pattern: str) -> int:
+        """The cursor of the oldest record that is still there, 0 for none."""
+        ...
+
+    async def last(self, pattern: str) -> int:
+        """The cursor of the newest record, 0 for none."""
+        ...
+
+    async def announce(self, subject: str, data: bytes) -> None:
+        """Says it to those who listen now. Waits for nobody, and is lost while the bus is out of reach."""
+        ...
+
+    def listen(self, pattern: str) -> AsyncGenerator[Announcement, None]:
+        """What is announced from the first `anext` on."""
         ...
 
     async def stats(self) -> Stats: ...

@@ -9,18 +9,22 @@ TYPE_CHECKING = False  # not imported from typing, which costs more than all the
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from ..wire.launch import Launched
+
 
 def main() -> None:
     arguments = sys.argv[1:]
     gc.disable()  # imports make much that stays: looking through it again and again costs a tenth of their time
     if arguments[:1] == ["run"]:
-        _start_ahead(arguments[1:])
-        from .request import parse
+        early = _start_ahead(arguments[1:])
+        from .request import greet_ahead, parse
 
         request = parse(arguments[1:])
         if request is not None:  # the common form needs no parser library: half of the start-up time
+            if early is not None:
+                greet_ahead(early, request)
             from .errors import reported
-            from .run import carry_out
+            from .where import carry_out
 
             gc.enable()
             _leave(reported(lambda: carry_out(request)))
@@ -38,13 +42,16 @@ def _leave(status: int) -> "NoReturn":
     os._exit(status)
 
 
-def _start_ahead(arguments: list[str]) -> None:
+def _start_ahead(arguments: list[str]) -> "Launched | None":
     """Let the agent start while we import. Where a configuration might say something else, it waits for its turn."""
     from .. import environment
+    from .where import FLAG, hub_here
 
     env = environment.inherited()
     if len(arguments) < 2 or {"--help", "-h"} & set(arguments) or environment.config_file(env):
-        return
+        return None
+    if FLAG not in arguments and hub_here(env) is not None:
+        return None  # it has the agent
     from ..drivers.ahead import start_ahead
 
-    start_ahead(arguments[0], env)
+    return start_ahead(arguments[0], env)

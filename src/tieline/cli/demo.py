@@ -14,9 +14,9 @@ from .. import config as configuration
 from ..drivers.base import Prompt
 from ..library import open_session
 from ..sessions.asks import OnAsk
-from ..sessions.session import Session
+from .performance import Performance, Play
 from .request import Request
-from .run import Performance
+from .run import Own
 from .stage import Stage
 
 SCRIPT = Path(__file__).with_name("demo.json")
@@ -54,8 +54,8 @@ def _turn(place: Path, *, yes: bool) -> int:
     request = Request(agent="demo", prompt=PROMPT, cwd=str(place), on_ask="allow" if yes or nobody else "")
     stage = Stage(request, config, show_prompt=True, choose_first=True)
 
-    def opener(on_ask: OnAsk) -> Session:
-        return open_session("demo", cwd=place, policy="ask", on_ask=on_ask, config=config)
+    def opener(on_ask: OnAsk) -> Play:
+        return Own(open_session("demo", cwd=place, policy="ask", on_ask=on_ask, config=config))
 
     async def perform() -> int:
         leave = lambda: shutil.rmtree(place, ignore_errors=True)  # noqa: E731

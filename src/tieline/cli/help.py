@@ -3,7 +3,7 @@
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import typer.core
@@ -19,25 +19,25 @@ class Command(typer.core.TyperCommand):
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]  # AGENT, not {AGENT}
 
     def get_help(self, ctx: Any) -> str:
-        return _page(self, ctx, [])
+        return _page(self, ctx, {})
 
 
 class Group(typer.core.TyperGroup):
     def get_help(self, ctx: Any) -> str:
-        rows: list[tuple[str, str]] = []
+        families: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)
             if command is not None and not command.hidden:
-                rows.append((name, _first_sentence(command.help or "")))
-        return _page(self, ctx, rows)
+                panel = getattr(command, "rich_help_panel", None)
+                title = panel if isinstance(panel, str) else "Commands"
+                families.setdefault(title, []).append((name, _first_sentence(command.help or "")))
+        return _page(self, ctx, families)
 
 
-def _page(command: Command | Group, ctx: Any, commands: Sequence[tuple[str, str]]) -> str:
+def _page(command: Command | Group, ctx: Any, commands: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     width = min(MAX_WIDTH, shutil.get_terminal_size().columns)
     bold = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() and environment.variable("TERM") != "dumb" else ("", "")
-    sections: dict[str, list[tuple[str, str]]] = {}
-    if commands:
-        sections["Commands"] = list(commands)
+    sections: dict[str, list[tuple[str, str]]] = {title: list(rows) for title, rows in commands.items()}
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx)
         if record is not None:

@@ -29,6 +29,9 @@ OUTPUT_LINES = 8
 class View(Protocol):
     """Events in, something for a person or a program out."""
 
+    resumable: bool
+    """Whether the end may say how to go on; told when the session is open."""
+
     def start(self, agent: str) -> None: ...
 
     def show(self, event: Event) -> None: ...
@@ -54,6 +57,8 @@ class View(Protocol):
 
 class Still:
     """The parts of a view that one without a terminal does not need."""
+
+    resumable = False
 
     def start(self, agent: str) -> None:
         pass
@@ -89,11 +94,11 @@ class JsonView(Still):
 class PlainView(Still):
     """The answer on one stream, everything else on the other."""
 
-    def __init__(self, out: IO[str], errors: IO[str], *, resume: str = "", cwd_option: str = "") -> None:
-        """`resume`: the agent's name if it can go on later. `cwd_option`: the directory, if that needs to be named."""
+    def __init__(self, out: IO[str], errors: IO[str], *, agent: str = "", cwd_option: str = "") -> None:
+        """`agent`: how to go on with it. `cwd_option`: the directory, if that needs to be named."""
         self._out = out
         self._errors = errors
-        self._resume = resume
+        self._agent = agent
         self._cwd_option = cwd_option
         self._rows: dict[str, words.Row] = {}
         self._held = ""  # the last text: it may turn out to be the answer, which belongs to the other stream
@@ -158,8 +163,8 @@ class PlainView(Still):
         _, word = words.OUTCOMES[event.status]
         why = f": {one_line(event.error)}" if event.error and event.status != "success" else ""
         self._say(f"{word}{why} ({', '.join(words.summary(event))})")
-        if self._resume and event.native_id:
-            self._say(f"go on with: {words.resume_command(self._resume, event.native_id, self._cwd_option)}")
+        if self.resumable and event.native_id:
+            self._say(f"go on with: {words.resume_command(self._agent, event.native_id, self._cwd_option)}")
 
     def _release(self) -> None:
         if self._held:

@@ -57,15 +57,16 @@ class TerminalView:
         console: Console,
         *,
         home: str = "",
-        resume: str = "",
+        agent: str = "",
         show_prompt: bool = False,
         cwd_option: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`resume`: the agent's name if it can go on later. `cwd_option`: the directory, if that needs to be named."""
+        """`agent`: how to go on with it. `cwd_option`: the directory, if that needs to be named."""
         self._console = console
         self._home = home
-        self._resume = resume
+        self._agent = agent
+        self.resumable = False
         self._show_prompt = show_prompt
         self._cwd_option = cwd_option
         self._clock = clock
@@ -261,8 +262,8 @@ class TerminalView:
         self.close()
         told = event.error in self._told_errors
         self._block(summary_line(event, told=told))
-        if self._resume and event.native_id:
-            command = words.resume_command(self._resume, event.native_id, self._cwd_option)
+        if self.resumable and event.native_id:
+            command = words.resume_command(self._agent, event.native_id, self._cwd_option)
             self._console.print(Line(f"  go on with: {command}", "dim"), soft_wrap=True)
 
     def _diff_at_end(self) -> None:

@@ -6,15 +6,21 @@ Typer command in run.py, which understands the same options and explains what is
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..config import Config
+from ..drivers.ahead import greet_ahead as greet
 from ..drivers.base import Attachment, Prompt
+from ..drivers.spec import Options, spec_of
+from ..environment import inherited
 from ..errors import UsageError
 from ..policy import CAPABILITIES, Capability, Level, Policy, preset
+from ..wire.launch import Launched
 
 ON_ASK = ("prompt", "allow", "deny")
 TEXT_TYPES = ("text/markdown", "text/html", "text/csv")
@@ -45,6 +51,7 @@ class Request(Struct, frozen=True, kw_only=True):
     disallowed_tools: tuple[str, ...] = ()
     attach: tuple[str, ...] = ()
     accept_unenforced: bool = False
+    standalone: bool = False
 
 
 def checked(request: Request) -> Request:
@@ -89,6 +96,31 @@ def policy_of(request: Request, default: str) -> Policy:
     return replace(chosen, **levels)
 
 
+def options_of(request: Request, default: str) -> Options:
+    """What the agent is opened with; `default` is the policy's preset where none is named."""
+    return {
+        "cwd": request.cwd,
+        "policy": policy_of(request, default),
+        "model": request.model,
+        "effort": request.effort,
+        "max_turns": request.max_turns,
+        "max_budget_usd": request.max_budget_usd,
+        "resume": request.resume,
+        "fork": request.fork,
+        "system": request.system,
+        "allowed_tools": tuple(_listed(request.allowed_tools)),
+        "disallowed_tools": tuple(_listed(request.disallowed_tools)),
+        "accept_unenforced": request.accept_unenforced,
+    }
+
+
+def greet_ahead(early: Launched, request: Request) -> None:
+    """Tell an agent that was started ahead what it will be told. Only where no configuration says anything."""
+    config = Config(environ=inherited())
+    with suppress(UsageError):  # it is said in its place
+        greet(early, request.agent, spec_of(config, **options_of(checked(request), config.policy)))
+
+
 def prompt_of(request: Request) -> Prompt:
     """The prompt, read from standard input where it is `-`, with its attachments."""
     text = request.prompt
@@ -115,10 +147,6 @@ def attachment(path: str) -> Attachment:
     else:
         kind = guessed or "application/octet-stream"
     return Attachment(path=str(place), media_type=kind, name=place.name)
-
-
-def tools_of(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_listed(values))
 
 
 def _listed(values: Iterable[str]) -> list[str]:
@@ -176,7 +204,7 @@ def _decimal(value: str) -> float:
     return float(value)
 
 
-_FLAGS = ("json", "fork", "accept_unenforced")
+_FLAGS = ("json", "fork", "accept_unenforced", "standalone")
 _LISTS = ("allow", "ask", "deny", "allowed_tools", "disallowed_tools", "attach")
 _READERS: dict[str, _Reader] = {"max_turns": _whole, "max_budget_usd": _decimal, "timeout": _decimal}
 

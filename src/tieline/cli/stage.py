@@ -10,7 +10,6 @@ from ..config import Config
 from ..errors import UsageError
 from ..events import Answer, Ask
 from ..sessions.asks import allow, deny
-from ..sessions.session import Session
 from .plain import JsonView, PlainView, View
 from .request import Request
 
@@ -54,33 +53,32 @@ class Stage:
             )
         return keys
 
-    def view(self, session: Session) -> View:
+    def view(self, agent: str, cwd: str) -> View:
         """How the turn is shown. Imports rich where there is a terminal, so it is made while the agent starts."""
-        resume = session.agent if session.driver.features.resume else ""
-        where = session.spec.cwd if Path(session.spec.cwd) != Path.cwd() else ""
+        where = cwd if Path(cwd) != Path.cwd() else ""
         if self._request.json:
             return JsonView(sys.stdout.buffer, sys.stderr)
         if not self._on_terminal:
-            return PlainView(sys.stdout, sys.stderr, resume=resume, cwd_option=where)
+            return PlainView(sys.stdout, sys.stderr, agent=agent, cwd_option=where)
         from .render import TerminalView
 
         self._console = _console(stderr=False)
         return TerminalView(
             self._console,
             home=self._environ.get("HOME", ""),
-            resume=resume,
+            agent=agent,
             show_prompt=self._show_prompt,
             cwd_option=where,
         )
 
-    def desk(self, session: Session, view: View) -> "Desk | None":
+    def desk(self, agent: str, cwd: str, view: View) -> "Desk | None":
         """Where the person answers; None when nobody is to be asked."""
         if self.keys is None or self._request.on_ask in ("allow", "deny"):
             return None
         from .asking import Desk
 
         console = self._console if self._on_terminal else _console(stderr=sys.stderr.isatty())
-        return Desk(session.agent, console, self.keys, cwd=session.spec.cwd, pause=view.pause, resume=view.resume)
+        return Desk(agent, console, self.keys, cwd=cwd, pause=view.pause, resume=view.resume)
 
     def automatic(self, ask: Ask) -> Answer:
         """The answer when no person is asked."""

@@ -11,13 +11,31 @@ from importlib import import_module
 from ..errors import TielineError
 from ..wire import launch
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .base import Spec
+
 LIGHT = {"codex": "tieline.drivers.codex.launch", "opencode": "tieline.drivers.opencode.launch"}
-"""Agent → a module that imports little and has `launch_command(env)` and `CWD`."""
+"""Agent → a module that imports little and has `launch_command(env)`, `CWD` and, if it wants, `HELLO`: bytes that the
+agent is told first, whatever follows."""
+
+WORDS = {"codex": "tieline.drivers.codex.params"}
+"""Agent → a module that has `first_words(spec)`: `HELLO` and what opens the conversation."""
 
 
-def start_ahead(agent: str, env: Mapping[str, str]) -> None:
+def start_ahead(agent: str, env: Mapping[str, str]) -> "launch.Launched | None":
     if module := LIGHT.get(agent):
         with suppress(TielineError, OSError, ValueError):  # the driver will say it properly
             how = import_module(module)
             argv, own = how.launch_command(env)
-            launch.ahead(argv, cwd=how.CWD, env=own)
+            early = launch.ahead(argv, cwd=how.CWD, env=own)
+            early.say(getattr(how, "HELLO", b""))
+            return early
+    return None
+
+
+def greet_ahead(early: "launch.Launched", agent: str, spec: "Spec") -> None:
+    """Open the conversation, as the driver will, while the rest is imported."""
+    if module := WORDS.get(agent):
+        words: bytes = import_module(module).first_words(spec)
+        early.say(words.removeprefix(early.said))

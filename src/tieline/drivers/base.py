@@ -48,6 +48,7 @@ class Attachment(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Prompt(Struct, frozen=True, omit_defaults=True):
     text: str
     attachments: tuple[Attachment, ...] = ()
+    system: str = ""  # what this turn adds to the system instruction
 
 
 class Spec(Struct, frozen=True, kw_only=True):
@@ -80,6 +81,7 @@ class Features(Struct, frozen=True, kw_only=True):
     fork: bool = False
     steer: bool = False
     system: Literal["native", "prompt", "none"] = "none"
+    turn_system: bool = False  # it takes more of it with a prompt
     allowed_tools: bool = False
     disallowed_tools: bool = False
     mcp_servers: bool = False
@@ -113,6 +115,11 @@ class Conversation(Protocol):
 
     @property
     def receipt(self) -> Receipt: ...
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is an agent for the next turn, as far as is known without asking it."""
+        ...
 
     def turn(self, prompt: Prompt) -> AsyncIterator[Event]:
         """One turn; one at a time."""

@@ -46,7 +46,11 @@ def create(name: str, config: Config) -> Driver:
     """The driver for an agent. Raises UnknownAgent, UsageError for bad options."""
     options: Mapping[str, Any] = config.agents.get(name, {})
     kind = str(options.get("type", name))
-    options = {key: value for key, value in options.items() if key != "type"}
+    if options.get("enabled", True) is False:
+        raise UsageError(
+            f"{name} is switched off", field="agent", hint=f"Set enabled = true in [agents.{name}], or use another one."
+        )
+    options = {key: value for key, value in options.items() if key not in ("type", "enabled")}
     if kind in PRESETS:
         options = {"preset": kind, **options}
         kind = "acp"

@@ -127,6 +127,10 @@ class Playing:
         self._task = asyncio.create_task(self._play(turn))
         return turn
 
+    @property
+    def alive(self) -> bool:
+        return True
+
     async def interrupt(self) -> None:
         if self._turn and self._task and not self._turn.ended:
             self._turn.interrupt(lambda: None)

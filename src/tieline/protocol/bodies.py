@@ -25,6 +25,7 @@ class NewSession(Body, frozen=True, kw_only=True):
     system: str = ""
     title: str = ""
     resume: str = ""
+    fork: bool = False  # with resume: go on in a copy
     accept_unenforced: bool = False
     max_turns: int | None = None
     max_budget_usd: float | None = None
@@ -39,6 +40,10 @@ class SessionChange(Body, frozen=True, kw_only=True):
     model: str | None = None
     effort: str | None = None
     archived: bool | None = None
+
+
+class Forking(Body, frozen=True, kw_only=True):
+    title: str = ""
 
 
 class NewPrompt(Body, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ class CreateSession(Command, tag="create_session", frozen=True, kw_only=True):
     system: str = ""
     title: str = ""
     resume: str = ""
+    fork: bool = False
     accept_unenforced: bool = False
     max_turns: int | None = None
     max_budget_usd: float | None = None

@@ -7,7 +7,7 @@ acknowledged is sent again and recognised by its place (records, orders) or its 
 - up: `records` (of the node's event log, with the node's own sequence numbers), `state` (present values of its tables),
   `synced` (all present values were sent: what the hub has beyond them is gone), `results`, `delta` (ephemeral),
   `status`, `beat`
-- down: `orders`, `kept` (records are durable at the hub), `beat`
+- down: `orders`, `kept` (records are durable at the hub), `heard` (results are), `beat`
 - `taken` from the node: these orders are durable there.
 """
 
@@ -27,6 +27,9 @@ BATCH_BYTES = 1024 * 1024
 HEARTBEAT_S = 5.0
 SILENCE_S = 15.0
 HANDSHAKE_S = 10.0
+
+ORIGIN = "Origin"
+"""The header of a replicated record at the hub: node, epoch, the node's own number, the number before it."""
 
 Capability = Literal["sessions", "prompts", "asks", "diff", "browse", "steer", "deltas"]
 CAPABILITIES: tuple[Capability, ...] = ("sessions", "prompts", "asks", "diff", "browse", "steer", "deltas")
@@ -48,12 +51,14 @@ class Hello(LinkFrame, tag="hello", frozen=True, kw_only=True):
     platform: str = ""
     capabilities: tuple[str, ...] = ()
     orders: int = 0  # the last order that the node has, by the hub's own numbers
+    hub: str = ""  # of the log that `orders` is a place in
 
 
 class Welcome(LinkFrame, tag="welcome", frozen=True, kw_only=True):
     protocol: int  # the one both speak
     epoch: str  # of the hub's log
     version: str = ""
+    at: float = 0.0  # the hub's clock, by which orders expire
     after: int = 0  # the last record of the node's log that the hub has
     limits: tuple[str, ...] = ()  # what this pair goes without
 
@@ -83,7 +88,7 @@ class Kept(LinkFrame, tag="kept", frozen=True, kw_only=True):
 class State(LinkFrame, tag="state", frozen=True, kw_only=True):
     table: Literal["sessions", "prompts", "asks"]
     key: str
-    value: Raw | None = None  # None: it is gone
+    value: Raw = Raw(b"null")  # null: it is gone
 
 
 class Synced(LinkFrame, tag="synced", frozen=True, kw_only=True):
@@ -100,6 +105,12 @@ class Taken(LinkFrame, tag="taken", frozen=True, kw_only=True):
 
 class Results(LinkFrame, tag="results", frozen=True, kw_only=True):
     results: tuple[Result, ...]
+
+
+class Heard(LinkFrame, tag="heard", frozen=True, kw_only=True):
+    """These results are durable at the hub: the node need not send them again."""
+
+    ids: tuple[str, ...]
 
 
 class Delta(LinkFrame, tag="delta", frozen=True, kw_only=True):
@@ -119,7 +130,7 @@ class Beat(LinkFrame, tag="beat", frozen=True, kw_only=True):
 
 
 AnyUpFrame = Hello | Records | State | Synced | Taken | Results | Delta | NodeStatus | Beat
-AnyDownFrame = Welcome | Refused | Kept | Orders | Beat
+AnyDownFrame = Welcome | Refused | Kept | Heard | Orders | Beat
 
 for _frame in (*AnyUpFrame.__args__, *AnyDownFrame.__args__):
     _frame.type = str(_frame.__struct_config__.tag)

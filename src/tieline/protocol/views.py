@@ -70,6 +70,15 @@ class CommandView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float = 0.0
 
 
+class DirectoryView(Struct, frozen=True, kw_only=True):
+    """A directory on a node, as `browse` shows it: the names of those inside."""
+
+    path: str
+    parent: str = ""  # empty: nothing above it is shown
+    names: tuple[str, ...] = ()
+    whole: bool = True  # there are not more
+
+
 class DeviceView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     name: str

@@ -6,12 +6,13 @@ that follows is in the log. A listener who is too slow loses deltas, never items
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from itertools import count
 
 from msgspec import Struct
 
-from ..bus.base import MAX_RECORD, Bus, Record
+from ..bus.base import MAX_RECORD, Announcement, Bus, Record
 from ..events import (
     AnyEvent,
     Ask,
@@ -47,14 +48,25 @@ class Entry(Struct, frozen=True):
     at: float = 0.0
 
 
+AT = "At"
+"""The header that says when it happened, where that is not when it was written down: a node's event, at its hub."""
+
+
 def subject(session: str) -> str:
     return f"events.{session}"
+
+
+def happened_at(record: Record) -> float:
+    return float(record.headers.get(AT, record.at))
+
+
+def deltas_subject(session: str) -> str:
+    return f"deltas.{session}"
 
 
 class EventLog:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._listeners: dict[str, set[_Listener]] = {}
 
     async def append(self, session: str, event: Event, *, id: str | None = None) -> int:
         """Durable when it returns. The same id twice in a session is one record. What is too large for one record is
@@ -72,10 +84,11 @@ class EventLog:
             seq = await self._bus.publish(subject(session), piece, id=own, headers={PART: f"{part + 1}/{last}"})
         return seq
 
-    def announce(self, session: str, event: Event) -> None:
-        """A delta, for those who listen now."""
-        for listener in self._listeners.get(session, ()):
-            listener.put(Entry(event))  # type: ignore[arg-type]
+    async def announce(self, session: str, event: Event) -> None:
+        """A delta, for those who listen now, in whichever process. One that is too large for it is not said."""
+        data = encode(event)
+        if len(data) <= MAX_RECORD:
+            await self._bus.announce(deltas_subject(session), data)
 
     def writer(self, session: str, prompt: str) -> "Writer":
         return Writer(self, session, prompt)
@@ -88,20 +101,20 @@ class EventLog:
             async for entry in _entries(self._bus.read(subject(session), after=after, follow=follow)):
                 yield entry
             return
-        listener = _Listener()
-        self._listeners.setdefault(session, set()).add(listener)
+        joint = _Joint()
         entries = _entries(self._bus.read(subject(session), after=after, follow=True))
-        pump = asyncio.create_task(listener.pump(entries))
+        pumps = {
+            asyncio.create_task(joint.hear(self._bus.listen(deltas_subject(session)))),
+            asyncio.create_task(joint.pump(entries)),
+        }
         try:
-            async with aclosing(listener.entries(pump)) as joined:
+            async with aclosing(joint.entries(pumps)) as joined:
                 async for entry in joined:
                     yield entry
         finally:
-            pump.cancel()
-            await asyncio.gather(pump, return_exceptions=True)
-            self._listeners[session].discard(listener)
-            if not self._listeners[session]:
-                del self._listeners[session]
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
 
 
 class Writer:
@@ -117,7 +130,7 @@ class Writer:
 
     async def write(self, event: Event) -> None:
         if isinstance(event, EPHEMERAL):
-            self._log.announce(self._session, event)
+            await self._log.announce(self._session, event)
             return
         while len(self._flying) >= MAX_IN_FLIGHT:
             self._last = await self._flying.popleft()
@@ -152,43 +165,49 @@ def _is_large(event: Event) -> bool:
             return False
 
 
-class _Listener:
-    """Joins what comes from the log with what is said live."""
+class _Joint:
+    """Joins what comes from the log with what is said live, in the order in which it came."""
 
     def __init__(self) -> None:
-        self._durable: deque[Entry] = deque()
-        self._deltas: deque[Entry] = deque(maxlen=MAX_UNREAD_DELTAS)
+        self._tickets = count()
+        self._durable: deque[tuple[int, Entry]] = deque()
+        self._deltas: deque[tuple[int, Entry]] = deque(maxlen=MAX_UNREAD_DELTAS)
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
 
-    def put(self, entry: Entry) -> None:
-        self._deltas.append(entry)
-        self._changed.set()
+    async def hear(self, announcements: AsyncGenerator[Announcement, None]) -> None:
+        async with aclosing(announcements):
+            async for announcement in announcements:
+                self._deltas.append((next(self._tickets), Entry(decode(announcement.data))))
+                self._changed.set()
 
-    async def pump(self, entries: AsyncIterator[Entry]) -> None:
-        async for entry in entries:
-            self._durable.append(entry)
-            self._changed.set()
-            if len(self._durable) >= MAX_IN_FLIGHT:  # the log waits better than we do
-                self._room.clear()
-                await self._room.wait()
+    async def pump(self, entries: AsyncGenerator[Entry, None]) -> None:
+        async with aclosing(entries):
+            async for entry in entries:
+                self._durable.append((next(self._tickets), entry))
+                self._changed.set()
+                if len(self._durable) >= MAX_IN_FLIGHT:  # the log waits better than we do
+                    self._room.clear()
+                    await self._room.wait()
 
-    async def entries(self, pump: asyncio.Task[None]) -> AsyncGenerator[Entry, None]:
+    async def entries(self, pumps: "set[asyncio.Task[None]]") -> AsyncGenerator[Entry, None]:
         while True:
-            if self._durable:
-                # Deltas that came before an item belong before it; those of a finished item are of no use.
-                yield self._durable.popleft()
+            if self._durable and not (self._deltas and self._deltas[0][0] < self._durable[0][0]):
+                entry = self._durable.popleft()[1]
                 self._room.set()
+                yield entry
             elif self._deltas:
-                yield self._deltas.popleft()
-            elif pump.done():
-                await pump  # its failure is the reader's
+                yield self._deltas.popleft()[1]
+            elif ended := [pump for pump in pumps if pump.done()]:
+                await ended[0]  # its failure is the reader's
                 return
             else:
                 self._changed.clear()
                 waiter = asyncio.create_task(self._changed.wait())
-                await asyncio.wait({waiter, pump}, return_when=asyncio.FIRST_COMPLETED)
-                waiter.cancel()
+                try:
+                    await asyncio.wait({waiter, *pumps}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    waiter.cancel()
 
 
 async def _entries(records: AsyncGenerator[Record, None]) -> AsyncGenerator[Entry, None]:
@@ -199,7 +218,7 @@ async def _entries(records: AsyncGenerator[Record, None]) -> AsyncGenerator[Entr
             part = record.headers.get(PART)
             if part is None:
                 parts.clear()
-                yield Entry(decode(record.data), record.seq, record.at)
+                yield Entry(decode(record.data), record.seq, happened_at(record))
                 continue
             number, last = (int(word) for word in part.split("/"))
             if number == 1:
@@ -207,5 +226,5 @@ async def _entries(records: AsyncGenerator[Record, None]) -> AsyncGenerator[Entr
             parts.append(record.data)
             if number == last:
                 if len(parts) == last:  # else the reader's cursor was in the middle of it
-                    yield Entry(decode(b"".join(parts)), record.seq, record.at)
+                    yield Entry(decode(b"".join(parts)), record.seq, happened_at(record))
                 parts.clear()

@@ -40,14 +40,27 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     done: Done | None = None
 
 
+MAX_MESSAGES = 10_000
+"""Items that are given at most; the log has them all."""
+
+
 async def fold(entries: AsyncIterator[Entry], *, limit: int) -> list[Message]:
     """The last `limit` items. A tool call and its result, an ask and its answer, are one item each."""
     items: dict[str, Message] = {}
     async for entry in entries:
         _take(items, entry)
-        while len(items) > limit:
+        while len(items) > min(limit, MAX_MESSAGES):
             del items[next(iter(items))]
     return list(items.values())
+
+
+async def last_diff(entries: AsyncIterator[Entry]) -> str:
+    """The newest of the agent's own, which are whole; empty when it shows none."""
+    found = ""
+    async for entry in entries:
+        if isinstance(entry.event, Diff):
+            found = entry.event.diff
+    return found
 
 
 def _take(items: dict[str, Message], entry: Entry) -> None:

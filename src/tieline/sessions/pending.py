@@ -42,15 +42,17 @@ class PendingAsks:
         self._expiry_s = expiry_s
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._open: dict[str, AskRecord] = {}
+        self._arriving: dict[str, asyncio.Future[int]] = {}  # on their way to the table; the log may show them already
         self._changed = changed
 
-    async def load(self) -> list[AskRecord]:
-        """What was pending when the owner died: nobody waits for it any longer. Expires it and gives it back."""
+    async def load(self, owns: Callable[[str], bool]) -> list[AskRecord]:
+        """What was pending in our sessions when the owner died: nobody waits for it any longer. Expires it and gives it
+        back."""
         orphans: list[AskRecord] = []
-        for key in await self._table.keys(">"):
-            entry = await self._table.get(key)
-            if entry is not None and _decode(entry.value).status == "pending":
-                orphans.append(await self.close(key, "expired"))
+        for entry in await self._table.entries():
+            record = _decode(entry.value)
+            if record.status == "pending" and owns(record.session):
+                orphans.append(await self.close(entry.key, "expired"))
         return orphans
 
     async def wait(self, session: str, ask: Ask) -> Answer:
@@ -66,12 +68,19 @@ class PendingAsks:
         )
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[ask.id] = future
+        keeping = self._arriving[ask.id] = asyncio.ensure_future(self._table.put(ask.id, _encode(record), expect=0))
+        keeping.add_done_callback(lambda _: self._arriving.pop(ask.id, None))
+        told = False
         try:
-            await self._table.put(ask.id, _encode(record), expect=0)
+            await asyncio.shield(keeping)
             self._open[ask.id] = record
             self._changed(session, True)
+            told = True
             return await future
         except asyncio.CancelledError:
+            await asyncio.wait({keeping})  # it is stored whether or not somebody waits for it
+            if keeping.exception() is not None:
+                raise
             over: AskStatus = "expired" if time.time() >= record.expires_at - 0.001 else "withdrawn"
             won = await self.close(ask.id, over)
             if won.answer is not None and over == "expired":
@@ -80,7 +89,8 @@ class PendingAsks:
         finally:
             self._waiting.pop(ask.id, None)
             self._open.pop(ask.id, None)
-            self._changed(session, False)
+            if told:
+                self._changed(session, False)
 
     async def answer(self, id: str, answer: Answer, *, expect_digest: str = "") -> AskRecord:
         """Decide it. Raises AlreadyAnswered when somebody was faster; exactly one answer wins."""
@@ -121,6 +131,8 @@ class PendingAsks:
             return changed
 
     async def get(self, id: str) -> tuple[AskRecord, int]:
+        if arriving := self._arriving.get(id):
+            await asyncio.wait({arriving})
         entry = await self._table.get(id)
         if entry is None:
             raise UsageError(f"no ask {id!r}", field="ask", hint="It may have been cleared away with its session.")

@@ -1,47 +1,62 @@
 """Conversations opened ahead of their first prompt, so that a new session's first turn costs a warm one.
 
-One is kept ready per agent, directory, policy and options that were used lately or are configured; bounded in number,
-memory and age. One that was prepared for other options is never used: the whole spec is the key.
+One is kept ready per agent, directory, policy and options that are configured or were used lately; bounded in number,
+memory and age. One that was prepared for other options is never used: the whole spec is the key. Nor is one that died.
 """
 
 import asyncio
+import os
 import time
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+import msgspec
 from msgspec import Struct
 
+from ..config import PoolConfig
 from ..drivers.base import Driver, Spec
 from ..errors import TielineError
 from ..wire import launch
 from .session import Session
 
-PAGE = 4096
-
-
-class PoolLimits(Struct, frozen=True):
-    number: int = 2
-    memory_mb: int = 1500
-    age_s: float = 900.0
+LOOK_S = 30.0
+"""How often it is looked whether those that wait still live, and how much they hold."""
 
 
 class _Ready(Struct):
     session: Session
     since: float
-    pids: tuple[int, ...]
+    marks: list[str]  # of the processes that were started for it
+
+    def pids(self) -> list[int]:
+        """Of those that it still has."""
+        live = launch.live()
+        return [live[mark] for mark in self.marks if mark in live]
+
+    @property
+    def usable(self) -> bool:
+        return self.session.alive and not any(map(_has_exited, self.pids()))
+
+
+class _Opening(Struct):
+    task: asyncio.Task[None]
+    begun: bool = False
 
 
 class Pool:
     """`async with Pool(limits) as pool`: everything it holds ends with it."""
 
-    def __init__(self, limits: PoolLimits | None = None) -> None:
-        self._limits = limits or PoolLimits()
+    def __init__(self, limits: PoolConfig | None = None) -> None:
+        self._limits = limits or PoolConfig()
         self._ready: OrderedDict[bytes, _Ready] = OrderedDict()
-        self._opening: dict[bytes, asyncio.Task[None]] = {}
+        self._always: dict[bytes, tuple[Driver, Spec]] = {}  # those that are configured
+        self._opening: dict[bytes, _Opening] = {}
+        self._one_at_a_time = asyncio.Lock()  # an agent that starts takes time from those that work
         self._closing: set[asyncio.Task[None]] = set()
         self._clock: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def __aenter__(self) -> "Pool":
         return self
@@ -49,14 +64,16 @@ class Pool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._closed = True
         if self._clock is not None:
             self._clock.cancel()
-        for task in self._opening.values():
+        tasks = [opening.task for opening in self._opening.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
-        await asyncio.gather(*(ready.session.close() for ready in self._ready.values()), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for key in list(self._ready):
+            self._evict(key)
         await asyncio.gather(*self._closing, return_exceptions=True)
-        self._ready.clear()
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -65,65 +82,110 @@ class Pool:
         """One that is ready for exactly this, or is just being opened for it."""
         key = _key(driver, spec)
         if opening := self._opening.get(key):
-            await asyncio.wait({opening})
-        ready = self._ready.pop(key, None)
-        return ready.session if ready else None
+            if opening.begun:
+                await asyncio.wait({opening.task})
+            else:  # it waits behind others: whoever wants it is faster alone
+                opening.task.cancel()
+        ready = self._ready.get(key)
+        if ready is None:
+            return None
+        if not ready.usable or time.monotonic() - ready.since >= self._limits.age_s:
+            self._evict(key)
+            return None
+        del self._ready[key]
+        return ready.session
 
-    def prepare(self, driver: Driver, spec: Spec) -> None:
-        """Open one in the background, unless there is one, or no room even after the oldest went."""
+    def prepare(self, driver: Driver, spec: Spec, *, always: bool = False) -> None:
+        """Have one ready, opened in the background. `always`: also when it was not used for long."""
         key = _key(driver, spec)
-        if self._limits.number < 1 or not driver.features.warm or spec.resume:
+        if self._closed or self._limits.number < 1 or not driver.features.warm or spec.resume:
             return
-        if key in self._ready:
+        if always and len(self._always) < self._limits.number:
+            self._always[key] = driver, spec
+            self._tend()
+        elif key in self._ready:
             self._ready.move_to_end(key)
-        elif key not in self._opening:
-            task = asyncio.create_task(self._open(key, driver, spec))
-            self._opening[key] = task
-            task.add_done_callback(lambda _: self._opening.pop(key, None))
+        elif key not in self._opening and (key in self._always or len(self._always) < self._limits.number):
+            self._open_soon(key, driver, spec)
+
+    def _open_soon(self, key: bytes, driver: Driver, spec: Spec) -> None:
+        opening = self._opening[key] = _Opening(asyncio.create_task(self._open(key, driver, spec)))
+        opening.task.add_done_callback(lambda _: self._opening.pop(key, None))
 
     async def _open(self, key: bytes, driver: Driver, spec: Spec) -> None:
-        while len(self._ready) >= self._limits.number:
-            self._evict(next(iter(self._ready)))
-        before = set(launch.live())
-        session = Session(driver, spec)
-        with suppress(TielineError):  # it fails again, and is told, when somebody really wants it
-            await session.__aenter__()
-            pids = tuple(pid for mark, pid in launch.live().items() if mark not in before)
-            self._ready[key] = _Ready(session, time.monotonic(), pids)
-            self._tend()
+        async with self._one_at_a_time:
+            self._opening[key].begun = True
+            while len(self._ready) >= self._limits.number:
+                await asyncio.wait({self._evict(self._last_wanted())})
+            marks: list[str] = []
+            launch.started.set(marks)
+            with suppress(TielineError, OSError):  # it fails again, and is told, when somebody really wants it
+                session = Session(driver, spec)
+                await session.__aenter__()
+                self._ready[key] = _Ready(session, time.monotonic(), marks)
+        self._tend()
+
+    def _last_wanted(self) -> bytes:
+        """The one that waits longest, of those that are not configured if there are any."""
+        return next((key for key in self._ready if key not in self._always), next(iter(self._ready)))
 
     def _tend(self) -> None:
-        """Let go of what is too old or too much; look again when the next one will be."""
+        """Let go of what is dead, too old or too much; look again later."""
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
+        if self._closed:
+            return
         now = time.monotonic()
         for key, ready in list(self._ready.items()):
-            if now - ready.since >= self._limits.age_s:
+            if not ready.usable or now - ready.since >= self._limits.age_s:
                 self._evict(key)
-        while self._ready and sum(map(memory_mb, self._ready.values())) > self._limits.memory_mb:
-            self._evict(next(iter(self._ready)))
-        if self._ready:
-            oldest = min(ready.since for ready in self._ready.values())
+        held = {key: memory_mb(ready.pids()) for key, ready in self._ready.items()}
+        while held and sum(held.values()) > self._limits.memory_mb:
+            key = self._last_wanted()
+            del held[key]
+            self._always.pop(key, None)  # it does not fit: opening it again would only be in vain again
+            self._evict(key)
+        for key, (driver, spec) in self._always.items():
+            if key not in self._ready and key not in self._opening:
+                self._open_soon(key, driver, spec)
+        if self._ready or self._always:
+            oldest = min((ready.since for ready in self._ready.values()), default=now)
             wait = max(0.01, oldest + self._limits.age_s - now)
-            self._clock = asyncio.get_running_loop().call_later(min(wait, 30.0), self._tend)
+            self._clock = asyncio.get_running_loop().call_later(min(wait, LOOK_S), self._tend)
 
-    def _evict(self, key: bytes) -> None:
+    def _evict(self, key: bytes) -> asyncio.Task[None]:
         task = asyncio.create_task(self._ready.pop(key).session.close())
         self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        task.add_done_callback(self._closed_one)
+        return task
+
+    def _closed_one(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody waits for it; what it held is killed in any case
 
 
-def memory_mb(ready: _Ready) -> float:
-    """What its processes hold; 0 where it cannot be told."""
+def _has_exited(pid: int) -> bool:
+    """Whether a child of ours is over, also when the event loop has not heard of it yet. It is not reaped by this."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    except ChildProcessError:
+        return True
+    except AttributeError:  # not on every system: then what the conversation knows must do
+        return False
+
+
+def memory_mb(pids: list[int]) -> float:
+    """What these processes and their descendants hold; 0 where it cannot be told. Each leads a session of its own."""
     total = 0
-    for pid in ready.pids:
-        with suppress(OSError, ValueError):
-            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+    for place in Path("/proc").glob("[0-9]*") if pids else ():
+        with suppress(OSError, ValueError, IndexError):
+            after_name = (place / "stat").read_text().rpartition(")")[2].split()
+            if int(after_name[3]) in pids:
+                total += int(after_name[21]) * os.sysconf("SC_PAGE_SIZE")
     return total / 1e6
 
 
 def _key(driver: Driver, spec: Spec) -> bytes:
-    import msgspec
-
     return driver.name.encode() + b"\0" + msgspec.json.encode(spec, order="sorted")

@@ -8,6 +8,7 @@ table is the truth after a crash. Finished ones are kept for a while and then fo
 """
 
 import time
+from collections.abc import Callable
 
 import msgspec
 from msgspec.structs import replace
@@ -33,14 +34,14 @@ class Prompts:
         self._table: Table = bus.table(PROMPTS)
         self._waiting: dict[str, dict[str, PromptRecord]] = {}
         self._running: dict[str, PromptRecord] = {}
+        self._receiving: set[str] = set()
 
-    async def load(self) -> list[PromptRecord]:
-        """Read what was left. Those that were running are given back: the log knows how far they came."""
+    async def load(self, owns: Callable[[str], bool]) -> list[PromptRecord]:
+        """Read what was left in our sessions. What was running is given back: the log knows how far it came."""
         unsure: list[PromptRecord] = []
-        for key in await self._table.keys(">"):
-            entry = await self._table.get(key)
-            record = _decode(entry.value) if entry else None
-            if record is None or record.over:
+        for entry in await self._table.entries():
+            record = _decode(entry.value)
+            if record.over or not owns(record.session):
                 continue
             if record.status == "running":
                 unsure.append(record)
@@ -48,7 +49,9 @@ class Prompts:
                 self._waiting.setdefault(record.session, {})[record.id] = record
         return unsure
 
-    async def receive(self, session: str, prompt: Prompt, *, id: str = "", by: str = "") -> tuple[PromptRecord, bool]:
+    async def receive(
+        self, session: str, prompt: Prompt, *, id: str = "", by: str = "", timeout_s: float | None = None
+    ) -> tuple[PromptRecord, bool]:
         """Keep a prompt. Whether it is new: the same id again gives back what became of the first."""
         id = id or new_id()
         waiting = self._waiting.setdefault(session, {})
@@ -64,11 +67,22 @@ class Prompts:
             place=now,
             created_at=now,
             by=by,
+            timeout_s=timeout_s,
+            system=prompt.system,
         )
+        key = _key(session, id)
+        first = key not in self._receiving
+        self._receiving.add(key)
         try:
-            await self._table.put(_key(session, id), _encode(record), expect=0)
+            await self._table.put(key, _encode(record), expect=0)
         except Conflict:
-            return await self.get(session, id), False
+            record = await self.get(session, id)
+            if not first or record.status != "queued" or not self.is_over(session, id):
+                return record, False
+            # Kept, but nobody knows of it: whoever sent it was cancelled in the middle.
+        finally:
+            if first:
+                self._receiving.discard(key)
         waiting[id] = record
         return record, True
 
@@ -102,18 +116,23 @@ class Prompts:
         record = replace(queue[0], status="running", started_at=time.time())
         self._running[session] = record
         del self._waiting[session][record.id]
-        await self._table.put(_key(session, record.id), _encode(record))
+        try:
+            await self._table.put(_key(session, record.id), _encode(record))
+        except BaseException:  # it waits on: nothing was begun
+            del self._running[session]
+            self._waiting[session][record.id] = queue[0]
+            raise
         return record
 
     async def finish(self, session: str, outcome: Outcome, problem: str) -> PromptRecord:
-        record = await self.conclude(self._running[session], outcome, problem)
-        del self._running[session]
-        return record
+        return await self.conclude(self._running[session], outcome, problem)
 
     async def conclude(self, record: PromptRecord, outcome: Outcome | None, problem: str) -> PromptRecord:
         """Write down how it ended; without an outcome nobody knows."""
         status: PromptStatus = "indeterminate" if outcome is None else "done" if outcome == "success" else "failed"
-        return await self._end(record, status, outcome=outcome, problem=problem)
+        ended = await self._end(record, status, outcome=outcome, problem=problem)
+        self._running.pop(record.session, None)
+        return ended
 
     async def cancel(self, session: str, id: str) -> PromptRecord:
         """Only what has not begun can be cancelled; a running one is interrupted instead."""

@@ -33,6 +33,11 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     model: str = ""
     effort: str = ""
     system: str = ""
+    accept_unenforced: bool = False
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
     title: str = ""
     status: SessionStatus = "idle"
     problem: str = ""  # why it failed
@@ -62,6 +67,8 @@ class PromptRecord(Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     problem: str = ""
     by: str = ""
+    timeout_s: float | None = None
+    system: str = ""  # what its turn adds to the system instruction
 
     @property
     def over(self) -> bool:

@@ -7,7 +7,10 @@ from .log import EventLog
 from .prompts import Prompts
 from .records import AskRecord, PromptRecord, SessionRecord, add
 
-PROBLEM = "the owner of the session died while the turn ran; it may have run in part"
+CHANGED = ("status", "problem", "turns", "tokens", "native_id")
+"""What `close_turn` changes of a session's record."""
+DIED = "the owner of the session died while the turn ran; it may have run in part"
+UNWRITTEN = "what the turn said could not be written down; it may have run in part"
 
 
 async def expire_ask(log: EventLog, record: AskRecord) -> None:
@@ -17,8 +20,11 @@ async def expire_ask(log: EventLog, record: AskRecord) -> None:
     await log.append(record.session, lost, id=f"{record.id}.expired")
 
 
-async def close_turn(log: EventLog, prompts: Prompts, prompt: PromptRecord, record: SessionRecord) -> SessionRecord:
+async def close_turn(
+    log: EventLog, prompts: Prompts, prompt: PromptRecord, record: SessionRecord, problem: str = DIED
+) -> SessionRecord:
     """A prompt that was running gets its truthful end: the log's own if the turn had come to it, else indeterminate.
+    Doing it again, after it was done in part, is fine.
 
     In the log, every open tool call gets a result and the turn its one `done`.
     """
@@ -41,15 +47,29 @@ async def close_turn(log: EventLog, prompts: Prompts, prompt: PromptRecord, reco
                 ended = entry.event
             case _:
                 pass
-    if ended is not None:
+    if not started and (noted := await _end_of(log, prompt)) is not None:
+        await prompts.conclude(prompt, noted.status, noted.error)
+        return record  # it counts the turn already: only the prompt did not know yet
+    if ended is not None and ended.error not in (DIED, UNWRITTEN):
         await prompts.conclude(prompt, ended.status, ended.error)
         tokens = add(record.tokens, ended.tokens)
         native = ended.native_id or native
         return replace(record, status="idle", turns=record.turns + 1, tokens=tokens, native_id=native)
-    if started:
+    if started and ended is None:
         for call in calls:
-            await log.append(record.id, ToolResult(call, "error", PROBLEM), id=f"{prompt.id}.{call}.lost")
-        await log.append(record.id, Error(PROBLEM, "indeterminate"), id=f"{prompt.id}.lost")
-        await log.append(record.id, Done("error", error=PROBLEM), id=f"{prompt.id}.done")
-    await prompts.conclude(prompt, None, PROBLEM)
-    return replace(record, status="failed", problem=PROBLEM, native_id=native)
+            await log.append(record.id, ToolResult(call, "error", problem), id=f"{prompt.id}.{call}.lost")
+        await log.append(record.id, Error(problem, "indeterminate"), id=f"{prompt.id}.lost")
+        await log.append(record.id, Done("error", error=problem), id=f"{prompt.id}.done")
+    await prompts.conclude(prompt, None, problem)
+    return replace(record, status="failed", problem=problem, native_id=native)
+
+
+async def _end_of(log: EventLog, prompt: PromptRecord) -> Done | None:
+    """How a prompt's turn ended, wherever in the log that is."""
+    ours = False
+    async for entry in log.read(prompt.session, follow=False):
+        if isinstance(entry.event, TurnStarted):
+            ours = entry.event.id == prompt.id
+        elif ours and isinstance(entry.event, Done):
+            return entry.event
+    return None

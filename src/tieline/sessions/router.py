@@ -7,35 +7,30 @@ goes on from there: what was running is indeterminate, what was asked is expired
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
-import msgspec
 from msgspec.structs import replace
 
-from ..bus.base import Bus, Table
+from ..bus.base import Bus
 from ..config import Config
 from ..drivers import registry
 from ..drivers.base import Driver, Prompt, Spec, check, check_prompt
-from ..errors import Unsupported, UsageError
-from ..events import Answer, Ask, Diff
+from ..errors import TielineError, Unsupported, UsageError
+from ..events import Answer, Ask
 from ..ids import new_id
-from ..policy import Policy
 from . import recovery, workspace
 from .asks import DEFAULT_EXPIRY_S
 from .log import Entry, EventLog
-from .messages import Message, fold
+from .messages import MAX_MESSAGES, Message, fold, last_diff
+from .options import SessionOptions, quiet_s, settled, spec_of, warm_spec
 from .pending import PendingAsks
-from .pool import Pool, PoolLimits
+from .pool import Pool
 from .prompts import Prompts
-from .records import SESSIONS, AskRecord, PromptRecord, SessionRecord
-from .runner import QUIET_S, Runner
-
-_decode = msgspec.json.Decoder(SessionRecord).decode
-
-MAX_MESSAGES = 10_000
-"""Items that `get_messages` gives at most; the log has them all."""
+from .records import AskRecord, PromptRecord, SessionRecord
+from .roster import Roster
+from .runner import Runner
 
 
 class Router:
@@ -49,33 +44,39 @@ class Router:
         node: str = "local",
         drivers: Mapping[str, Driver] | None = None,
         ask_expiry_s: float = DEFAULT_EXPIRY_S,
-        quiet_s: float = QUIET_S,
-        pool: PoolLimits | None = None,
     ) -> None:
         self.log = EventLog(bus)
         self.prompts = Prompts(bus)
         self.asks = PendingAsks(bus, expiry_s=ask_expiry_s, changed=self._asking)
-        self.pool = Pool(pool)
+        self.pool = Pool(config.pool)
         self._config = config
         self._node = node
-        self._table: Table = bus.table(SESSIONS)
+        self._roster = Roster(bus, node)
         self._drivers: dict[str, Driver] = dict(drivers or {})
-        self._records: dict[str, SessionRecord] = {}
         self._runners: dict[str, Runner] = {}
         self._ask_expiry_s = ask_expiry_s
-        self._quiet_s = quiet_s
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Router":
-        await self._stack.enter_async_context(self.pool)
-        await self._recover()
+        warm = [warm_spec(entry, place, self._config) for place, entry in enumerate(self._config.pool.warm)]
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.pool)
+            stack.push_async_callback(self._end_runners)
+            await self._recover()
+            for agent, spec in warm:
+                with suppress(TielineError):  # told when somebody really wants it
+                    check(self.driver(agent), spec)
+                    self.pool.prepare(self.driver(agent), spec, always=True)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.gather(*(runner.close() for runner in self._runners.values()), return_exceptions=True)
         await self._stack.aclose()
+
+    async def _end_runners(self) -> None:
+        await asyncio.gather(*(runner.close() for runner in self._runners.values()), return_exceptions=True)
 
     # --- sessions --------------------------------------------------------------------------------------
 
@@ -84,15 +85,15 @@ class Router:
         agent: str = "",
         *,
         cwd: str,
-        policy: Policy | None = None,
-        model: str = "",
-        effort: str = "",
-        system: str = "",
-        title: str = "",
         id: str = "",
+        title: str = "",
         resume: str = "",
+        fork: bool = False,
+        **options: Unpack[SessionOptions],
     ) -> SessionRecord:
         """A new session. Nothing starts before its first prompt; what cannot be is refused now."""
+        if id in self._roster:
+            return self.get(id)
         agent = agent or self._config.default_agent
         if not agent:
             raise UsageError("no agent is named", field="agent", hint="Name one, or set default_agent.")
@@ -102,36 +103,33 @@ class Router:
             agent=agent,
             cwd=cwd,
             node=self._node,
-            policy=policy or Policy(),
-            model=model,
-            effort=effort,
-            system=system,
             title=title,
-            native_id=resume,
+            native_id="" if fork else resume,
+            fork_of=resume if fork else "",
             created_at=now,
             active_at=now,
+            **settled(options, self._config),
         )
-        if record.id in self._records:
-            return self._records[record.id]
-        spec = self._spec(record)
-        check(self.driver(agent), replace(spec, resume=resume) if resume else spec)
-        await self._keep(record)
-        return record
+        check(self.driver(agent), replace(self._spec(record), resume=resume, fork=fork))
+        return await self._roster.add(record)
 
     def sessions(self, *, archived: bool = False) -> list[SessionRecord]:
         """Every session of this node, the last active first."""
-        found = [record for record in self._records.values() if archived or not record.archived]
+        found = [record for record in map(self.get, self._roster.ids()) if archived or not record.archived]
         return sorted(found, key=lambda record: record.active_at, reverse=True)
 
     def get(self, id: str) -> SessionRecord:
         runner = self._runners.get(id)
-        record = runner.record if runner else self._records.get(id)
-        if record is None:
-            raise UsageError(f"no session {id!r}", field="session", hint="See the list of sessions.")
-        return record
+        return runner.record if runner else self._roster.get(id)
 
-    async def fork(self, id: str, *, title: str = "") -> SessionRecord:
-        """Another session that begins where this one is."""
+    def owns(self, id: str) -> bool:
+        """Whether it is a session of this node."""
+        return id in self._roster
+
+    async def fork(self, id: str, *, title: str = "", new: str = "") -> SessionRecord:
+        """Another session that begins where this one is. `new` is its id; the same one again is the same session."""
+        if new in self._roster:
+            return self.get(new)
         record = self.get(id)
         driver = self.driver(record.agent)
         if not driver.features.fork:
@@ -141,7 +139,7 @@ class Router:
         now = time.time()
         copy = replace(
             record,
-            id=new_id(),
+            id=new or new_id(),
             title=title or record.title,
             status="idle",
             fork_of=record.native_id,
@@ -149,8 +147,7 @@ class Router:
             created_at=now,
             active_at=now,
         )
-        await self._keep(copy)
-        return copy
+        return await self._roster.add(copy)
 
     async def update(self, id: str, **changes: Any) -> SessionRecord:
         """Change its title, policy, model or whether it is archived. A new policy or model holds from the next turn."""
@@ -163,11 +160,11 @@ class Router:
                 raise UsageError("a turn is running", field="session", hint="Wait for its end, or abort it.")
             runner = self._runners.pop(id)
             await runner.close()
-            self._records[id] = runner.record
+            await self._roster.keep(runner.record)
         record = replace(self.get(id), **changes)
         if id in self._runners:
             self._runners[id].record = record
-        await self._keep(record)
+        await self._roster.keep(record)
         return record
 
     async def close(self, id: str) -> SessionRecord:
@@ -177,18 +174,31 @@ class Router:
             await runner.close()
             record = runner.record
         record = replace(record, status="closed")
-        await self._keep(record)
+        await self._roster.keep(record)
         return record
 
     # --- prompts and decisions -------------------------------------------------------------------------
 
-    async def prompt(self, session: str, prompt: str | Prompt, *, id: str = "", by: str = "") -> PromptRecord:
-        """Keep a prompt and run it when its turn comes. The same id again is harmless."""
+    async def prompt(
+        self,
+        session: str,
+        prompt: str | Prompt,
+        *,
+        id: str = "",
+        by: str = "",
+        timeout_s: float | None = None,
+        system: str = "",
+    ) -> PromptRecord:
+        """Keep a prompt and run it when its turn comes; the same id again is harmless. `system` holds for this turn."""
         record = self.get(session)
         if isinstance(prompt, str):
-            prompt = Prompt(prompt)
+            prompt = Prompt(prompt, system=system)
+        elif system:
+            prompt = replace(prompt, system=system)
         check_prompt(self.driver(record.agent), prompt)
-        kept, new = await self.prompts.receive(session, prompt, id=id, by=by)
+        if timeout_s is not None and not timeout_s > 0:
+            raise UsageError("a time limit is more than 0 seconds", field="timeout_s")
+        kept, new = await self.prompts.receive(session, prompt, id=id, by=by, timeout_s=timeout_s)
         if new:
             self._runner(session).wake()
         return kept
@@ -210,6 +220,8 @@ class Router:
 
     async def answer(self, ask: str, answer: Answer, *, digest: str = "") -> AskRecord:
         """Decide an ask. The first answer wins; the others raise AlreadyAnswered."""
+        record, _ = await self.asks.get(ask)
+        self.get(record.session)  # whoever waits for another node's ask would not hear of it
         return await self.asks.answer(ask, answer, expect_digest=digest)
 
     # --- reading ---------------------------------------------------------------------------------------
@@ -222,18 +234,14 @@ class Router:
 
     async def messages(self, session: str, *, after: int = 0, limit: int = MAX_MESSAGES) -> list[Message]:
         self.get(session)
-        return await fold(self.log.read(session, after=after, follow=False), limit=min(limit, MAX_MESSAGES))
+        return await fold(self.log.read(session, after=after, follow=False), limit=limit)
 
     async def diff(self, session: str) -> str:
         """What changed since the session began: by git where there is a repository, else the agent's own diffs."""
         record = self.get(session)
         if record.began:
             return await workspace.changes(record.cwd, self._config.environ, record.began)
-        found = ""
-        async for entry in self.log.read(session, follow=False):
-            if isinstance(entry.event, Diff):
-                found = entry.event.diff
-        return found
+        return await last_diff(self.log.read(session, follow=False))
 
     def driver(self, agent: str) -> Driver:
         """An agent's driver, made when it is first needed and kept: sessions may share what it holds."""
@@ -244,14 +252,7 @@ class Router:
     # --- inside ----------------------------------------------------------------------------------------
 
     def _spec(self, record: SessionRecord) -> Spec:
-        return Spec(
-            cwd=record.cwd,
-            env=self._config.environ,
-            policy=record.policy,
-            model=record.model,
-            effort=record.effort,
-            system=record.system,
-        )
+        return spec_of(record, self._config.environ)
 
     def _runner(self, id: str) -> Runner:
         if id not in self._runners:
@@ -268,35 +269,32 @@ class Router:
                 prompts=self.prompts,
                 pool=self.pool,
                 on_ask=on_ask,
-                keep=self._keep,
+                keep=self._roster.keep,
                 ask_expiry_s=self._ask_expiry_s,
-                quiet_s=self._quiet_s,
+                quiet_s=quiet_s(self._config, record.agent),
+                idle=self._rest,
             )
         return self._runners[id]
+
+    def _rest(self) -> None:
+        """Agents are heavy: of those that have nothing to do only the last ones stay, as many as the pool holds."""
+        idle = [runner for runner in self._runners.values() if runner.resting]
+        idle.sort(key=lambda runner: runner.record.active_at, reverse=True)
+        for runner in idle[max(1, self._config.pool.number) :]:
+            runner.rest()
 
     def _asking(self, session: str, waits: bool) -> None:
         if runner := self._runners.get(session):
             runner.asking(waits)
 
-    async def _keep(self, record: SessionRecord) -> None:
-        self._records[record.id] = record
-        await self._table.put(record.id, msgspec.json.encode(record))
-
     async def _recover(self) -> None:
-        """Make the state of a crash truthful, then go on with what waited."""
-        for key in await self._table.keys(">"):
-            entry = await self._table.get(key)
-            if entry is not None:
-                record = _decode(entry.value)
-                if record.node == self._node:
-                    self._records[record.id] = record
-        for ask in await self.asks.load():
-            if ask.session in self._records:
-                await recovery.expire_ask(self.log, ask)
-        for prompt in await self.prompts.load():
-            if prompt.session in self._records:
-                record = self._records[prompt.session]
-                await self._keep(await recovery.close_turn(self.log, self.prompts, prompt, record))
+        """Make the state of a crash truthful, then go on with what waited. Other nodes' state is theirs."""
+        await self._roster.load()
+        for ask in await self.asks.load(self._roster.__contains__):
+            await recovery.expire_ask(self.log, ask)
+        for prompt in await self.prompts.load(self._roster.__contains__):
+            record = self._roster.get(prompt.session)
+            await self._roster.keep(await recovery.close_turn(self.log, self.prompts, prompt, record))
         for session in self.prompts.sessions():
-            if session in self._records:
+            with suppress(TielineError):  # its agent is not known, or off, any more: what waits, waits on
                 self._runner(session).wake()

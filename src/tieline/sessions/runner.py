@@ -3,14 +3,15 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from ..drivers.base import Driver, Prompt, Spec
-from ..errors import TielineError
+from ..errors import BusClosed, BusError, TielineError
 from ..events import Ask, Done, Error, Event, Init, Status, Text, TurnStarted
-from . import workspace
+from . import recovery, workspace
 from .asks import OnAsk
 from .log import EventLog
 from .pool import Pool
@@ -18,11 +19,13 @@ from .prompts import Prompts
 from .records import PromptRecord, SessionRecord, SessionStatus, add
 from .session import Session
 
-QUIET_S = 600.0
-"""Without any sign of life for so long, and without an open ask, an agent is said to be stuck."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
+"""Between two tries when the bus does not take what must be written."""
 LINE = 200
 """Characters of an answer that are shown in lists."""
 
+A = TypeVar("A")
+T = TypeVar("T")
 Keep = Callable[[SessionRecord], Coroutine[Any, Any, None]]
 
 
@@ -39,8 +42,10 @@ class Runner:
         on_ask: OnAsk,
         keep: Keep,
         ask_expiry_s: float,
-        quiet_s: float = QUIET_S,
+        quiet_s: float,
+        idle: Callable[[], None] = lambda: None,
     ) -> None:
+        """`idle` is called whenever nothing waits any more."""
         self.record = record
         self.session: Session | None = None
         self._driver = driver
@@ -52,6 +57,7 @@ class Runner:
         self._keep = keep
         self._ask_expiry_s = ask_expiry_s
         self._quiet_s = quiet_s
+        self._idle = idle
         self._task: asyncio.Task[None] | None = None
         self._heard = 0.0
         self._asks = 0
@@ -63,6 +69,20 @@ class Runner:
         """Work on what waits, if nobody does yet."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work())
+
+    @property
+    def resting(self) -> bool:
+        """Its agent is there and has nothing to do, and could come back by resume."""
+        return self.session is not None and not self.busy and self._driver.features.resume
+
+    def rest(self) -> None:
+        """End the agent for now; the next prompt brings it back."""
+        if self.resting:
+            self._task = asyncio.create_task(self._rest())
+
+    async def _rest(self) -> None:
+        await self._let_go()
+        await self._work()  # what came meanwhile
 
     @property
     def busy(self) -> bool:
@@ -89,13 +109,36 @@ class Runner:
             done, _ = await asyncio.wait({self._task}, timeout=15.0)
             if not done:
                 self._task.cancel()
-                await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.gather(self._task, return_exceptions=True)
         await asyncio.gather(*self._saving, return_exceptions=True)
         await self._let_go()
 
     async def _work(self) -> None:
-        while prompt := await self._prompts.start(self.record.id):
-            await self._turn(prompt)
+        while prompt := await self._insist(self._prompts.start, self.record.id):
+            try:
+                await self._turn(prompt)
+            except BusError:
+                await self._insist(self._make_good, prompt)
+        self._idle()
+
+    async def _make_good(self, prompt: PromptRecord) -> None:
+        """The bus did not take what the turn had to say. It gets its truthful end, as after a crash."""
+        await self._let_go()
+        ended = await recovery.close_turn(self._log, self._prompts, prompt, self.record, recovery.UNWRITTEN)
+        self._stop = False
+        await self._change(**{name: getattr(ended, name) for name in recovery.CHANGED}, active_at=time.time())
+
+    async def _insist(self, work: Callable[[A], Awaitable[T]], what: A) -> T:
+        """Until the bus takes it: what was accepted must go on when the disk has room, or the server is back."""
+        wait = FIRST_WAIT_S
+        while True:
+            try:
+                return await work(what)
+            except BusClosed:
+                raise
+            except BusError:
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, LONGEST_WAIT_S)
 
     async def _turn(self, prompt: PromptRecord) -> None:
         writer = self._log.writer(self.record.id, prompt.id)
@@ -105,17 +148,23 @@ class Runner:
         watchdog = asyncio.create_task(self._watch(writer.write))
         try:
             session = await self._awake()
-            async for event in session.turn(Prompt(prompt.text, prompt.attachments)):
-                if self._stop and isinstance(event, TurnStarted):  # it came before there was anything to interrupt
-                    await session.interrupt()
-                self._heard = time.monotonic()
-                self._note(event)
-                if isinstance(event, Done):
-                    done = event
-                await writer.write(event)
+            said = Prompt(prompt.text, prompt.attachments, prompt.system)
+            async with aclosing(session.turn(said, timeout=prompt.timeout_s)) as events:
+                async for event in events:
+                    if isinstance(event, TurnStarted):
+                        event = replace(event, id=prompt.id)
+                        if self._stop:  # it came before there was anything to interrupt
+                            await session.interrupt()
+                    self._heard = time.monotonic()
+                    self._note(event)
+                    if isinstance(event, Done):
+                        done = event
+                    await writer.write(event)
+        except BusError:
+            raise
         except TielineError as error:
             done = Done("error", error=str(error))
-            for event in (TurnStarted(prompt.text), Error(str(error), type(error).__name__), done):
+            for event in (TurnStarted(prompt.text, prompt.id), Error(str(error), type(error).__name__), done):
                 await writer.write(event)
         finally:
             watchdog.cancel()
@@ -196,9 +245,12 @@ class Runner:
 
     def _set(self, status: SessionStatus) -> None:
         self.record = replace(self.record, status=status)
-        task = asyncio.create_task(self._keep(self.record))
+        task = asyncio.create_task(self._save())
         self._saving.add(task)
         task.add_done_callback(self._saving.discard)
+
+    async def _save(self) -> None:
+        await self._keep(self.record)  # as it is by now: a change that is under way must not be undone
 
     async def _change(self, **changes: Any) -> None:
         self.record = replace(self.record, **changes)

@@ -55,6 +55,11 @@ class Session:
         return self.driver.name
 
     @property
+    def alive(self) -> bool:
+        """Whether there is an agent for the next turn, as far as is known."""
+        return self._conversation is not None and self._conversation.alive
+
+    @property
     def native_id(self) -> str:
         return self._open().native_id
 
@@ -78,11 +83,13 @@ class Session:
                 await conversation.interrupt()
 
             clock = asyncio.create_task(expire()) if timeout is not None else None
-            events = conversation.turn(prompt)
+            events = conversation.turn(_framed(self.driver, prompt))
             finished = False
             try:
                 async for event in _whole(events, prompt):
-                    if isinstance(event, Done):
+                    if isinstance(event, TurnStarted):
+                        event = replace(event, prompt=prompt.text)  # what was said, without the frame
+                    elif isinstance(event, Done):
                         finished = True
                         if expired and event.status in ("interrupted", "error"):
                             event = replace(event, status="timeout", error=f"no end within {timeout:g} s")
@@ -130,6 +137,14 @@ class Session:
         except (TimeoutError, asyncio.CancelledError):
             await self.close()
             raise
+
+
+def _framed(driver: Driver, prompt: Prompt) -> Prompt:
+    """What the turn adds to the system instruction, in front of the prompt where the agent takes no such thing with it.
+    It is not put into the instruction that a conversation is opened with: it would hold for all turns."""
+    if not prompt.system or driver.features.turn_system:
+        return prompt
+    return replace(prompt, text=f"<system_context>\n{prompt.system}\n</system_context>\n\n{prompt.text}", system="")
 
 
 async def _whole(events: AsyncIterator[Event], prompt: Prompt) -> AsyncIterator[Event]:

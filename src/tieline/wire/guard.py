@@ -63,11 +63,10 @@ def end(children: dict[str, int]) -> None:
         time.sleep(0.02)
 
 
-def main() -> None:
+def main(parent: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     watched: list[int] = [0]
-    parent = int(sys.argv[1])
     with suppress(OSError, AttributeError):
         watched.append(os.pidfd_open(parent))
     if os.getppid() != parent:  # it died before we looked; its id may already be somebody else's
@@ -91,5 +90,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))
     sys.exit(0)

@@ -15,6 +15,8 @@ import msgspec
 from .lines import LineTooLong
 from .process import Process
 
+MAX_EARLY = 8
+"""Answers to requests that were said ahead and are not made here yet."""
 MAX_INCOMING = 256
 """Requests of the other side that may be open at once. Nobody needs more; a runaway one is told so."""
 
@@ -66,6 +68,7 @@ class Peer:
         self._head: dict[str, Any] = {"jsonrpc": version} if version else {}
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         self._next = 0
+        self._early: dict[int, tuple[dict[str, Any], bytes]] = {}
         self._incoming: set[asyncio.Task[None]] = set()
         self._refusals: list[dict[str, Any]] = []
         self._encoder = msgspec.json.Encoder()
@@ -95,6 +98,8 @@ class Peer:
         self._waiting[number] = (method, future)
         try:
             await self._send({**self._head, "id": number, "method": method, "params": params})
+            if early := self._early.pop(number, None):
+                self._answered(*early)
             async with asyncio.timeout(timeout):
                 return await future
         finally:
@@ -158,6 +163,8 @@ class Peer:
         if not isinstance(number, int):
             self._handler.garbage(line)
             return
+        if number > self._next and len(self._early) < MAX_EARLY:
+            self._early[number] = (message, line)
         method, future = self._waiting.get(number, ("", None))
         if future is None or future.done():
             return

@@ -52,10 +52,11 @@ class Process:
         cwd: str | os.PathLike[str],
         env: Mapping[str, str],
         max_line: int = MAX_LINE,
+        words: bytes = b"",
     ) -> "Process":
-        """Start it now. Raises OSError (not found, not executable, no such directory, arguments too long) and
-        ValueError (a null byte in an argument)."""
-        return cls(launch(argv, cwd=cwd, env=env), max_line=max_line)
+        """Start it now, or take the one that was started ahead and told the beginning of `words`. Raises OSError (not
+        found, not executable, no such directory, arguments too long) and ValueError (a null byte in an argument)."""
+        return cls(launch(argv, cwd=cwd, env=env, words=words), max_line=max_line)
 
     @property
     def pid(self) -> int:
@@ -171,6 +172,9 @@ class Process:
         """Raises ConnectionError (BrokenPipeError …) when it is gone, TimeoutError when it does not read."""
         if self._stdin is None or self._stdin.is_closing():
             raise BrokenPipeError("the process is gone")
+        data = self._launched.unsaid(data)
+        if not data:
+            return
         self._stdin.write(data)
         async with asyncio.timeout(WRITE_TIMEOUT_S):
             await self._stdin.drain()

@@ -1,16 +1,19 @@
 """The bus on NATS JetStream. `docs/bus.md` says how it keeps its promises."""
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
+import nats.errors
+from nats.aio.msg import Msg
 
 from ...errors import BusClosed
 from ..base import (
     LEASE_S,
     MAX_DELIVERIES,
     MAX_PENDING,
+    Announcement,
     Delivery,
     Group,
     Record,
@@ -21,14 +24,17 @@ from ..base import (
     check_id,
     check_trim,
 )
+from ..listeners import Listener
 from ..subjects import check_name, check_pattern, check_subject
 from .consumers import consume
-from .link import NO_STREAM, Link, Refused, Target, connected
+from .link import NO_MESSAGE, NO_STREAM, Link, Refused, connected
 from .pull import ordered, record
 from .streams import PREFIX, Streams, stream_name
 from .tables import NatsTable
+from .target import Target
 
-PAGE = 256
+LIVE = "_tieline."
+"""Goes before a subject that is announced. No family begins with _, so no stream ever stores it."""
 
 
 @asynccontextmanager
@@ -108,6 +114,46 @@ class NatsBus:
                 return 0
             raise
 
+    async def first(self, pattern: str) -> int:
+        return await self._cursor(pattern, {"seq": 1, "next_by_subj": check_pattern(pattern)})
+
+    async def last(self, pattern: str) -> int:
+        return await self._cursor(pattern, {"last_by_subj": check_pattern(pattern)})
+
+    async def _cursor(self, pattern: str, which: dict[str, Any]) -> int:
+        try:
+            return (await self._link.api(f"STREAM.MSG.GET.{stream_name(pattern)}", which, _Found)).message.seq
+        except Refused as error:
+            if error.code in (NO_STREAM, NO_MESSAGE):
+                return 0
+            raise
+
+    async def announce(self, subject: str, data: bytes) -> None:
+        check_subject(subject)
+        check_data(data)
+        self._check_open()
+        if self._link.client.is_connected:  # what is said now is of no use later
+            with suppress(nats.errors.Error, OSError):
+                await self._link.send(LIVE + subject, bytes(data))
+
+    async def listen(self, pattern: str) -> AsyncGenerator[Announcement, None]:
+        listener = Listener(check_pattern(pattern))
+        self._check_open()
+
+        async def arrived(message: Msg) -> None:
+            listener.put(Announcement(message.subject.removeprefix(LIVE), message.data))
+
+        subscription = await self._link.subscribe(LIVE + pattern, arrived)
+        self._link.closing.add(listener.close)
+        try:
+            while True:
+                yield await listener.next()
+        finally:
+            self._link.closing.discard(listener.close)
+            if not self._link.closed:
+                with suppress(nats.errors.Error, OSError):
+                    await subscription.unsubscribe()
+
     async def stats(self) -> Stats:
         records = subjects = size = last = offset = 0
         groups: list[Group] = []
@@ -147,6 +193,14 @@ class NatsBus:
 
 class _Purged(msgspec.Struct):
     purged: int = 0
+
+
+class _Place(msgspec.Struct):
+    seq: int
+
+
+class _Found(msgspec.Struct):
+    message: _Place
 
 
 class _StreamConfig(msgspec.Struct):

@@ -67,7 +67,7 @@ async def consume(
         finally:
             for message in pull.leftovers():
                 with contextlib.suppress(Exception):
-                    await link.client.publish(message.reply, b"-NAK")
+                    await link.send(message.reply, b"-NAK")
 
 
 class Lease:

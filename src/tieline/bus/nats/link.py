@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, Protocol, TypeVar
-from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import nats
@@ -21,7 +20,9 @@ from nats.aio.client import Client, Server
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from ...errors import BusClosed, BusError, BusFull, BusUnavailable, UsageError
+from ...errors import BusClosed, BusError, BusFull, BusUnavailable
+from .cancelling import apart, heeding
+from .target import Target
 
 T = TypeVar("T")
 
@@ -41,6 +42,8 @@ NO_STREAM = 10059
 NO_CONSUMER = 10014
 _FULL = (10002, 10023, 10028, 10047, 10077)
 _OFF = (10039, 10076)
+_LATER = (10005,)
+"""No place for all copies of a new stream: a server is down, and will be back."""
 
 
 class ApiError(msgspec.Struct):
@@ -71,40 +74,13 @@ class Interrupted(Protocol):
         ...
 
 
-class Target(msgspec.Struct, frozen=True):
-    servers: tuple[str, ...]
-    replicas: int
-    shown: str  # without credentials
-
-    @classmethod
-    def parse(cls, url: str) -> "Target":
-        """nats://[user:password@]host:port[,host:port…][?replicas=n]. By default as many copies as servers, up to 3."""
-        parts = urlsplit(url)
-        login, at, hosts = parts.netloc.rpartition("@")
-        names = [host for host in hosts.split(",") if host]
-        query = parse_qs(parts.query)
-        if not names or set(query) - {"replicas"}:
-            raise UsageError(
-                f"not the URL of a NATS bus: {parts.scheme}://{hosts}",
-                field="bus",
-                hint="Use nats://host:port[,host:port][?replicas=3].",
-            )
-        try:
-            replicas = int(query["replicas"][0]) if query else (3 if len(names) >= 3 else 1)
-        except ValueError:
-            replicas = 0
-        if not 1 <= replicas <= 5:
-            raise UsageError("replicas is a number from 1 to 5", field="bus")
-        servers = tuple(f"{parts.scheme}://{login}{at}{name}" for name in names)
-        return cls(servers, replicas, ", ".join(names))
-
-
 class Link:
     def __init__(self, client: Client, target: Target) -> None:
         self.client = client
         self.target = target
         self.closed = False
         self.listeners: set[Interrupted] = set()
+        self.closing: set[Callable[[], None]] = set()  # to be called when the bus is closed
         self._asked: dict[str, asyncio.Future[Msg]] = {}
         self._numbers = count()
         self._inbox = ""
@@ -126,11 +102,20 @@ class Link:
                 future.set_exception(BusClosed())
         for listener in list(self.listeners):
             listener.interrupted()
+        for close in list(self.closing):
+            close()
         self._back.set()
         await self.client.close()
 
     async def subscribe(self, subject: str, arrived: Callable[[Msg], Awaitable[None]]) -> Subscription:
-        return await self.client.subscribe(subject, cb=arrived)  # pyright: ignore[reportUnknownMemberType]
+        return await heeding(
+            self.client.subscribe(subject, cb=arrived)  # pyright: ignore[reportUnknownMemberType]
+        )
+
+    async def send(
+        self, subject: str, payload: bytes, *, reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        await heeding(self.client.publish(subject, payload, reply=reply, headers=headers))
 
     # --- asking ---
 
@@ -141,7 +126,7 @@ class Link:
         self._asked[token] = future
         timer = self._loop.call_later(timeout, _give_up, future)
         try:
-            await self.client.publish(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
+            await self.send(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
             return await future
         except nats.errors.ConnectionClosedError:
             raise BusClosed if self.closed else BusUnavailable("the connection to NATS is closed for good") from None
@@ -178,7 +163,7 @@ class Link:
             except TimeoutError as error:
                 problem = str(error) or problem
             except Refused as error:
-                if error.status != 503:
+                if error.status != 503 and error.code not in _LATER:
                     raise self.translated(error) from None
                 problem = str(error)
             left = deadline - self._loop.time()
@@ -206,7 +191,8 @@ class Link:
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
         else:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._back.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._back.wait()
 
     async def _answered(self, message: Msg) -> None:
         future = self._asked.get(message.subject.rpartition(".")[2])
@@ -261,7 +247,7 @@ async def connected(target: Target) -> AsyncGenerator[Link]:
         return best, wait * random.uniform(0.5, 1.0)
 
     try:
-        await asyncio.wait_for(
+        await apart(
             client.connect(
                 list(target.servers),
                 name="tieline",
@@ -278,7 +264,7 @@ async def connected(target: Target) -> AsyncGenerator[Link]:
             CONNECT_S,
         )
         await link.start()
-    except BusError:
+    except (BusError, asyncio.CancelledError):
         await client.close()
         raise
     except (TimeoutError, nats.errors.Error, OSError) as failure:

@@ -12,6 +12,7 @@ from nats.aio.subscription import Subscription
 
 from ...errors import BusClosed, BusUnavailable
 from ..base import MAX_RECORD, Record
+from .cancelling import apart
 from .link import ANSWER_S, BOUND_S, NO_CONSUMER, NO_STREAM, Link, Refused, status, unique
 
 BATCH = 256
@@ -75,7 +76,7 @@ class Pull:
             return
         # Drained, not dropped: what was on its way arrives and can be given back.
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(self._subscription.drain(), BEAT_S)
+            await apart(self._subscription.drain(), BEAT_S)
 
     def interrupted(self) -> None:
         self._broken = True
@@ -113,10 +114,11 @@ class Pull:
                 self._number += 1
                 self._left = int(request["batch"])
                 payload = msgspec.json.encode(request)
-                await self._link.client.publish(self._ask, payload, reply=f"{self._inbox}.{self._number}")
+                await self._link.send(self._ask, payload, reply=f"{self._inbox}.{self._number}")
             self._wake.clear()
             try:
-                await asyncio.wait_for(self._wake.wait(), patience)
+                async with asyncio.timeout(patience):
+                    await self._wake.wait()
             except TimeoutError:
                 raise ConnectionError("the server is silent") from None
 
@@ -207,7 +209,7 @@ async def _forget(link: Link, stream: str, consumer: str) -> None:
     """Best effort, nobody waits for it: the server forgets an unused reader by itself."""
     if not link.closed:
         with contextlib.suppress(Exception):
-            await link.client.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{consumer}", b"")
+            await link.send(f"$JS.API.CONSUMER.DELETE.{stream}.{consumer}", b"")
 
 
 async def ensure_consumer(link: Link, stream: str, name: str, config: dict[str, Any]) -> None:

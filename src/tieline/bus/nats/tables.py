@@ -92,6 +92,14 @@ class NatsTable:
         found = ordered(self._link, self._stream, self._prefix + pattern, after=0, follow=False, latest=True, bare=True)
         return sorted([m.subject.removeprefix(self._prefix) async for m, _ in found if not _marked(m)])
 
+    async def entries(self, pattern: str = ">") -> list[Entry]:
+        check_key_pattern(pattern)
+        await self._make()
+        found = ordered(self._link, self._stream, self._prefix + pattern, after=0, follow=False, latest=True)
+        present = [(m, about) async for m, about in found if not _marked(m)]
+        latest = {m.subject: Entry(m.subject.removeprefix(self._prefix), m.data, about.seq) for m, about in present}
+        return sorted(latest.values(), key=lambda entry: entry.key)
+
     async def _make(self) -> None:
         if not self._made:
             more: dict[str, object] = {

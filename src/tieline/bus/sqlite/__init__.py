@@ -15,6 +15,7 @@ from ..base import (
     MAX_DELIVERIES,
     MAX_PENDING,
     MAX_RECORD,
+    Announcement,
     Delivery,
     Group,
     Record,
@@ -25,6 +26,7 @@ from ..base import (
     check_id,
     check_trim,
 )
+from ..listeners import Listener, Listeners
 from ..subjects import check_name, check_pattern, check_subject
 from .feed import Bell, Feed, Feeds
 from .file import SQL, connect, migrate, owned, translate
@@ -99,6 +101,7 @@ class SqliteBus:
         self._path = path
         self._store = store
         self._feeds = Feeds()
+        self._listeners = Listeners()
         self._bells: set[Bell] = set()
         self._closed = False
         self._local = threading.local()
@@ -116,6 +119,7 @@ class SqliteBus:
         self._closed = True
         for bell in self._bells:
             bell.ring()
+        self._listeners.close()
         self._tables.close()
         await self._groups.close()
         await self._writer.close()
@@ -211,6 +215,34 @@ class SqliteBus:
                 step, ended = await self._writer.do(lambda store, number=number: store.trim(number, below))
                 removed += step
         return removed
+
+    async def first(self, pattern: str) -> int:
+        selection = Selection(check_pattern(pattern))
+        return await self._read(selection.oldest)
+
+    async def last(self, pattern: str) -> int:
+        selection = Selection(check_pattern(pattern))
+        return await self._read(selection.newest)
+
+    # --- announcements: one process owns the file, so whoever listens is in it ---
+
+    async def announce(self, subject: str, data: bytes) -> None:
+        check_subject(subject)
+        check_data(data)
+        if self._closed:
+            raise BusClosed
+        self._listeners.announce(Announcement(subject, bytes(data)))
+
+    async def listen(self, pattern: str) -> AsyncGenerator[Announcement, None]:
+        listener = Listener(check_pattern(pattern))
+        if self._closed:
+            raise BusClosed
+        self._listeners.add(listener)
+        try:
+            while True:
+                yield await listener.next()
+        finally:
+            self._listeners.remove(listener)
 
     async def stats(self) -> Stats:
         return await self._read(self._look_around)

@@ -158,6 +158,15 @@ SELECT seq, subject, at, headers, data FROM records WHERE seq IN (SELECT value F
 -- query record
 SELECT s.name, r.at, r.headers, r.data FROM records r JOIN subjects s ON s.number = r.subject WHERE r.seq = ?;
 
+-- query oldest_rows
+SELECT seq, subject FROM records WHERE seq > ? ORDER BY seq LIMIT ?;
+
+-- query newest_rows
+SELECT seq, subject FROM records WHERE seq > ? ORDER BY seq DESC LIMIT ?;
+
+-- query oldest_of
+SELECT seq FROM postings WHERE subject = ? ORDER BY seq LIMIT ?;
+
 -- query newest_of
 SELECT seq FROM postings WHERE subject = ? ORDER BY seq DESC LIMIT ?;
 
@@ -227,6 +236,10 @@ DELETE FROM entries WHERE tbl = ? AND key = ?;
 -- query entries_after
 SELECT key, value, revision FROM entries
 WHERE tbl = ? AND revision > ? AND (expires IS NULL OR expires > ?) ORDER BY revision LIMIT ?;
+
+-- query entries
+SELECT key, value, revision FROM entries
+WHERE tbl = ? AND key >= ? AND (expires IS NULL OR expires > ?) ORDER BY key;
 
 -- query keys
 SELECT key FROM entries WHERE tbl = ? AND key >= ? AND (expires IS NULL OR expires > ?) ORDER BY key;

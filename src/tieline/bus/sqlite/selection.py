@@ -6,7 +6,7 @@ in a few steps and a dense one reads no more than it gives.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -57,6 +57,13 @@ class Selection:
             self._seen = newest
         return self._numbers
 
+    def oldest(self, connection: sqlite3.Connection) -> int:
+        """The cursor of the oldest record, 0 for none."""
+        return self._edge(connection, "oldest_rows", "oldest_of", min)
+
+    def newest(self, connection: sqlite3.Connection) -> int:
+        return self._edge(connection, "newest_rows", "newest_of", max)
+
     def read(self, connection: sqlite3.Connection, after: int) -> tuple[list[Record], int, bool]:
         """A chunk of records, up to which cursor it is complete, and whether that is the end of the log."""
         own = not connection.in_transaction
@@ -77,6 +84,32 @@ class Selection:
                 if size >= CHUNK_BYTES:
                     return records, record.seq, record.seq >= newest
             return records, upto, upto >= newest
+        finally:
+            if own:
+                connection.execute("COMMIT")
+
+    def _edge(
+        self, connection: sqlite3.Connection, scan: str, probe: str, better: Callable[[Iterable[int]], int]
+    ) -> int:
+        """A look at that end of the log finds it, unless the pattern is sparse; then each subject is asked for, and
+        what is in no index yet is scanned."""
+        own = not connection.in_transaction
+        if own:
+            connection.execute("BEGIN")  # one snapshot for all of it
+        try:
+            rows = connection.execute(SQL[scan], (0, WINDOW)).fetchall()
+            self._look_up(connection, {number for _, number in rows})
+            for seq, number in rows:
+                if self._names[number] is not None:
+                    return seq
+            numbers = self.numbers(connection)
+            found = [seq for number in numbers for (seq,) in connection.execute(SQL[probe], (number, 1))]
+            (indexed,) = connection.execute(SQL["indexed"]).fetchone()
+            for seq, number in connection.execute(SQL[scan], (indexed, -1)).fetchall():
+                if number in numbers:
+                    found.append(seq)
+                    break
+            return better(found) if found else 0
         finally:
             if own:
                 connection.execute("COMMIT")

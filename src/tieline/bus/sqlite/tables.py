@@ -148,17 +148,24 @@ class SqliteTable:
             self._tables.unwatch(self.name, watcher)
 
     async def keys(self, pattern: str = ">") -> list[str]:
+        return [key for (key,) in await self._select("keys", pattern)]
+
+    async def entries(self, pattern: str = ">") -> list[Entry]:
+        return [Entry(*row) for row in await self._select("entries", pattern)]
+
+    async def _select(self, query: str, pattern: str) -> list[Any]:
+        """Rows that begin with a key which matches."""
         matches = matcher(check_key_pattern(pattern))
         prefix = literal_prefix(pattern)
 
-        def look(connection: sqlite3.Connection) -> list[str]:
-            found: list[str] = []
-            rows = connection.execute(SQL["keys"], (self.name, prefix, time.time()))
-            for (key,) in rows:
-                if not key.startswith(prefix):
+        def look(connection: sqlite3.Connection) -> list[Any]:
+            found: list[Any] = []
+            rows = connection.execute(SQL[query], (self.name, prefix, time.time()))
+            for row in rows:
+                if not row[0].startswith(prefix):
                     break
-                if matches(key):
-                    found.append(key)
+                if matches(row[0]):
+                    found.append(row)
             rows.close()
             return found
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ...errors import BusClosed, TielineError
 from .file import translate
 from .store import Changed, Publication, Row, Store
+from .wake import Wake
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ class Writer:
         self._gathered: list[Work] = []
         self._queue: SimpleQueue[list[Work] | None] = SimpleQueue()
         self._closed = False
+        self._done: Wake[tuple[list[Row], list[Changed], list[Work], list[Any]]] = Wake(self._loop, self._finish)
         self._thread = threading.Thread(target=self._run, name="tieline-bus-writer", daemon=True)
         self._thread.start()
 
@@ -62,7 +64,7 @@ class Writer:
             self._closed = True
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
-        await asyncio.sleep(0)  # the outcomes of the last transaction are in the loop's queue by now
+        self._done.close()
 
     def _hand_over(self) -> None:
         if self._gathered:
@@ -112,20 +114,15 @@ class Writer:
                 for work in works:  # one of them is to blame, or none gets through: alone each gets its own answer
                     self._together([work])
                 return
-            self._tell([], [], works, [_Failure(self._translated(error))])
+            self._done.put(([], [], works, [_Failure(self._translated(error))]))
         else:
-            self._tell(store.rows, store.changes, works, outcomes)
+            self._done.put((store.rows, store.changes, works, outcomes))
 
     def _translated(self, error: BaseException) -> BaseException:
         return translate(error, self._path) if isinstance(error, sqlite3.Error) else error
 
-    def _tell(self, rows: list[Row], changes: list[Changed], works: list[Work], outcomes: list[Any]) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._finish, rows, changes, works, outcomes)
-        except RuntimeError:
-            return  # the loop was closed without the bus
-
-    def _finish(self, rows: list[Row], changes: list[Changed], works: list[Work], outcomes: list[Any]) -> None:
+    def _finish(self, done: tuple[list[Row], list[Changed], list[Work], list[Any]]) -> None:
+        rows, changes, works, outcomes = done
         self._committed(rows, changes)  # followers first: publishers only go on to publish more
         for (future, _, _), outcome in zip(works, outcomes, strict=True):
             if not future.done():

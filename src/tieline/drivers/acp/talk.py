@@ -90,6 +90,10 @@ class Talk:
         self._task = asyncio.create_task(self._run(turn, blocks))
         return turn
 
+    @property
+    def alive(self) -> bool:
+        return self.process.returncode is None
+
     async def interrupt(self) -> None:
         turn = self._turn
         if turn is None or turn.ended:

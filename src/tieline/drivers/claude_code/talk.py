@@ -171,6 +171,10 @@ class Talk:
         self._spawn(self._send(turn, prompt, self._prompt))
         return turn
 
+    @property
+    def alive(self) -> bool:
+        return not self._gone and self._process.returncode is None
+
     async def interrupt(self) -> None:
         turn = self._turn
         if turn is not None and not turn.ended and not turn.interrupted:

@@ -14,7 +14,7 @@ from ..turn import Turn
 from .asks import asked
 from .events import SOURCE, Normaliser
 from .items import code_of
-from .params import content, developer_message, thread_params
+from .params import content, developer_message, opening_request
 from .policy import Controls
 from .rollout import Rollout
 from .server import START_S, Server
@@ -67,10 +67,9 @@ class Conversation:
 
     async def open(self) -> None:
         spec, server = self._spec, self._server
-        method = "thread/fork" if spec.fork else "thread/resume" if spec.resume else "thread/start"
+        method, params = opening_request(spec, self._controls, self._config)
         if method == "thread/resume" and server.claimed(spec.resume):
             raise UsageError(f"the conversation {spec.resume} is open already", field="resume")
-        params = thread_params(spec, self._controls, self._config)
         opening = asyncio.create_task(server.peer.request(method, params, timeout=START_S))
         try:
             await server.ready()
@@ -135,6 +134,10 @@ class Conversation:
             normaliser.emit = turn.emit
         self._run(self._start(turn))
         return turn
+
+    @property
+    def alive(self) -> bool:
+        return not self._server.over
 
     async def interrupt(self) -> None:
         if self._turn is not None and not self._turn.ended and not self._turn.interrupted:

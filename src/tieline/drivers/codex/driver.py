@@ -19,7 +19,7 @@ from ..base import AskFn, Features, Probe, Spec
 from ..registry import options_of
 from .conversation import Conversation
 from .launch import launch_command
-from .params import Options
+from .params import Options, first_words
 from .policy import controls, receipt
 from .server import Server
 
@@ -82,7 +82,7 @@ class Codex:
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Conversation, None]:
         argv, env = launch_command(spec.env, self.options.command)
         key = (tuple(argv), tuple(sorted(env.items())))
-        server = await self._lease(key, argv, env)
+        server = await self._lease(key, argv, env, first_words(spec, self.options))
         conversation = Conversation(
             server,
             spec,
@@ -105,11 +105,11 @@ class Codex:
                         del self._servers[key]
                     await server.close()
 
-    async def _lease(self, key: Any, argv: list[str], env: dict[str, str]) -> Server:
+    async def _lease(self, key: Any, argv: list[str], env: dict[str, str], words: bytes) -> Server:
         async with self._starting:
             server = self._servers.get(key)
             if server is None or server.over:
-                server = Server(argv, env)
+                server = Server(argv, env, words)
                 try:
                     await server.connect()
                 except BaseException:

@@ -31,6 +31,7 @@ from ...events import (
     changed_paths,
 )
 from .items import TOOLS, Call, call_of, code_of, raw_outcome, result_of, text_of, use_of
+from .launch import UNWANTED
 from .usage import Meter
 
 SOURCE = "codex"
@@ -44,13 +45,6 @@ STEPS: dict[str, Literal["pending", "running", "done"]] = {
     "inProgress": "running",
     "completed": "done",
 }
-
-UNWANTED = (
-    "thread/status/changed", "thread/readState/changed", "thread/settings/updated", "thread/name/updated",
-    "thread/goal/cleared", "account/rateLimits/updated", "account/updated", "remoteControl/status/changed",
-    "skills/changed", "app/list/updated", "rawResponse/completed", "item/plan/delta", "item/fileChange/outputDelta",
-)  # fmt: skip
-"""Notifications without content for a session's log; Codex is asked not to send them."""
 
 
 def _nothing(*_: Any) -> None:

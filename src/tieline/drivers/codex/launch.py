@@ -1,17 +1,33 @@
 """How Codex is started: needs no event loop, so that it can be done before one is imported."""
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from ...errors import AgentMissing
+from ...version import __version__
+from ...wire.launch import find
 
 CWD = "/"
 """Where the server runs: it serves many directories, and each thread is told its own."""
 
 INSTALL = "Install it with `npm install -g @openai/codex`, or name the executable in the agent's `command`."
+
+UNWANTED = (
+    "thread/status/changed", "thread/readState/changed", "thread/settings/updated", "thread/name/updated",
+    "thread/goal/cleared", "account/rateLimits/updated", "account/updated", "remoteControl/status/changed",
+    "skills/changed", "app/list/updated", "rawResponse/completed", "item/plan/delta", "item/fileChange/outputDelta",
+)  # fmt: skip
+"""Notifications without content for a session's log; Codex is asked not to send them."""
+
+HELLO = (
+    '{"id":1,"method":"initialize","params":{"clientInfo":{"name":"tieline","title":"Tieline","version":"'
+    + __version__
+    + '"},"capabilities":{"experimentalApi":true,"optOutNotificationMethods":["'
+    + '","'.join(UNWANTED)
+    + '"]}}}\n{"method":"initialized"}\n'
+).encode()
+"""The handshake, as `server` says it: it is said ahead, before there is anything to write JSON with."""
 
 TARGETS = {  # system and machine → the npm package for it, and its directory there
     ("linux", "x86_64"): ("linux-x64", "x86_64-unknown-linux-musl"),
@@ -31,26 +47,25 @@ def launch_command(env: Mapping[str, str], command: Sequence[str] = ()) -> tuple
     The npm package's `codex` is a script that only starts the native program; starting that one saves Node's start.
     """
     first, *rest = command or ("codex",)
-    found = shutil.which(first, path=env.get("PATH", ""))
-    if found is None:
+    path = find(first, env.get("PATH", ""))
+    if not path:
         raise AgentMissing("codex", f"there is no executable {first!r} on the PATH", hint=INSTALL)
-    path = Path(found).absolute()
-    script = path.resolve()
-    native = _native(script) if script.name == "codex.js" else None
-    if native is None:
-        return [str(path), *rest, "app-server"], dict(env)
-    told = {"CODEX_MANAGED_BY_NPM": "1", "CODEX_MANAGED_PACKAGE_ROOT": str(script.parent.parent)}
-    return [str(native), *rest, "app-server"], {**env, **told}
+    script = os.path.realpath(path)
+    native = _native(script) if script.endswith("/codex.js") else ""
+    if not native:
+        return [path, *rest, "app-server"], dict(env)
+    told = {"CODEX_MANAGED_BY_NPM": "1", "CODEX_MANAGED_PACKAGE_ROOT": script.rsplit("/", 2)[0]}
+    return [native, *rest, "app-server"], {**env, **told}
 
 
-def _native(script: Path) -> Path | None:
+def _native(script: str) -> str:
     """The program that the npm package's script would start: in the package for this platform, as Node finds it."""
     package, target = TARGETS.get((sys.platform, machine()), ("", ""))
-    root = script.parent.parent
-    places = [
-        root.parent / f"codex-{package}",
-        *(parent / "node_modules/@openai" / f"codex-{package}" for parent in root.parents),
-        root,
-    ]
-    programs = (place / "vendor" / target / "bin/codex" for place in places)
-    return next((program for program in programs if target and os.access(program, os.X_OK)), None)
+    root = script.rsplit("/", 2)[0]
+    places = [f"{root.rpartition('/')[0]}/codex-{package}"]
+    parent = root
+    while parent:
+        parent = parent.rpartition("/")[0]
+        places.append(f"{parent}/node_modules/@openai/codex-{package}")
+    programs = (f"{place}/vendor/{target}/bin/codex" for place in (*places, root))
+    return next((program for program in programs if target and os.access(program, os.X_OK)), "")

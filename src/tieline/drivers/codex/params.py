@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from ...errors import UsageError
 from ..base import McpServer, Prompt, Spec
-from .policy import Controls
+from .launch import HELLO
+from .policy import Controls, controls
 
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,6 +48,19 @@ def thread_params(spec: Spec, told: Controls, overrides: Mapping[str, Any]) -> d
     if spec.system:
         params["developerInstructions"] = spec.system
     return {**params, "experimentalRawEvents": True}
+
+
+def opening_request(spec: Spec, told: Controls, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The request that opens a conversation: its method and parameters."""
+    method = "thread/fork" if spec.fork else "thread/resume" if spec.resume else "thread/start"
+    return method, thread_params(spec, told, overrides)
+
+
+def first_words(spec: Spec, options: Options | None = None) -> bytes:
+    """What a server of its own is told first for this conversation, byte for byte."""
+    options = options or Options()
+    method, params = opening_request(spec, controls(spec.policy, options.web_search), options.config)
+    return HELLO + msgspec.json.encode({"id": 2, "method": method, "params": params}) + b"\n"
 
 
 def _dotted(tables: Mapping[str, Any], head: str = "") -> dict[str, Any]:

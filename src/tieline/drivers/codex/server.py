@@ -13,8 +13,7 @@ from ...errors import AgentDied, AgentStartFailed
 from ...version import __version__
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ...wire.process import Process
-from .events import UNWANTED
-from .launch import CWD, INSTALL
+from .launch import CWD, INSTALL, UNWANTED
 
 START_S = 30.0
 """From its start to its answer to `initialize` and to the opening of a thread."""
@@ -42,7 +41,8 @@ class Listener(Protocol):
 class Server:
     """Started when it is made; `connect` before anything else, `close` in the end."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], words: bytes = b"") -> None:
+        """`words`: what it will be told first, so that one which was told it ahead can be taken."""
         self.users = 0
         self.death: AgentDied | None = None
         self._printed: list[str] = []
@@ -54,7 +54,7 @@ class Server:
         self._nonsense = asyncio.Event()
         try:
             # In the root directory: its threads have directories of their own, and may outlive that of the first.
-            self._process = Process.start(argv, cwd=CWD, env=env)
+            self._process = Process.start(argv, cwd=CWD, env=env, words=words)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise AgentStartFailed("codex", f"{argv[0]} cannot be started: {reason}", hint=INSTALL) from None

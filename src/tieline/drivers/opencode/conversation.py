@@ -98,6 +98,10 @@ class OpenCodeConversation:
         self.spawn(self._send(turn))
         return turn
 
+    @property
+    def alive(self) -> bool:
+        return not self._dead
+
     async def interrupt(self) -> None:
         turn = self._turn
         if turn is not None and not turn.ended and not turn.interrupted:
@@ -170,7 +174,10 @@ class OpenCodeConversation:
             self._fail(turn, self._dead or f"{self._agent} did not take the prompt: {error}")
 
     async def _post_prompt(self, parts: list[dict[str, Any]]) -> None:
-        await self.request("POST", f"/session/{self.native_id}/prompt_async", {**self._body, "parts": parts})
+        body = {**self._body, "parts": parts}
+        if self._turn is not None and self._turn.prompt.system:
+            body["system"] = "\n\n".join(filter(None, (self._body.get("system"), self._turn.prompt.system)))
+        await self.request("POST", f"/session/{self.native_id}/prompt_async", body)
 
     async def _abort(self, turn: Turn) -> None:
         deadline = time.monotonic() + INTERRUPT_GRACE_S

@@ -61,6 +61,7 @@ class OpenCode:
             fork=True,
             steer=True,
             system="native",
+            turn_system=True,
             allowed_tools=True,
             disallowed_tools=True,
             mcp_servers=not self.options.url,  # a running server has its own, for everyone

@@ -41,6 +41,10 @@ class CommandLine:
         self._task = asyncio.create_task(self._play(turn, self._task))
         return turn
 
+    @property
+    def alive(self) -> bool:
+        return True  # each turn has a process of its own
+
     async def interrupt(self) -> None:
         turn = self._turn
         if turn is None or turn.ended:

@@ -5,6 +5,7 @@ class TestMyBus(BusContract):
     def url(self): return "mybus://..."
 """
 
+from .announcements import Announcements, Ends
 from .deliveries import Deliveries
 from .interleavings import Interleavings
 from .reading import Reading
@@ -14,5 +15,5 @@ from .tables import Tables
 __all__ = ["BusContract"]
 
 
-class BusContract(Records, Reading, Deliveries, Tables, Interleavings):
+class BusContract(Records, Reading, Ends, Announcements, Deliveries, Tables, Interleavings):
     """Everything, as one class."""

@@ -1,6 +1,7 @@
 """Reading: from a cursor, following, across the seam, slowly."""
 
 import asyncio
+import random
 from contextlib import aclosing
 
 import pytest
@@ -107,6 +108,38 @@ class Reading(Setting):
         await bus.trim(f"{family}.a", before=seqs[5])
         found = await all_of(bus.read(f"{family}.a", after=seqs[1], follow=False))
         assert [int(record.data) for record in found] == [5, 6, 7, 8, 9]
+
+    async def test_a_cancelled_reader_ends(self, bus: Bus, family: str) -> None:
+        """At whatever moment: when it begins, waits, is just being handed something. A lost cancellation is a hang."""
+        moments = random.Random(7)
+
+        async def read() -> None:
+            async for _ in bus.read(f"{family}.>"):
+                pass
+
+        async def consume() -> None:
+            async for delivery in bus.consume(f"{family}.>", "g"):
+                await delivery.ack()
+
+        async def watch() -> None:
+            async for _ in bus.table(family).watch():
+                pass
+
+        async def listen() -> None:
+            async for _ in bus.listen(f"{family}.>"):
+                pass
+
+        for number in range(64):
+            task = asyncio.create_task((read, consume, watch, listen)[number % 4]())
+            for _ in range(moments.randrange(6)):
+                await bus.publish(f"{family}.a", b"")
+                await bus.table(family).put("k", b"")
+            for _ in range(moments.randrange(12)):
+                await bus.announce(f"{family}.a", b"")
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait({task}, timeout=BOUND)
+            assert task.cancelled(), f"number {number} goes on"
 
     async def test_a_closed_bus_tells_its_readers(self, url: str, family: str) -> None:
         async with opened(url) as bus:

@@ -64,6 +64,17 @@ class Tables(Setting):
         assert sorted(await table.keys("a.>")) == ["a.2", "a.2.x"]
         assert await table.keys("b/c=-_") == ["b/c=-_"]
 
+    async def test_entries(self, bus: Bus, family: str) -> None:
+        table = bus.table(family)
+        assert await table.entries() == []
+        revisions = {key: await table.put(key, key.encode()) for key in ("b.1", "a.2", "a.1", "ab.1")}
+        await table.delete("a.1")
+        revisions["b.1"] = await table.put("b.1", b"newer")
+        entries = [Entry(key, key.encode(), revisions[key]) for key in ("a.2", "ab.1")]
+        assert await table.entries() == [*entries, Entry("b.1", b"newer", revisions["b.1"])]
+        assert await table.entries("a.*") == entries[:1]
+        assert await table.entries("c.>") == []
+
     async def test_a_race_has_one_winner(self, bus: Bus, family: str) -> None:
         table = bus.table(family)
         revision = 0

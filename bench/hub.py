@@ -1,0 +1,255 @@
+"""The hub: what it adds to a turn, how soon an event is at a client, and how fast one goes to a hundred of them.
+
+Clients are in a process of their own (`sockets`), as light as they can be; the reference is a bare uvicorn application
+with the same WebSocket implementation, in the same run.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tieline.bus import open_bus
+from tieline.bus.base import Bus
+from tieline.config import Config, PoolConfig
+from tieline.drivers.base import Prompt
+from tieline.drivers.scripted import Scripted
+from tieline.events import Done, Event, Text, TurnStarted
+from tieline.hub.app import build
+from tieline.hub.hub import Hub
+from tieline.hub.server import Serving, serve
+from tieline.node.executor import Executor
+from tieline.node.identity import identify
+from tieline.policy import Policy
+from tieline.sessions.log import EventLog
+from tieline.sessions.router import Router
+
+from .rows import Row, at_least, at_most
+from .sessions import FULL, Endless, turn
+
+TURNS = 200
+EVENTS = 300
+ECHOES = 2000
+CLIENTS = 100
+FRAMES = 200
+ROUNDS = 9
+SIZE = 400
+"""Characters of an event's text in the fan-out."""
+COLD = PoolConfig(number=0)
+STREAM = "/api/v1/stream"
+BARE = "/bare"
+ROOT = Path(__file__).parent.parent
+
+
+class Ticker(Scripted):
+    """Its turns are texts that say when they were emitted, one every few milliseconds."""
+
+    def __init__(self) -> None:
+        super().__init__(Endless(), name="ticker")
+
+    @asynccontextmanager
+    async def open(self, spec: Any, ask: Any) -> AsyncGenerator[Any, None]:
+        async with super().open(spec, ask) as conversation:
+            conversation.turn = _ticks  # type: ignore[method-assign]
+            yield conversation
+
+
+async def _ticks(prompt: Prompt) -> AsyncIterator[Event]:
+    yield TurnStarted(prompt.text)
+    for _ in range(EVENTS):
+        await asyncio.sleep(0.003)
+        yield Text(str(time.monotonic_ns()))
+    yield Done("success")
+
+
+class Clients:
+    """The other process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def tell(self, value: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(value).encode() + b"\n")
+        await self._process.stdin.drain()
+
+    async def hear(self) -> Any:
+        assert self._process.stdout is not None
+        async with asyncio.timeout(120):
+            line = await self._process.stdout.readline()
+        return line.decode().strip() if line.startswith(b"ready") else json.loads(line)
+
+    async def do(self, what: str, **order: Any) -> Any:
+        await self.tell({"do": what, **order})
+        return await self.hear()
+
+
+@asynccontextmanager
+async def clients() -> AsyncGenerator[Clients, None]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bench.sockets",
+        cwd=ROOT,
+        env={"PATH": os.defpath},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=2**22,
+    )
+    try:
+        yield Clients(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+class Setting:
+    def __init__(self, bus: Bus, router: Router, hub: Hub, serving: Serving, place: str) -> None:
+        self.bus, self.router, self.hub, self.port, self.place = bus, router, hub, serving.port, place
+
+    @property
+    def door(self) -> dict[str, Any]:
+        return {"port": self.port, "path": STREAM, "token": self.hub.token}
+
+    async def session(self, agent: str) -> str:
+        return (await self.router.create(agent, cwd=self.place, policy=FULL)).id
+
+
+@asynccontextmanager
+async def setting() -> AsyncGenerator[Setting, None]:
+    with tempfile.TemporaryDirectory() as place:
+        env = {"TIELINE_HOME": place, "HOME": place, "PATH": os.defpath}
+        config = Config(environ=env, pool=COLD)
+        identity = identify(env)
+        drivers = {"scripted": Scripted(Endless()), "ticker": Ticker()}
+        async with AsyncExitStack() as stack:
+            bus = await stack.enter_async_context(open_bus(f"sqlite://{place}/bus.db"))
+            router = await stack.enter_async_context(Router(bus, config, node=identity.id, drivers=drivers))
+            local = await stack.enter_async_context(Executor(router, bus, config, identity=identity))
+            hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
+            serving = await stack.enter_async_context(serve(build(hub)))
+            yield Setting(bus, router, hub, serving, place)
+
+
+# --- the rows ------------------------------------------------------------------------------------------------
+
+
+async def added(hub: Setting, other: Clients) -> Row:
+    """A turn through HTTP and the stream, against the same durable session in a process without a hub."""
+    with tempfile.TemporaryDirectory() as place:
+        async with (
+            open_bus(f"sqlite://{place}/bus.db") as bus,
+            Router(bus, Config(pool=COLD), drivers={"scripted": Scripted(Endless())}) as router,
+        ):
+            bare = (await router.create("scripted", cwd=place, policy=Policy("allow", "allow", "allow"))).id
+            through = await hub.session("scripted")
+            after = 0
+            ours: list[float] = []
+            reference: list[float] = []
+            for number in range(TURNS + 20):
+                start = time.perf_counter()
+                after = await turn(router, bare, number, after)
+                taken = time.perf_counter() - start
+                by_hub = await other.do("turn", session=through, **hub.door)
+                if number >= 20:  # both are warm
+                    reference.append(taken)
+                    ours.append(by_hub)
+    more = (statistics.median(ours) - statistics.median(reference)) * 1000
+    note = f"{statistics.median(ours) * 1000:.2f} ms through it, {statistics.median(reference) * 1000:.2f} ms without"
+    return at_most("hub: added to a scripted turn, ms", more, 1.0, 1.0, note)
+
+
+async def soon(hub: Setting, other: Clients, bare: int) -> Row:
+    """An event of a driver, logged, fanned out, at a client."""
+    await other.do("echo", port=bare, path="/echo", count=200, size=200)
+    before = await other.do("echo", port=bare, path="/echo", count=ECHOES, size=200)
+    session = await hub.session("ticker")
+    assert await other.do("follow", session=session, until="done", **hub.door) == "ready"
+    await hub.router.prompt(session, "go")
+    ours = await other.hear()
+    after = await other.do("echo", port=bare, path="/echo", count=ECHOES, size=200)
+    reference = statistics.median([*before, *after])
+    note = "durable first; against the round trip of a bare uvicorn echo"
+    return at_most(
+        "hub: event at the driver to frame at the client, p50", statistics.median(ours), reference, 3.0, note
+    )
+
+
+async def wide(hub: Setting, other: Clients, bare: "Bare", port: int) -> Row:
+    """Events to a hundred clients, logged first; against the same bytes from a bare application's loop."""
+    log = EventLog(hub.bus)
+    text = "x" * SIZE
+    frames: list[str] = []
+    async with aclosing(hub.bus.read("events.wide", follow=True)) as records:
+        await log.append("wide", Text(text))
+        async for record in records:
+            head = f'{{"type":"event","seq":{record.seq},"session":"wide","at":{record.at},"event":'
+            frames = [head + record.data.decode() + "}"] * FRAMES
+            break
+    async with clients() as second:
+        for one, place in ((other, hub.door), (second, {"port": port, "path": BARE, "token": ""})):
+            await one.tell({"do": "crowd", "number": CLIENTS, "count": FRAMES, "rounds": ROUNDS, **place})
+        ours: list[float] = []
+        reference: list[float] = []
+        for _ in range(ROUNDS):
+            assert await other.hear() == "ready"
+            await other.tell(time.monotonic_ns())
+            await asyncio.gather(*(log.append("wide", Text(text)) for _ in range(FRAMES)))
+            ours.append(CLIENTS * FRAMES / await other.hear())
+            assert await second.hear() == "ready"
+            await second.tell(time.monotonic_ns())
+            await bare.send(frames)
+            reference.append(CLIENTS * FRAMES / await second.hear())
+        await other.hear()
+        await second.hear()
+    note = f"{FRAMES} events of {SIZE} characters to {CLIENTS} clients, frames per second"
+    name = f"hub: fan-out to {CLIENTS} clients"
+    return at_least(name, statistics.median(ours), statistics.median(reference), 0.8, note)
+
+
+class Bare:
+    """A bare application: an echo, and a loop over all connections."""
+
+    def __init__(self) -> None:
+        self.sends: list[Any] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        message = await receive()
+        if scope["path"] == BARE:
+            await send({"type": "websocket.send", "text": '{"type":"ready"}'})
+            self.sends.append(send)
+            while message["type"] == "websocket.receive":
+                message = await receive()
+            return
+        while message["type"] == "websocket.receive":
+            await send({"type": "websocket.send", "text": message["text"]})
+            message = await receive()
+
+    async def send(self, frames: list[str]) -> None:
+        for text in frames:
+            message = {"type": "websocket.send", "text": text}
+            for send in self.sends:
+                await send(message)
+            await asyncio.sleep(0)
+
+
+async def measure() -> list[Row]:
+    bare = Bare()
+    async with setting() as hub, serve(bare) as reference, clients() as other:
+        rows = [await added(hub, other), await soon(hub, other, reference.port)]
+        return [*rows, await wide(hub, other, bare, reference.port)]
+
+
+if __name__ == "__main__":
+    for row in asyncio.run(measure()):
+        print(row)

@@ -1,0 +1,165 @@
+"""The page in a real browser: what it weighs, and that a thread of 10,000 events costs no more than one of 100."""
+
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from playwright.async_api import Browser, Page, async_playwright
+
+from tieline.bus import open_bus
+from tieline.events import Command as CommandAction
+from tieline.events import Done, Text, ToolResult, ToolUse, TurnStarted, encode
+from tieline.sessions.log import subject
+from tieline.testing.rig import scratch_env
+
+from .rows import Row, at_most
+
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+FEW, MANY = 100, 10_000
+ROUNDS = 7
+LIMIT_BYTES = 150 * 1024
+PAINTED = """() => document.querySelectorAll('[data-row]').length > 3
+  && document.querySelector('.thread-scroll').scrollTop > 0"""
+SCROLL = """async () => {
+  const box = document.querySelector('.thread-scroll')
+  const frame = () => new Promise(requestAnimationFrame)
+  const began = performance.now()
+  for (let step = 0; step < 40; step++) { box.scrollTop -= 400; await frame() }
+  return performance.now() - began
+}"""
+
+
+async def measure() -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        async with _hub(root) as (url, client), async_playwright() as playwright:
+            few, many = await _sessions(client, root)
+            chromium = shutil.which("chromium") or "/usr/bin/chromium"
+            browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+            try:
+                weight = await _weight(browser, url, client)
+                opened, scrolled = await _threads(browser, url, client, few, many)
+            finally:
+                await browser.close()
+    return [
+        at_most("page, first useful paint from a cold cache: bytes : 150 KB", weight, LIMIT_BYTES, 1.0, "transferred"),
+        at_most(f"thread of {MANY:,} events, opened : one of {FEW}", opened[1], opened[0], 2.0, "windowed"),
+        at_most(f"thread of {MANY:,} events, scrolled : one of {FEW}", scrolled[1], scrolled[0], 2.0),
+    ]
+
+
+@asynccontextmanager
+async def _hub(root: Path) -> AsyncGenerator[tuple[str, httpx2.AsyncClient], None]:
+    """A hub of its own, whose log is filled before it starts."""
+    env = scratch_env(root / "home", path=f"{Path(sys.executable).parent}:/usr/bin:/bin", TIELINE_HOME=str(root / "s"))
+    await _fill(root / "s" / "bus.db")
+    told, ready = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tieline.daemon", json.dumps({"port": 0, "ready": ready}),
+        cwd=root, env=env, pass_fds=[ready], stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(ready)
+    try:
+        started = json.loads(await asyncio.to_thread(os.read, told, 65536))
+        token = (root / "s" / "token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        async with httpx2.AsyncClient(base_url=f"{started['url']}/api/v1/", headers=headers, timeout=60) as client:
+            yield started["url"], client
+    finally:
+        os.close(told)
+        process.terminate()
+        await process.wait()
+
+
+async def _fill(file: Path) -> None:
+    """Two logs, for the sessions that are made when the hub runs."""
+    file.parent.mkdir(parents=True, mode=0o700)
+    async with open_bus(f"sqlite://{file}") as bus:
+        for session, count in (("few", FEW), ("many", MANY)):
+            pending = [bus.publish(subject(session), encode(_event(number))) for number in range(count)]
+            for start in range(0, count, 500):
+                await asyncio.gather(*pending[start : start + 500])
+
+
+def _event(number: int) -> Any:
+    match number % 5:
+        case 0:
+            return TurnStarted(f"Prompt {number}: please look at it once more.")
+        case 1:
+            return Text(f"Part {number}. It has **words**, `code` and a list:\n\n- one\n- two\n", item=str(number))
+        case 2:
+            return ToolUse(f"t{number}", "Bash", CommandAction(f"make target-{number}"), {})
+        case 3:
+            return ToolResult(f"t{number - 1}", "ok", "done\n" * 5)
+        case _:
+            return Done("success", duration_s=1.0)
+
+
+async def _sessions(client: httpx2.AsyncClient, root: Path) -> tuple[str, str]:
+    place = root / "place"
+    place.mkdir()
+    for id in ("few", "many"):
+        answer = await client.post("sessions", json={"id": id, "agent": "scripted", "cwd": str(place)})
+        answer.raise_for_status()
+    return "few", "many"
+
+
+async def _signed_in(browser: Browser, client: httpx2.AsyncClient) -> Page:
+    context = await browser.new_context(viewport={"width": 412, "height": 915})
+    page = await context.new_page()
+    link = (await client.post("pairings", json={"kind": "page"})).json()["url"]
+    await page.goto(link)
+    await page.wait_for_selector(".session")
+    return page
+
+
+async def _weight(browser: Browser, url: str, client: httpx2.AsyncClient) -> float:
+    """All bytes that come over the wire until the list of sessions is there."""
+    context = await browser.new_context(viewport={"width": 412, "height": 915}, service_workers="block")
+    page = await context.new_page()
+    devtools = await context.new_cdp_session(page)
+    await devtools.send("Network.enable")  # pyright: ignore[reportUnknownMemberType]
+    sizes: list[float] = []
+
+    def finished(event: dict[str, Any]) -> None:
+        sizes.append(event["encodedDataLength"])
+
+    def framed(event: dict[str, Any]) -> None:
+        sizes.append(len(event["response"]["payloadData"]))
+
+    devtools.on("Network.loadingFinished", finished)
+    devtools.on("Network.webSocketFrameReceived", framed)
+    await page.goto((await client.post("pairings", json={"kind": "page"})).json()["url"])
+    await page.wait_for_selector(".session")
+    await context.close()
+    return sum(sizes)
+
+
+async def _threads(
+    browser: Browser, url: str, client: httpx2.AsyncClient, few: str, many: str
+) -> tuple[list[float], list[float]]:
+    opened: dict[str, list[float]] = {few: [], many: []}
+    scrolled: dict[str, list[float]] = {few: [], many: []}
+    for _ in range(ROUNDS):
+        for session in (few, many):
+            page = await _signed_in(browser, client)
+            start = time.perf_counter()
+            await page.locator(f"a[href='/s/{session}']").click()
+            await page.wait_for_function(PAINTED)
+            opened[session].append(time.perf_counter() - start)
+            scrolled[session].append(await page.evaluate(SCROLL) / 1000)
+            await page.context.close()
+    return (
+        [statistics.median(opened[one]) for one in (few, many)],
+        [statistics.median(scrolled[one]) for one in (few, many)],
+    )

@@ -1,0 +1,287 @@
+"""The channel contract: code that delivers envelopes to one kind of endpoint. `tieline.testing.channel_contract` is
+the suite that every channel passes.
+
+- A channel answers for every address at or below its `subject_prefix`, token by token.
+- `deliver` hands one envelope over and says what became of it. It may be called again with the same envelope (a crash,
+  a lease that was lost): the id tells. It never takes longer than `context.expires_at` and leaves nothing running
+  when it is cancelled. What it raises counts as `failed`.
+- `start` gives it the relay as far as a channel may use it: it sends as an address of its own, and as no other.
+- `stop` ends everything that it started. A channel that was stopped is not started again: another one is made.
+- `status` is a plain value, at any time.
+
+A channel's module offers three names: `NAME` (for people), `CONFIG` (a frozen msgspec Struct, the schema of its
+`config`), and `create(id, config, surroundings)`. Its config is checked against CONFIG before `create` is called.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from ..bus.base import Bus
+from ..drivers.base import Attachment
+from ..errors import TielineError
+from ..messages import AttachmentRef, DeliveryResult, Envelope, Limits, Payload, Receipt
+from ..policy import Policy
+
+MAX_CONCURRENT = 16
+"""Deliveries of one channel at a time, unless it says otherwise by a `max_concurrent` of its own."""
+
+Progress = Literal["injected", "seen"]
+
+
+class ChannelStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a channel is. `problem` is for people and carries no secret."""
+
+    state: Literal["starting", "running", "failing", "stopped"]
+    problem: str = ""
+    detail: Mapping[str, str | int | float | bool] = {}
+
+
+class DeliveryContext(Protocol):
+    """What a channel may want to know about a delivery, and can tell while it goes on."""
+
+    @property
+    def attempt(self) -> int:
+        """1 the first time."""
+        ...
+
+    @property
+    def expires_at(self) -> float:
+        """When the message is of no use any longer."""
+        ...
+
+    @property
+    def repeated(self) -> bool:
+        """Whether an earlier attempt may have handed it over: it was offered before, and how that ended is unknown."""
+        ...
+
+    async def progress(self, state: Progress, *, session: str = "") -> None:
+        """It got this far. Durable when it returns."""
+        ...
+
+    def working(self, address: str) -> None:
+        """From here until the delivery ends, what this address sends comes of this envelope: it inherits its budget."""
+        ...
+
+
+class Sender(Protocol):
+    """Sends as one address, which the relay stamps."""
+
+    @property
+    def subject(self) -> str: ...
+
+    async def send(
+        self,
+        subject: str,
+        payload: Payload | str,
+        *,
+        reply_to: str = "",
+        in_reply_to: str = "",
+        thread: str = "",
+        limits: Limits | None = None,
+        key: str = "",
+        within: str = "",
+    ) -> Receipt:
+        """Stored when it returns. Raises Refused with a reason code. The same `key` again is the same message.
+
+        `within` names the message that the sender is working on, for one that the relay does not know to be."""
+        ...
+
+    async def ask(
+        self,
+        subject: str,
+        payload: Payload | str,
+        *,
+        timeout: float = 60.0,
+        limits: Limits | None = None,
+        key: str = "",
+        within: str = "",
+    ) -> Envelope:
+        """The answer. Raises Refused, or Unanswered when none came: in time, or because the other side went idle or
+        died without one."""
+        ...
+
+
+class Outlet(Protocol):
+    """The relay, as far as a channel may use it."""
+
+    def sender(self, subject: str) -> Sender:
+        """For an address at or below the channel's own prefix; others raise UsageError."""
+        ...
+
+    async def progress(self, id: str, state: Progress) -> None:
+        """Something delivered before got further: a person has read it."""
+        ...
+
+    async def status(self, id: str) -> Receipt: ...
+
+    def report(self, problem: str) -> None:
+        """What went wrong outside of a delivery, for people; empty when it is well again."""
+        ...
+
+
+@runtime_checkable
+class Channel(Protocol):
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def subject_prefix(self) -> str: ...
+
+    @property
+    def display_name(self) -> str: ...
+
+    async def start(self, relay: Outlet) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def deliver(self, subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult: ...
+
+    def status(self) -> ChannelStatus: ...
+
+
+class NewSession(Struct, frozen=True, kw_only=True):
+    """What a session shall be like that is made for a name."""
+
+    agent: str = ""
+    cwd: str = ""
+    policy: Policy = Policy()
+    model: str = ""
+    effort: str = ""
+    title: str = ""
+    node: str = ""  # empty: this machine
+    accept_unenforced: bool = False
+
+
+class Sessions(Protocol):
+    """Tells sessions what to do, wherever they run. What comes of it is read from the bus: the tables `sessions` and
+    `prompts` and the logs `events.<session>` have the sessions of every node.
+
+    Each may raise NodeOffline; what the session refuses is raised as UsageError. All are harmless to do twice."""
+
+    @property
+    def bus(self) -> Bus: ...
+
+    async def create(self, session: str, wanted: NewSession) -> None:
+        """A session with this id; one that is there stays as it is."""
+        ...
+
+    async def prompt(
+        self,
+        session: str,
+        prompt: str,
+        text: str,
+        *,
+        attachments: tuple[Attachment, ...] = (),
+        system: str = "",
+        timeout_s: float | None = None,
+        by: str = "",
+    ) -> None:
+        """Keep a prompt with this id and run it when its turn comes. Durable when it returns."""
+        ...
+
+    async def withdraw(self, session: str, prompt: str) -> None:
+        """Take the prompt back if it waits; end its turn if it runs; else nothing."""
+        ...
+
+
+class AskNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An ask, as far as a channel shows it. `content` is what a tool is called with: not for everybody's eyes."""
+
+    id: str
+    session: str
+    kind: str  # permission, question, plan
+    title: str
+    agent: str = ""
+    place: str = ""  # the directory it works in
+    content: str = ""
+    digest: str = ""  # binds a decision to what was shown
+    status: str = "pending"
+    outcome: str = ""  # when it is over: how, and by whom
+
+
+class Asks(Protocol):
+    """The asks of every session, and the one way to decide them."""
+
+    def subscribe(self, told: Callable[[AskNote], None]) -> Callable[[], None]:
+        """Those that are pending now, then each as it comes and as it ends; call the result to hear no more."""
+        ...
+
+    async def decide(self, ask: str, *, allow: bool, digest: str, by: str) -> str:
+        """What became of it, in a few words. Raises TielineError: another was first, it expired, its node is away."""
+        ...
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """What a channel may need of the program around it."""
+
+    env: Mapping[str, str] = {}
+    state_dir: str = ""  # where it may keep files, below a folder with its id
+    public_url: str = ""  # where the hub is reached from outside
+    sessions: Sessions | None = None  # for channels that deliver to agents
+    asks: Asks | None = None  # for channels through which people decide
+
+
+Factory = Callable[[str, Struct, Surroundings], Channel]
+
+
+class ChannelModule(Protocol):
+    NAME: str
+    CONFIG: type[Struct]
+
+    @property
+    def create(self) -> Factory: ...
+
+
+class NodeOffline(TielineError):
+    """The machine that runs a session is not connected."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"the node {node!r} is offline", hint="It goes on when the node is back.")
+        self.node = node
+
+
+def delivered(*, text: str = "", session: str = "", reason: str = "", detail: str = "") -> DeliveryResult:
+    return DeliveryResult(status="delivered", response_text=text, session_id=session, reason=reason, detail=detail)
+
+
+def failed(reason: str, detail: str = "", *, retry_after_s: float | None = None, counts: bool = True) -> DeliveryResult:
+    return DeliveryResult(status="failed", reason=reason, detail=detail, retry_after_s=retry_after_s, counts=counts)
+
+
+def dead(reason: str, detail: str = "") -> DeliveryResult:
+    return DeliveryResult(status="dead_lettered", reason=reason, detail=detail)
+
+
+def time_left(context: DeliveryContext) -> float:
+    return max(0.0, context.expires_at - time.time())
+
+
+__all__ = [
+    "MAX_CONCURRENT",
+    "AskNote",
+    "Asks",
+    "AttachmentRef",
+    "Channel",
+    "ChannelModule",
+    "ChannelStatus",
+    "DeliveryContext",
+    "DeliveryResult",
+    "Envelope",
+    "Factory",
+    "NewSession",
+    "NodeOffline",
+    "Outlet",
+    "Payload",
+    "Progress",
+    "Receipt",
+    "Sender",
+    "Sessions",
+    "Surroundings",
+    "dead",
+    "delivered",
+    "failed",
+    "time_left",
+]

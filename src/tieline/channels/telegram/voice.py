@@ -1,0 +1,157 @@
+"""What the bot says: texts, files, asks. Each message that was said is remembered with what it was about, so that
+answers find their way and the next attempt of a delivery goes on where the last one stopped."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from aiogram import Bot
+from aiogram.types import FSInputFile, InlineKeyboardMarkup, LinkPreviewOptions, Message
+
+from ...messages import AttachmentRef
+from ..base import AskNote, Envelope
+from .api import Trouble, tried
+from .render import ask_text, buttons, rendered
+from .settings import TelegramConfig
+from .split import split
+
+REMEMBERED = 2000
+"""Messages, asks and half-said envelopes that are known; an older one is as if it had never been."""
+NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
+"""A link in an agent's answer is not fetched by anybody without a click."""
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Said:
+    """What a chat was told last."""
+
+    __slots__ = ("at", "envelope", "text")
+
+    def __init__(self, envelope: Envelope, text: str) -> None:
+        self.at = time.monotonic()
+        self.envelope = envelope
+        self.text = text
+
+
+class Voice:
+    def __init__(self, bot: Bot, config: TelegramConfig) -> None:
+        self._bot = bot
+        self._config = config
+        self._about: OrderedDict[tuple[int, int], Envelope] = OrderedDict()  # chat, message → what it was about
+        self._asks: OrderedDict[tuple[int, str], int] = OrderedDict()  # chat, ask → the message that shows it
+        self._progress: OrderedDict[str, int] = OrderedDict()  # envelope → parts of it that were said
+        self._last: OrderedDict[int, Said] = OrderedDict()
+
+    def about(self, chat: int, message: int) -> Envelope | None:
+        """What a message of ours was about."""
+        return self._about.get((chat, message))
+
+    def last(self, chat: int) -> Said | None:
+        return self._last.get(chat)
+
+    # --- saying ----------------------------------------------------------------------------------------
+
+    async def say(self, chat: int, envelope: Envelope, *, instead_of: int = 0) -> None:
+        """A whole envelope: its text in as many messages as it takes, then its files. Raises Trouble.
+
+        `instead_of`: the message in which the answer was shown while it was written; the first part takes its place."""
+        payload = envelope.payload
+        pieces = split(payload.as_text())
+        done = self._progress.get(envelope.id, 0)
+        for number, piece in enumerate(pieces[done:], done):
+            if number == 0 and instead_of:
+                try:
+                    await self.edit(chat, instead_of, piece)
+                    self._told(chat, instead_of, envelope, piece)
+                    self._keep(self._progress, envelope.id, number + 1)
+                    continue
+                except Trouble as error:
+                    if error.again:
+                        raise
+            sent = await self.text(chat, piece)
+            self._told(chat, sent.message_id, envelope, piece)
+            self._keep(self._progress, envelope.id, number + 1)
+        for number, file in enumerate(payload.attachments, len(pieces)):
+            if number >= done:
+                sent = await self._file(chat, file)
+                self._told(chat, sent.message_id, envelope, "")
+                self._keep(self._progress, envelope.id, number + 1)
+        self._progress.pop(envelope.id, None)
+
+    async def ask(self, chat: int, note: AskNote, envelope: Envelope) -> None:
+        """An ask with its buttons; when it is over, its message says how and has none."""
+        text, known = ask_text(note, content=self._config.content), self._asks.get((chat, note.id))
+        if known:
+            await self.edit(chat, known, text, keyboard=buttons(note))
+            return
+        sent = await self.text(chat, text, keyboard=buttons(note))
+        self._told(chat, sent.message_id, envelope, text)
+        self._keep(self._asks, (chat, note.id), sent.message_id)
+
+    async def text(self, chat: int, piece: str, *, keyboard: InlineKeyboardMarkup | None = None) -> Message:
+        text, entities = rendered(piece)
+        return await tried(
+            self._bot.send_message(
+                chat, text, entities=entities or None, reply_markup=keyboard, link_preview_options=NO_PREVIEW
+            )
+        )
+
+    async def edit(self, chat: int, message: int, piece: str, *, keyboard: InlineKeyboardMarkup | None = None) -> None:
+        text, entities = rendered(piece)
+        try:
+            await tried(
+                self._bot.edit_message_text(
+                    text,
+                    chat_id=chat,
+                    message_id=message,
+                    entities=entities or None,
+                    reply_markup=keyboard,
+                    link_preview_options=NO_PREVIEW,
+                )
+            )
+        except Trouble as error:
+            if "not modified" not in error.message:
+                raise
+
+    async def typing(self, chat: int) -> None:
+        await tried(self._bot.send_chat_action(chat, "typing"))
+
+    async def _file(self, chat: int, file: AttachmentRef) -> Message:
+        if urlsplit(file.url).scheme in ("http", "https"):
+            return await tried(self._bot.send_document(chat, file.url))  # Telegram fetches it, not we
+        path = await asyncio.to_thread(self._may_send, file)
+        if path is None:
+            # Saying so is the honest thing: it may be there, and yet be none of the chat's business.
+            return await self.text(chat, f"[a file that is not sent: {file.name or 'without a name'}]")
+        return await tried(self._bot.send_document(chat, FSInputFile(path, file.name or path.name)))
+
+    def _may_send(self, file: AttachmentRef) -> Path | None:
+        """A file in one of the folders that files may be sent from, links followed."""
+        parts = urlsplit(file.url)
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+            return None
+        try:
+            path = Path(unquote(parts.path)).resolve(strict=True)
+            folders: Sequence[Path] = [Path(each).expanduser().resolve() for each in self._config.files]
+            fits = path.is_file() and path.stat().st_size <= self._config.max_file
+        except (OSError, ValueError):
+            return None
+        return path if fits and any(path.is_relative_to(folder) for folder in folders) else None
+
+    def _told(self, chat: int, message: int, envelope: Envelope, text: str) -> None:
+        self._keep(self._about, (chat, message), envelope)
+        self._keep(self._last, chat, Said(envelope, text))
+
+    @staticmethod
+    def _keep(where: OrderedDict[K, V], key: K, value: V) -> None:
+        where[key] = value
+        where.move_to_end(key)
+        while len(where) > REMEMBERED:
+            where.popitem(last=False)

@@ -1,0 +1,20 @@
+"""The webhook channel: signed HTTP requests in and out, by the Standard Webhooks specification.
+
+In: `POST /hooks/in/<id>` on the hub, signed by one of `secrets`, goes to `to`. Out: what is sent to
+`relay.webhook.<id>` is posted to `url`, and to no other address ever.
+"""
+
+from msgspec import Struct
+
+from ..base import Channel, Surroundings
+from .settings import WebhookConfig
+
+NAME = "Webhook"
+CONFIG = WebhookConfig
+
+
+def create(id: str, config: Struct, surroundings: Surroundings) -> Channel:
+    from .channel import Webhook
+
+    assert isinstance(config, WebhookConfig)
+    return Webhook(id, config)

@@ -1,0 +1,69 @@
+"""The configuration of a webhook channel."""
+
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from ...errors import UsageError
+from ...messages import address
+from .signing import WINDOW_S, check_secret
+
+MAX_BYTES = 256 * 1024
+"""What the hub's door lets through."""
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
+
+
+class WebhookConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    secrets: tuple[str, ...] = ()  # whsec_…; what comes in is signed by any of them
+    sign_with: tuple[str, ...] = ()  # what goes out is signed by each; empty: by `secrets`
+    to: str = ""  # where what comes in goes
+    reply_to: str = ""  # where answers to it go; empty: out through this channel, if it has a url
+    text: str = ""  # where in the JSON the text is: "data.message"; empty: the whole JSON is handed on
+    url: str = ""  # where what goes out is posted
+    headers: Mapping[str, str] = {}  # sent with it
+    answers: bool = False  # the response's body is the answer
+    window_s: float = WINDOW_S
+    max_bytes: int = MAX_BYTES
+    timeout_s: float = 15.0
+
+    def __post_init__(self) -> None:
+        for secret in (*self.secrets, *self.sign_with):
+            check_secret(secret)
+        if self.to and not self.secrets:
+            raise UsageError("what comes in must be signed: give at least one secret", field="secrets")
+        if self.url:
+            _check_url(self.url)
+            if not (self.secrets or self.sign_with):
+                raise UsageError("what goes out is signed: give sign_with or secrets", field="sign_with")
+        if not self.to and not self.url:
+            raise UsageError("it neither takes in (to) nor sends out (url)", field="to")
+        for name in ("to", "reply_to"):
+            if value := getattr(self, name):
+                try:
+                    address(value)
+                except UsageError as error:
+                    raise UsageError(error.message, field=name, hint=error.hint) from None
+        for name, value in self.headers.items():
+            if (
+                not _HEADER.fullmatch(name)
+                or not value.isprintable()
+                or name.lower().startswith(("webhook-", "tieline-"))
+            ):
+                raise UsageError(f"the header {name!r} cannot be sent", field="headers")
+        if not 1 <= self.window_s <= 300:
+            # Ids are remembered for ten minutes: a wider window would let a message in twice.
+            raise UsageError("the window is 1 to 300 seconds", field="window_s")
+        if not 1 <= self.max_bytes <= MAX_BYTES:
+            raise UsageError("1 byte to 256 KiB", field="max_bytes")
+        if not 0.1 <= self.timeout_s <= 120:
+            raise UsageError("0.1 to 120 seconds", field="timeout_s")
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError("a url begins with https:// or http:// and names a host", field="url")
+    if parts.username or parts.password:
+        raise UsageError("a url carries no password; use headers", field="url")

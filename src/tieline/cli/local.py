@@ -1,0 +1,181 @@
+"""The verbs that need no hub: run, agents, schema, demo."""
+
+from typing import Annotated
+
+import typer
+
+from .help import Command
+
+POLICY, AGENT, SESSION, OUTPUT = "Policy", "Agent", "Conversation", "Output and limits"
+
+
+def run(
+    agent: Annotated[
+        str, typer.Argument(metavar="AGENT", help="Which agent: see `tieline agents`.", show_default=False)
+    ],
+    prompt: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROMPT", help="What it should do; `-` reads it from standard input.", show_default=False
+        ),
+    ],
+    policy: Annotated[
+        str, typer.Option(metavar="NAME", help="read-only, ask, edits or full.", rich_help_panel=POLICY)
+    ] = "",
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CAP,…", help="Permit file_write, shell or network.", rich_help_panel=POLICY),
+    ] = None,
+    ask: Annotated[
+        list[str] | None, typer.Option(metavar="CAP,…", help="Ask each time.", rich_help_panel=POLICY)
+    ] = None,
+    deny: Annotated[list[str] | None, typer.Option(metavar="CAP,…", help="Refuse.", rich_help_panel=POLICY)] = None,
+    on_ask: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="Who decides asks: prompt (you, on a terminal), allow or deny. Without a terminal they are denied.",
+            rich_help_panel=POLICY,
+        ),
+    ] = "",
+    accept_unenforced: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unenforced", help="Run although the agent cannot be held to the policy.", rich_help_panel=POLICY
+        ),
+    ] = False,
+    cwd: Annotated[str, typer.Option(metavar="DIR", help="Where it works.", rich_help_panel=AGENT)] = ".",
+    model: Annotated[str, typer.Option(metavar="NAME", help="Which model it uses.", rich_help_panel=AGENT)] = "",
+    effort: Annotated[str, typer.Option(metavar="LEVEL", help="How hard it thinks.", rich_help_panel=AGENT)] = "",
+    system: Annotated[
+        str, typer.Option(metavar="TEXT", help="Added to its system instruction.", rich_help_panel=AGENT)
+    ] = "",
+    allowed_tools: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL,…", help="Tools it may use without asking.", rich_help_panel=AGENT)
+    ] = None,
+    disallowed_tools: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL,…", help="Tools it must not use.", rich_help_panel=AGENT)
+    ] = None,
+    attach: Annotated[
+        list[str] | None, typer.Option(metavar="FILE", help="Give it a file with the prompt.", rich_help_panel=AGENT)
+    ] = None,
+    resume: Annotated[
+        str, typer.Option(metavar="ID", help="Go on with an earlier conversation.", rich_help_panel=SESSION)
+    ] = "",
+    fork: Annotated[
+        bool, typer.Option("--fork", help="With --resume: go on in a copy of it.", rich_help_panel=SESSION)
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="One event per line, and nothing else on stdout.", rich_help_panel=OUTPUT)
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="End the turn after this long.", rich_help_panel=OUTPUT)
+    ] = None,
+    max_turns: Annotated[
+        int | None, typer.Option(metavar="N", help="End after this many model calls.", rich_help_panel=OUTPUT)
+    ] = None,
+    max_budget_usd: Annotated[
+        float | None, typer.Option(metavar="USD", help="End when this much is spent.", rich_help_panel=OUTPUT)
+    ] = None,
+    standalone: Annotated[
+        bool,
+        typer.Option(
+            "--standalone", help="Start the agent here even if a hub runs on this machine.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
+) -> None:
+    """Give an agent a task and watch it work. Its asks are answered with one key."""
+    from .request import Request
+    from .where import carry_out
+
+    request = Request(
+        agent=agent,
+        prompt=prompt,
+        cwd=cwd,
+        json=json,
+        policy=policy,
+        allow=tuple(allow or ()),
+        ask=tuple(ask or ()),
+        deny=tuple(deny or ()),
+        on_ask=on_ask,
+        model=model,
+        effort=effort,
+        max_turns=max_turns,
+        max_budget_usd=max_budget_usd,
+        resume=resume,
+        fork=fork,
+        system=system,
+        timeout=timeout,
+        allowed_tools=tuple(allowed_tools or ()),
+        disallowed_tools=tuple(disallowed_tools or ()),
+        attach=tuple(attach or ()),
+        accept_unenforced=accept_unenforced,
+        standalone=standalone,
+    )
+    raise typer.Exit(carry_out(request))
+
+
+def agents(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="AGENT", help="Only these.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="A JSON array on stdout.")] = False,
+) -> None:
+    """What is installed: version, signed in or not, what each can do, and what to do about problems."""
+    from .agents import show
+
+    show(names or [], json=json)
+
+
+def schema(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="events, policy, receipt, prompt, script or agents.")
+    ] = "events",
+) -> None:
+    """Print the JSON Schema of what Tieline says and takes."""
+    from .schema import text
+
+    print(text(name))
+
+
+def demo(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Answer every ask with yes.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's directory in place.")] = False,
+) -> None:
+    """A scripted agent mends a small project in a temporary directory. No key, no account, nothing to install."""
+    from .demo import play
+
+    raise typer.Exit(play(yes=yes, keep=keep))
+
+
+EXAMPLES = {
+    "run": """
+tieline run codex "fix the failing test"
+tieline run claude-code "tidy the docs" --policy edits --deny network
+tieline run opencode - < prompt.md > answer.md
+tieline run gemini "what does this do?" --policy read-only --json | jq .type
+tieline run codex "and now the changelog" --resume 0199a2…
+
+Exit status: 0 success, 1 the turn failed, 2 bad usage, 124 timeout, 130 interrupted.
+While it runs: Ctrl-C interrupts the turn, a second one leaves at once.
+""",
+    "agents": """
+tieline agents
+tieline agents codex gemini
+tieline agents --json | jq '.[] | select(.found) | .name'
+""",
+    "schema": """
+tieline schema                           every event, as --json prints it
+tieline schema policy
+tieline schema script > script.schema.json
+""",
+    "demo": """
+tieline demo                             you decide
+tieline demo --yes                       everything is allowed
+""",
+}
+
+
+def add(app: typer.Typer) -> None:
+    for verb in (run, agents, schema, demo):
+        app.command(cls=Command, epilog=EXAMPLES[verb.__name__])(verb)

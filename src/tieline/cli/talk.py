@@ -1,0 +1,267 @@
+"""`tieline send|tail|abort|diff|open`: a session at the hub, from here."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..client.client import Client
+from ..drivers.base import Attachment
+from ..errors import UsageError
+from ..events import Done, TurnStarted
+from ..ids import new_id
+from ..protocol.bodies import NewPrompt, NewSession, Pairing
+from ..protocol.frames import AnyHubFrame, DeltaFrame, EventFrame, PromptFrame, Ready
+from ..protocol.views import CommandView
+from ..sessions.records import SessionRecord
+from . import switchboard
+from .clean import clean, one_line
+from .errors import FAILED, say
+from .performance import EXIT, TICK_S
+from .request import attachment
+from .watch import Watch
+
+TITLE = 80
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """What `tieline send` was asked to do."""
+
+    text: str
+    session: str = ""
+    new: str = ""
+    cwd: str = ""
+    node: str = ""
+    policy: str = ""
+    model: str = ""
+    title: str = ""
+    attach: tuple[str, ...] = ()
+    steer: bool = False
+    wait: bool = False
+    json: bool = False
+
+
+def send(message: Message) -> int:
+    _check(message)
+    text = switchboard.words_of(message.text)
+    files = tuple(_content(path) for path in message.attach)
+
+    async def work(client: Client) -> int:
+        if message.new:
+            record = await _create(client, message, text)
+            if record is None:
+                return 0
+        else:
+            record = await switchboard.session(client, message.session)
+        if message.steer:
+            if isinstance(told := await client.steer(record.id, text), CommandView):
+                switchboard.later(told)
+            return 0
+        prompt = NewPrompt(text=text, attachments=files)
+        if message.wait:
+            return await _wait(client, record, prompt, json=message.json)
+        told = await client.prompt(record.id, prompt)
+        if message.json:
+            switchboard.as_json(told)
+        elif isinstance(told, CommandView):
+            switchboard.later(told)
+        else:
+            print(f"{record.id}  {record.agent}: {told.status}")
+        return 0
+
+    return switchboard.call(work)
+
+
+def _check(message: Message) -> None:
+    only_new = [name for name in ("cwd", "node", "policy", "model", "title") if getattr(message, name)]
+    if message.new and message.session:
+        raise UsageError("both a session and --new", field="session", hint="One or the other.")
+    if not message.new and only_new:
+        raise UsageError(f"--{only_new[0]} goes with --new", field=only_new[0])
+    if message.steer and (message.new or message.attach or message.wait):
+        raise UsageError("--steer goes alone", field="steer", hint="It says something to the turn that runs now.")
+    if not message.text or (not message.new and not message.session):
+        raise UsageError(
+            "what to whom?", field="text", hint='tieline send SESSION "…", or tieline send --new AGENT "…"'
+        )
+
+
+async def _create(client: Client, message: Message, text: str) -> SessionRecord | None:
+    node = (await switchboard.node(client, message.node)).id if message.node else ""
+    # Without a machine's name the agent is meant to work where the person is.
+    cwd = message.cwd if message.node else switchboard.directory(message.cwd or ".")
+    made = await client.create_session(
+        NewSession(
+            agent=message.new,
+            node=node,
+            cwd=cwd,
+            policy=message.policy or None,
+            model=message.model,
+            title=message.title or one_line(text, TITLE),
+        )
+    )
+    if isinstance(made, CommandView):
+        switchboard.later(made)
+        await client.prompt(made.session, text)
+        return None
+    return made
+
+
+def _content(path: str) -> Attachment:
+    found = attachment(path)
+    return replace(found, data=Path(found.path).read_bytes(), path="")
+
+
+async def _wait(client: Client, record: SessionRecord, prompt: NewPrompt, *, json: bool) -> int:
+    """Send it and show what happens until it is over; the exit status is the turn's."""
+    prompt = replace(prompt, id=new_id())
+    watch = Watch(record, json=json)
+    stream = client.stream(sessions=[record.id], visible=True, by="sse")
+    sent = ours = False
+    try:
+        async with aclosing(_ticking(stream, watch)) as frames:
+            async for frame in frames:
+                match frame:
+                    case Ready() if not sent:  # from here on nothing of it is missed
+                        sent = True
+                        await client.prompt(record.id, prompt)
+                    case EventFrame(event=event):
+                        watch.show(frame)
+                        ours = ours or (isinstance(event, TurnStarted) and event.id == prompt.id)
+                        if ours and isinstance(event, Done):
+                            return EXIT[event.status]
+                    case DeltaFrame():
+                        watch.show(frame)
+                    case PromptFrame(prompt=view) if view.id == prompt.id and view.status == "cancelled":
+                        watch.note("the prompt was cancelled before it ran")
+                        return FAILED
+                    case _:
+                        pass
+    finally:
+        watch.close()
+    return FAILED
+
+
+async def _ticking(frames: AsyncGenerator[AnyHubFrame, None], watch: Watch) -> AsyncGenerator[AnyHubFrame, None]:
+    """The frames, while the view's clock goes on."""
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            watch.tick()
+
+    clock = asyncio.create_task(tick())
+    try:
+        async with aclosing(frames):
+            async for frame in frames:
+                yield frame
+    finally:
+        clock.cancel()
+        await asyncio.gather(clock, return_exceptions=True)
+
+
+def tail(given: str, *, follow: bool, number: int, json: bool) -> int:
+    if number < 0:
+        raise UsageError(f"-n is {number}", field="number", hint="It must not be negative.")
+
+    async def work(client: Client) -> int:
+        record = await switchboard.session(client, given)
+        watch = Watch(record, json=json)
+        try:
+            if not follow:
+                for frame in await _last(client, record.id, number):
+                    watch.show(frame)
+                return 0
+            seen = 0
+            async with aclosing(_ticking(client.stream(sessions=[record.id], visible=True, by="sse"), watch)) as frames:
+                async for frame in frames:
+                    if isinstance(frame, Ready) and not seen:  # from here on nothing is missed; now what was before
+                        for earlier in await _last(client, record.id, number):
+                            watch.show(earlier)
+                            seen = earlier.seq
+                        seen = max(seen, 1)
+                    elif (isinstance(frame, EventFrame) and frame.seq > seen) or isinstance(frame, DeltaFrame):
+                        watch.show(frame)
+            return 0
+        finally:
+            watch.close()
+
+    return switchboard.call(work)
+
+
+async def _last(client: Client, session: str, number: int) -> list[EventFrame]:
+    """The last events of the log, the oldest first."""
+    found: list[EventFrame] = []
+    while len(found) < number:
+        before = found[0].seq if found else None
+        page = await client.events(session, before=before, limit=min(number - len(found), 1000))
+        found[:0] = page.events
+        if not page.more or not page.events:
+            break
+    return found
+
+
+def abort(given: str, *, json: bool) -> int:
+    async def work(client: Client) -> int:
+        record = await switchboard.session(client, given)
+        told = await client.abort(record.id)
+        if json:
+            switchboard.as_json(told)
+        elif isinstance(told, CommandView):
+            switchboard.later(told)
+        else:
+            print("interrupted" if told else "no turn was running")
+        return 0
+
+    return switchboard.call(work)
+
+
+def diff(given: str, *, json: bool) -> int:
+    async def work(client: Client) -> int:
+        record = await switchboard.session(client, given)
+        changes = await client.diff(record.id)
+        if json:
+            switchboard.as_json({"session": record.id, "diff": changes})
+        elif not switchboard.on_terminal():
+            sys.stdout.write(changes)
+        elif changes.strip():
+            from rich.console import Console
+
+            from .diffs import coloured
+
+            Console(markup=False, emoji=False, highlight=False).print(coloured(changes, cwd=record.cwd))
+        else:
+            say("tieline: nothing has changed")
+        return 0
+
+    return switchboard.call(work)
+
+
+def open_page(given: str, *, print_only: bool, json: bool) -> int:
+    async def work(client: Client) -> int:
+        path = f"/s/{(await switchboard.session(client, given)).id}" if given else ""
+        offer = await client.pairing(Pairing(kind="page", name="browser"))
+        parts = urlsplit(offer.url)
+        url = urlunsplit(parts._replace(path=parts.path.rstrip("/") + path if path else parts.path))
+        if json:
+            switchboard.as_json({"url": url, "expires_at": offer.expires_at})
+            return 0
+        print(clean(url))
+        if not print_only and sys.stdout.isatty():
+            _browse(url)
+        return 0
+
+    return switchboard.call(work)
+
+
+def _browse(url: str) -> None:
+    """In the person's browser, if there is one; its words stay off our terminal."""
+    import webbrowser
+
+    if not webbrowser.open(url):
+        say("tieline: no browser was found here; open the address yourself. It lets one browser in, once, soon.")

@@ -1,0 +1,79 @@
+"""Watching a session at the hub: each turn in a view of its own, asks as a hint of what to type."""
+
+import sys
+from contextlib import suppress
+
+import msgspec
+
+from ..events import Answer, Ask, Done, Event, TurnStarted
+from ..protocol.frames import DeltaFrame, EventFrame
+from ..sessions.records import SessionRecord
+from . import switchboard
+from .clean import clean, one_line
+from .deciding import line
+from .order import Order
+from .plain import PlainView, View
+
+
+class Watch:
+    """`show` what comes; `close` at the end, twice is fine."""
+
+    def __init__(self, record: SessionRecord, *, json: bool = False) -> None:
+        self._record = record
+        self._json = json
+        self._terminal = switchboard.on_terminal() and not json
+        self._view: View | None = None
+        self._asked: set[str] = set()
+        self._order = Order(open=True)
+
+    def show(self, frame: EventFrame | DeltaFrame) -> None:
+        if self._json:
+            sys.stdout.buffer.write(msgspec.json.encode(frame) + b"\n")
+            sys.stdout.buffer.flush()
+            return
+        told = self._order.delta(frame.event) if isinstance(frame, DeltaFrame) else self._order.event(frame.event)
+        for event in told:
+            self._show(event)
+
+    def note(self, message: str) -> None:
+        if self._view is not None:
+            self._view.note(message)
+        else:
+            print(f"tieline: {clean(message)}", file=sys.stderr, flush=True)
+
+    def tick(self) -> None:
+        if self._view is not None:
+            with suppress(OSError):
+                self._view.tick()
+
+    def close(self) -> None:
+        if self._view is not None:
+            self._view.close()
+            self._view = None
+
+    def _show(self, event: Event) -> None:
+        if isinstance(event, TurnStarted) or self._view is None:
+            self.close()
+            self._view = self._made()
+            self._view.start(self._record.agent)
+            if isinstance(event, TurnStarted) and not self._terminal:
+                print(f"› {one_line(event.prompt)}", file=sys.stderr, flush=True)
+        self._view.show(event)
+        if isinstance(event, Ask) and event.id not in self._asked:
+            self._asked.add(event.id)
+            verb = "answer" if event.kind == "question" else "approve"
+            self._view.note(f"waits for you: {line(event)}\n  tieline {verb} {switchboard.short(event.id)}")
+        elif isinstance(event, Answer):
+            self._asked.discard(event.ask)
+        elif isinstance(event, Done):
+            self.close()
+
+    def _made(self) -> View:
+        if not self._terminal:
+            return PlainView(sys.stdout, sys.stderr, agent=self._record.agent)
+        from rich.console import Console
+
+        from .render import TerminalView
+
+        console = Console(markup=False, emoji=False, highlight=False)
+        return TerminalView(console, agent=self._record.agent, show_prompt=True)

@@ -1,0 +1,76 @@
+"""Where the hub is: the one that runs on this machine, or the one that the environment names. Light to import."""
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from .. import places
+from .errors import NoHub
+
+CONNECT_S = 2.0
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    url: str
+    token: str
+    node: str = ""  # this machine's own, where the hub runs one
+    config: str | None = None  # the file that it was configured by, where that is known
+    local: bool = False  # it runs on this machine, for this user
+
+
+class Running(Struct, frozen=True):
+    """What a hub writes down about itself while it runs."""
+
+    url: str
+    pid: int
+    version: str = ""
+    node: str = ""
+    config: str | None = None  # the file that it was configured by; empty: none
+
+
+def running(env: Mapping[str, str]) -> Running | None:
+    """The hub that runs here, if one does: what it wrote down, while its process lives."""
+    try:
+        found = msgspec.json.decode(places.running_file(env).read_bytes(), type=Running)
+        os.kill(found.pid, 0)
+    except PermissionError:
+        return None  # the file is another user's, or the process is: neither is ours
+    except (OSError, msgspec.MsgspecError, OverflowError):
+        return None
+    return found
+
+
+def own(env: Mapping[str, str]) -> Address | None:
+    """This machine's hub with its token; None where none runs or its token cannot be read."""
+    found = running(env)
+    if found is None:
+        return None
+    try:
+        token = places.token_file(env).read_text().strip()
+    except OSError:
+        return None
+    return Address(url=found.url, token=token, node=found.node, config=found.config, local=True)
+
+
+def reachable(url: str) -> bool:
+    """Whether somebody listens there: what was written down may be of a process that died without a word."""
+    import socket
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or 0), CONNECT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def find(env: Mapping[str, str]) -> Address:
+    """The hub to talk to. What is named explicitly comes first. Raises NoHub."""
+    if url := env.get("TIELINE_HUB"):
+        return Address(url=url, token=env.get("TIELINE_TOKEN", ""))
+    if address := own(env):
+        return address
+    raise NoHub

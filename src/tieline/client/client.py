@@ -1,0 +1,71 @@
+"""The typed client of a hub: everything that its REST API can do, and its stream."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Literal
+
+from ..environment import inherited
+from ..protocol.frames import AnyHubFrame, Subscribe
+from .address import find
+from .machines import Access, Machines
+from .relay import Mail
+from .sessions import Sessions
+from .stream import Connection, Door, follow
+
+
+class Client(Sessions, Machines, Access, Mail):
+    """`async with Client(url, token) as client`.
+
+    Whatever changes something is sent with an id of its own and again when the connection is lost on the way: it
+    happens once. What the hub refuses is raised by its name (UsageError, AlreadyAnswered, NodeOffline …).
+    """
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.http.__aexit__()
+
+    def stream(
+        self,
+        *,
+        after: int = 0,
+        epoch: str = "",
+        sessions: Sequence[str] | None = None,
+        events: bool = True,
+        deltas: bool = True,
+        visible: bool = False,
+        by: Literal["websocket", "sse"] = "websocket",
+        patience_s: float | None = None,
+        on_connection: Callable[[Connection], None] = lambda connection: None,
+    ) -> AsyncGenerator[AnyHubFrame, None]:
+        """What happens, from a cursor on (`after`, of the log `epoch`) or from now. Lost connections are made anew,
+        without gaps or doubles; `on_connection` is told. Each one begins with a `ready` frame.
+
+        `visible`: a person looks at it, so no push is needed.
+        """
+        if by == "sse":
+            from .doors import ServerSent
+
+            door: Door = ServerSent(self.url, self.http)
+        else:
+            from .doors import WebSocket
+
+            door = WebSocket(self.url, self._token)
+        subscribe = Subscribe(
+            after=after,
+            epoch=epoch,
+            sessions=None if sessions is None else tuple(sessions),
+            events=events,
+            deltas=deltas,
+            visible=visible,
+        )
+        return follow(door, subscribe, url=self.url, patience_s=patience_s, on_connection=on_connection)
+
+
+def connect(env: Mapping[str, str] | None = None, *, patience_s: float = 15.0) -> Client:
+    """A client of the hub that TIELINE_HUB and TIELINE_TOKEN name, or of the one that runs here. Raises NoHub."""
+    address = find(inherited() if env is None else env)
+    return Client(address.url, address.token, patience_s=patience_s)

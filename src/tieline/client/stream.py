@@ -1,0 +1,93 @@
+"""What happens at the hub, as it happens, through any number of lost connections: no gap, nothing twice.
+
+A stream knows its place by the last event's number and the log it is of. When the connection is lost it comes back
+with both; the hub goes on from there, or says that it cannot (`gap`, `reset`).
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..protocol.frames import SILENCE_S, AnyHubFrame, EventFrame, Ready, Subscribe
+from .errors import HubUnreachable
+from .http import ConnectionLost
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+
+
+class Connection(Struct, frozen=True):
+    """How the stream stands: `problem` says why it was lost."""
+
+    state: Literal["connecting", "connected", "lost"]
+    problem: str = ""
+
+
+class Door(Protocol):
+    """One way in: a WebSocket, or server-sent events."""
+
+    def open(self, subscribe: Subscribe) -> AbstractAsyncContextManager[AsyncIterator[AnyHubFrame]]:
+        """The hub's frames from `ready` on. Raises ConnectionLost, also while they are read; Unauthorized and other
+        TielineErrors when coming back would not help."""
+        ...
+
+
+async def follow(
+    door: Door,
+    subscribe: Subscribe,
+    *,
+    url: str,
+    patience_s: float | None = None,
+    on_connection: Callable[[Connection], None] = lambda connection: None,
+) -> AsyncGenerator[AnyHubFrame, None]:
+    """Frames for as long as somebody reads. Each connection begins with a `ready`, whose snapshot is the present.
+
+    `patience_s`: how long a hub may stay away before HubUnreachable is raised; None is for ever. One that was never
+    there is told at once where there is a limit.
+    """
+    pause, away_since = FIRST_PAUSE_S, None
+    while True:
+        on_connection(Connection("connecting"))
+        try:
+            async with door.open(subscribe) as frames:
+                while frame := await _next(frames):
+                    if isinstance(frame, Ready):
+                        pause, away_since = FIRST_PAUSE_S, None
+                        after = frame.cursor if frame.state == "reset" else subscribe.after
+                        subscribe = replace(subscribe, epoch=frame.epoch, after=after)
+                        on_connection(Connection("connected"))
+                    elif isinstance(frame, EventFrame):
+                        if frame.seq <= subscribe.after:
+                            continue  # told before the connection was lost
+                        subscribe = replace(subscribe, after=frame.seq)
+                    yield frame
+            problem = "the hub closed the connection"
+        except ConnectionLost as lost:
+            problem = str(lost)
+        on_connection(Connection("lost", problem))
+        now = time.monotonic()
+        if patience_s is not None:
+            if not subscribe.epoch and away_since is None:  # it was never there
+                raise HubUnreachable(url, problem)
+            if away_since is not None and now + pause - away_since > patience_s:
+                raise HubUnreachable(url, problem)
+        away_since = away_since or now
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(pause * 2, LONGEST_PAUSE_S)
+
+
+async def _next(frames: AsyncIterator[AnyHubFrame]) -> AnyHubFrame | None:
+    """The next frame; None at the end. A connection that says nothing, not even a beat, is gone."""
+    try:
+        async with asyncio.timeout(SILENCE_S):
+            return await anext(frames)
+    except StopAsyncIteration:
+        return None
+    except TimeoutError:
+        raise ConnectionLost(f"nothing was heard for {SILENCE_S:g} s", sent=True) from None

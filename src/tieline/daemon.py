@@ -1,0 +1,219 @@
+"""The composition root: where the parts that run for long are chosen and put together, and how they run.
+
+A hub (with a node in the same process, or alone) or a node that is joined to a hub elsewhere. One of them per state
+directory: a lock says so, which the kernel lets go of however its holder ends.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+from msgspec.structs import replace
+
+from . import config as configuration
+from . import places
+from .bus import open_bus
+from .bus.base import Bus
+from .client.address import Running
+from .config import Config
+from .errors import TielineError
+from .hub.app import build
+from .hub.hub import Hub
+from .hub.logs import Logs, logger
+from .hub.server import Serving, serve
+from .node.executor import Executor
+from .node.identity import Identity, identify
+from .node.joined import Joined, read_joined, write_situation
+from .node.link import Link, Situation
+from .node.starting import Order, Started, described, only_one
+from .relaying import relaying
+from .sessions.router import Router
+from .version import __version__
+
+# --- putting together -------------------------------------------------------------------------------------
+
+
+def bus_url(config: Config) -> str:
+    return config.bus or f"sqlite://{places.bus_file(config.environ)}"
+
+
+@asynccontextmanager
+async def node_on(bus: Bus, config: Config, identity: Identity) -> AsyncGenerator[Executor]:
+    """This machine's sessions and agents."""
+    async with (
+        Router(bus, config, node=identity.id) as router,
+        Executor(router, bus, config, identity=identity) as executor,
+    ):
+        yield executor
+
+
+@asynccontextmanager
+async def hub_on(config: Config, *, node: bool = True) -> AsyncGenerator[tuple[Hub, Serving]]:
+    """A hub that serves, by what the configuration says, inside the block."""
+    env = config.environ
+    async with AsyncExitStack() as stack:
+        bus = await stack.enter_async_context(open_bus(bus_url(config)))
+        local: Executor | None = None
+        if node:
+            local = await stack.enter_async_context(node_on(bus, config, identify(env)))
+        hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
+        await stack.enter_async_context(relaying(hub))
+        if local is not None and (joined := read_joined(env)):
+            await stack.enter_async_context(_linked(bus, local, joined))
+        serving = await stack.enter_async_context(
+            serve(build(hub), host=config.hub.host, port=config.hub.port, config=config.hub)
+        )
+        hub.url = config.hub.public_url or reachable(serving)
+        yield hub, serving
+
+
+def reachable(serving: Serving) -> str:
+    """Where other devices reach it: by the address that this machine has in its network, if it listens on all."""
+    if serving.host not in ("", "0.0.0.0", "::"):
+        return serving.url
+    family = socket.AF_INET6 if serving.host == "::" else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("2001:db8::1" if serving.host == "::" else "192.0.2.1", 9))  # sends nothing
+            return replace(serving, host=probe.getsockname()[0]).url
+        except OSError:  # no network
+            return serving.url
+
+
+@asynccontextmanager
+async def _linked(bus: Bus, executor: Executor, joined: Joined) -> AsyncGenerator[Link]:
+    """This machine's node, joined to a hub elsewhere for as long as the block lasts."""
+    log = logger("node")
+
+    def changed(situation: Situation) -> None:
+        log.info("link", hub=joined.url, state=situation.state, problem=situation.problem)
+
+    async def run() -> None:
+        try:
+            await link.run()
+        except TielineError as error:
+            log.error("link ended", hub=joined.url, problem=error.message)
+
+    link = Link(bus, executor, url=joined.url, key=joined.key, changed=changed)
+    task = asyncio.create_task(run())
+    try:
+        yield link
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+# --- running ----------------------------------------------------------------------------------------------
+
+
+def configured(config: Config, order: Order) -> Config:
+    """The configuration with what was said on the command line."""
+    hub = config.hub
+    changes = {"host": order.host or hub.host, "insecure": order.insecure or hub.insecure}
+    return replace(config, hub=replace(hub, port=hub.port if order.port is None else order.port, **changes))
+
+
+async def run_hub(config: Config, *, node: bool = True, started: Callable[[Started], None]) -> None:
+    """Until a signal ends it. Raises AlreadyRunning, BusError, UsageError."""
+    env = config.environ
+    with only_one(env):
+        async with hub_on(config, node=node) as (hub, serving):
+            running = Running(serving.url, os.getpid(), __version__, hub.switch.local, config.source)
+            with described(env, running):
+                secret, _ = await hub.devices.offer("page", name="", by="owner")
+                started(Started(url=hub.url, login=f"{hub.url.rstrip('/')}/#login={secret}"))
+                hub.log.info("up", url=hub.url, node=hub.switch.local)
+                await _told_to_end()
+                hub.log.info("going down")
+
+
+async def run_node(config: Config, *, started: Callable[[Started], None]) -> None:
+    """Joined, until a signal ends it. Raises KeyRefused when the hub has forgotten this machine."""
+    env = config.environ
+    joined = read_joined(env, needed=True)
+    assert joined is not None
+    log = logger("node")
+
+    def changed(situation: Situation) -> None:
+        write_situation(env, situation)
+        log.info("link", hub=joined.url, state=situation.state, problem=situation.problem)
+
+    with only_one(env):
+        async with open_bus(bus_url(config)) as bus, node_on(bus, config, identify(env)) as executor:
+            link = Link(
+                bus,
+                executor,
+                url=joined.url,
+                key=joined.key,
+                changed=changed,
+                keep_days=config.hub.keep_events_days,
+            )
+            write_situation(env, link.situation)
+            started(Started(url=joined.url))
+            tasks = [asyncio.create_task(link.run()), asyncio.create_task(_told_to_end())]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if tasks[0].done():
+                    tasks[0].result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                write_situation(env, None)
+
+
+async def _told_to_end() -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    try:
+        await told.wait()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def run(config: Config, order: Order, started: Callable[[Started], None], *, foreground: bool) -> None:
+    """In this process, with its log in the file and, in the foreground, on the terminal."""
+    config = configured(config, order)
+    with Logs(places.log_file(config.environ), sys.stderr if foreground else None):
+        if order.what == "node":
+            asyncio.run(run_node(config, started=started))
+        else:
+            asyncio.run(run_hub(config, node=order.node, started=started))
+
+
+def main(argument: str) -> int:
+    """A process in the background: does what it is told and says on a descriptor how it began."""
+    order = msgspec.json.decode(argument, type=Order)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal it was started from may go
+
+    def say(started: Started) -> None:
+        nonlocal said
+        if not said:
+            said = True
+            os.write(order.ready, msgspec.json.encode(started) + b"\n")
+            os.close(order.ready)
+
+    said = False
+    try:
+        run(configuration.load(), order, say, foreground=False)
+    except BaseExceptionGroup as group:
+        say(Started(problem=str(group.exceptions[0])))
+        raise
+    except TielineError as error:
+        if said:
+            logger("daemon").error("ended", problem=error.message)
+        say(Started(problem=error.message, hint=error.hint))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

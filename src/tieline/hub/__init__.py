@@ -1,0 +1,1 @@
+"""What people and nodes connect to: HTTP, WebSocket, the page."""

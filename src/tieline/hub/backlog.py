@@ -1,0 +1,50 @@
+"""What came and was not worked on yet, bounded in bytes: whoever brings more waits."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Backlog(Generic[T]):
+    """One who puts, one who takes."""
+
+    def __init__(self, most: int, size: Callable[[T], int]) -> None:
+        self._most = most
+        self._size = size
+        self._items: deque[T] = deque()
+        self._bytes = 0
+        self._there = asyncio.Event()
+        self._room = asyncio.Event()
+        self._done = asyncio.Event()
+        self.came = 0
+        self.over = 0
+
+    async def put(self, item: T) -> None:
+        while self._items and self._bytes + self._size(item) > self._most:
+            self._room.clear()
+            await self._room.wait()
+        self._items.append(item)
+        self._bytes += self._size(item)
+        self.came += 1
+        self._there.set()
+
+    async def take(self, most: int = 1) -> list[T]:
+        """The oldest ones, at least one. They are over when the next ones are asked for."""
+        self.over = self.came - len(self._items)
+        self._done.set()
+        while not self._items:
+            self._there.clear()
+            await self._there.wait()
+        taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
+        self._bytes -= sum(map(self._size, taken))
+        self._room.set()
+        return taken
+
+    async def worked_off(self, count: int) -> None:
+        """Wait until the first so many that came are over."""
+        while self.over < count:
+            self._done.clear()
+            await self._done.wait()

@@ -1,0 +1,240 @@
+"""Who may talk to the hub: devices with a key each, and the single-use secrets that let new ones in.
+
+Keys and secrets are random, 256 bits, and kept only as their SHA-256: whoever reads the bus can use none of them.
+They live in bus tables, so every hub on one bus knows them; a revocation takes effect at once here, and on the other
+hubs as soon as they hear of it.
+"""
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..bus.base import Bus, Table
+from ..errors import BusClosed, BusError, Conflict
+from ..ids import new_id
+from ..protocol.views import DeviceView
+from .problems import NotFound, Refused
+
+Kind = Literal["page", "client", "node"]
+
+PAIRING_S = 600
+"""How long a secret lets a device in: long enough to walk to the other machine."""
+MAX_DEVICES = 1000
+SEEN_EVERY_S = 60.0
+"""How often it is written down when devices were last seen, and the list is compared with the bus."""
+
+
+class Device(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    name: str
+    hash: str
+    kind: Kind = "client"
+    created_at: float = 0.0
+    seen_at: float = 0.0
+    node: str = ""
+
+
+class PairingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    kind: Kind
+    expires_at: float
+    name: str = ""
+    by: str = ""
+
+
+_device = msgspec.json.Decoder(Device).decode
+_pairing = msgspec.json.Decoder(PairingRecord).decode
+_encode = msgspec.json.encode
+
+
+def hashed(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+
+
+class Devices:
+    """`async with Devices(bus) as devices`."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._table: Table = bus.table("devices")
+        self._pairings: Table = bus.table("pairings")
+        self._devices: dict[str, Device] = {}
+        self._by_hash: dict[str, str] = {}
+        self._seen: dict[str, float] = {}
+        self._callbacks: list[Callable[[str], None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "Devices":
+        await self._compare()
+        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._upkeep())]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(BusError):
+            await self._write_seen()
+
+    # --- keys ------------------------------------------------------------------------------------------
+
+    def device_of(self, key: str) -> Device | None:
+        """Whose key it is. The look-up is by hash, so its time tells nothing about the key."""
+        id = self._by_hash.get(hashed(key))
+        if id is None:
+            return None
+        self._seen[id] = time.time()
+        return self._devices[id]
+
+    def list(self) -> list[DeviceView]:
+        """Oldest first."""
+        return [self.view(device) for device in sorted(self._devices.values(), key=lambda device: device.created_at)]
+
+    def get(self, id: str) -> Device | None:
+        return self._devices.get(id)
+
+    def view(self, device: Device) -> DeviceView:
+        return DeviceView(
+            id=device.id,
+            name=device.name,
+            kind=device.kind,
+            created_at=device.created_at,
+            seen_at=max(device.seen_at, self._seen.get(device.id, 0.0)),
+            node=device.node,
+        )
+
+    async def add(self, kind: Kind, name: str, *, node: str = "") -> tuple[Device, str]:
+        """A new device and its key, which is not kept."""
+        if len(self._devices) >= MAX_DEVICES:
+            raise Refused("Conflict", f"there are {MAX_DEVICES} devices already", hint="Revoke some first.")
+        key = "tl_" + secrets.token_urlsafe(32)
+        now = time.time()
+        device = Device(
+            id=new_id(), name=name or kind, hash=hashed(key), kind=kind, created_at=now, seen_at=now, node=node
+        )
+        await self._table.put(device.id, _encode(device), expect=0)
+        self._keep(device)
+        return device, key
+
+    async def revoke(self, id: str) -> None:
+        """Its key opens nothing any more, and what it has open is closed before this returns."""
+        if id not in self._devices:
+            raise NotFound("device", id)
+        await self._table.delete(id)
+        self._forget(id)
+
+    def on_revoke(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Called with the device's id, at once. Gives the function that ends it."""
+        self._callbacks.append(callback)
+
+        def unsubscribe() -> None:
+            with suppress(ValueError):
+                self._callbacks.remove(callback)
+
+        return unsubscribe
+
+    # --- pairing ---------------------------------------------------------------------------------------
+
+    async def offer(self, kind: Kind, *, name: str = "", by: str = "") -> tuple[str, float]:
+        """A secret that lets one device in, and when it ends."""
+        secret = secrets.token_urlsafe(32)
+        expires_at = time.time() + PAIRING_S
+        record = PairingRecord(kind=kind, expires_at=expires_at, name=name, by=by)
+        await self._pairings.put(hashed(secret), _encode(record), expect=0, ttl=PAIRING_S)
+        return secret, expires_at
+
+    async def claim(
+        self, secret: str, kinds: tuple[Kind, ...], *, name: str = "", node: str = ""
+    ) -> tuple[Device, str]:
+        """A device for a secret. Of two who claim the same one, one gets it."""
+        refused = Refused(
+            "Unauthenticated",
+            "this secret is wrong, used or too old",
+            field="secret",
+            hint="Ask for another one: `tieline pair`.",
+        )
+        entry = await self._pairings.get(hashed(secret))
+        if entry is None:
+            raise refused
+        pairing = _pairing(entry.value)
+        if pairing.expires_at < time.time():
+            raise refused
+        if pairing.kind not in kinds:
+            raise Refused("Forbidden", f"this secret is for a {pairing.kind}", field="secret")
+        if pairing.kind == "node" and not node:
+            raise Refused("UsageError", "a node says its own id", field="node")
+        try:
+            await self._pairings.delete(entry.key, expect=entry.revision)
+        except Conflict:
+            raise refused from None
+        return await self.add(pairing.kind, name or pairing.name, node=node if pairing.kind == "node" else "")
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _keep(self, device: Device) -> None:
+        if old := self._devices.get(device.id):
+            self._by_hash.pop(old.hash, None)
+        self._devices[device.id] = device
+        self._by_hash[device.hash] = device.id
+
+    def _forget(self, id: str) -> None:
+        device = self._devices.pop(id, None)
+        if device is None:
+            return
+        self._by_hash.pop(device.hash, None)
+        self._seen.pop(id, None)
+        for callback in tuple(self._callbacks):
+            callback(id)
+
+    async def _follow(self) -> None:
+        """What other hubs do to the list."""
+        while True:
+            try:
+                async for change in self._table.watch():
+                    if change.value is None:
+                        self._forget(change.key)
+                    else:
+                        self._keep(_device(change.value))
+            except BusClosed:
+                return
+            except BusError:
+                await asyncio.sleep(1.0)
+
+    async def _upkeep(self) -> None:
+        while True:
+            await asyncio.sleep(SEEN_EVERY_S)
+            try:
+                await self._write_seen()
+                await self._compare()
+            except BusClosed:
+                return
+            except BusError:
+                continue
+
+    async def _compare(self) -> None:
+        """A watch that was interrupted may have missed a revocation."""
+        known = set(self._devices)  # those that come while the list is read are new, not gone
+        present = {entry.key: entry for entry in await self._table.entries()}
+        for entry in present.values():
+            self._keep(_device(entry.value))
+        for id in known - present.keys():
+            self._forget(id)
+
+    async def _write_seen(self) -> None:
+        for id, at in list(self._seen.items()):
+            entry = await self._table.get(id)
+            if entry is None:
+                continue
+            device = _device(entry.value)
+            if at - device.seen_at >= SEEN_EVERY_S:
+                with suppress(Conflict):  # revoked meanwhile: it must not come back
+                    await self._table.put(id, _encode(replace(device, seen_at=at)), expect=entry.revision)

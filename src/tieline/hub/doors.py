@@ -1,0 +1,88 @@
+"""The doors that differ from the rest. Every door not named here needs a token or a key, and takes small bodies.
+
+A test walks over all routes and upgrades of the application and knocks: whoever opens another door must name it here.
+"""
+
+import re
+from typing import Literal
+
+API = "/api/v1"
+
+OPEN: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("GET", "/healthz"),
+        ("POST", f"{API}/login"),  # a single-use secret is the key
+        ("POST", f"{API}/pair"),
+        # The page itself: the same for everybody, with nothing of anybody's in it.
+        ("GET", "/"),
+        ("GET", "/index.html"),
+        ("GET", "/sw.js"),
+        ("GET", "/manifest.webmanifest"),
+        ("GET", "/favicon.ico"),
+        ("GET", "/robots.txt"),
+        # The page's own places are the same document.
+        ("GET", "/new"),
+        ("GET", "/settings"),
+        ("GET", "/messages"),
+        ("GET", "/inboxes"),
+        ("GET", "/dead"),
+        ("GET", "/channels"),
+    }
+)
+OPEN_BELOW: tuple[tuple[str, str], ...] = (
+    ("GET", "/assets/"),
+    ("GET", "/icons/"),
+    ("GET", "/s/"),
+    ("GET", "/messages/"),
+    ("POST", "/hooks/"),  # each request carries the signature of its channel
+)
+
+FIRST_FRAME: frozenset[str] = frozenset({f"{API}/stream"})
+"""Upgrades that may come without a token: their first frame brings it."""
+
+NODE_ONLY: frozenset[str] = frozenset({f"{API}/link"})
+NODE_MAY: frozenset[tuple[str, str]] = frozenset({("GET", f"{API}/me"), ("POST", f"{API}/logout")})
+"""All that a node's key opens beside the link: a node that was broken into cannot command the others."""
+
+GUESSED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
+"""Where secrets are tried out: only so often."""
+
+PRIVATE: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair", f"{API}/pairings", f"{API}/logout"})
+"""Their answers carry secrets: kept in memory alone when a request is to be answered twice."""
+
+STREAMS: frozenset[str] = frozenset({f"{API}/stream/sse"})
+"""Answers without an end."""
+
+BODY = 256 * 1024
+PROMPT_BODY = 8 * 1024 * 1024
+BODY_S = 20.0
+PROMPT_BODY_S = 120.0
+ANSWER_S = 120.0
+"""How long a door that is no stream may take from the whole request to the last byte of its answer."""
+
+_PROMPTS = re.compile(re.escape(API) + r"/sessions/[^/]+/prompts")
+_ODD = re.compile(r"//|/\.\.?(?:/|$)|[\\\x00-\x1f\x7f]")
+
+Need = Literal["nothing", "device", "node", "first frame"]
+
+
+def need(method: str, path: str) -> Need:
+    """What whoever knocks has to show. `method` is WEBSOCKET for an upgrade."""
+    if method == "WEBSOCKET":
+        return "first frame" if path in FIRST_FRAME else "node" if path in NODE_ONLY else "device"
+    if (method, path) in OPEN:
+        return "nothing"
+    for open_method, prefix in OPEN_BELOW:
+        if method == open_method and path.startswith(prefix):
+            return "nothing"
+    return "device"
+
+
+def body_limits(path: str) -> tuple[int, float]:
+    """Bytes of a request's body, and seconds it may take to arrive."""
+    return (PROMPT_BODY, PROMPT_BODY_S) if _PROMPTS.fullmatch(path) else (BODY, BODY_S)
+
+
+def odd(path: str) -> bool:
+    """Paths that different readers would understand differently are nobody's."""
+    return _ODD.search(path) is not None

@@ -1,0 +1,215 @@
+"""The one function that every request and every upgrade passes: `admit`. The application behind it sees nobody else.
+
+In this order: is the path clear, is it meant for us (Host: another name that points here is somebody's trick), does it
+come from our own page (Origin: another site's page may not talk to us), who is it (bearer or cookie; a cookie that
+changes something says the CSRF value too), may that kind of device pass this door. Then the body is read, whole,
+bounded in size and time, and keys that make a request happen once are honoured.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ..ids import new_id
+from . import doors
+from .auth import cookie_name
+from .once import deed, digest_of, identity
+from .outgoing import Message, Outgoing, Receive, Scope, Send, Visit
+from .problems import Refused
+
+if TYPE_CHECKING:
+    from .hub import Hub
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+_WANTED = {
+    b"host": "host",
+    b"origin": "origin",
+    b"authorization": "authorization",
+    b"cookie": "cookie",
+    b"content-length": "length",
+    b"transfer-encoding": "encoding",
+    b"expect": "expect",
+    b"idempotency-key": "once",
+    b"x-tieline-csrf": "csrf",
+    b"sec-fetch-site": "site",
+    b"sec-fetch-mode": "mode",
+}
+_SINGLE = ("host", "origin", "authorization", "length", "once", "csrf")
+
+
+def admit(visit: Visit, scope: Scope, hub: "Hub") -> None:
+    """Fills in who it is, or raises Refused. Nothing behind a door is touched before this returns."""
+    said = visit.said
+    if doors.odd(visit.path):
+        raise Refused("UsageError", "this path can be read in two ways", field="path")
+    hub.origins.check_host(said.get("host", ""), scope)
+    visit.foreign = hub.origins.check_origin(visit.method, said, scope)
+    if visit.foreign and visit.method == "OPTIONS":
+        return  # a browser asks, without a token, whether it may ask: answered here, nothing behind is reached
+    need = doors.need(visit.method, visit.path)
+    _identify(visit, scope, hub)
+    if need == "nothing" or (need == "first frame" and visit.device is None):
+        return
+    device = visit.device
+    if device is None:
+        raise Refused(
+            "Unauthenticated",
+            "who are you?",
+            hint="Say `Authorization: Bearer <token>`; `tieline pair` lets a new device in.",
+        )
+    if need == "node" and device.kind != "node":
+        raise Refused("Forbidden", "this door is for nodes", hint="`tieline node join` makes a machine one.")
+    if device.kind == "node" and need != "node" and (visit.method, visit.path) not in doors.NODE_MAY:
+        raise Refused("Forbidden", "a node's key opens the link only", hint="Pair this device as a client.")
+
+
+def _identify(visit: Visit, scope: Scope, hub: "Hub") -> None:
+    said = visit.said
+    if (authorization := said.get("authorization")) is not None:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() == "bearer":
+            visit.device = hub.auth.device_of(token.strip())
+        if visit.device is None and doors.need(visit.method, visit.path) != "nothing":
+            raise Refused("Unauthenticated", "this token is not known (any more)", field="Authorization")
+        return
+    if "cookie" not in said:
+        return
+    server = scope.get("server")
+    key = _cookie(said["cookie"], cookie_name(server[1] if server else 0))
+    device = hub.auth.device_of(key) if key else None
+    if device is None:
+        return
+    if visit.method == "WEBSOCKET" and "origin" not in said:
+        raise Refused("Forbidden", "an upgrade with a cookie says its Origin", field="Origin")
+    if visit.method in CHANGING and (visit.method, visit.path) not in doors.OPEN:
+        hub.auth.check_csrf(key, said.get("csrf", ""))
+    visit.device, visit.key = device, key
+
+
+def _cookie(header: str, name: str) -> str:
+    for part in header.split(";"):
+        if (found := part.strip()).startswith(name + "="):
+            return found[len(name) + 1 :]
+    return ""
+
+
+class Gate:
+    """The application's outermost layer."""
+
+    def __init__(self, app: App, hub: "Hub") -> None:
+        self._app = app
+        self._hub = hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        method = scope["method"] if kind == "http" else "WEBSOCKET"
+        visit = Visit(id=new_id(), method=method, path=scope["path"], said={})
+        hub, began = self._hub, time.perf_counter()
+        answer = Outgoing(send, visit)
+        try:
+            _listen(visit, scope)
+            admit(visit, scope, hub)
+            state = scope["state"]
+            state["device"], state["key"], state["request"], state["once"] = visit.device, visit.key, visit.id, ""
+            if kind == "websocket":
+                await self._app(scope, receive, send)
+            elif visit.foreign and visit.method == "OPTIONS":
+                await answer.preflight()
+            else:
+                await self._http(visit, scope, receive, answer)
+        except Refused as error:
+            visit.why = error.message
+            await answer.refuse(error, scope, receive)
+        except TimeoutError:
+            hub.log.warning("took too long", method=method, path=visit.path, id=visit.id)
+            await answer.broken(504, "this took too long")
+        except Exception as error:
+            hub.log.error("failed", method=method, path=visit.path, id=visit.id, exc_info=error)
+            await answer.broken(500, "something went wrong here; the log says what")
+        finally:
+            hub.note(scope, visit, answer.status, time.perf_counter() - began)
+
+    async def _http(self, visit: Visit, scope: Scope, receive: Receive, answer: Outgoing) -> None:
+        said = visit.said
+        body = b""
+        if visit.method in CHANGING or "length" in said or "encoding" in said:
+            if visit.path in doors.GUESSED:
+                self._hub.guess(scope)
+            body = await _body(visit, receive)
+            receive = _whole(body, receive)
+        if visit.path in doors.STREAMS:
+            await self._app(scope, receive, answer.send)
+            return
+        async with asyncio.timeout(doors.ANSWER_S):
+            key = said.get("once")
+            if key is None or visit.method not in CHANGING:
+                await self._app(scope, receive, answer.send)
+                return
+            device = visit.device.id if visit.device else ""
+            id = identity(device, visit.method, visit.path, key)
+            digest = digest_of(scope["query_string"], body)
+            scope["state"]["once"] = deed(id, digest)
+
+            async def call(record: Send) -> None:
+                await self._app(scope, receive, record)
+
+            kept = await self._hub.once.run(id, digest, call, private=visit.path in doors.PRIVATE)
+            found = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept.headers]
+            await answer.whole(kept.status, found, kept.body)
+
+
+def _listen(visit: Visit, scope: Scope) -> None:
+    said = visit.said
+    for name, value in scope["headers"]:
+        if (known := _WANTED.get(name)) is not None:
+            if known in said:
+                if known in _SINGLE:
+                    raise Refused("UsageError", f"{name.decode()} is there twice", field=name.decode())
+                said[known] += ("; " if known == "cookie" else ", ") + value.decode("latin-1")
+            else:
+                said[known] = value.decode("latin-1")
+
+
+async def _body(visit: Visit, receive: Receive) -> bytes:
+    limit, seconds = doors.body_limits(visit.path)
+    length = visit.said.get("length", "")
+    if length.isdigit() and int(length) > limit:
+        raise _too_large(limit)
+    found = b""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refused("SlowRequest", "the connection was closed in the middle of the body")
+                found += message.get("body", b"")
+                if len(found) > limit:
+                    raise _too_large(limit)
+                if not message.get("more_body", False):
+                    return found
+    except TimeoutError:
+        raise Refused("SlowRequest", f"the body did not arrive within {seconds:g} seconds") from None
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused("BodyTooLarge", f"the body is larger than {limit:,} bytes", field="body")
+
+
+def _whole(body: bytes, after: Receive) -> Receive:
+    given = False
+
+    async def receive() -> Message:
+        nonlocal given
+        if given:
+            return await after()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive

@@ -1,0 +1,122 @@
+"""The hub's parts, entered together: what people and nodes talk to is `app.build` around this.
+
+A hub keeps nothing of its own: all is on the bus, so several hubs on one bus serve the same clients and nodes.
+"""
+
+from collections.abc import Mapping, MutableMapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ..bus.base import Bus
+from ..config import Config
+from ..protocol.views import NodeView
+from .auth import Auth, owner_token
+from .devices import Devices
+from .fanout import Fanout
+from .logs import logger
+from .metrics import Metrics
+from .nodes import Nodes
+from .once import Once
+from .origins import Origins
+from .packets import Peek, Whole
+from .problems import Refused
+from .push.pushes import Pushes
+from .rates import Rates
+from .state import State
+from .switch import Switch
+from .tracing import Traces, provider
+
+if TYPE_CHECKING:
+    from ..node.executor import Executor
+    from ..relay import Relay
+    from ..relay.reload import ChannelSet
+    from .outgoing import Visit
+
+GUESSES = 10
+GUESSES_S = 60.0
+"""Wrong secrets from one address."""
+OFFERS = 30
+"""New secrets by one device, in the same time."""
+
+
+class Hub:
+    """`async with Hub(bus, config, env=…, local=executor) as hub`. `local` is the node in this process, if there is
+    one; its owner enters and leaves it."""
+
+    def __init__(self, bus: Bus, config: Config, *, env: Mapping[str, str], local: "Executor | None" = None) -> None:
+        self.bus = bus
+        self.config = config
+        self.env = env
+        self.local = local
+        self.url = config.hub.public_url  # where people reach it; its server fills it in when nobody said
+        self.log = logger("hub")
+        self.token = owner_token(env)
+        self.devices = Devices(bus)
+        self.auth = Auth(self.devices, self.token)
+        self.origins = Origins(config.hub)
+        self.once = Once(bus)
+        self.guesses = Rates(tries=GUESSES, per_s=GUESSES_S)
+        self.offers = Rates(tries=OFFERS, per_s=GUESSES_S)
+        self.state = State(bus)
+        self.fanout = Fanout(bus, self.state, keep_events_days=config.hub.keep_events_days)
+        self.nodes = Nodes(bus, env)
+        self.switch = Switch(bus, self.nodes, local)
+        self.push = Pushes(bus, self.state, self.fanout, self.devices, config.hub)
+        self.metrics = Metrics(self)
+        self.traces = Traces(self, provider(config.hub.traces)) if config.hub.traces else None
+        self.relay: Relay | None = None  # the daemon gives them
+        self.channels: ChannelSet | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "Hub":
+        try:
+            for part in (self.devices, self.once, self.nodes, self.switch, self.state, self.fanout, self.push):
+                await self._stack.enter_async_context(part)
+            self._stack.callback(self.fanout.tap(self._happened))
+            if self.traces is not None:
+                await self._stack.enter_async_context(self.traces)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    @property
+    def node(self) -> NodeView | None:
+        """The node in this process."""
+        return None if self.local is None else self.state.nodes.get(self.local.identity.id)
+
+    def _happened(self, whole: Whole, peek: Peek) -> None:
+        if peek.type == "done":
+            self.metrics.turn(peek.status)
+
+    def guess(self, scope: MutableMapping[str, Any]) -> None:
+        """Somebody tries a secret out. Right ones are given back by the route."""
+        if wait := self.guesses.take(caller(scope)):
+            raise Refused("TooManyRequests", "too many tries", hint="Wait a little.", retry_s=wait)
+
+    def note(self, scope: MutableMapping[str, Any], visit: "Visit", status: int, seconds: float) -> None:
+        """A request is over."""
+        self.metrics.request(scope, visit, status, seconds)
+        say = self.log.info if status >= 400 or visit.method in ("POST", "PATCH", "DELETE") else self.log.debug
+        why = visit.why or scope["state"].get("why", "")
+        say(
+            "request",
+            method=visit.method,
+            path=visit.path,
+            status=status,
+            ms=round(seconds * 1000, 2),
+            by=visit.device.id if visit.device else "",
+            id=visit.id,
+            **({"why": why} if why else {}),
+        )
+
+
+def caller(scope: MutableMapping[str, Any]) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else "unknown"

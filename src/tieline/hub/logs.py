@@ -1,0 +1,150 @@
+"""What the hub writes down: JSON lines in its log file, readable words on a terminal.
+
+Nothing in it opens a door or repeats what people and agents said to each other: values under telling names are left
+out, and whatever looks like a key or a secret is blotted out wherever it stands.
+"""
+
+import logging
+import logging.handlers
+import os
+import re
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+MAX_FILE = 10 * 1024 * 1024
+FILES = 3
+MAX_TEXT = 4000
+"""Characters of one value; a traceback fits."""
+
+SECRET = frozenset(
+    {"token", "key", "secret", "authorization", "cookie", "csrf", "password", "set-cookie", "auth", "p256dh", "private"}
+)
+SAID = frozenset({"text", "prompt", "body", "data", "content", "answer", "answers", "reason", "system", "payload"})
+"""Names of what people and agents say."""
+
+_KEYS = re.compile(
+    r"tl_[A-Za-z0-9_-]{8,}|(?<=[#&?]login=)[^\s&\"']+|(?<=[#&?]pair=)[^\s&\"']+|(?i:(?<=bearer )\S+)"
+    r"|\bsk-[A-Za-z0-9_-]{8,}|\btieline-\d+=[^\s;\"']+"
+)
+BLOT = "[redacted]"
+
+
+def redact(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A step of every log line."""
+    for name, value in event.items():
+        event[name] = _clean(name, value)
+    return event
+
+
+def _clean(name: str, value: Any) -> Any:
+    plain = name.lower().replace("_", "-")
+    if plain in SECRET:
+        return BLOT
+    if plain in SAID and value:
+        return f"[{len(value) if isinstance(value, str | bytes) else 'some'} not shown]"
+    if isinstance(value, str):
+        found = _KEYS.sub(BLOT, value)
+        return found if len(found) <= MAX_TEXT else found[:MAX_TEXT] + "…"
+    if isinstance(value, Mapping):
+        inside: Mapping[Any, Any] = value  # type: ignore[reportUnknownVariableType]
+        return {key: _clean(str(key), each) for key, each in inside.items()}
+    if isinstance(value, list | tuple):
+        items: list[Any] = list(value)  # type: ignore[reportUnknownArgumentType]
+        return [_clean("", each) for each in items]
+    return value
+
+
+_SHARED: tuple[Processor, ...] = (
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.PositionalArgumentsFormatter(),
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.format_exc_info,
+    redact,
+)
+
+
+def logger(name: str) -> structlog.stdlib.BoundLogger:
+    """Goes through the standard library's logger of the name: whoever set no handler up hears nothing."""
+    return structlog.wrap_logger(
+        _standard(f"tieline.{name}"),
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_SHARED,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+def _standard(name: str) -> logging.Logger:
+    root = logging.getLogger("tieline")
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
+    return logging.getLogger(name)
+
+
+class Logs:
+    """`with Logs(file, terminal)`: inside, what is logged goes there. Either may be None."""
+
+    def __init__(self, file: Path | None, terminal: TextIO | None = None, *, level: int = logging.INFO) -> None:
+        self._file = file
+        self._terminal = terminal
+        self._level = level
+        self._handlers: list[logging.Handler] = []
+
+    def __enter__(self) -> "Logs":
+        if self._file is not None:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+            self._file.chmod(0o600)
+            handler = _Private(self._file, maxBytes=MAX_FILE, backupCount=FILES, encoding="utf-8")
+            self._add(handler, structlog.processors.JSONRenderer())
+        if self._terminal is not None:
+            shown = structlog.dev.ConsoleRenderer(colors=self._terminal.isatty())
+            self._add(logging.StreamHandler(self._terminal), shown)
+        for name in ("tieline", "uvicorn"):
+            found = logging.getLogger(name)
+            found.setLevel(self._level if name == "tieline" else logging.WARNING)
+            found.propagate = False
+            for handler in self._handlers:
+                found.addHandler(handler)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in ("tieline", "uvicorn"):
+            found = logging.getLogger(name)
+            found.setLevel(logging.NOTSET)
+            found.propagate = True
+            for handler in self._handlers:
+                found.removeHandler(handler)
+        for handler in self._handlers:
+            handler.close()
+        self._handlers = []
+
+    def _add(self, handler: logging.Handler, renderer: Processor) -> None:
+        handler.setFormatter(
+            structlog.stdlib.ProcessorFormatter(
+                foreign_pre_chain=list(_SHARED),
+                processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            )
+        )
+        handler.addFilter(_worth_saying)
+        self._handlers.append(handler)
+
+
+def _worth_saying(record: logging.LogRecord) -> bool:
+    """uvicorn takes an upgrade that was refused with a reason for one that was forgotten."""
+    return record.msg != "ASGI callable returned without completing handshake."
+
+
+class _Private(logging.handlers.RotatingFileHandler):
+    """Its files are for their owner alone, also the next one."""
+
+    def _open(self) -> Any:
+        return open(os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8")  # noqa: PTH123 - of a descriptor

@@ -1,0 +1,80 @@
+"""A bus table, kept in memory: what is there, then what changes, without a gap between the two."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+
+import msgspec
+
+from ..bus.base import Change, Entry, Table
+from ..errors import BusClosed, BusError
+
+AGAIN_S = 1.0
+"""Between two tries to read a table of a bus that is out of reach."""
+
+log = logging.getLogger("tieline.hub")
+
+Apply = Callable[[str, bytes | None, bool], None]
+"""A key, its value (None: it is gone), and whether it is news: what was there at the start is not."""
+
+
+class Mirror:
+    """`run` it in a task; `loaded` is set when all that is present has been applied."""
+
+    def __init__(self, table: Table, apply: Apply) -> None:
+        self.name = table.name
+        self.loaded = asyncio.Event()
+        self._table = table
+        self._apply = apply
+        self._keys: set[str] = set()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except BusClosed:
+                raise
+            except BusError as error:  # what was read stays; what is missed meanwhile is told when it is back
+                log.warning("the table %s is out of reach: %s", self.name, error)
+                await asyncio.sleep(AGAIN_S)
+
+    async def _follow(self) -> None:
+        async with aclosing(self._table.watch()) as changes:
+            # The watch begins before the values are read, so that it tells what goes away meanwhile.
+            first = asyncio.ensure_future(anext(changes))
+            try:
+                await asyncio.sleep(0)
+                known = {entry.key: entry.revision for entry in self._load(await self._table.entries())}
+                self.loaded.set()
+                change = await first
+            finally:
+                first.cancel()
+                await asyncio.gather(first, return_exceptions=True)
+            self._changed(change, known)
+            async for change in changes:
+                self._changed(change, known)
+
+    def _load(self, present: list[Entry]) -> list[Entry]:
+        again = self.loaded.is_set()
+        for key in self._keys - {entry.key for entry in present}:
+            self._set(key, None, again)
+        for entry in present:
+            self._set(entry.key, entry.value, again)
+        return present
+
+    def _changed(self, change: Change, known: dict[str, int]) -> None:
+        # The watch repeats what was just read, and may be behind it.
+        read = known.get(change.key, -1)
+        if change.revision >= read:
+            known.pop(change.key, None)
+        if change.revision <= read:
+            return
+        self._set(change.key, change.value, told=True)
+
+    def _set(self, key: str, value: bytes | None, told: bool) -> None:
+        (self._keys.discard if value is None else self._keys.add)(key)
+        try:
+            self._apply(key, value, told)
+        except msgspec.MsgspecError as error:  # of a version that we do not know, or damaged: the others count
+            log.warning("%s: the value of %s is not understood: %s", self.name, key, error)

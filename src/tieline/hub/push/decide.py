@@ -1,0 +1,199 @@
+"""What to push for what happened: a pure function.
+
+An ask that waits, a turn that finished, a machine that stays away: each is pushed once, to every subscription, and only
+when it is news and nobody is looking. What the agent does is nobody's business on a locked screen: a notification tells
+that somebody is needed and by whom; more only where the subscription says so.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from ...events import Action, Command, Edit, Fetch, Mcp, Outcome
+from ...protocol.push import Notice, NoticeAction
+from ...sessions.records import AskRecord
+
+ASK_TTL_S = 600
+"""An ask is worth waking a phone for, not for long; one that expires earlier is not kept beyond that."""
+TURN_TTL_S = 600
+NODE_TTL_S = 600
+TEST_TTL_S = 60
+SHORTEST_TTL_S = 15
+LINE = 160
+"""Characters of content in a notification."""
+
+
+# --- what happened -------------------------------------------------------------------------------------------
+
+
+class AskPending(Struct, frozen=True, kw_only=True):
+    ask: AskRecord
+    agent: str = ""
+    machine: str = ""
+    title: str = ""  # of the session
+
+    @property
+    def id(self) -> str:
+        return f"ask.{self.ask.id}"
+
+
+class TurnFinished(Struct, frozen=True, kw_only=True):
+    session: str
+    seq: int  # of its `done`
+    status: Outcome | str
+    text: str = ""
+    agent: str = ""
+    machine: str = ""
+    title: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"turn.{self.session}.{self.seq}"
+
+
+class NodeOffline(Struct, frozen=True, kw_only=True):
+    """After the grace: it was given the time to come back."""
+
+    node: str
+    name: str = ""
+    since: float = 0.0
+
+    @property
+    def id(self) -> str:
+        return f"node.{self.node}.{int(self.since * 1000)}"
+
+
+Fact = AskPending | TurnFinished | NodeOffline
+
+# --- what is pushed ------------------------------------------------------------------------------------------
+
+
+class Subscription(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A browser that wants to be told."""
+
+    id: str
+    device: str
+    endpoint: str
+    p256dh: str
+    auth: str
+    content: bool = False  # also what is asked and answered
+    created_at: float = 0.0
+
+
+Urgency = Literal["low", "normal", "high"]
+
+
+class Push(Struct, frozen=True, kw_only=True):
+    subscription: Subscription
+    notice: Notice
+    ttl_s: int
+    urgency: Urgency
+
+
+def decide(
+    fact: Fact,
+    *,
+    subscriptions: Sequence[Subscription],
+    visible: bool,
+    live: bool,
+    pushed: bool,
+    now: float,
+) -> tuple[Push, ...]:
+    """`visible`: somebody looks at a client. `live`: it happens now. `pushed`: it was decided before, by any
+    hub."""
+    if visible or not live or pushed:
+        return ()
+    match fact:
+        case AskPending(ask=ask):
+            left = ask.expires_at - now if ask.expires_at else ASK_TTL_S
+            if ask.status != "pending" or left <= 0:
+                return ()
+            ttl, urgency = max(SHORTEST_TTL_S, min(ASK_TTL_S, int(left))), "high"
+        case TurnFinished(status=status):
+            if status == "interrupted":  # by a person, who knows
+                return ()
+            ttl, urgency = TURN_TTL_S, "normal"
+        case NodeOffline():
+            ttl, urgency = NODE_TTL_S, "normal"
+    return tuple(
+        Push(subscription=one, notice=notice(fact, content=one.content, now=now), ttl_s=ttl, urgency=urgency)
+        for one in subscriptions
+    )
+
+
+def notice(fact: Fact, *, content: bool, now: float) -> Notice:
+    match fact:
+        case AskPending(ask=record):
+            ask = record.ask
+            wants = {"permission": "asks for permission", "question": "has a question", "plan": "has a plan"}[ask.kind]
+            actions = (NoticeAction("allow", "Allow"), NoticeAction("deny", "Deny")) if ask.kind == "permission" else ()
+            return Notice(
+                kind="ask",
+                tag=f"ask-{record.id}",
+                title=f"{fact.agent or 'An agent'} {wants}",
+                body=_lines(_where(fact.machine, fact.title if content else ""), _asked(record) if content else ""),
+                session=record.session,
+                ask=record.id,
+                digest=record.digest,
+                actions=actions,
+                at=record.created_at or now,
+                expires_at=record.expires_at,
+            )
+        case TurnFinished():
+            how = "is done" if fact.status == "success" else f"stopped: {fact.status.replace('_', ' ')}"
+            return Notice(
+                kind="turn",
+                tag=f"session-{fact.session}",
+                title=f"{fact.agent or 'An agent'} {how}",
+                body=_lines(_where(fact.machine, fact.title if content else ""), _line(fact.text) if content else ""),
+                session=fact.session,
+                at=now,
+            )
+        case NodeOffline():
+            return Notice(
+                kind="node",
+                tag=f"node-{fact.node}",
+                title=f"{fact.name or fact.node} is offline",
+                body="Its sessions cannot be reached until it is back.",
+                node=fact.node,
+                at=fact.since or now,
+            )
+
+
+def test_notice(now: float) -> Notice:
+    return Notice(kind="test", tag="test", title="Tieline", body="Pushes arrive on this device.", at=now)
+
+
+def _asked(record: AskRecord) -> str:
+    ask = record.ask
+    if ask.questions:
+        return _line(ask.questions[0].text)
+    return _line(_done(ask.action) or ask.title or ask.plan)
+
+
+def _done(action: Action | None) -> str:
+    match action:
+        case Command(command=command):
+            return command
+        case Edit(paths=paths):
+            return ", ".join(paths)
+        case Fetch(url=url, query=query):
+            return url or query
+        case Mcp(server=server, tool=tool):
+            return f"{server}: {tool}"
+        case _:
+            return ""
+
+
+def _where(machine: str, title: str) -> str:
+    return " · ".join(word for word in (machine, title) if word)
+
+
+def _line(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= LINE else words[: LINE - 1] + "…"
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(line for line in lines if line)

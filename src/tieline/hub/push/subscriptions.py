@@ -1,0 +1,106 @@
+"""Who wants pushes: browsers, each of a device, in a bus table that every hub knows. They go with their device."""
+
+import asyncio
+import hashlib
+import time
+
+import msgspec
+
+from ...bus.base import Bus
+from ...protocol.bodies import PushSubscription
+from ..mirror import Mirror
+from ..problems import NotFound, Refused
+from . import endpoints, vapid
+from .decide import Subscription
+
+TABLE = "push"
+MAX_PER_DEVICE = 10
+
+_decode = msgspec.json.Decoder(Subscription).decode
+
+
+class Subscriptions:
+    """`async with Subscriptions(bus) as subscriptions`."""
+
+    def __init__(self, bus: Bus, *, loopback: bool = False) -> None:
+        self._table = bus.table(TABLE)
+        self._mirror = Mirror(self._table, self._apply)
+        self._known: dict[str, Subscription] = {}
+        self._loopback = loopback
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Subscriptions":
+        self._task = asyncio.create_task(self._mirror.run(), name="push-subscriptions")
+        loaded = asyncio.ensure_future(self._mirror.loaded.wait())
+        try:
+            await asyncio.wait({loaded, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done():
+                self._task.result()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        finally:
+            loaded.cancel()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def all(self) -> list[Subscription]:
+        return list(self._known.values())
+
+    def of(self, device: str) -> list[Subscription]:
+        """Oldest first."""
+        return sorted((one for one in self._known.values() if one.device == device), key=lambda one: one.created_at)
+
+    async def add(self, device: str, wanted: PushSubscription) -> Subscription:
+        """The same endpoint again is the same subscription, with the new settings."""
+        endpoints.parse(wanted.endpoint, loopback=self._loopback)
+        one = Subscription(
+            id=hashlib.sha256(wanted.endpoint.encode()).hexdigest()[:32],
+            device=device,
+            endpoint=wanted.endpoint,
+            p256dh=_key(wanted, "p256dh", 65, b"\x04"),
+            auth=_key(wanted, "auth", 16),
+            content=wanted.content,
+            created_at=time.time(),
+        )
+        for other in self._known.copy().values():  # a browser that changed its device, by signing in anew
+            if other.id == one.id and other.device != device:
+                await self.remove(other)
+        for other in self.of(device)[: -MAX_PER_DEVICE + 1]:
+            if other.id != one.id:
+                await self.remove(other)
+        await self._table.put(f"{device}.{one.id}", msgspec.json.encode(one))
+        self._known[f"{device}.{one.id}"] = one
+        return one
+
+    def get(self, device: str, id: str) -> Subscription:
+        found = self._known.get(f"{device}.{id}")
+        if found is None:
+            raise NotFound("subscription", id)
+        return found
+
+    async def remove(self, one: Subscription) -> None:
+        key = f"{one.device}.{one.id}"
+        self._known.pop(key, None)
+        await self._table.delete(key)
+
+    def _apply(self, key: str, value: bytes | None, told: bool) -> None:
+        if value is None:
+            self._known.pop(key, None)
+        else:
+            self._known[key] = _decode(value)
+
+
+def _key(wanted: PushSubscription, name: str, size: int, head: bytes = b"") -> str:
+    text = wanted.keys.get(name, "")
+    try:
+        data = vapid.decode(text.rstrip("="))
+    except ValueError:
+        data = b""
+    if len(data) != size or not data.startswith(head):
+        raise Refused("UsageError", f"{name} is not a key of {size} bytes in base64url", field=f"keys.{name}")
+    return vapid.encode(data)

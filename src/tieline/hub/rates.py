@@ -1,0 +1,56 @@
+"""How often somebody may try. A bucket of tries per caller, refilled over time, and one for all callers together."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+MAX_CALLERS = 4096
+"""Callers that are remembered. Who floods with addresses meets the common bucket."""
+
+
+class Rates:
+    def __init__(
+        self, *, tries: int, per_s: float, together: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tries = tries
+        self._refill = tries / per_s  # tries a second
+        self._together = together or tries * 10
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # left, when
+
+    @property
+    def per_minute(self) -> float:
+        return self._refill * 60
+
+    def take(self, who: str) -> float:
+        """Takes a try. 0, or how many seconds until there is one."""
+        wait = max(self._missing(who, self._tries), self._missing("", self._together))
+        if wait <= 0:
+            self._add(who, -1.0, self._tries)
+            self._add("", -1.0, self._together)
+        return wait
+
+    def give_back(self, who: str) -> None:
+        """It was a good one, which does not count."""
+        self._add(who, 1.0, self._tries)
+        self._add("", 1.0, self._together)
+
+    def _left(self, who: str, most: int) -> float:
+        now = self._clock()
+        left, at = self._buckets.get(who, (float(most), now))
+        return min(float(most), left + (now - at) * self._refill * most / self._tries)
+
+    def _missing(self, who: str, most: int) -> float:
+        left = self._left(who, most)
+        return 0.0 if left >= 1 else (1 - left) / (self._refill * most / self._tries)
+
+    def _add(self, who: str, number: float, most: int) -> None:
+        left = min(float(most), self._left(who, most) + number)
+        self._buckets[who] = (left, self._clock())
+        self._buckets.move_to_end(who)
+        while len(self._buckets) > MAX_CALLERS:
+            oldest = next(iter(self._buckets))
+            if oldest == "":
+                self._buckets.move_to_end("")
+                continue
+            del self._buckets[oldest]

@@ -1,0 +1,158 @@
+"""Who may talk to the hub: logging in, pairing, devices."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from litestar import Response, delete, get, post
+from litestar.params import FromPath
+from msgspec.structs import replace
+
+from ...protocol import PROTOCOL
+from ...protocol.access import Me, Offer, Paired
+from ...protocol.bodies import Claim, Pairing
+from ...protocol.views import DeviceView
+from ...version import __version__
+from ..auth import OWNER, cookie, cookie_name, csrf_of
+from ..hub import caller
+from ..origins import host_name, is_loopback
+from ..problems import Refused
+from ..request import Asked, answer, body, device_of, hub_of
+from ..spec import spec
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+TAGS = ["access"]
+MAX_NAME = 64
+
+
+@get("/api/v1/me", tags=TAGS, opt=spec(gives=Me))
+async def me(request: Asked) -> Response[bytes]:
+    """Who am I?
+
+    With a cookie it also tells the CSRF value that changing requests need."""
+    key: str = request.scope["state"]["key"]
+    return answer(_me(request, device_of(request), key))
+
+
+@post(
+    "/api/v1/login",
+    tags=TAGS,
+    status_code=200,
+    opt=spec(body=Claim, gives=Me, problems=("Unauthenticated", "Forbidden", "TooManyRequests")),
+)
+async def login(request: Asked) -> Response[bytes]:
+    """Log a page in by a single-use secret: a cookie that scripts cannot read."""
+    hub = hub_of(request)
+    claim = await body(request, Claim)
+    device, key = await hub.devices.claim(claim.secret, ("page",), name=_name(claim.name))
+    hub.guesses.give_back(caller(_scope(request)))
+    reply = answer(_me(request, hub.devices.view(device), key))
+    reply.headers["Set-Cookie"] = _cookie(request, key)
+    return reply
+
+
+@post("/api/v1/logout", tags=TAGS, status_code=204, opt=spec(status=204, problems=("Conflict",)))
+async def logout(request: Asked) -> Response[None]:
+    """This device's key is worth nothing any more."""
+    await _revoke(hub_of(request), device_of(request).id)
+    return Response(None, status_code=204, headers={"Set-Cookie": _cookie(request, "", age_s=0)})
+
+
+@post("/api/v1/pairings", tags=TAGS, opt=spec(body=Pairing, gives=Offer, status=201, problems=("TooManyRequests",)))
+async def offer(request: Asked) -> Response[bytes]:
+    """Make a secret that lets one device in, once, within ten minutes."""
+    hub, device = hub_of(request), device_of(request)
+    pairing = await body(request, Pairing, empty=Pairing())
+    if wait := hub.offers.take(device.id):
+        raise Refused("TooManyRequests", "too many secrets at once", hint="Wait a little.", retry_s=wait)
+    secret, expires_at = await hub.devices.offer(pairing.kind, name=_name(pairing.name), by=device.id)
+    word = "login" if pairing.kind == "page" else "pair"
+    url = f"{_url(request)}/#{word}={secret}"
+    return answer(Offer(kind=pairing.kind, secret=secret, url=url, expires_at=expires_at), 201)
+
+
+@post(
+    "/api/v1/pair",
+    tags=TAGS,
+    opt=spec(body=Claim, gives=Paired, status=201, problems=("Unauthenticated", "Forbidden", "TooManyRequests")),
+)
+async def pair(request: Asked) -> Response[bytes]:
+    """Exchange a secret for a key of one's own: for clients and nodes."""
+    hub = hub_of(request)
+    claim = await body(request, Claim)
+    device, key = await hub.devices.claim(
+        claim.secret, ("client", "node"), name=_name(claim.name), node=_node(claim.node)
+    )
+    hub.guesses.give_back(caller(_scope(request)))
+    if device.kind == "node":
+        await hub.nodes.expect(device.node, device.name)
+    return answer(Paired(device=hub.devices.view(device), key=key, hub=_url(request)), 201)
+
+
+@get("/api/v1/devices", tags=TAGS, opt=spec(gives=list[DeviceView]))
+async def devices(request: Asked) -> Response[bytes]:
+    """Everybody who may talk to the hub, this machine's owner first."""
+    hub, own = hub_of(request), device_of(request).id
+    found = [hub.auth.owner(), *hub.devices.list()]
+    return answer([replace(device, current=device.id == own) for device in found])
+
+
+@delete("/api/v1/devices/{id:str}", tags=TAGS, status_code=204, opt=spec(status=204, problems=("NotFound", "Conflict")))
+async def revoke(request: Asked, id: FromPath[str]) -> Response[None]:
+    """Shut a device out, at once, also where it is connected."""
+    await _revoke(hub_of(request), id)
+    return Response(None, status_code=204)
+
+
+def routes(hub: "Hub") -> list[Any]:
+    return [me, login, logout, offer, pair, devices, revoke]
+
+
+def _scope(request: Asked) -> Any:
+    return request.scope
+
+
+def _me(request: Asked, device: DeviceView, key: str) -> Me:
+    hub = hub_of(request)
+    return Me(
+        device=replace(device, current=True),
+        csrf=csrf_of(key) if key else "",
+        version=__version__,
+        protocol=PROTOCOL,
+        node=hub.switch.local,
+        url=_url(request),
+    )
+
+
+async def _revoke(hub: "Hub", id: str) -> None:
+    if id == OWNER:
+        hint = "To replace the token, stop the hub and remove its file."
+        raise Refused("Conflict", "this machine's own token cannot be revoked", field="id", hint=hint)
+    await hub.devices.revoke(id)
+
+
+def _cookie(request: Asked, key: str, **more: int) -> str:
+    scope = _scope(request)
+    secure = hub_of(request).origins.secure(request.headers.get("host", ""), scope)
+    return cookie(cookie_name(scope["server"][1]), key, secure=secure, **more)
+
+
+def _url(request: Asked) -> str:
+    """Where to send somebody: the name that the caller used, unless only this machine understands it."""
+    hub = hub_of(request)
+    host = request.headers.get("host", "")
+    if hub.url and (hub.config.hub.public_url or is_loopback(host_name(host))):
+        return hub.url.rstrip("/")
+    return f"{request.scope['scheme']}://{host}"
+
+
+def _name(name: str) -> str:
+    """Names are shown to people: printable and short."""
+    return " ".join("".join(c if c.isprintable() else " " for c in name).split())[:MAX_NAME]
+
+
+def _node(node: str) -> str:
+    if node and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", node):
+        raise Refused("UsageError", "a node's id has 1 to 64 letters, digits, - or _", field="node")
+    return node

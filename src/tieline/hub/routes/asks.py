@@ -1,0 +1,95 @@
+"""Asks and their answers, and where commands are."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import FromPath
+
+from ...events import Answer
+from ...ids import new_id
+from ...protocol.bodies import Decision
+from ...protocol.commands import AnswerQuestion, ApprovePermission, DenyPermission
+from ...protocol.views import CommandView
+from ...sessions.records import ASKS, AskRecord
+from ..problems import NotFound
+from ..request import Asked, answer, body, device_of, hub_of, once_of
+from ..spec import spec
+from ..telling import ACCEPTED, ask_of, node_of, signature, tell
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+TAGS = ["asks"]
+
+_decode = msgspec.json.Decoder(AskRecord).decode
+
+
+@get("/api/v1/asks", tags=TAGS, opt=spec(gives=list[AskRecord]))
+async def asks(request: Asked) -> Response[bytes]:
+    """All that wait for a decision, on all machines, the oldest first."""
+    entries = await hub_of(request).bus.table(ASKS).entries()
+    found = [one for one in (_decode(entry.value) for entry in entries) if one.status == "pending"]
+    return answer(sorted(found, key=lambda one: (one.created_at, one.id)))
+
+
+@get("/api/v1/asks/{ask:str}", tags=TAGS, opt=spec(gives=AskRecord, problems=("NotFound",)))
+async def show(request: Asked, ask: FromPath[str]) -> Response[bytes]:
+    """One ask, also when it is over: for a day it is told what became of it."""
+    return answer(await ask_of(hub_of(request), ask))
+
+
+@post(
+    "/api/v1/asks/{ask:str}/answer",
+    tags=TAGS,
+    status_code=200,
+    opt=spec(body=Decision, gives=CommandView, later=True, problems=("NotFound", "AlreadyAnswered")),
+)
+async def decide(request: Asked, ask: FromPath[str]) -> Response[bytes]:
+    """Decide an ask. The first decision wins; with a digest it only counts for exactly what was shown."""
+    hub = hub_of(request)
+    decision = await body(request, Decision)
+    record = await ask_of(hub, ask)
+    node = await node_of(hub, record.session)
+    by = signature(device_of(request))
+    said = Answer(
+        ask=ask,
+        decision=decision.decision,
+        by=by,
+        reason=decision.reason,
+        answers=decision.answers,
+        remember=decision.remember,
+    )
+    kind = ApprovePermission if decision.decision == "allow" else DenyPermission
+    if record.ask.kind == "question":
+        kind = AnswerQuestion
+    command = kind(session=record.session, ask=ask, answer=said, digest=decision.digest)
+    id = once_of(request) or new_id()
+    told = await tell(request, node, command, id=id)
+    if isinstance(told, CommandView):
+        return answer(told, ACCEPTED)
+    done = CommandView(
+        id=id,
+        node=node,
+        name=command.name,
+        state="applied",
+        session=record.session,
+        ask=ask,
+        by=by,
+        at=told.at or time.time(),
+    )
+    return answer(done)
+
+
+@get("/api/v1/commands/{id:str}", tags=TAGS, opt=spec(gives=CommandView, problems=("NotFound",)))
+async def command(request: Asked, id: FromPath[str]) -> Response[bytes]:
+    """Where something that a node was told is: sent, received, applied, refused or expired."""
+    found = await hub_of(request).switch.orders.get(id)
+    if found is None:
+        raise NotFound("command", id)
+    return answer(found)
+
+
+def routes(hub: "Hub") -> list[Any]:
+    return [asks, show, decide, command]

@@ -1,0 +1,117 @@
+"""The relay's channels: which there are, how they are, a look at the configuration, a test."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from litestar import Response, get, post
+from litestar.params import FromPath
+from msgspec.structs import asdict, replace
+
+from ...messages import Limits, Receipt
+from ...protocol.relay import ChannelTest, ChannelTestView, ChannelView, ReloadView
+from ...relay.lanes import LaneView
+from ...relay.reload import ChannelReport, ChannelSet
+from ..problems import NotFound
+from ..problems import Refused as HubRefused
+from ..request import Asked, answer, body, hub_of
+from ..spec import spec
+from .relay import OWNER, relay_of, shown, told
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+TAGS = ["channels"]
+TEST_S = 30.0
+
+
+def channels_of(request: Asked) -> ChannelSet:
+    channels = hub_of(request).channels
+    if channels is None:
+        raise HubRefused("BusError", "this hub runs no relay")
+    return channels
+
+
+@get("/api/v1/channels", tags=TAGS, opt=spec(gives=list[ChannelView]))
+async def channels(request: Asked) -> Response[bytes]:
+    """Every channel of the configuration, how it is, and its last error."""
+    return answer(_views(request))
+
+
+@post("/api/v1/channels/reload", tags=TAGS, status_code=200, opt=spec(gives=ReloadView))
+async def reload(request: Asked) -> Response[bytes]:
+    """Look at the configuration now; only what changed is made anew. Broken channels are tried again."""
+    changes = await channels_of(request).reload()
+    return answer(ReloadView(**asdict(changes), channels=tuple(_views(request))))
+
+
+@post(
+    "/api/v1/channels/{id:str}/test",
+    tags=TAGS,
+    status_code=200,
+    opt=spec(body=ChannelTest, needs_body=False, gives=ChannelTestView, problems=("NotFound",)),
+)
+async def test(request: Asked, id: FromPath[str]) -> Response[bytes]:
+    """Send a message through a channel and see what becomes of it. Nobody's answer is waited for."""
+    wanted = await body(request, ChannelTest, empty=ChannelTest())
+    channel = channels_of(request).channel(id)
+    if channel is None:
+        raise NotFound("channel", id)
+    async with told(request) as relay:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        sent: list[str] = []
+
+        def heard(receipt: Receipt) -> None:
+            if sent and receipt.id == sent[0] and receipt.over and not over.done():
+                over.set_result(None)
+
+        unsubscribe = relay.subscribe(heard)
+        try:
+            to = wanted.to or channel.subject_prefix
+            receipt = await relay.send(to, wanted.text, sender=OWNER, limits=Limits(ttl_s=TEST_S))
+            sent.append(receipt.id)
+            heard(await relay.status(receipt.id))
+            await asyncio.wait({over}, timeout=TEST_S + 5)
+        finally:
+            unsubscribe()
+            over.cancel()
+        view = shown(await relay.message(receipt.id))
+        fine = view.state in ("injected", "seen", "answered")
+        return answer(ChannelTestView(channel=id, delivered=fine, message=view))
+
+
+def _views(request: Asked) -> list[ChannelView]:
+    lanes = {lane.id: lane for lane in relay_of(request).channels()}
+    return [_view(report, lanes.get(report.id)) for report in channels_of(request).reports()]
+
+
+def _view(report: ChannelReport, lane: LaneView | None) -> ChannelView:
+    view = ChannelView(
+        id=report.id,
+        state=report.state,
+        source=report.source,
+        prefix=report.prefix,
+        name=report.name,
+        problem=report.problem,
+        hint=report.hint,
+        field=report.field,
+        since=report.since,
+        details=report.detail.detail if report.detail else {},
+    )
+    if lane is None or report.state in ("broken", "disabled"):
+        return view
+    return replace(
+        view,
+        state=lane.state if report.state == "running" else report.state,
+        problem=report.problem or lane.problem,
+        circuit=lane.circuit,
+        waiting=lane.waiting,
+        in_flight=lane.running,
+        delivered=lane.delivered,
+        failed=lane.failed,
+        last_error=lane.last_error,
+        last_error_at=lane.last_error_at,
+    )
+
+
+def routes(hub: "Hub") -> list[Any]:
+    return [channels, reload, test]

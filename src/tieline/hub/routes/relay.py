@@ -1,0 +1,346 @@
+"""Messages, inboxes and dead letters."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any
+
+from litestar import Response, get, post
+from litestar.params import FromPath, FromQuery, QueryParameter
+
+from ...messages import DeadLetter, Message, Receipt, Refused, Unanswered, UnknownMessage, address
+from ...protocol.problems import Problem
+from ...protocol.relay import (
+    MAX_ASK_S,
+    MAX_PAGE,
+    AnswerView,
+    DeadOutcome,
+    DeadSelection,
+    DropView,
+    InboxRead,
+    InboxView,
+    MessageView,
+    NewAsk,
+    NewMessage,
+    ThreadView,
+    TraceView,
+    message_view,
+)
+from ...relay import Relay
+from ...relay.hooks import STATUS_OF
+from ...sessions.callers import caller
+from ..problems import Problematic
+from ..problems import Refused as HubRefused
+from ..request import Asked, answer, body, hub_of, once_of
+from ..spec import spec
+from ..telling import session_of
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+TAGS = ["messages"]
+OWNER = "relay.user.owner"
+"""Whoever is let in is the hub's owner, on whichever device: one person has one inbox."""
+
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+
+
+def relay_of(request: Asked) -> Relay:
+    relay = hub_of(request).relay
+    if relay is None:
+        raise HubRefused("BusError", "this hub runs no relay")
+    return relay
+
+
+@asynccontextmanager
+async def told(request: Asked) -> AsyncGenerator[Relay, None]:
+    """The relay; what it refuses becomes a problem whose code is the reason."""
+    try:
+        yield relay_of(request)
+    except Refused as error:
+        status = STATUS_OF.get(error.reason, 422)
+        raise Problematic(
+            Problem(
+                status=status,
+                title=HTTPStatus(status).phrase,
+                detail=error.message,
+                code=error.reason,
+                hint=error.hint,
+                instance=request.scope["state"].get("request", ""),
+            )
+        ) from None
+
+
+async def sender_of(request: Asked, new: NewMessage | NewAsk) -> str:
+    """Stamped here: a person, or one of the hub's sessions. What an agent runs is never taken for the person."""
+    hub, session = hub_of(request), new.session
+    if new.mark and hub.local is not None:
+        session = caller(hub.local.router, new.mark, new.cwd, session)
+    return address(f"relay.agent.{(await session_of(hub, session)).id}") if session else OWNER
+
+
+def shown(message: Message) -> MessageView:
+    return message_view(message.receipt, message.envelope)
+
+
+# --- messages ------------------------------------------------------------------------------------------------
+
+
+@post(
+    "/api/v1/messages",
+    tags=TAGS,
+    status_code=201,
+    opt=spec(body=NewMessage, gives=MessageView, status=201, problems=("NotFound",)),
+)
+async def send(request: Asked) -> Response[bytes]:
+    """Send a message. It is stored when this returns; its receipt says how far it got."""
+    new = await body(request, NewMessage)
+    sender = await sender_of(request, new)
+    async with told(request) as relay:
+        receipt = await relay.send(
+            new.to,
+            new.payload(),
+            sender=sender,
+            reply_to="" if new.no_reply else new.reply_to or sender,
+            in_reply_to=new.in_reply_to,
+            thread=new.thread,
+            limits=new.limits,
+            key=new.key or once_of(request),
+            within=new.within,
+        )
+        return answer(shown(await relay.message(receipt.id)), 201)
+
+
+@post(
+    "/api/v1/messages/ask", tags=TAGS, status_code=200, opt=spec(body=NewAsk, gives=AnswerView, problems=("NotFound",))
+)
+async def ask(request: Asked) -> Response[bytes]:
+    """Send a message and wait for its answer. Without one, the reason says why, the receipt where the message is."""
+    new = await body(request, NewAsk)
+    sender = await sender_of(request, new)
+    timeout = min(max(new.timeout_s, 0.1), MAX_ASK_S)
+    async with told(request) as relay:
+        try:
+            found = await relay.ask(
+                new.to,
+                new.payload(),
+                sender=sender,
+                timeout=timeout,
+                limits=new.limits,
+                key=new.key or once_of(request),
+                within=new.within,
+            )
+        except Unanswered as error:
+            return answer(AnswerView(receipt=error.receipt, reason=error.reason, detail=error.message))
+        return answer(AnswerView(receipt=await relay.status(found.in_reply_to), answer=found))
+
+
+@get("/api/v1/messages", tags=TAGS, opt=spec(gives=list[ThreadView], problems=("UnknownMessage",)))
+async def threads(request: Asked, thread: FromQuery[str] = "", limit: Limit = 50) -> Response[bytes]:
+    """Threads of messages, the last active first; with `thread`, that one."""
+    async with told(request) as relay:
+        if thread:
+            return answer([await _thread(relay, thread)])
+        newest = [receipt.thread for receipt in await relay.recent(MAX_PAGE)]
+        return answer([await _thread(relay, id) for id in list(dict.fromkeys(newest))[:limit]])
+
+
+async def _thread(relay: Relay, thread: str) -> ThreadView:
+    views = [shown(message) for message in await _messages(relay, thread)]
+    parties = dict.fromkeys(party for view in views for party in (view.receipt.sender, view.receipt.subject))
+    return ThreadView(
+        id=thread,
+        first=views[0],
+        last=max(views, key=lambda view: max((step.at for step in view.receipt.steps), default=0.0)),
+        count=len(views),
+        parties=tuple(parties),
+        open=sum(not view.receipt.over for view in views),
+    )
+
+
+async def _messages(relay: Relay, thread: str) -> list[Message]:
+    """All of a thread. Its name is that of its first message, unless its sender chose another."""
+    found: list[Message] = []
+    for id in sorted(set(await relay.ledger.thread(thread))):
+        try:
+            found.append(await relay.message(id))
+        except UnknownMessage:
+            continue
+    if not found:
+        raise UnknownMessage(thread)
+    return sorted(found, key=lambda message: (message.receipt.steps[0].at, message.receipt.seq))
+
+
+@get("/api/v1/messages/{id:str}", tags=TAGS, opt=spec(gives=MessageView, problems=("UnknownMessage",)))
+async def show(request: Asked, id: FromPath[str]) -> Response[bytes]:
+    """One message, and step by step where it got to."""
+    async with told(request) as relay:
+        return answer(shown(await relay.message(id)))
+
+
+@get("/api/v1/messages/{id:str}/trace", tags=TAGS, opt=spec(gives=TraceView, problems=("UnknownMessage",)))
+async def trace(request: Asked, id: FromPath[str]) -> Response[bytes]:
+    """The whole chain that a message belongs to, with what did not arrive."""
+    async with told(request) as relay:
+        thread = await _thread_of(relay, id)
+        try:
+            messages = await _messages(relay, thread)
+        except UnknownMessage:  # all of it was refused
+            messages = []
+        dead = [letter for letter in await relay.dead.list() if letter.envelope.thread == thread]
+        if not messages and not dead:
+            raise UnknownMessage(id)
+        view = TraceView(
+            thread=thread, messages=tuple(map(shown, messages)), depth=depths(messages), dead=tuple(reversed(dead))
+        )
+        return answer(view)
+
+
+async def _thread_of(relay: Relay, id: str) -> str:
+    """Of a message, of one that was refused and has only a dead letter, or `id` is a thread's own name."""
+    try:
+        return (await relay.status(id)).thread
+    except UnknownMessage:
+        try:
+            return (await relay.dead.show(id)).envelope.thread
+        except UnknownMessage:
+            return id
+
+
+def depths(messages: list[Message]) -> tuple[int, ...]:
+    """How far each is from the one that began it."""
+    known: dict[str, int] = {}
+    for message in messages:
+        envelope = message.envelope
+        above = (envelope.caused_by, envelope.in_reply_to) if envelope else (message.receipt.caused_by,)
+        known[message.receipt.id] = max((known[id] + 1 for id in above if id in known), default=0)
+    return tuple(known[message.receipt.id] for message in messages)
+
+
+# --- inboxes -------------------------------------------------------------------------------------------------
+
+
+@get("/api/v1/inboxes", tags=TAGS, opt=spec(gives=list[InboxView]))
+async def inboxes(request: Asked) -> Response[bytes]:
+    """Every address that mail waits for, and the owner's own."""
+    async with told(request) as relay:
+        relay.check_active()
+        waiting = {OWNER: 0, **relay.dispatch.mailboxes}
+        return answer([_inbox(relay, subject, count) for subject, count in sorted(waiting.items())])
+
+
+def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
+    lane = relay.dispatch.lanes.match(subject)
+    if lane is None:
+        return InboxView(subject=subject, waiting=count, kind="nobody")
+    return InboxView(
+        subject=subject, waiting=count, kind=lane.kind, channel=lane.id if lane.kind in ("channel", "handler") else ""
+    )
+
+
+@get("/api/v1/inboxes/{subject:str}", tags=TAGS, opt=spec(gives=list[MessageView]))
+async def inbox(request: Asked, subject: FromPath[str], limit: Limit = 50) -> Response[bytes]:
+    """The mail of an address, the newest first. Looking at it reads nothing."""
+    async with told(request) as relay:
+        subject = address(subject)
+        lane = relay.dispatch.lanes.match(subject)
+        if lane is not None and lane.kind == "inbox":
+            return answer([shown(message) for message in await relay.inbox(subject).messages(limit=limit)])
+        relay.check_active()
+        waiting = [live.receipt for live in relay.dispatch.live.values() if live.receipt.subject == subject]
+        newest = sorted(waiting, key=lambda receipt: receipt.seq, reverse=True)[:limit]
+        return answer([shown(await relay.message(receipt.id)) for receipt in newest])
+
+
+@post(
+    "/api/v1/inboxes/{subject:str}/read",
+    tags=TAGS,
+    status_code=200,
+    opt=spec(body=InboxRead, needs_body=False, gives=list[MessageView], problems=("UnknownMessage",)),
+)
+async def read(request: Asked, subject: FromPath[str]) -> Response[bytes]:
+    """Take mail out of an inbox: those named, or the oldest that wait. They are seen now."""
+    wanted = await body(request, InboxRead, empty=InboxRead())
+    async with told(request) as relay:
+        found = relay.inbox(address(subject))
+        limit = min(max(wanted.limit, 1), MAX_PAGE)
+        ids = wanted.ids or tuple(receipt.id for receipt in found.unread()[:limit])
+        return answer([shown(await found.read(id)) for id in ids])
+
+
+# --- dead letters --------------------------------------------------------------------------------------------
+
+
+@get("/api/v1/dead", tags=TAGS, opt=spec(gives=list[DeadLetter]))
+async def dead(
+    request: Asked,
+    pattern: FromQuery[str] = "",
+    sender: FromQuery[str] = "",
+    reason: FromQuery[str] = "",
+    limit: Limit = 100,
+) -> Response[bytes]:
+    """What did not arrive, the newest first: by a pattern of addresses, by sender, by reason."""
+    async with told(request) as relay:
+        return answer((await relay.dead.list(to=pattern, sender=sender, reason=reason))[:limit])
+
+
+@get("/api/v1/dead/{id:str}", tags=TAGS, opt=spec(gives=DeadLetter, problems=("UnknownMessage",)))
+async def letter(request: Asked, id: FromPath[str]) -> Response[bytes]:
+    """One dead letter, whole."""
+    async with told(request) as relay:
+        return answer(await relay.dead.show(id))
+
+
+@post(
+    "/api/v1/dead/retry",
+    tags=TAGS,
+    status_code=200,
+    opt=spec(body=DeadSelection, gives=list[DeadOutcome], problems=("UnknownMessage",)),
+)
+async def retry(request: Asked) -> Response[bytes]:
+    """Send dead letters again, each with a fresh budget. Says of each what became of it."""
+    chosen = await body(request, DeadSelection)
+    _check(chosen)
+    outcomes: list[DeadOutcome] = []
+    async with told(request) as relay:
+        found: list[tuple[str, Receipt | Refused]] = []
+        if not chosen.ids:
+            found = await relay.dead.retry(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
+        for id in chosen.ids:
+            try:
+                found += await relay.dead.retry([id])
+            except UnknownMessage as error:
+                outcomes.append(DeadOutcome(id=id, done=False, problem=error.message))
+        for id, outcome in found:
+            if isinstance(outcome, Refused):
+                outcomes.append(DeadOutcome(id=id, done=False, problem=f"{outcome.reason}: {outcome.message}"))
+            else:
+                outcomes.append(DeadOutcome(id=id, done=True, sent_as=outcome.id))
+    return answer(outcomes)
+
+
+@post(
+    "/api/v1/dead/drop",
+    tags=TAGS,
+    status_code=200,
+    opt=spec(body=DeadSelection, gives=DropView, problems=("UnknownMessage",)),
+)
+async def drop(request: Asked) -> Response[bytes]:
+    """Throw dead letters away for good."""
+    chosen = await body(request, DeadSelection)
+    _check(chosen)
+    async with told(request) as relay:
+        if chosen.ids:
+            count = await relay.dead.drop(chosen.ids)
+        else:
+            count = await relay.dead.drop(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
+        return answer(DropView(dropped=count))
+
+
+def _check(chosen: DeadSelection) -> None:
+    if not (chosen.ids or chosen.pattern or chosen.sender or chosen.reason):
+        raise HubRefused("UsageError", "which ones?", field="ids", hint="Give ids, a pattern, a sender or a reason.")
+
+
+def routes(hub: "Hub") -> list[Any]:
+    return [send, ask, threads, show, trace, inboxes, inbox, read, dead, letter, retry, drop]

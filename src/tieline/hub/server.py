@@ -1,0 +1,158 @@
+"""The hub's listening socket, and uvicorn behind it, in our own loop.
+
+Beyond loopback it listens only with TLS, or when somebody says in so many words that it need not be. Whoever opens a
+connection says soon what they want: half a request line holds nothing.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import h11
+import uvicorn
+from msgspec import Struct
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ..config import HubConfig
+from ..errors import UsageError
+from ..protocol.link import MAX_FRAME
+from .origins import is_loopback
+
+HEAD_S = 15.0
+"""From the first byte (or none) to the end of a request's head."""
+KEEP_ALIVE_S = 75
+MAX_HEAD = 32 * 1024
+MAX_CONNECTIONS = 5000
+GRACE_S = 3
+"""How long answers that are under way may take when the hub ends."""
+
+
+class Serving(Struct, frozen=True, kw_only=True):
+    host: str
+    port: int
+    tls: bool
+
+    @property
+    def url(self) -> str:
+        """How this machine reaches it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
+        if ":" in host and not host.startswith("["):
+            host = f"[{host}]"
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+
+
+def bind(host: str, port: int, *, tls: bool, insecure: bool) -> socket.socket:
+    """A socket of our own, not yet listening. Raises UsageError."""
+    if not (tls or insecure or is_loopback(host)):
+        raise UsageError(
+            f"{host or 'every address'} can be reached from other machines, and what is sent would not be encrypted",
+            field="hub.host",
+            hint="Set hub.tls_certificate and hub.tls_key, put a TLS proxy in front of 127.0.0.1, or say --insecure "
+            "(hub.insecure = true) if you trust the network.",
+        )
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"{host!r} is no address of this machine: {error}", field="hub.host") from None
+    if not (tls or insecure or is_loopback(str(address[0]))):  # a name that only looks like ours
+        raise UsageError(f"{host} is {address[0]}, which is beyond loopback", field="hub.host")
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        hint = "Is a hub running already (`tieline status`)? `--port 0` takes a free one."
+        raise UsageError(
+            f"cannot listen on {host} port {port}: {error.strerror}", field="hub.port", hint=hint
+        ) from None
+    return bound
+
+
+@asynccontextmanager
+async def serve(
+    app: Callable[[Any, Any, Any], Awaitable[None]],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    config: HubConfig | None = None,
+    head_s: float = HEAD_S,
+) -> AsyncGenerator[Serving, None]:
+    """Serves inside the block; port 0 is a free one. `config` says about TLS and whether it may be without."""
+    config = config or HubConfig()
+    tls = bool(config.tls_certificate)
+    bound = bind(host, port, tls=tls, insecure=config.insecure)
+    try:
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                http=_impatient(head_s),
+                ws="websockets-sansio",
+                ws_max_size=MAX_FRAME + 1024,
+                ws_per_message_deflate=False,
+                ws_ping_interval=None,  # both protocols have beats of their own
+                lifespan="off",
+                loop="asyncio",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=GRACE_S,
+                limit_concurrency=MAX_CONNECTIONS,
+                h11_max_incomplete_event_size=MAX_HEAD,
+                ssl_certfile=config.tls_certificate or None,
+                ssl_keyfile=config.tls_key or None,
+            )
+        )
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup(sockets=[bound])
+    except BaseException:
+        bound.close()
+        raise
+    ticking = asyncio.create_task(server.main_loop())  # it keeps the Date header right
+    try:
+        yield Serving(host=host, port=bound.getsockname()[1], tls=tls)
+    finally:
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
+        await asyncio.shield(server.shutdown(sockets=[bound]))
+
+
+def _impatient(head_s: float) -> type[H11Protocol]:
+    class Impatient(H11Protocol):
+        """Closes connections whose request does not arrive."""
+
+        _waiting: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._waiting = self.loop.call_later(head_s, self._close)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.conn.their_state is h11.IDLE:  # half a head
+                if self._waiting is None:
+                    self._waiting = self.loop.call_later(head_s, self._close)
+            elif self._waiting is not None:
+                self._waiting.cancel()
+                self._waiting = None
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._waiting is not None:
+                self._waiting.cancel()
+                self._waiting = None
+            super().connection_lost(exc)
+
+        def _close(self) -> None:
+            self._waiting = None
+            self.transport.abort()
+
+    return Impatient

@@ -1,0 +1,35 @@
+"""What the hub answers about access: who asks, secrets to pair with, keys of devices."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from .views import DeviceView
+
+
+class Me(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who the hub takes the caller for."""
+
+    device: DeviceView
+    csrf: str = ""  # with a cookie: what changing requests say in X-Tieline-CSRF
+    version: str = ""
+    protocol: int = 1
+    node: str = ""  # the hub's own node, if it has one
+    url: str = ""  # where people reach the hub, as far as it knows
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """A secret that lets one device in, once, soon. It is shown now and never again."""
+
+    kind: Literal["page", "client", "node"]
+    secret: str
+    url: str  # with the secret in its fragment, which no server and no log gets to see
+    expires_at: float
+
+
+class Paired(Struct, frozen=True, kw_only=True):
+    """A device's key: shown now and never again."""
+
+    device: DeviceView
+    key: str
+    hub: str  # its address

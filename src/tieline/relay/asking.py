@@ -1,0 +1,70 @@
+"""Asks as mail: a channel that shows asks to people sends them to its own addresses through the relay, so that they are
+stored, tried again and accounted for like every other message."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+import msgspec
+
+from ..channels.base import AskNote, Asks, Sender
+from ..errors import TielineError
+from ..messages import Payload
+
+ASK = "application/vnd.tieline.ask+json"
+"""The content type of such a message; its JSON is an AskNote."""
+MAX_WAITING = 1000
+"""Changes of asks that wait to be sent; beyond them the oldest is left out, and the page still has it."""
+
+
+class AskMail:
+    """`async with AskMail(asks, sender, addresses, report)`: each change of an ask, once to each address."""
+
+    def __init__(
+        self, asks: Asks, sender: Sender, addresses: Callable[[], Iterable[str]], report: Callable[[str], None]
+    ) -> None:
+        self._asks = asks
+        self._sender = sender
+        self._addresses = addresses
+        self._report = report
+        self._waiting: asyncio.Queue[AskNote] = asyncio.Queue(MAX_WAITING)
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "AskMail":
+        self._task = asyncio.create_task(self._run())
+        self._unsubscribe = self._asks.subscribe(self._told)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._unsubscribe()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _told(self, note: AskNote) -> None:
+        if self._waiting.full():
+            self._waiting.get_nowait()
+        self._waiting.put_nowait(note)
+
+    async def _run(self) -> None:
+        while True:
+            note = await self._waiting.get()
+            payload = Payload(note.title, msgspec.to_builtins(note), ASK)
+            for address in self._addresses():
+                key = f"ask:{note.id}:{note.status}:{address}"
+                try:
+                    await self._sender.send(address, payload, key=key)
+                except TielineError as error:
+                    self._report(f"an ask could not be passed on: {error.message}")
+
+
+def note_of(payload: Payload) -> AskNote | None:
+    """The ask in a message; None if there is none."""
+    if payload.content_type != ASK:
+        return None
+    try:
+        return msgspec.convert(payload.json, AskNote)
+    except msgspec.ValidationError:
+        return None

@@ -1,0 +1,49 @@
+"""When what is due: one timer for all of it."""
+
+import asyncio
+import heapq
+import time
+from collections.abc import Callable
+
+LONGEST_SLEEP = 3600.0
+"""Clocks are set at times: nothing sleeps longer than this on the word of one."""
+SLACK = 1000
+
+
+class Deadlines:
+    def __init__(self, due: Callable[[str], None], known: Callable[[str], bool]) -> None:
+        self._due = due
+        self._known = known
+        self._heap: list[tuple[float, str]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._next = 0.0
+        self._room = SLACK
+
+    def add(self, at: float, id: str) -> None:
+        heapq.heappush(self._heap, (at, id))
+        if len(self._heap) > self._room:  # most of them are over
+            self._heap = [entry for entry in self._heap if self._known(entry[1])]
+            heapq.heapify(self._heap)
+            self._room = 2 * len(self._heap) + SLACK
+        if self._timer is None or at < self._next:
+            self._set()
+
+    def clear(self) -> None:
+        self._heap.clear()
+        self._set()
+
+    def _set(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap:
+            self._next = self._heap[0][0]
+            wait = min(max(0.0, self._next - time.time()), LONGEST_SLEEP)
+            self._timer = asyncio.get_running_loop().call_later(wait, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = time.time()
+        while self._heap and self._heap[0][0] <= now:
+            self._due(heapq.heappop(self._heap)[1])
+        self._set()

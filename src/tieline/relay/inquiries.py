@@ -1,0 +1,96 @@
+"""Questions that somebody waits for the answer of. An answer goes to an address of its own, `relay.ask.<id>`."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ..channels.base import DeliveryContext, dead, delivered
+from ..ids import new_id
+from ..messages import DeliveryResult, Envelope, Limits, Receipt, Unanswered, address
+
+if TYPE_CHECKING:
+    from .dispatch import Dispatch
+    from .ledger import Ledger
+    from .sending import Letter, Sending
+
+PREFIX = "relay.ask"
+
+SILENT = ("idle_without_answer", "died_without_answer", "interrupted", "timeout", "indeterminate", "calls_exceeded")
+"""Delivered, and it is known that no answer will come."""
+
+WORDS = {
+    "idle_without_answer": "the other side went idle without answering",
+    "died_without_answer": "the other side died without answering",
+    "interrupted": "the other side was interrupted before it answered",
+    "calls_exceeded": "the other side used up its calls before it answered",
+    "indeterminate": "the other side's process died; it may have worked on it in part",
+}
+
+
+class Inquiries:
+    def __init__(self, ledger: "Ledger", dispatch: "Dispatch", sending: "Sending") -> None:
+        self._ledger = ledger
+        self._dispatch = dispatch
+        self._sending = sending
+        self._waiting: dict[str, asyncio.Future[Envelope]] = {}
+
+    async def ask(self, letter: "Letter", timeout: float) -> Envelope:
+        """Send it, and wait for its answer. Raises Refused, or Unanswered with the reason."""
+        own = new_id()
+        id = await self._ledger.claim_key(address(letter.sender), letter.key, own) if letter.key else own
+        least = min(timeout, (letter.limits and letter.limits.ttl_s) or timeout)
+        limits = replace(letter.limits or Limits(), ttl_s=least)
+        at, answered = self._open(id)
+        told: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+
+        def heard(receipt: Receipt) -> None:
+            if receipt.id == id and silence(receipt) and not told.done():
+                told.set_result(receipt)
+
+        self._dispatch.heard.append(heard)
+        try:
+            receipt = await self._sending.known(id) if id != own else None
+            if receipt is None:
+                await self._sending.send(replace(letter, reply_to=at, limits=limits, id=id))
+            elif receipt.answer and (answer := await self._answer(receipt.answer)):
+                return answer
+            else:
+                heard(receipt)
+            await asyncio.wait({answered, told}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if answered.done():
+                return answered.result()
+            receipt = told.result() if told.done() else await self._sending.known(id)
+            assert receipt is not None
+            reason = silence(receipt) or "timeout"
+            raise Unanswered(reason, WORDS.get(reason, f"no answer from {letter.subject}: {reason}"), receipt)
+        finally:
+            self._dispatch.heard.remove(heard)
+            self._waiting.pop(at, None)
+            told.cancel()
+
+    async def _answer(self, id: str) -> Envelope | None:
+        receipt = await self._sending.known(id)
+        return await self._ledger.envelope(receipt) if receipt else None
+
+    def _open(self, id: str) -> tuple[str, "asyncio.Future[Envelope]"]:
+        future: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
+        self._waiting[f"{PREFIX}.{id}"] = future
+        return f"{PREFIX}.{id}", future
+
+    async def deliver(self, subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
+        future = self._waiting.get(subject)
+        if future is None:
+            return dead("asker_gone", "whoever asked does not wait any longer")
+        if not future.done():
+            future.set_result(envelope)
+        return delivered()
+
+
+def silence(receipt: Receipt) -> str:
+    """Why no answer will come; empty while one may."""
+    if receipt.answer or not receipt.over:
+        return ""
+    if receipt.state in ("expired", "dead"):
+        return receipt.reason or receipt.state
+    return next((step.reason for step in reversed(receipt.steps) if step.reason in SILENT), "")

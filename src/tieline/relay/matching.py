@@ -1,0 +1,86 @@
+"""Who answers for an address: exact tokens, the longest prefix wins. Costs as many steps as the address has tokens."""
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class _Node(Generic[T]):
+    __slots__ = ("below", "exact", "prefix")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Node[T]] = {}
+        self.exact: T | None = None  # for the address itself
+        self.prefix: T | None = None  # for it and everything below
+
+
+class Endpoints(Generic[T]):
+    """Addresses and what serves them. One that is taken cannot be taken again before it is given back."""
+
+    def __init__(self) -> None:
+        self._root: _Node[T] = _Node()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, subject: str, value: T, *, prefix: bool) -> bool:
+        """Whether it was free."""
+        node = self._root
+        for token in subject.split("."):
+            node = node.below.setdefault(token, _Node())
+        if (node.prefix if prefix else node.exact) is not None:
+            return False
+        if prefix:
+            node.prefix = value
+        else:
+            node.exact = value
+        self._count += 1
+        return True
+
+    def remove(self, subject: str, *, prefix: bool) -> None:
+        path: list[tuple[_Node[T], str]] = []
+        node = self._root
+        for token in subject.split("."):
+            if token not in node.below:
+                return
+            path.append((node, token))
+            node = node.below[token]
+        if (node.prefix if prefix else node.exact) is None:
+            return
+        if prefix:
+            node.prefix = None
+        else:
+            node.exact = None
+        self._count -= 1
+        for above, token in reversed(path):  # what nobody needs any longer goes
+            below = above.below[token]
+            if below.below or below.exact is not None or below.prefix is not None:
+                return
+            del above.below[token]
+
+    def match(self, subject: str) -> T | None:
+        node = self._root
+        found: T | None = None
+        for token in subject.split("."):
+            below = node.below.get(token)
+            if below is None:
+                return found
+            node = below
+            if node.prefix is not None:
+                found = node.prefix
+        return node.exact if node.exact is not None else found
+
+    def all(self) -> Iterator[tuple[str, bool, T]]:
+        """Address, whether it is a prefix, and what serves it."""
+
+        def walk(node: _Node[T], path: tuple[str, ...]) -> Iterator[tuple[str, bool, T]]:
+            if node.exact is not None:
+                yield ".".join(path), False, node.exact
+            if node.prefix is not None:
+                yield ".".join(path), True, node.prefix
+            for token, below in node.below.items():
+                yield from walk(below, (*path, token))
+
+        return walk(self._root, ())

@@ -1,0 +1,308 @@
+"""The relay: anything with an address can send to anything with an address, and can find out where its message is.
+
+`async with Relay(bus, config) as relay`: one per bus is active, the others stand by and take over (`relay.active`).
+What it accepts is on the bus first. After a crash the next one goes on from there: what was offered is offered again,
+by the same id; what was over stays over.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+from msgspec.structs import replace
+
+from ..bus.base import Bus
+from ..channels.base import Channel, Progress
+from ..config import Config
+from ..errors import BusError, UsageError
+from ..messages import (
+    DeadLetter,
+    Envelope,
+    Limits,
+    Message,
+    Payload,
+    Receipt,
+    RelayStandby,
+    Step,
+    UnknownMessage,
+    address,
+)
+from .attempts import Attempts, reached
+from .dead_letters import DeadLetters
+from .dispatch import Dispatch
+from .inbox import Inbox
+from .inquiries import PREFIX as ASK_PREFIX
+from .inquiries import Inquiries
+from .lanes import LaneView
+from .lease import Lease
+from .ledger import Ledger, derived
+from .outlets import Correspondent
+from .registry import Handler, Registry
+from .sending import Letter, Sending
+from .settings import Settings
+from .work import Works
+
+INBOXES = ("relay.user", "relay.program")
+"""Below these, every address is an inbox that somebody fetches from."""
+NOTE_S = 5.0
+TRIM_S = 3600.0
+
+
+class Relay:
+    def __init__(self, bus: Bus, config: Config, *, settings: Settings | None = None) -> None:
+        own = config.relay
+        self.settings = settings or Settings()
+        self.works = Works()
+        self.ledger = Ledger(
+            bus,
+            keep_s=own.keep_s,
+            keep_unread_s=own.keep_unread_s,
+            keep_dead_s=own.keep_dead_s,
+            keep_keys_s=self.settings.keep_keys_s,
+        )
+        self.dispatch = Dispatch(self.ledger, self.settings, keep_unread_s=own.keep_unread_s)
+        self.lease = Lease(bus.table("relay"), self.settings.lease_s)
+        self.sending = Sending(own, self.ledger, self.dispatch, self.works, self.check_active)
+        self.attempts = Attempts(
+            self.dispatch, self.ledger, self.settings, self.works, self.sending.answer, lambda: self.lease.valid
+        )
+        self.dispatch.attempts = self.attempts
+        self.registry = Registry(self)
+        self.dead = DeadLetters(self.ledger, self._again)
+        self.inquiries = Inquiries(self.ledger, self.dispatch, self.sending)
+        self._settled = asyncio.Event()
+        self._activated = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._tending: list[asyncio.Task[None]] = []
+        self._low = -1
+        for prefix in INBOXES:
+            self.registry.add(self.registry.lane(prefix, "inbox", prefix, prefix=True))
+        asks = self.registry.lane(ASK_PREFIX, "ask", ASK_PREFIX, prefix=True, max_concurrent=self.settings.concurrent)
+        asks.deliver = self.inquiries.deliver
+        self.registry.add(asks)
+
+    async def __aenter__(self) -> "Relay":
+        self._task = asyncio.create_task(self.lease.run(self._activate, self._deactivate, self._settled.set))
+        waiter = asyncio.create_task(self._settled.wait())
+        await asyncio.wait({self._task, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        waiter.cancel()
+        if self._task.done():
+            self._task.result()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.registry.stop()
+        await self.lease.drop()
+
+    # --- being the active one ---
+
+    @property
+    def active(self) -> bool:
+        return self._activated.is_set() and self.lease.valid
+
+    async def until_active(self) -> None:
+        await self._activated.wait()
+
+    def check_active(self) -> None:
+        if not self.active:
+            raise RelayStandby(self.lease.other.shown if self.lease.other else "")
+
+    async def _activate(self) -> None:
+        await self.dispatch.recover()
+        self._tending = [asyncio.create_task(self._tend()), asyncio.create_task(self.sending.settle_unsure())]
+        self._activated.set()
+        await self.registry.start()
+        self._settled.set()
+
+    async def _deactivate(self) -> None:
+        self._activated.clear()
+        for task in self._tending:
+            task.cancel()
+        await asyncio.gather(*self._tending, return_exceptions=True)
+        with contextlib.suppress(BusError):
+            await self._note_low()
+        await self.registry.halt()
+        await self.dispatch.halt()
+
+    async def _tend(self) -> None:
+        trimmed = 0.0
+        while True:
+            await asyncio.sleep(NOTE_S)
+            with contextlib.suppress(BusError):
+                await self._note_low()
+                if time.monotonic() - trimmed >= TRIM_S:
+                    await self.ledger.trim(self.dispatch.last, self.dispatch.needed())
+                    trimmed = time.monotonic()
+
+    async def _note_low(self) -> None:
+        low = self.dispatch.low()
+        if low > self._low:
+            await self.ledger.keep_low(low)
+            self._low = low
+
+    # --- sending ---
+
+    def sender(self, subject: str) -> Correspondent:
+        """Who has this can send as that address: give it to nobody else."""
+        return Correspondent(self, subject)
+
+    async def send(
+        self,
+        subject: str,
+        payload: Payload | str,
+        *,
+        sender: str,
+        reply_to: str = "",
+        in_reply_to: str = "",
+        thread: str = "",
+        limits: Limits | None = None,
+        key: str = "",
+        within: str = "",
+        id: str = "",
+    ) -> Receipt:
+        """Stored when it returns; see `channels.base.Sender`."""
+        return await self.sending.send(
+            Letter(
+                sender=sender,
+                subject=subject,
+                payload=Payload(payload) if isinstance(payload, str) else payload,
+                reply_to=reply_to,
+                in_reply_to=in_reply_to,
+                thread=thread,
+                limits=limits,
+                key=key,
+                within=within,
+                id=id,
+            )
+        )
+
+    async def ask(
+        self,
+        subject: str,
+        payload: Payload | str,
+        *,
+        sender: str,
+        timeout: float = 60.0,
+        limits: Limits | None = None,
+        key: str = "",
+        within: str = "",
+    ) -> Envelope:
+        """The answer; see `channels.base.Sender`."""
+        self.check_active()
+        said = Payload(payload) if isinstance(payload, str) else payload
+        letter = Letter(sender=sender, subject=subject, payload=said, limits=limits, key=key, within=within)
+        return await self.inquiries.ask(letter, timeout)
+
+    async def _again(self, letter: DeadLetter) -> Receipt:
+        old = letter.envelope
+        return await self.sending.send(
+            Letter(
+                id=derived(old.id, "again"),
+                sender=old.sender,
+                subject=old.subject,
+                payload=old.payload,
+                reply_to=old.reply_to,
+                in_reply_to=old.in_reply_to,
+                thread=old.thread,
+                again=True,
+            )
+        )
+
+    # --- where is it ---
+
+    async def status(self, id: str) -> Receipt:
+        self.check_active()
+        if live := self.dispatch.live.get(id):
+            return replace(live.receipt, waiting=self.dispatch.waiting(live))
+        receipt = await self.ledger.receipt(id)
+        if receipt is None:
+            raise UnknownMessage(id)
+        return receipt
+
+    async def message(self, id: str) -> Message:
+        return await self.ledger.message(await self.status(id))
+
+    async def trace(self, id: str) -> list[Message]:
+        """Every message of its thread, in order, with how far each got."""
+        thread = (await self.status(id)).thread
+        found: list[Message] = []
+        for member in sorted(set(await self.ledger.thread(thread))):
+            with contextlib.suppress(UnknownMessage):
+                found.append(await self.message(member))
+        return sorted(found, key=lambda message: (message.receipt.steps[0].at, message.receipt.seq))
+
+    async def recent(self, limit: int = 100) -> list[Receipt]:
+        """The newest messages, newest first."""
+        self.check_active()
+        ids = sorted({*await self.ledger.newest(limit), *self.dispatch.live}, reverse=True)[:limit]
+        return [await self.status(id) for id in ids]
+
+    async def progress(self, id: str, state: Progress) -> None:
+        """A message that was delivered got further: somebody has read it."""
+        self.check_active()
+        live = self.dispatch.live.get(id)
+        receipt = await self.status(id)
+        if not reached(receipt, state):
+            receipt = self.dispatch.add(receipt, Step(state, time.time()))
+            if live is not None:
+                live.receipt = receipt
+            await self.ledger.keep(receipt)
+            self.dispatch.tell(receipt)
+
+    def subscribe(self, heard: Callable[[Receipt], None]) -> Callable[[], None]:
+        """Each receipt, as soon as its newest step is durable."""
+        self.dispatch.heard.append(heard)
+        return lambda: self.dispatch.heard.remove(heard)
+
+    # --- endpoints ---
+
+    def inbox(self, subject: str) -> Inbox:
+        self.check_active()
+        subject = address(subject)
+        lane = self.dispatch.lanes.match(subject)
+        if lane is None or lane.kind != "inbox":
+            raise UsageError(f"{subject} is not an inbox", field="subject", hint=f"Inboxes are below {INBOXES[0]}.")
+        return Inbox(subject, self.dispatch, self.ledger)
+
+    def inboxes(self) -> dict[str, int]:
+        """Address → how many are unread, where any are."""
+        self.check_active()
+        lanes = self.dispatch.lanes
+        return {
+            subject: count
+            for subject, count in sorted(self.dispatch.mailboxes.items())
+            if (lane := lanes.match(subject)) is not None and lane.kind == "inbox"
+        }
+
+    def serve(
+        self, subject: str, handler: Handler, *, prefix: bool = False, max_concurrent: int | None = None, id: str = ""
+    ) -> Callable[[], Awaitable[None]]:
+        """Answer for an address in this process; await the result to do so no more. A text that the handler returns is
+        its answer."""
+
+        return self.registry.serve(subject, handler, prefix=prefix, max_concurrent=max_concurrent, id=id)
+
+    def open_inbox(self, subject: str) -> None:
+        """Make an address outside of the usual places an inbox."""
+        self.registry.add(self.registry.lane(address(subject), "inbox", address(subject), prefix=False))
+
+    async def register(self, channel: Channel) -> None:
+        """Start a channel and deliver to it. In the place of one that was unregistered with `keep`, with its mail."""
+        await self.registry.register(channel)
+
+    async def unregister(self, id: str, *, keep: bool = False, grace_s: float | None = None) -> None:
+        """Let what runs come to its end, then stop it. With `keep` its address stays, and mail for it waits."""
+        await self.registry.unregister(id, keep=keep, grace_s=grace_s)
+
+    def channels(self) -> list[LaneView]:
+        return [view for view in self.endpoints() if view.kind == "channel"]
+
+    def endpoints(self) -> list[LaneView]:
+        return sorted((lane.view() for _, _, lane in self.dispatch.lanes.all()), key=lambda view: view.subject)

@@ -1,0 +1,281 @@
+"""The channels of the configuration, running: each entry becomes a channel, and when the file changes only what changed
+is made anew. A channel that is broken says so and stops nothing else; one whose new version is broken keeps running as
+it was."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .. import config as configuration
+from ..channels.base import Channel, ChannelStatus, Surroundings
+from ..config import ChannelConfig, Config
+from ..environment import config_place
+from ..errors import BusError, TielineError, UsageError
+from .plugins import Built, ChannelError, build, check_entry, fingerprint, forget, local_file
+from .relay import Relay
+from .watch import changes
+
+GRACE_S = 60.0
+"""For deliveries that run when their channel is replaced; an agent's turn that takes longer is taken up again by the
+next one."""
+
+AGENT = ChannelConfig(id="agent", type="agent")
+"""There without an entry: messages reach sessions in every hub."""
+
+State = Literal["running", "failing", "starting", "stopped", "broken", "disabled"]
+
+
+class ChannelReport(Struct, frozen=True, kw_only=True):
+    """One entry of the configuration, and how its channel is."""
+
+    id: str
+    state: State
+    source: str
+    prefix: str = ""
+    name: str = ""
+    problem: str = ""
+    hint: str = ""
+    field: str = ""
+    since: float = 0.0
+    detail: ChannelStatus | None = None
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """What a look at the configuration led to. With a `problem` the file was not understood, and nothing changed."""
+
+    started: tuple[str, ...] = ()
+    restarted: tuple[str, ...] = ()
+    stopped: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    problem: str = ""
+    hint: str = ""
+
+
+class Slot(Struct):
+    """An entry and what became of it."""
+
+    entry: ChannelConfig
+    mark: str = ""  # the fingerprint that was last made into a channel, or tried to
+    built: Built | None = None
+    problem: str = ""
+    hint: str = ""
+    field: str = ""
+    since: float = 0.0
+
+
+class ChannelSet:
+    """`async with ChannelSet(relay, config, surroundings) as channels`: loaded, and watched if there is a place for a
+    configuration file."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        config: Config,
+        surroundings: Surroundings,
+        *,
+        watch: bool = True,
+        told: Callable[[Changes], None] = lambda changes: None,
+    ) -> None:
+        self._relay = relay
+        self._config = config
+        self._surroundings = surroundings
+        self._told = told
+        self._watch = watch
+        self._slots: dict[str, Slot] = {}
+        self._lock = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self.problem = ""  # of the file as a whole
+
+    async def __aenter__(self) -> "ChannelSet":
+        await self.apply(self._config)
+        if self._watch and self._place() is not None:
+            self._task = asyncio.create_task(self._follow())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        # The relay stops its channels itself, at once and not with grace.
+        for slot in self._slots.values():
+            forget(slot.built.module if slot.built else "")
+
+    # --- looking ---------------------------------------------------------------------------------------
+
+    def channel(self, id: str) -> Channel | None:
+        """The one that runs under this id."""
+        slot = self._slots.get(id)
+        return slot.built.channel if slot is not None and slot.built is not None else None
+
+    def reports(self) -> list[ChannelReport]:
+        return [self._report(id, slot) for id, slot in self._slots.items()]
+
+    def _report(self, id: str, slot: Slot) -> ChannelReport:
+        entry = slot.entry
+        source = next(
+            (f"{name} {value}" for name in ("type", "package", "path") if (value := getattr(entry, name))), ""
+        )
+        report = ChannelReport(
+            id=id, state="broken", source=source, problem=slot.problem, hint=slot.hint, field=slot.field
+        )
+        if slot.built is None:
+            return report if slot.problem or entry.enabled else replace(report, state="disabled")
+        channel = slot.built.channel
+        try:
+            status = channel.status()
+        except Exception as error:  # it is not our code
+            status = ChannelStatus(state="failing", problem=f"status failed: {type(error).__name__}: {error}")
+        return replace(
+            report,
+            state=status.state,
+            prefix=channel.subject_prefix,
+            name=channel.display_name,
+            problem=slot.problem or status.problem,
+            since=slot.since,
+            detail=status,
+        )
+
+    # --- changing --------------------------------------------------------------------------------------
+
+    async def reload(self) -> Changes:
+        """Look at the file now. Broken channels are tried again."""
+        try:
+            config = await asyncio.to_thread(configuration.load, environ=self._config.environ)
+        except UsageError as error:
+            self.problem = error.message
+            changed = Changes(problem=error.message, hint=error.hint)
+        else:
+            self.problem = ""
+            changed = await self.apply(config)
+        self._told(changed)
+        return changed
+
+    async def apply(self, config: Config) -> Changes:
+        async with self._lock:
+            self._config = config
+            wanted = self._wanted(config)
+            verdicts: dict[str, str] = {}
+
+            async def settle(id: str, entry: ChannelConfig | None) -> None:
+                verdicts[id] = await self._settle(id, entry, config.source)
+
+            gone = [id for id in self._slots if id not in wanted]
+            await asyncio.gather(*(settle(id, None) for id in gone))  # first: a new one may take their address
+            await asyncio.gather(*(settle(id, entry) for id, entry in wanted.items()))
+            self._slots = {id: self._slots[id] for id in wanted}
+
+        def those(name: str) -> tuple[str, ...]:
+            return tuple(id for id, verdict in verdicts.items() if verdict == name)
+
+        return Changes(
+            started=those("started"),
+            restarted=those("restarted"),
+            stopped=those("stopped"),
+            unchanged=those("unchanged"),
+            broken=those("broken"),
+        )
+
+    def _wanted(self, config: Config) -> dict[str, ChannelConfig]:
+        wanted: dict[str, ChannelConfig] = {}
+        for entry in config.channels:
+            if entry.id in wanted:
+                spare = next(f"{entry.id} ({n})" for n in range(2, 10_000) if f"{entry.id} ({n})" not in wanted)
+                wanted[spare] = replace(entry, problem="another channel has this id")
+            else:
+                wanted[entry.id] = entry
+        if AGENT.id not in wanted and not any(entry.type == "agent" for entry in config.channels):
+            wanted = {AGENT.id: AGENT, **wanted}
+        return wanted
+
+    async def _settle(self, id: str, entry: ChannelConfig | None, source: str) -> str:
+        """Bring one channel to what its entry says."""
+        old = self._slots.get(id)
+        running = old.built if old is not None else None
+        if entry is None or (not entry.enabled and not entry.problem):
+            if entry is not None:
+                self._slots[id] = Slot(entry)
+            if running is None:
+                return "unchanged"
+            await self._end(id, running, keep=False)
+            return "stopped"
+        mark = await asyncio.to_thread(fingerprint, entry, source)
+        if old is not None and running is not None and old.mark == mark:
+            old.problem = old.hint = old.field = ""
+            return "unchanged"
+        try:
+            check_entry(entry, source)
+            built = await asyncio.to_thread(build, entry, self._surroundings, source=source)
+        except ChannelError as error:
+            if old is not None and running is not None:
+                problem = f"it runs as before, since the change is no good: {error.message}"
+                old.problem, old.hint, old.field = problem, error.hint, error.field
+            else:
+                self._slots[id] = Slot(entry, mark=mark, problem=error.message, hint=error.hint, field=error.field)
+            return "broken"
+        if running is not None:
+            await self._end(id, running, keep=True)
+        return await self._begin(id, entry, mark, built, "restarted" if running is not None else "started")
+
+    async def _begin(self, id: str, entry: ChannelConfig, mark: str, built: Built, verdict: str) -> str:
+        slot = self._slots[id] = Slot(entry, mark=mark, built=built, since=time.time())
+        try:
+            await self._relay.register(built.channel)
+        except Exception as error:
+            told = error.message if isinstance(error, TielineError) else f"{type(error).__name__}: {error}"
+            slot.built = None
+            slot.problem = f"channels.{id}: it did not start: {told}"
+            slot.hint = error.hint if isinstance(error, TielineError) else ""
+            with contextlib.suppress(Exception):  # what it had begun before it failed
+                await built.channel.stop()
+            forget(built.module)
+            return "broken"
+        return verdict
+
+    async def _end(self, id: str, built: Built, *, keep: bool) -> None:
+        await self._relay.unregister(built.channel.id, keep=keep, grace_s=GRACE_S)
+        forget(built.module)
+
+    # --- watching --------------------------------------------------------------------------------------
+
+    def _place(self) -> Path | None:
+        place = self._config.source or config_place(self._config.environ)
+        return Path(place) if place else None
+
+    def _files(self) -> Iterable[Path]:
+        place = self._place()
+        local = [local_file(slot.entry, self._config.source) for slot in self._slots.values() if slot.entry.path]
+        return ([place] if place else []) + local
+
+    async def _follow(self) -> None:
+        first = True
+        async with contextlib.aclosing(changes(self._files)) as looks:
+            async for _ in looks:
+                try:
+                    if not first or await self._differs():
+                        await self.reload()
+                except BusError as error:  # the next change, or a reload by hand, tries again
+                    self.problem = error.message
+                first = False
+
+    async def _differs(self) -> bool:
+        """Whether something changed between loading and watching."""
+        try:
+            config = await asyncio.to_thread(configuration.load, environ=self._config.environ)
+        except UsageError:
+            return True
+        marks = {
+            id: await asyncio.to_thread(fingerprint, slot.entry, config.source)
+            for id, slot in self._slots.items()
+            if slot.mark
+        }
+        return config.channels != self._config.channels or any(self._slots[id].mark != marks[id] for id in marks)

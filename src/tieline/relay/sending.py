@@ -1,0 +1,272 @@
+"""The way in: whatever is wrong with a message is said here, before it is accepted, with a reason code.
+
+Checked in this order: address, reserved subjects, who may send to whom, rate, budget (hops, cycle, time, calls),
+endpoint, mailbox, size. What a budget refuses becomes a dead letter as well: nobody may be there to read the refusal.
+"""
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..config import RelayConfig
+from ..errors import BadSubject, BusError, BusUnavailable
+from ..ids import new_id
+from ..messages import (
+    MAX_ENVELOPE,
+    Budget,
+    DeadLetter,
+    Envelope,
+    Limits,
+    Payload,
+    Receipt,
+    Refused,
+    Step,
+    address,
+    encode,
+    under,
+)
+from . import budget as budgets
+from .attempts import reached
+from .dispatch import Dispatch
+from .inquiries import PREFIX as ASK_PREFIX
+from .ledger import Ledger, derived
+from .rules import Rates, Rules
+from .work import Work, Works
+
+SYSTEM = "relay.system"
+RESERVED = (SYSTEM, ASK_PREFIX)
+"""Nobody's endpoints: the relay's own."""
+MAX_KEY = 200
+MAX_UNSURE = 1000
+"""Messages of which the bus did not say whether it has them; they are stored again, by the same id, until it does."""
+_THREAD = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Letter(Struct, frozen=True, kw_only=True):
+    """What somebody wants to send."""
+
+    sender: str
+    subject: str
+    payload: Payload
+    reply_to: str = ""
+    in_reply_to: str = ""
+    thread: str = ""
+    limits: Limits | None = None
+    key: str = ""
+    within: str = ""
+    id: str = ""  # one that was made before; the same again is the same message
+    again: bool = False  # a dead letter's: by a person's decision, not by the sender's
+
+
+class Sending:
+    def __init__(
+        self, config: RelayConfig, ledger: Ledger, dispatch: Dispatch, works: Works, check_active: Callable[[], None]
+    ) -> None:
+        self._config = config
+        self._ledger = ledger
+        self._dispatch = dispatch
+        self._works = works
+        self._check_active = check_active
+        self._rules = Rules(config.allow, config.deny)
+        self._rates = Rates(config.rate_per_minute)
+        self._unsure: deque[tuple[Envelope, bytes]] = deque(maxlen=MAX_UNSURE)
+        self._sure = asyncio.Event()
+
+    async def send(self, letter: Letter) -> Receipt:
+        self._check_active()
+        sender, subject = address(letter.sender), _address(letter.subject)
+        reply_to = _address(letter.reply_to) if letter.reply_to else ""
+        self._check_way(letter, sender, subject)
+        now = time.time()
+        original = await self._envelope(letter.in_reply_to) if letter.in_reply_to else None
+        work = None if letter.again else self._works.of(sender)
+        cause = work.envelope if work else await self._envelope(letter.within) if letter.within else None
+        back = original is not None and original.reply_to == subject
+        envelope = Envelope(
+            id=letter.id or new_id(),
+            subject=subject,
+            sender=sender,
+            payload=letter.payload,
+            budget=self._budget(letter, sender, original if back else None, work, cause, now),
+            created_at=now,
+            thread=_thread(letter.thread) or (original or cause or _NONE).thread,
+            reply_to=reply_to,
+            in_reply_to=original.id if original else "",
+            caused_by=cause.id if cause else "",
+            key=letter.key[:MAX_KEY],
+        )
+        if letter.key and not letter.id:
+            envelope = replace(envelope, id=await self._ledger.claim_key(sender, letter.key, envelope.id))
+            if known := await self.known(envelope.id):
+                return known
+        if not envelope.thread:
+            envelope = replace(envelope, thread=envelope.id)
+        if problem := budgets.problem(envelope.budget, subject, now, back=back, person=self._person(subject)):
+            refusal = Refused(problem[0], f"{subject}: {problem[1]}")
+            await self._ledger.bury(
+                DeadLetter(envelope=envelope, reason=problem[0], detail=problem[1], at=now, state="refused")
+            )
+            raise refusal
+        receipt = await self._accept(envelope)
+        if work is not None:
+            work.calls_left -= 1
+        if original is not None:
+            await self._answered(original, envelope)
+        return receipt
+
+    async def answer(self, envelope: Envelope, text: str) -> tuple[str, str]:
+        """The other side's answer, as its channel brought it. Its id, or why there is none."""
+        live = self._dispatch.live.get(envelope.id)
+        if live is not None and live.receipt.answer:  # it has answered by itself
+            return live.receipt.answer, ""
+        id = derived(envelope.id, "answer")
+        if await self.known(id) is not None:
+            return id, ""
+        letter = Letter(
+            id=id,
+            sender=envelope.subject,
+            subject=envelope.reply_to,
+            payload=Payload(text),
+            in_reply_to=envelope.id,
+            thread=envelope.thread,
+        )
+        try:
+            return (await self.send(letter)).id, ""
+        except Refused as refusal:
+            return "", refusal.reason
+
+    async def known(self, id: str) -> Receipt | None:
+        live = self._dispatch.live.get(id)
+        return live.receipt if live else await self._ledger.receipt(id)
+
+    async def settle_unsure(self) -> None:
+        """For ever: store again what the bus may not have."""
+        while True:
+            await self._sure.wait()
+            self._sure.clear()
+            while self._unsure:
+                envelope, data = self._unsure[0]
+                try:
+                    seq = await self._ledger.store(envelope, data)
+                except BusUnavailable:
+                    await asyncio.sleep(1.0)
+                    continue
+                self._unsure.popleft()
+                if await self.known(envelope.id) is None:
+                    self._dispatch.take(envelope, seq, len(data))
+
+    # --- checks ---
+
+    def _check_way(self, letter: Letter, sender: str, subject: str) -> None:
+        for prefix in RESERVED:
+            if under(prefix, subject) and not (prefix == ASK_PREFIX and letter.in_reply_to):
+                raise Refused("reserved_subject", f"{subject} is the relay's own: nobody can send there")
+        if not self._rules.permit(sender, subject):
+            raise Refused("denied", f"{sender} may not send to {subject}", hint="See allow and deny of [relay].")
+        if not letter.again and (wait := self._rates.take(sender)):
+            raise Refused(
+                "rate_limited",
+                f"{sender} has sent {self._config.rate_per_minute} messages within a minute",
+                hint=f"Try again in {wait:.0f} s.",
+                retry_after_s=wait,
+            )
+
+    def _budget(
+        self,
+        letter: Letter,
+        sender: str,
+        answered: Envelope | None,
+        work: Work | None,
+        cause: Envelope | None,
+        now: float,
+    ) -> Budget:
+        if answered is not None and not self._person(sender, or_chat=True):
+            return budgets.returned(answered.budget, address(letter.subject))
+        if cause is None:
+            return budgets.root(self._config, sender, letter.limits, now)
+        return budgets.inherited(
+            cause.budget,
+            calls_left=work.calls_left if work else cause.budget.calls_left,
+            via=work.via if work else (cause.subject,),
+            sender=sender,
+            limits=letter.limits,
+            now=now,
+        )
+
+    def _person(self, subject: str, *, or_chat: bool = False) -> bool:
+        lane = self._dispatch.lanes.match(subject)
+        return lane is not None and (lane.kind == "inbox" or (or_chat and lane.people))
+
+    async def _accept(self, envelope: Envelope) -> Receipt:
+        subject = envelope.subject
+        if self._dispatch.lanes.match(subject) is None:
+            raise Refused("no_endpoint", f"nobody answers for {subject}", hint="See the list of endpoints.")
+        if self._dispatch.mailboxes.get(subject, 0) >= self._config.mailbox:
+            raise Refused("mailbox_full", f"{self._config.mailbox} messages wait for {subject} already")
+        data = encode(envelope)
+        if len(data) > MAX_ENVELOPE:
+            raise Refused(
+                "too_large",
+                f"the message has {len(data):,} bytes, the most is {MAX_ENVELOPE:,}",
+                hint="Send a reference to it as an attachment.",
+            )
+        token = self._dispatch.storing()
+        try:
+            seq = await self._ledger.store(envelope, data)
+        except BaseException as error:
+            if isinstance(error, BusUnavailable | asyncio.CancelledError):  # it may be stored, or not
+                self._unsure.append((envelope, data))
+                self._sure.set()
+            raise
+        finally:
+            self._dispatch.stored(token)
+        receipt = self._dispatch.take(envelope, seq, len(data))
+        self._dispatch.tell(receipt)
+        return receipt
+
+    async def _answered(self, original: Envelope, answer: Envelope) -> None:
+        """Note it on the message that it answers; only those who were asked can do that."""
+        live = self._dispatch.live.get(original.id)
+        receipt = live.receipt if live else await self._ledger.receipt(original.id)
+        if receipt is None or reached(receipt, "answered"):
+            return
+        if answer.sender not in (original.subject, f"relay.agent.{receipt.session}".casefold()):
+            return
+        if live is not None and live.task is not None and answer.id == derived(original.id, "answer"):
+            return  # whoever delivers it writes it down
+        receipt = self._dispatch.add(receipt, Step("answered", time.time()), answer=answer.id)
+        if live is not None:
+            live.receipt = receipt
+        try:
+            await self._ledger.keep(receipt)
+        except BusError:
+            return  # the answer itself is stored, and says what it answers
+        self._dispatch.tell(receipt)
+
+    async def _envelope(self, id: str) -> Envelope | None:
+        live = self._dispatch.live.get(id)
+        if live is not None and live.envelope is not None:
+            return live.envelope
+        receipt = live.receipt if live else await self._ledger.receipt(id)
+        return await self._ledger.envelope(receipt) if receipt else None
+
+
+def _address(text: str) -> str:
+    try:
+        return address(text)
+    except BadSubject as error:
+        raise Refused("bad_address", error.message) from None
+
+
+def _thread(text: str) -> str:
+    if text and not _THREAD.fullmatch(text):
+        raise Refused("bad_thread", f"{text[:80]!r} is not a thread's name", hint="Use letters, digits, - and _.")
+    return text
+
+
+_NONE = Envelope(id="", subject="", sender="", payload=Payload(), budget=Budget(), created_at=0.0)

@@ -1,0 +1,70 @@
+"""Tells when files change, also ones that are not there yet. A change is only a reason to look: what really changed is
+for the one who looks to find out."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+CALM_MS = 100
+"""Changes within this time are one: an editor writes, renames and touches."""
+AGAIN_S = 5.0
+"""After the system refused to watch: no rights, or too many watches."""
+
+Signature = dict[Path, tuple[int, int, int] | None]
+
+
+async def changes(files: Callable[[], Iterable[Path]]) -> AsyncGenerator[None, None]:
+    """Once at first, then whenever one of the files may have changed, appeared or gone."""
+    import watchfiles
+
+    library: Any = watchfiles  # one of its types is unknown to us
+    seen: Signature | None = None
+    while True:
+        folders = {_nearest(file) for file in files()}
+        stop = asyncio.Event()
+        # Folders, not the files: an editor puts another file in the place of the old one.
+        watching: AsyncGenerator[set[Any], None] = library.awatch(
+            *folders, watch_filter=None, recursive=False, debounce=CALM_MS, stop_event=stop
+        )
+        step: asyncio.Future[set[Any] | None] | None = None
+        try:
+            while True:
+                step = asyncio.ensure_future(_next(watching))
+                await asyncio.sleep(0)  # now it watches; what changed before is seen by the look below
+                if (now := _signature(files())) != seen:
+                    seen = now
+                    yield
+                if await step is None or {_nearest(file) for file in files()} != folders:
+                    break
+        except (OSError, RuntimeError):
+            await asyncio.sleep(AGAIN_S)
+        finally:
+            stop.set()
+            if step is not None:
+                step.cancel()
+                await asyncio.gather(step, return_exceptions=True)
+            await watching.aclose()
+
+
+async def _next(watching: AsyncGenerator[set[Any], None]) -> set[Any] | None:
+    return await anext(watching, None)
+
+
+def _signature(files: Iterable[Path]) -> Signature:
+    found: Signature = {}
+    for file in files:
+        try:
+            about = file.stat()
+            found[file] = (about.st_mtime_ns, about.st_size, about.st_ino)
+        except OSError:
+            found[file] = None
+    return found
+
+
+def _nearest(file: Path) -> Path:
+    """The folder it is in, or the nearest above it that is there: where its folder would appear."""
+    folder = file.absolute().parent
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    return folder

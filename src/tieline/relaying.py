@@ -1,0 +1,230 @@
+"""The relay of a hub, put together: messages reach the sessions of every node through the hub's switch, asks reach the
+channels through which people decide, and the channels of the configuration run."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from . import places
+from .bus.base import Bus
+from .channels.base import AskNote, NewSession, NodeOffline, Surroundings
+from .drivers.base import Attachment
+from .errors import TielineError, UsageError
+from .events import Answer, Command, Edit, Fetch, Mcp
+from .hub.hub import Hub
+from .hub.telling import ask_of, node_of
+from .ids import new_id
+from .protocol.commands import (
+    AbortSession,
+    AnyCommand,
+    ApprovePermission,
+    CancelPrompt,
+    CreateSession,
+    DenyPermission,
+    Result,
+    SendPrompt,
+)
+from .protocol.frames import AnyHubFrame, AskFrame
+from .protocol.views import CommandView
+from .relay import Relay
+from .relay.reload import Changes, ChannelSet
+from .sessions.records import PROMPTS, AskRecord, PromptRecord
+
+TELL_S = 30.0
+"""An order of the relay's is worth nothing later: the message itself is kept, and told again."""
+MAX_CONTENT = 20_000
+BY = "relay"
+
+_prompt = msgspec.json.Decoder(PromptRecord).decode
+
+
+@asynccontextmanager
+async def relaying(hub: Hub, *, watch: bool = True) -> AsyncGenerator[Relay, None]:
+    """The hub's relay and channels, inside the block."""
+    surroundings = Surroundings(
+        env=hub.env,
+        state_dir=str(places.state(hub.env) / "channels"),
+        public_url=hub.config.hub.public_url,
+        sessions=HubSessions(hub),
+        asks=HubAsks(hub),
+    )
+
+    def told(changes: Changes) -> None:
+        said = {name: value for name in changes.__struct_fields__ if (value := getattr(changes, name))}
+        said.pop("unchanged", None)
+        if said:
+            (hub.log.warning if changes.problem or changes.broken else hub.log.info)("channels", **said)
+
+    async with (
+        Relay(hub.bus, hub.config) as relay,
+        ChannelSet(relay, hub.config, surroundings, watch=watch, told=told) as channels,
+    ):
+        for report in channels.reports():
+            if report.state == "broken":
+                hub.log.warning("channel is broken", channel=report.id, problem=report.problem)
+        hub.relay, hub.channels = relay, channels
+        try:
+            yield relay
+        finally:
+            hub.relay = hub.channels = None
+
+
+class HubSessions:
+    """Sessions of every node, told through the switch (`channels.base.Sessions`)."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    @property
+    def bus(self) -> Bus:
+        return self._hub.bus
+
+    async def create(self, session: str, wanted: NewSession) -> None:
+        node = wanted.node or self._hub.switch.local
+        if not node:
+            raise UsageError("the hub has no node of its own", field="node", hint="Name one in the channel's config.")
+        await self._tell(
+            node,
+            CreateSession(
+                session=session,
+                agent=wanted.agent,
+                cwd=wanted.cwd,
+                policy=wanted.policy,
+                model=wanted.model,
+                effort=wanted.effort,
+                title=wanted.title,
+                accept_unenforced=wanted.accept_unenforced,
+            ),
+        )
+
+    async def prompt(
+        self,
+        session: str,
+        prompt: str,
+        text: str,
+        *,
+        attachments: tuple[Attachment, ...] = (),
+        system: str = "",
+        timeout_s: float | None = None,
+        by: str = "",
+    ) -> None:
+        command = SendPrompt(
+            session=session, prompt=prompt, text=text, attachments=attachments, timeout_s=timeout_s, system=system
+        )
+        await self._tell(await node_of(self._hub, session), command, by=by)
+
+    async def withdraw(self, session: str, prompt: str) -> None:
+        entry = await self._hub.bus.table(PROMPTS).get(prompt)
+        record = _prompt(entry.value) if entry is not None else None
+        if record is None or record.over:
+            return
+        node = await node_of(self._hub, session)
+        if record.status == "running":
+            await self._tell(node, AbortSession(session=session))
+        else:
+            await self._tell(node, CancelPrompt(session=session, prompt=prompt))
+
+    async def _tell(self, node: str, command: AnyCommand, *, by: str = "") -> None:
+        known = self._hub.state.nodes.get(node)
+        if known is not None and not known.online and node != self._hub.switch.local:
+            raise NodeOffline(node)
+        told = await self._hub.switch.tell(node, command, by=by or BY, id=new_id(), expires_s=TELL_S)
+        if isinstance(told, CommandView):
+            raise NodeOffline(node)
+        _check(told)
+
+
+class HubAsks:
+    """The asks of every node (`channels.base.Asks`)."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def subscribe(self, told: Callable[[AskNote], None]) -> Callable[[], None]:
+        def heard(frame: AnyHubFrame) -> None:
+            if isinstance(frame, AskFrame):
+                told(self._note(frame.ask))
+
+        unsubscribe = self._hub.state.subscribe(heard)
+        for record in list(self._hub.state.asks.values()):
+            told(self._note(record))
+        return unsubscribe
+
+    async def decide(self, ask: str, *, allow: bool, digest: str, by: str) -> str:
+        record = await ask_of(self._hub, ask)
+        if record.ask.kind == "question":
+            raise UsageError("a question needs an answer in words", field="ask", hint="Answer it on the page.")
+        said = Answer(ask=ask, decision="allow" if allow else "deny", by=by)
+        kind = ApprovePermission if allow else DenyPermission
+        command = kind(session=record.session, ask=ask, answer=said, digest=digest)
+        told = await self._hub.switch.tell(await node_of(self._hub, record.session), command, by=by, id=new_id())
+        if isinstance(told, CommandView):
+            return "Its machine is away; it is decided when it is back."
+        _check(told)
+        return "Approved." if allow else "Denied."
+
+    def _note(self, record: AskRecord) -> AskNote:
+        session = self._hub.state.sessions.get(record.session)
+        outcome = ""
+        if record.status == "answered" and record.answer is not None:
+            outcome = ("Approved" if record.answer.decision == "allow" else "Denied") + f" by {record.answer.by}"
+        elif record.status != "pending":
+            outcome = record.status.capitalize()
+        return AskNote(
+            id=record.id,
+            session=record.session,
+            kind=record.ask.kind,
+            title=_wants(record),
+            agent=session.agent if session else "",
+            place=session.cwd if session else "",
+            content=_content(record),
+            digest=record.digest,
+            status=record.status,
+            outcome=outcome,
+        )
+
+
+def _wants(record: AskRecord) -> str:
+    """What is wanted, without what exactly."""
+    match record.ask.kind, record.ask.action:
+        case "question", _:
+            return "it has a question"
+        case "plan", _:
+            return "it has a plan"
+        case _, Command():
+            return "may it run a command?"
+        case _, Edit():
+            return "may it change files?"
+        case _, Fetch():
+            return "may it use the network?"
+        case _, Mcp():
+            return "may it use a tool of another program?"
+        case _:
+            return "may it use a tool?"
+
+
+def _content(record: AskRecord) -> str:
+    """What exactly is wanted: the command, the change, the question."""
+    ask, lines = record.ask, [record.ask.title]
+    match ask.action:
+        case Command(command=command):
+            lines.append(command)
+        case Edit(paths=paths, diff=diff):
+            lines += [*paths, diff]
+        case Fetch(url=url, query=query):
+            lines += [url, query]
+        case _ if ask.input:
+            lines.append(msgspec.json.format(msgspec.json.encode(ask.input), indent=2).decode())
+        case _:
+            pass
+    lines += [question.text for question in ask.questions]
+    return "\n".join(dict.fromkeys(line for line in (*lines, ask.plan, ask.reason) if line))[:MAX_CONTENT]
+
+
+def _check(result: Result) -> None:
+    if result.refusal is not None:
+        refusal = result.refusal
+        if refusal.code in ("expired", "NodeOffline"):
+            raise TielineError(refusal.message, hint=refusal.hint)
+        raise UsageError(refusal.message, field=refusal.field, hint=refusal.hint)

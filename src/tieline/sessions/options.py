@@ -1,0 +1,91 @@
+"""What a session's record says about how its agent is opened."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, cast
+
+import msgspec
+from msgspec import Struct
+
+from ..config import Config
+from ..drivers.base import Spec
+from ..errors import UsageError
+from ..policy import Policy, preset
+from .records import SessionRecord
+
+
+def spec_of(record: SessionRecord, env: Mapping[str, str]) -> Spec:
+    return Spec(
+        cwd=record.cwd,
+        env=env,
+        policy=record.policy,
+        accept_unenforced=record.accept_unenforced,
+        model=record.model,
+        effort=record.effort,
+        max_turns=record.max_turns,
+        max_budget_usd=record.max_budget_usd,
+        system=record.system,
+        allowed_tools=record.allowed_tools,
+        disallowed_tools=record.disallowed_tools,
+    )
+
+
+class SessionOptions(TypedDict, total=False):
+    """How the agent of a new session is opened, as far as the caller says."""
+
+    policy: Policy | str | None  # None: the configured one
+    model: str
+    effort: str
+    system: str
+    accept_unenforced: bool
+    max_turns: int | None
+    max_budget_usd: float | None
+    allowed_tools: Sequence[str]
+    disallowed_tools: Sequence[str]
+
+
+def settled(options: SessionOptions, config: Config) -> dict[str, Any]:
+    """The options as a record keeps them."""
+    policy = options.get("policy")
+    if policy is None:
+        policy = config.policy
+    return {
+        **options,
+        "policy": preset(policy) if isinstance(policy, str) else policy,
+        "allowed_tools": tuple(options.get("allowed_tools", ())),
+        "disallowed_tools": tuple(options.get("disallowed_tools", ())),
+    }
+
+
+def quiet_s(config: Config, agent: str) -> float:
+    """How long an agent may give no sign of life."""
+    return config.watchdog.agents.get(agent, config.watchdog.quiet_s)
+
+
+class Warm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry of [[pool.warm]]: what sessions will be created with."""
+
+    cwd: str
+    agent: str = ""
+    policy: Policy | str | None = None
+    model: str = ""
+    effort: str = ""
+    system: str = ""
+    accept_unenforced: bool = False
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+
+
+def warm_spec(entry: Mapping[str, Any], place: int, config: Config) -> tuple[str, Spec]:
+    """The agent and spec of an entry. Raises UsageError that names its field."""
+    try:
+        warm = msgspec.convert(dict(entry), Warm)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"pool.warm[{place}]: {error}", field=f"pool.warm[{place}]") from None
+    agent = warm.agent or config.default_agent
+    if not agent:
+        raise UsageError(f"pool.warm[{place}] names no agent", field=f"pool.warm[{place}].agent")
+    options = cast("SessionOptions", {name: getattr(warm, name) for name in SessionOptions.__annotations__})
+    record = SessionRecord(id="", agent=agent, cwd=warm.cwd, **settled(options, config))
+    return agent, spec_of(record, config.environ)

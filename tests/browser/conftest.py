@@ -1,0 +1,102 @@
+"""One browser and one hub per file. Screenshots are kept in `artifacts/browser`."""
+
+import re
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright, expect
+from tests.browser.hub import HubProcess
+
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+WAIT_MS = 30_000
+ARTIFACTS = Path(__file__).parents[2] / "artifacts" / "browser"
+SIZES: dict[str, ViewportSize] = {
+    "phone": {"width": 360, "height": 740},
+    "tablet": {"width": 820, "height": 1100},
+    "desktop": {"width": 1280, "height": 800},
+}
+
+expect.set_options(timeout=WAIT_MS)
+
+OpenPage = Callable[..., Awaitable[Page]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncGenerator[Browser, None]:
+    async with async_playwright() as playwright:
+        opened = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=60_000)
+        try:
+            yield opened
+        finally:
+            await opened.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
+    async with HubProcess(tmp_path_factory.mktemp("hub")) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def open_page(browser: Browser, request: pytest.FixtureRequest) -> AsyncGenerator[OpenPage, None]:
+    """`await open_page(hub, size="phone", dark=False)`: a new browser profile, signed in. Anything that the page
+    complains about fails the test; a screenshot of its end is kept."""
+    complaints: list[str] = []
+    name = re.sub(r"\W+", "-", request.node.name).strip("-")
+    async with AsyncExitStack() as stack:
+        pages: list[Page] = []
+
+        async def opener(
+            hub: HubProcess, size: str = "phone", *, dark: bool = False, path: str = "", **more: Any
+        ) -> Page:
+            scheme = "dark" if dark else "light"
+            context: BrowserContext = await browser.new_context(
+                viewport=SIZES[size], device_scale_factor=1, color_scheme=scheme, has_touch=size != "desktop",
+                reduced_motion="reduce", **more,
+            )  # fmt: skip
+            stack.push_async_callback(context.close)
+            context.set_default_timeout(WAIT_MS)
+            context.set_default_navigation_timeout(WAIT_MS)
+            page = await context.new_page()
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.on("console", lambda message: _heard(complaints, message.type, message.text))
+            await page.goto(await hub.login())
+            await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+            if path:
+                await page.goto(hub.url + path)
+                await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+            pages.append(page)
+            return page
+
+        yield opener
+        ARTIFACTS.mkdir(parents=True, exist_ok=True)
+        for number, page in enumerate(pages):
+            if not page.is_closed():
+                await page.screenshot(path=ARTIFACTS / f"{name}-{number}.png")
+    assert complaints == []
+
+
+def _heard(complaints: list[str], kind: str, text: str) -> None:
+    """What browsers say about a hub that is away is no fault of the page's."""
+    if kind in ("error", "warning") and not re.search(
+        r"ERR_(CONNECTION|INTERNET)|WebSocket connection|status of (4|5)\d\d", text
+    ):
+        complaints.append(text)
+
+
+@pytest.fixture
+def shot(request: pytest.FixtureRequest) -> Callable[[Page, str], Awaitable[None]]:
+    async def take(page: Page, name: str) -> None:
+        ARTIFACTS.mkdir(parents=True, exist_ok=True)
+        await page.screenshot(path=ARTIFACTS / f"{name}.png")
+
+    return take

@@ -1,0 +1,155 @@
+"""A hub in a process of its own, with an environment from scratch, as the page's tests need it."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+
+from tieline.bus import open_bus
+from tieline.events import Event, encode
+from tieline.script import Reply
+from tieline.sessions.log import subject
+from tieline.testing.rig import scratch_env
+
+WAIT_S = 60.0
+DEMO = Path(__file__).parents[2] / "src/tieline/cli/demo.json"
+GREETING = '"""Says hello."""\n\n\ndef greet(name: str) -> str:\n    return "Hello " + name\n'
+
+
+class HubProcess:
+    """`async with HubProcess(root) as hub`. `kill` and `start` again: the same state, the same port."""
+
+    def __init__(self, root: Path, *, env: Mapping[str, str] | None = None, agents: Mapping[str, Any] | None = None):
+        self.root = root
+        self.place = root / "greeter"
+        self.place.mkdir(parents=True)
+        self.url = ""
+        self._config = root / "tieline.toml"
+        path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+        self.env = {
+            **(env or scratch_env(root / "home", path=path)),
+            "TIELINE_CONFIG": str(self._config),
+            "TIELINE_HOME": str(root / "state"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self._agents = {"demo": {"type": "scripted", "script": str(DEMO)}, **(agents or {})}
+        self._port = 0
+        self._process: asyncio.subprocess.Process | None = None
+        (self.place / "greeting.py").write_text(GREETING)
+        (self.place / "test_greeting.py").write_text("print('passed')\n")
+        self._client: httpx2.AsyncClient | None = None
+
+    def agent(self, name: str, *replies: Reply) -> None:
+        """An agent whose model is a script. Before the hub starts."""
+        script = self.root / f"{name}.json"
+        script.write_bytes(msgspec.json.encode(replies))
+        self._agents[name] = {"type": "scripted", "script": str(script)}
+
+    async def fill(self, session: str, events: Sequence[Event]) -> None:
+        """Events of a session that is made later. Before the hub starts."""
+        (self.root / "state").mkdir(mode=0o700, exist_ok=True)
+        async with open_bus(f"sqlite://{self.root}/state/bus.db") as bus:
+            for event in events:
+                await bus.publish(subject(session), encode(event))
+
+    async def __aenter__(self) -> "HubProcess":
+        await asyncio.to_thread(self._commit)
+        try:
+            await self.start()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    def _commit(self) -> None:
+        git = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost"]
+        for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "first"]):
+            subprocess.run([*git, *words], cwd=self.place, env=self.env, check=True, timeout=WAIT_S)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def start(self) -> None:
+        lines = ['default_agent = "demo"', "[hub]", "push_loopback = true"]
+        for name, entry in self._agents.items():
+            lines += [f"[agents.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
+        self._config.write_text("\n".join(lines) + "\n")
+        told, ready = os.pipe()
+        try:
+            order = json.dumps({"port": self._port, "ready": ready})
+            with (self.root / "out").open("ab") as out:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "tieline.daemon", order,
+                    cwd=self.root, env=self.env, pass_fds=[ready], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                    start_new_session=True,
+                )  # fmt: skip
+        finally:
+            os.close(ready)  # when the hub ends early, nobody holds the other end
+        try:
+            async with asyncio.timeout(WAIT_S):
+                line = await asyncio.to_thread(os.read, told, 65536)
+        finally:
+            os.close(told)
+        started = json.loads(line or b'{"problem": "it ended at once"}')
+        assert not started["problem"], f"{started} {(self.root / 'out').read_text()}"
+        self.url = started["url"]
+        self._port = int(self.url.rpartition(":")[2])
+        if self._client is None:
+            token = (self.root / "state" / "token").read_text().strip()
+            self._client = httpx2.AsyncClient(
+                base_url=f"{self.url}/api/v1/", headers={"Authorization": f"Bearer {token}"}, timeout=WAIT_S
+            )
+
+    async def kill(self) -> None:
+        """As a machine dies: without a word."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for pid in _family(process.pid):  # agents live in groups of their own
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        async with asyncio.timeout(WAIT_S):
+            await process.wait()
+
+    # --- as another client -----------------------------------------------------------------------------------
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        assert self._client is not None
+        response = await self._client.request(method, path, json=body)
+        assert response.status_code < 400, response.text
+        return response.json() if response.content else None
+
+    async def login(self) -> str:
+        """A one-time link to the page."""
+        return (await self.request("POST", "pairings", {"kind": "page"}))["url"]
+
+    async def session(self, agent: str = "demo", **more: Any) -> str:
+        made = await self.request("POST", "sessions", {"agent": agent, "cwd": str(self.place), **more})
+        return made["id"]
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that it began, the youngest first."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found[::-1]

@@ -1,0 +1,135 @@
+"""A push, as the hub would send it, handed to the real service worker by the browser's own devtools protocol."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, Worker, expect
+from tests.browser.conftest import OpenPage
+from tests.browser.hub import HubProcess
+
+from tieline.hub.push.decide import AskPending, notice
+from tieline.script import Run, Say
+from tieline.sessions.records import AskRecord
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+WAIT_S = 30.0
+
+CLICK = """async ([tag, action]) => {
+  const [notification] = await self.registration.getNotifications({tag})
+  const event = new NotificationEvent('notificationclick', {notification, action})
+  // Only a browser's own event can be waited for, and the devtools protocol has none that taps a notification.
+  const done = new Promise((resolve) => { event.waitUntil = (promise) => promise.then(resolve, resolve) })
+  self.dispatchEvent(event)
+  await done
+}"""
+SHOWN = """async (tag) => (await self.registration.getNotifications({tag})).map(one => ({
+  title: one.title, body: one.body, actions: one.actions.map(action => action.action), data: one.data,
+}))"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
+    hub = HubProcess(tmp_path_factory.mktemp("hub"))
+    hub.agent("careful", [Run("touch allowed")], [Say("Done.")])
+    hub.agent("remover", [Run("rm -rf build")], [Say("Done.")])
+    async with hub:
+        yield hub
+
+
+async def ready(page: Page, hub: HubProcess) -> tuple[Worker, Any, str]:
+    """The service worker, a devtools session, and the worker's registration."""
+    await page.context.grant_permissions(["notifications"], origin=hub.url)
+    devtools: Any = await page.context.new_cdp_session(page)
+    found: list[str] = []
+
+    def registered(event: dict[str, Any]) -> None:
+        found.extend(one["registrationId"] for one in event["registrations"])
+
+    devtools.on("ServiceWorker.workerRegistrationUpdated", registered)
+    await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    await devtools.send("ServiceWorker.enable")
+    await page.wait_for_function("() => navigator.serviceWorker.controller !== null")
+    assert found
+    return page.context.service_workers[0], devtools, found[-1]
+
+
+async def pushed(hub: HubProcess, devtools: Any, registration: str, ask: dict[str, Any]) -> str:
+    """What the hub's own decision says about this ask, without content."""
+
+    record = msgspec.convert(ask, AskRecord)
+    told = notice(AskPending(ask=record, agent="careful", machine="laptop"), content=False, now=record.created_at)
+    data = msgspec.json.encode(told).decode()
+    message = {"origin": hub.url, "registrationId": registration, "data": data}
+    await devtools.send("ServiceWorker.deliverPushMessage", message)
+    return told.tag
+
+
+async def ask_of(hub: HubProcess, session: str, page: Page) -> dict[str, Any]:
+    """The session's ask, once the page knows it too."""
+    card = page.get_by_label("Needs you").get_by_role("article").filter(has=page.locator(f"a[href='/s/{session}']"))
+    await expect(card).to_be_visible()
+    return next(one for one in await hub.request("GET", "asks") if one["session"] == session)
+
+
+async def shown(worker: Worker, tag: str, *, count: int = 1) -> list[dict[str, Any]]:
+    """The notifications with this tag, once there are so many: browsers tell nobody when one appears."""
+    found: list[dict[str, Any]] = []
+
+    async def there() -> bool:
+        nonlocal found
+        found = await worker.evaluate(SHOWN, tag)
+        return len(found) == count
+
+    async with asyncio.timeout(WAIT_S):
+        while not await there():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return found
+
+
+async def test_allow_and_deny_on_the_notification(hub: HubProcess, open_page: OpenPage) -> None:
+    page = await open_page(hub)
+    worker, devtools, registration = await ready(page, hub)
+    for action, decision in (("allow", "allow"), ("deny", "deny")):
+        session = await hub.session("careful", prompt="go")
+        ask = await ask_of(hub, session, page)
+        tag = await pushed(hub, devtools, registration, ask)
+        seen = await shown(worker, tag)
+        assert seen[0]["title"] == "careful asks for permission"
+        assert "touch" not in json.dumps(seen[0]["body"]), "nothing of the tool's on the lock screen"
+        assert seen[0]["actions"] == ["allow", "deny"]
+        await worker.evaluate(CLICK, [tag, action])
+        answered = await hub.request("GET", f"asks/{ask['id']}")
+        assert (answered["status"], answered["answer"]["decision"]) == ("answered", decision)
+        await shown(worker, tag, count=0)
+
+
+async def test_a_tap_opens_the_session_and_a_destructive_ask_is_not_allowed_blindly(
+    hub: HubProcess, open_page: OpenPage
+) -> None:
+    page = await open_page(hub)
+    worker, devtools, registration = await ready(page, hub)
+    session = await hub.session("remover", prompt="go")
+    ask = await ask_of(hub, session, page)
+    tag = await pushed(hub, devtools, registration, ask)
+    await shown(worker, tag)
+    await worker.evaluate(CLICK, [tag, "allow"])
+    await expect(page).to_have_url(f"{hub.url}/s/{session}")
+    assert (await hub.request("GET", f"asks/{ask['id']}"))["status"] == "pending"
+    await expect(page.get_by_role("log").get_by_role("button", name="Hold to allow")).to_be_visible()
+
+
+async def test_an_answer_elsewhere_takes_the_notification_away(hub: HubProcess, open_page: OpenPage) -> None:
+    page = await open_page(hub)
+    worker, devtools, registration = await ready(page, hub)
+    session = await hub.session("careful", prompt="go")
+    ask = await ask_of(hub, session, page)
+    tag = await pushed(hub, devtools, registration, ask)
+    await shown(worker, tag)
+    await hub.request("POST", f"asks/{ask['id']}/answer", {"decision": "allow"})
+    await shown(worker, tag, count=0)

@@ -1,0 +1,96 @@
+"""Devices, machines, messages, and that every page is usable without a mouse and on any screen."""
+
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+from playwright.async_api import Page, expect
+from tests.browser.conftest import OpenPage
+from tests.browser.hub import HubProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+Shot = Callable[[Page, str], Awaitable[None]]
+
+NAMELESS = """() => [...document.querySelectorAll('button, a, input:not([hidden]), textarea, select')]
+  .filter(one => one.checkVisibility() && one.type !== 'file')
+  .filter(one => !(one.getAttribute('aria-label') || one.textContent.trim() || one.labels?.length || one.title))
+  .map(one => one.outerHTML)"""
+BEYOND = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.mark.parametrize(("size", "dark"), [("phone", True), ("tablet", False), ("desktop", True)])
+async def test_every_page_on_every_screen(
+    hub: HubProcess, open_page: OpenPage, shot: Shot, size: str, dark: bool
+) -> None:
+    session = await hub.session(prompt="go", title="a session with quite a long title, longer than a phone is wide")
+    page = await open_page(hub, size, dark=dark)
+    for path in ("/", f"/s/{session}", "/new", "/settings", "/messages", "/inboxes", "/dead", "/channels"):
+        await page.goto(hub.url + path)
+        await expect(page.locator("main, dialog").first).to_be_attached()
+        await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+        if path.startswith("/s/"):
+            await expect(page.get_by_role("log").get_by_role("button", name="Allow once")).to_be_visible()
+        assert await page.evaluate(NAMELESS) == []
+        assert await page.evaluate(BEYOND) == 0, f"{path} is wider than the screen"
+        await shot(page, f"{size}-{'dark' if dark else 'light'}-{path.strip('/').split('/')[0] or 'home'}")
+
+
+async def test_a_revoked_device_is_out_at_once(hub: HubProcess, open_page: OpenPage) -> None:
+    phone, desktop = await open_page(hub), await open_page(hub, "desktop", path="/settings")
+    devices = desktop.get_by_label("Devices")
+    await expect(devices.get_by_text("this one")).to_be_visible()
+    known = {one["id"] for one in await hub.request("GET", "devices") if not one.get("current")}
+    assert known
+    while await devices.get_by_role("button", name="Revoke").count():
+        before = await devices.get_by_role("button", name="Revoke").count()
+        await devices.get_by_role("button", name="Revoke").first.click()
+        await expect(devices.get_by_role("button", name="Revoke")).to_have_count(before - 1)
+    await expect(phone.get_by_text("This device was signed out.")).to_be_visible()
+    await expect(phone.get_by_text("tieline pair")).to_be_visible()
+    await phone.get_by_label("Or paste the link here").fill(await hub.login())
+    await phone.get_by_role("button", name="Sign in").click()
+    await expect(phone.locator(".connection").first).to_have_attribute("data-hub", "online")
+
+
+async def test_machines_show_their_agents_and_their_readiness(hub: HubProcess, open_page: OpenPage) -> None:
+    page = await open_page(hub, path="/settings")
+    machines = page.get_by_label("Machines")
+    await expect(machines.get_by_text("online")).to_be_visible()
+    await expect(machines.get_by_role("listitem").filter(has_text="Demo").locator(".dot.good").first).to_be_visible()
+    node = (await hub.request("GET", "nodes"))[0]
+    for agent in (one for one in node["agents"] if one.get("found") and not one.get("ready")):
+        row = machines.get_by_role("listitem").filter(has=page.locator(".dot.bad"))
+        await expect(row.first).to_contain_text(agent.get("hint") or agent.get("problem") or "not ready")
+
+
+async def test_joining_a_machine_shows_the_command(hub: HubProcess, open_page: OpenPage) -> None:
+    page = await open_page(hub, path="/settings")
+    await page.get_by_role("button", name="Join a machine").click()
+    command = page.get_by_label("Machines").locator("pre.command")
+    await expect(command).to_have_text(re.compile(rf"^tieline node join '{re.escape(hub.url)}/#pair=.+'$"))
+
+
+async def test_begin_a_thread_of_messages_and_see_its_receipt(hub: HubProcess, open_page: OpenPage) -> None:
+    session = await hub.session(title="postbox")
+    page = await open_page(hub, path="/messages")
+    await page.get_by_role("button", name="New message").click()
+    sheet = page.get_by_role("dialog", name="New message")
+    await sheet.get_by_role("button", name=re.compile("postbox")).click()
+    await expect(sheet.get_by_label("To", exact=True)).to_have_value(f"relay.agent.{session}")
+    await sheet.get_by_label("Message", exact=True).fill("Please mend the greeting.")
+    await sheet.get_by_role("button", name="Send").click()
+    letter = page.get_by_role("article").filter(has_text="Please mend the greeting.").first
+    await expect(letter.get_by_label("Where it got to")).to_contain_text("stored")
+    await page.goto(f"{hub.url}/messages")
+    await expect(page.get_by_role("link", name=re.compile("postbox")).first).to_be_visible()
+
+
+async def test_search_and_filter(hub: HubProcess, open_page: OpenPage) -> None:
+    await hub.session(title="needle in the hay")
+    page = await open_page(hub)
+    rows = page.get_by_label("Sessions", exact=True).locator(".session")
+    await page.get_by_label("Search sessions").fill("needle")
+    await expect(rows).to_have_count(1)
+    await page.get_by_role("button", name="Archived").click()
+    await expect(rows).to_have_count(0)

@@ -1,0 +1,345 @@
+"""Messages to driven sessions, with the scripted driver: real sessions, real buses, no model."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.relay.conftest import QUICK, over, states, until, within
+from tests.relay.conftest import url as url
+
+from tieline.bus import Bus, open_bus
+from tieline.channels.agent import AgentConfig, Project, create
+from tieline.channels.agent.channel import session_of
+from tieline.channels.agent.turns import Calls
+from tieline.channels.base import NewSession, NodeOffline, Surroundings
+from tieline.config import Config
+from tieline.drivers.scripted import Scripted
+from tieline.errors import UsageError
+from tieline.events import Read, Text, ToolResult, ToolUse
+from tieline.messages import AttachmentRef, Budget, Envelope, Limits, Payload, Unanswered
+from tieline.policy import PRESETS
+from tieline.relay import Relay
+from tieline.script import Fail, Reply, Run, Say, Stall
+from tieline.sessions.local import LocalSessions
+from tieline.sessions.router import Router
+from tieline.testing.channel_contract import Context, Outlet
+
+ME = "relay.user.me"
+ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+BOB = "relay.agent.shop.bob"
+
+
+class Setting:
+    def __init__(self, bus: Bus, relay: Relay, router: Router, told: list[str], stalled: asyncio.Event) -> None:
+        self.bus = bus
+        self.relay = relay
+        self.router = router
+        self.told = told
+        self.stalled = stalled
+
+
+@asynccontextmanager
+async def setting(
+    url: str, place: Path, *replies: Reply, sessions: Any = None, agent: str = "scripted", **channel: Any
+) -> AsyncGenerator[Setting, None]:
+    """A router with the scripted agent, and a relay with the agent channel, on one bus."""
+    told: list[str] = []
+    stalled = asyncio.Event()
+    driver = Scripted(replies, on_told=told.append, on_stall=stalled.set)
+    gone = {"type": "shell", "command": ["/no-such-program"], "output": "text"}
+    config = Config(default_agent="scripted", environ=ENV, agents={"gone": gone})
+    async with (
+        open_bus(url) as bus,
+        Router(bus, config, drivers={"scripted": driver}) as router,
+        Relay(bus, config, settings=QUICK) as relaying,
+    ):
+        project = Project(cwd=str(place), policy="full", agent=agent, accept_unenforced=True)
+        own = AgentConfig(projects={"shop": project, "Bank": project}, **channel)
+        local = sessions(router, bus) if sessions else LocalSessions(router, bus)
+        await relaying.register(create("agents", own, Surroundings(sessions=local)))
+        yield Setting(bus, relaying, router, told, stalled)
+
+
+async def test_a_message_is_a_prompt_and_its_turn_the_answer(url: str, tmp_path: Path) -> None:
+    async with setting(url, tmp_path, [Say("the answer")], [Say("once more")]) as here:
+        answer = await within(here.relay.ask(BOB, "the question", sender=ME, timeout=60))
+        assert (answer.payload.text, answer.sender) == ("the answer", BOB)
+        receipt = await over(here.relay, answer.in_reply_to)
+        assert states(receipt) == ["accepted", "stored", "offered", "injected", "seen", "answered"]
+        session = here.router.get(receipt.session)
+        assert (session.id, session.title, session.cwd) == (session_of("shop", "bob"), "shop.bob", str(tmp_path))
+        (prompt,) = [p async for p in prompts(here.router, session.id)]
+        assert prompt == "the question", "the content alone"
+        context = here.told[0]
+        for line in (
+            f"From: {ME} (human)",
+            f"To: {BOB}",
+            f"Message-ID: {receipt.id}",
+            "Hops: 1 of 8",
+            "Calls left: 32",
+        ):
+            assert line in context
+        assert context.count("<relay_context>") == 1
+        assert re.search(r"^Sent: \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", context, re.MULTILINE)
+        assert re.search(r"^Time left: \d+ s$", context, re.MULTILINE)
+        assert "say what is done and what is not, and stop" in context
+        assert session.policy == PRESETS["full"]
+        assert f"Reply: your last words of this turn are sent to relay.ask.{receipt.id}" in context
+        answer = await within(here.relay.ask(f"relay.agent.{session.id.upper()}", "again", sender=ME, timeout=60))
+        assert answer.payload.text == "once more", "the same session, by its id"
+        assert here.router.get(session.id).turns == 2
+
+
+async def prompts(router: Router, session: str) -> AsyncGenerator[str, None]:
+    async for entry in router.events(session, follow=False):
+        if entry.event.type == "turn_started":
+            yield entry.event.prompt  # type: ignore[union-attr]
+
+
+async def test_without_reply_to_nothing_is_answered(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("to nobody")]) as here:
+        sent = await here.relay.send(BOB, "hi", sender=ME)
+        receipt = await over(here.relay, sent.id)
+        assert (receipt.state, receipt.answer, len(await here.relay.trace(sent.id))) == ("seen", "", 1)
+        assert "Reply: no answer is awaited." in here.told[0]
+
+
+async def test_names_make_sessions_once(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, *[[Say("x")]] * 6) as here:
+        for subject in (BOB, "relay.agent.shop.ann", BOB, "RELAY.agent.BANK.bob"):
+            await within(here.relay.ask(subject, "hi", sender=ME, timeout=60))
+        assert {s.id for s in here.router.sessions()} == {
+            session_of(*names) for names in (("shop", "bob"), ("shop", "ann"), ("bank", "bob"))
+        }
+
+
+@pytest.mark.parametrize(
+    ("subject", "text", "reason"),
+    [
+        ("relay.agent.nosuch", "hi", "no_session"),
+        ("relay.agent.nowhere.bob", "hi", "no_session"),
+        ("relay.agent.shop.bob.too.long", "hi", "no_session"),
+        (BOB, "  ", "empty"),
+    ],
+)
+async def test_what_cannot_be_delivered_is_dead_at_once(tmp_path: Path, subject: str, text: str, reason: str) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path) as here:
+        sent = await here.relay.send(subject, text, sender=ME)
+        receipt = await over(here.relay, sent.id)
+        assert (receipt.state, receipt.reason, receipt.attempts) == ("dead", reason, 1)
+
+
+async def test_a_refusal_of_the_session_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "gone"
+    async with setting(f"sqlite://{tmp_path}/bus.db", place) as here:
+        with pytest.raises(Unanswered) as caught:
+            await within(here.relay.ask(BOB, "hi", sender=ME, timeout=60))
+        assert caught.value.reason == "refused_by_session"
+        (letter,) = await here.relay.dead.list()
+        assert "there is no directory" in letter.detail
+
+
+async def test_so_many_sessions_at_a_time(tmp_path: Path) -> None:
+    """The default is three; the fourth waits in its inbox up to its time, and only then is a dead letter."""
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()]) as here:
+        sent = [await here.relay.send(f"relay.agent.shop.{n}", "work", sender=ME) for n in "abc"]
+        for receipt in sent:
+            await until(here.relay, receipt.id, lambda r: r.state == "seen")
+        late = await here.relay.send("relay.agent.shop.d", "hi", sender=ME, limits=Limits(ttl_s=0.2))
+        patient = await here.relay.send("relay.agent.shop.e", "hi", sender=ME)
+        receipt = await over(here.relay, late.id)
+        assert (receipt.state, receipt.reason) == ("dead", "max_concurrent_exceeded")
+        waiting = await here.relay.status(patient.id)
+        assert (waiting.state, waiting.waiting) == ("stored", "max_concurrent_exceeded")
+        await here.router.abort(session_of("shop", "a"))
+        assert (await over(here.relay, sent[0].id)).reason == "interrupted"
+        await until(here.relay, patient.id, lambda r: r.state == "seen")
+
+
+async def test_time_left_is_the_turns_time(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()], [Say("next")]) as here:
+        with pytest.raises(Unanswered) as caught:
+            await here.relay.ask(BOB, "work", sender=ME, timeout=30, limits=Limits(ttl_s=3))
+        assert caught.value.reason == "timeout"
+        receipt = await over(here.relay, caught.value.receipt.id)
+        assert states(receipt)[-2:] == ["seen", "dead"]
+        answer = await within(here.relay.ask(BOB, "again", sender=ME, timeout=60))
+        assert answer.payload.text == "next", "the session goes on"
+
+
+async def test_calls_left_are_the_turns_calls(tmp_path: Path) -> None:
+    replies: list[Reply] = [[Run(f"echo {n}")] for n in range(3)]
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, *replies, [Stall()], [Say("next")]) as here:
+        with pytest.raises(Unanswered) as caught:
+            await within(here.relay.ask(BOB, "work", sender=ME, timeout=60, limits=Limits(calls=2)))
+        assert caught.value.reason == "calls_exceeded"
+        (letter,) = await here.relay.dead.list()
+        assert letter.reason == "calls_exceeded"
+        done = [e.event async for e in here.router.events(session_of("shop", "bob"), follow=False)][-1]
+        assert (done.type, getattr(done, "status", "")) == ("done", "interrupted")
+
+
+async def test_silence_and_failure_are_told_apart(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Run("true")], [], [Fail(500)]) as here:
+        with pytest.raises(Unanswered, match="went idle") as caught:
+            await within(here.relay.ask(BOB, "1", sender=ME, timeout=60))
+        assert caught.value.reason == "idle_without_answer"
+        with pytest.raises(Unanswered, match="died") as caught:
+            await within(here.relay.ask(BOB, "2", sender=ME, timeout=60))
+        assert caught.value.reason == "died_without_answer"
+        (letter,) = await here.relay.dead.list()
+        assert letter.envelope.payload.text == "2", "it can be sent again; silence cannot be helped"
+
+
+async def test_an_agent_that_cannot_be_started(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, agent="gone") as here:
+        with pytest.raises(Unanswered) as caught:
+            await within(here.relay.ask(BOB, "hi", sender=ME, timeout=60))
+        assert caught.value.reason in ("died_without_answer", "refused_by_session")
+        (letter,) = await here.relay.dead.list()
+        assert "no-such-program" in letter.detail
+
+
+async def test_a_time_limit_of_the_channels_own(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()], timeout_s=0.3) as here:
+        with pytest.raises(Unanswered) as caught:
+            await within(here.relay.ask(BOB, "work", sender=ME, timeout=60))
+        assert caught.value.reason == "timeout"
+
+
+async def test_projects_that_are_not_named_have_a_default(tmp_path: Path) -> None:
+    default = Project(cwd=str(tmp_path), policy="full")
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("hello")], default=default) as here:
+        answer = await within(here.relay.ask("relay.agent.elsewhere.bob", "hi", sender=ME, timeout=60))
+        assert answer.payload.text == "hello"
+        assert here.router.get(session_of("elsewhere", "bob")).cwd == str(tmp_path)
+
+
+async def test_a_prompt_that_a_person_takes_back(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()]) as here:
+        session = await here.router.create(cwd=str(tmp_path), id="s1")
+        await here.router.prompt(session.id, "a person's own", id="own")
+        await within(here.stalled.wait())
+        sent = await here.relay.send("relay.agent.s1", "behind it", sender=ME)
+        await until(here.relay, sent.id, lambda r: r.state == "injected")
+        await here.router.prompts.cancel("s1", sent.id)
+        receipt = await over(here.relay, sent.id)
+        assert (receipt.state, receipt.reason) == ("dead", "interrupted")
+
+
+async def test_a_message_that_waits_behind_others_in_its_session(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()]) as here:
+        await here.router.create(cwd=str(tmp_path), id="s1")
+        await here.router.prompt("s1", "a person's own", id="own")
+        await within(here.stalled.wait())
+        sent = await here.relay.send("relay.agent.s1", "behind it", sender=ME, limits=Limits(ttl_s=3))
+        await until(here.relay, sent.id, lambda r: r.state == "injected")
+        receipt = await over(here.relay, sent.id)
+        assert (receipt.state, receipt.reason) == ("expired", "ttl_expired")
+        assert (await here.router.prompts.get("s1", sent.id)).status == "cancelled", "it will not run later"
+        running = here.router.prompts.running("s1")
+        assert running is not None
+        assert running.id == "own", "what a person asked for goes on"
+
+
+async def test_what_a_session_sends_while_it_works_inherits(tmp_path: Path) -> None:
+    """As through the CLI or an MCP tool: only who it is need be known, not what it works on."""
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()]) as here:
+        sent = await here.relay.send(BOB, "work", sender=ME)
+        await until(here.relay, sent.id, lambda r: r.state == "seen")
+        for address in (f"relay.agent.{session_of('shop', 'bob')}", BOB):
+            inside = await here.relay.sender(address).send("relay.user.me", "a word in between")
+            message = await here.relay.inbox(ME).read(inside.id)
+            assert message.envelope is not None
+            assert (message.envelope.caused_by, message.envelope.budget.hops) == (sent.id, 2)
+            assert set(message.envelope.budget.ancestors) >= {ME, BOB, address}
+
+
+async def test_a_session_that_answers_by_itself_answers_once(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()]) as here:
+        sent = await here.relay.send(BOB, "work", sender=ME, reply_to=ME)
+        await until(here.relay, sent.id, lambda r: r.state == "seen")
+        own = await here.relay.sender(BOB).send(ME, "by a tool", in_reply_to=sent.id)
+        await here.router.abort(session_of("shop", "bob"))
+        receipt = await over(here.relay, sent.id)
+        assert receipt.answer == own.id
+        assert [r.id for r in here.relay.inbox(ME).unread()] == [own.id]
+
+
+async def test_a_node_that_is_offline(tmp_path: Path) -> None:
+    class Away(LocalSessions):
+        online = False
+
+        async def create(self, session: str, wanted: NewSession) -> None:
+            if not Away.online:
+                raise NodeOffline("laptop")
+            await super().create(session, wanted)
+
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("back")], sessions=Away) as here:
+        sent = await here.relay.send(BOB, "hi", sender=ME, reply_to=ME)
+        await until(here.relay, sent.id, lambda r: r.waiting == "node_offline")
+        brief = await here.relay.send("relay.agent.shop.ann", "hi", sender=ME, limits=Limits(ttl_s=3))
+        receipt = await over(here.relay, brief.id)
+        assert (receipt.state, receipt.reason) == ("expired", "node_offline")
+        Away.online = True
+        assert (await over(here.relay, sent.id)).state == "answered"
+
+
+async def test_attachments_are_named_and_never_opened(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("ok")]) as here:
+        secret = tmp_path / "secret.txt"
+        secret.write_text("nobody asked for this")
+        payload = Payload("look", attachments=(AttachmentRef(url=secret.as_uri(), name="notes.txt"),))
+        await within(here.relay.ask(BOB, payload, sender=ME, timeout=60))
+        assert f"Attachment: notes.txt (application/octet-stream) {secret.as_uri()}" in here.told[0]
+        assert "nobody asked" not in here.told[0]
+
+
+def test_calls_are_counted_by_what_is_seen() -> None:
+    calls = Calls()
+    use, result = ToolUse("1", "read", Read("x")), ToolResult("1", "ok")
+    events: Sequence[Any] = (Text("a"), use, result, result, Text("b"), Text("c"), use, result, use, result, Text("d"))
+    assert [calls.count(event) for event in events].count(True) == 4
+    inner = (Text("x", parent="1"), ToolResult("2", "ok", parent="1"))
+    assert not any(calls.count(event) for event in inner), "a subagent's calls are its own"
+
+
+def test_config_is_checked() -> None:
+    with pytest.raises(UsageError, match="no sessions"):
+        create("agents", AgentConfig(), Surroundings())
+    with pytest.raises(ValueError, match="at least 1"):
+        AgentConfig(max_concurrent=0)
+
+
+async def test_a_delivery_that_is_cut_off_anywhere_is_taken_up_again(tmp_path: Path) -> None:
+    """A channel may be replaced at any moment: the same message again runs its prompt once."""
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, *[[Say("x")]] * 60) as here:
+        channel = create(
+            "other",
+            AgentConfig(subject_prefix="relay.agents2", projects={"shop": Project(cwd=str(tmp_path), policy="full")}),
+            Surroundings(sessions=LocalSessions(here.router, here.bus)),
+        )
+        await channel.start(Outlet(here.relay, "relay.agents2"))
+        for rounds in range(30):
+            envelope = contract_envelope("relay.agents2.shop.bob", f"m{rounds}")
+            task = asyncio.create_task(channel.deliver(envelope.subject, envelope, Context()))
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            result = await within(channel.deliver(envelope.subject, envelope, Context()))
+            assert (result.status, result.response_text) == ("delivered", "x"), rounds
+        assert here.router.get(session_of("shop", "bob")).turns == 30
+        await channel.stop()
+
+
+def contract_envelope(subject: str, id: str) -> Envelope:
+    budget = Budget(expires_at=time.time() + 60)
+    return Envelope(
+        id=id, subject=subject, sender=ME, payload=Payload("work"), budget=budget, created_at=time.time(), thread=id
+    )

@@ -1,0 +1,76 @@
+"""A message to each real agent over the scripted model: the prompt is the content, the answer its last words."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.relay.conftest import QUICK, over
+
+from tieline.bus import open_bus
+from tieline.channels.agent import AgentConfig, Project, create
+from tieline.channels.base import Surroundings
+from tieline.config import Config
+from tieline.relay import Relay
+from tieline.script import Say
+from tieline.sessions.local import LocalSessions
+from tieline.sessions.router import Router
+from tieline.testing.rigs.claude_code import ClaudeCodeRig
+from tieline.testing.rigs.codex import codex_rig
+from tieline.testing.rigs.gemini import GeminiRig
+from tieline.testing.rigs.opencode import OpenCodeRig
+from tieline.testing.rigs.shell import ShellRig
+
+BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
+ME = "relay.user.me"
+
+
+@asynccontextmanager
+async def shell(home: Path) -> AsyncGenerator[ShellRig, None]:
+    yield ShellRig(home)
+
+
+RIGS: dict[str, Callable[[Path], Any]] = {
+    "shell": shell,
+    "claude-code": ClaudeCodeRig,
+    "codex": lambda home: codex_rig(home, BINARIES / "codex"),
+    "opencode": lambda home: OpenCodeRig(home, str(BINARIES / "opencode")),
+    "gemini": lambda home: GeminiRig(home, BINARIES),
+}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("agent", RIGS)
+async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    async with RIGS[agent](tmp_path / "home") as rig:
+        config = Config(default_agent=agent, environ=dict(rig.options["env"]))
+        rig.play([Say("It is forty-two.")], [Say("Still forty-two.")])
+        async with (
+            open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
+            Router(bus, config, drivers={agent: rig.driver}) as router,
+            Relay(bus, config, settings=QUICK) as relay,
+        ):
+            own = Project(
+                cwd=str(place), policy="full", model=str(rig.options.get("model", "")), accept_unenforced=True
+            )
+            channel = create(
+                "agents",
+                AgentConfig(projects={"shop": own}),
+                Surroundings(sessions=LocalSessions(router, bus)),
+            )
+            await relay.register(channel)
+            for expected in ("It is forty-two.", "Still forty-two."):
+                answer = await relay.ask("relay.agent.shop.bob", "What is the answer?", sender=ME, timeout=90)
+                assert answer.payload.text.strip() == expected
+            receipt = await over(relay, answer.in_reply_to)
+            assert receipt.state == "answered"
+            session = router.get(receipt.session)
+            assert session.turns == 2, "the same session both times"
+        heard = rig.heard()
+    assert "What is the answer?" in heard
+    assert "<relay_context>" in heard
+    assert f"From: {ME}" in heard
+    assert receipt.id in heard

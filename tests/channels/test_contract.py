@@ -1,0 +1,123 @@
+"""The contract suite over the built-in channels that talk to the outside, each against its other side on loopback."""
+
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.channels.conftest import SECRET
+from tests.channels.test_webhook_signing import signed
+
+from tieline.channels import notify, telegram, webhook
+from tieline.channels.base import Channel, Surroundings
+from tieline.channels.webhook.channel import Webhook
+from tieline.relay.hooks import HookRequest
+from tieline.testing.channel_contract import ID, ME, ChannelContract, Far
+from tieline.testing.http import LoopbackServer, Request
+from tieline.testing.telegram import TOKEN, BotApi
+
+ADA = 4711
+
+
+class Posted:
+    """A server on loopback that is posted to."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.surroundings = Surroundings()
+        self.config: Mapping[str, Any] = {}
+        self.bodies: list[bytes] = []
+        self._failures = 0
+
+    async def __call__(self, request: Request) -> None:
+        if self._failures:
+            self._failures -= 1
+            await request.respond(500, b"")
+            return
+        self.bodies.append(request.body)
+        await request.respond(200, b"{}")
+
+    def texts(self) -> list[str]:
+        return [msgspec.json.format(body).decode() for body in self.bodies]
+
+    def fail(self, times: int) -> None:
+        self._failures = times
+
+    async def say(self, text: str) -> bool:
+        return False
+
+
+class PostedBack(Posted):
+    """It posts to us as well."""
+
+    channel: Webhook | None = None
+
+    async def say(self, text: str) -> bool:
+        assert self.channel is not None
+        body = msgspec.json.encode({"text": text}).decode()
+        await self.channel.receive(HookRequest(headers=signed(body=body), body=body.encode()))
+        return True
+
+
+class TestWebhook(ChannelContract):
+    module = webhook
+
+    @pytest.fixture(autouse=True)
+    def quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("tieline.channels.webhook.channel.BACKOFF_S", (0.01, 0.05))
+
+    @pytest.fixture
+    async def far(self) -> AsyncGenerator[PostedBack, None]:
+        far = PostedBack(f"relay.webhook.{ID}")
+        async with LoopbackServer(far) as server:
+            far.config = {"secrets": [SECRET], "to": ME, "url": server.url}
+            yield far
+
+    def make(self, far: Far) -> Channel:
+        channel = super().make(far)
+        assert isinstance(channel, Webhook)
+        assert isinstance(far, PostedBack)
+        far.channel = channel
+        return channel
+
+
+class TestNotify(ChannelContract):
+    module = notify
+
+    @pytest.fixture
+    async def far(self) -> AsyncGenerator[Posted, None]:
+        far = Posted(f"relay.notify.{ID}")
+        async with LoopbackServer(far) as server:
+            far.config = {"urls": [f"json://127.0.0.1:{server.port}/"]}
+            yield far
+
+
+class Chat:
+    address = f"relay.telegram.{ID}.{ADA}"
+
+    def __init__(self, api: BotApi, path: Path) -> None:
+        self._api = api
+        self.surroundings = Surroundings(state_dir=str(path / "channels"))
+        self.config: Mapping[str, Any] = {"token": TOKEN, "api": api.url, "chats": [ADA], "to": ME}
+
+    def texts(self) -> list[str]:
+        return self._api.said(ADA)
+
+    def fail(self, times: int) -> None:
+        self._api.recover()
+        for _ in range(times):
+            self._api.fail("sendMessage", 500)
+
+    async def say(self, text: str) -> bool:
+        await self._api.write(ADA, text)
+        return True
+
+
+class TestTelegram(ChannelContract):
+    module = telegram
+
+    @pytest.fixture
+    async def far(self, tmp_path: Path) -> AsyncGenerator[Chat, None]:
+        async with BotApi() as api:
+            yield Chat(api, tmp_path)

@@ -1,0 +1,94 @@
+"""From end to end with the real agents: a signed webhook reaches one, it works, its answer leaves through another
+channel."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import msgspec
+import pytest
+from standardwebhooks import Webhook as Library
+from tests.channels.conftest import OTHER, SECRET
+from tests.channels.test_webhook import Receiver
+from tests.channels.test_webhook_signing import signed
+from tests.hub.test_hooks import toml
+
+from tieline import config as configuration
+from tieline.daemon import hub_on
+from tieline.script import Run, Say
+from tieline.testing.http import LoopbackServer
+from tieline.testing.rigs.claude_code import ClaudeCodeRig
+from tieline.testing.rigs.codex import codex_rig
+from tieline.testing.telegram import TOKEN, BotApi
+from tieline.testing.waiting import eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+CODEX = Path(__file__).parents[1] / "agents/node_modules/.bin/codex"
+ADA = 4711
+WORK_S = 90.0
+
+
+@pytest.fixture(params=["claude-code", "codex"])
+async def agent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[tuple[Any, str], None]:
+    rig: AbstractAsyncContextManager[Any] = ClaudeCodeRig(tmp_path / "home")
+    entry = '[agents.worker]\ntype = "claude-code"\n'
+    if request.param == "codex":
+        rig = codex_rig(tmp_path / "home", CODEX)
+        entry = f'[agents.worker]\ntype = "codex"\ncommand = ["{CODEX}"]\n'
+    async with rig as opened:
+        yield opened, entry
+
+
+async def test_a_webhook_reaches_an_agent_and_its_answer_leaves_elsewhere(
+    agent: tuple[Any, str], tmp_path: Path
+) -> None:
+    rig, entry = agent
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    rig.play([Run("echo repaired > proof.txt")], [Say("The build is **green** again.")])
+    receiver = Receiver()
+    async with BotApi() as api, LoopbackServer(receiver) as server:
+        project = f'[channels.config.projects.shop]\ncwd = "{shop}"\nagent = "worker"\npolicy = "full"\n'
+        hook = {"secrets": [SECRET], "to": "relay.agent.shop.fixer", "reply_to": f"relay.telegram.phone.{ADA}"}
+        hook["text"] = "message"
+        text = toml(
+            ("ci", "type webhook", hook),
+            ("report", "type webhook", {"sign_with": [OTHER], "url": server.url}),
+            ("phone", "type telegram", {"token": TOKEN, "api": api.url, "chats": [ADA]}),
+            ("agents", "type agent", {}),
+            head=f"[hub]\nport = 0\n{entry}",
+        )
+        own = {"TIELINE_HOME": str(tmp_path / "state"), "TIELINE_CONFIG": str(tmp_path / "t.toml")}
+        env = {**rig.options["env"], **own}
+        (tmp_path / "t.toml").write_text(text + project)
+        async with hub_on(configuration.load(environ=env)) as (hub, serving):
+            assert hub.relay is not None
+            states = {channel.id: channel.state for channel in hub.channels.reports()} if hub.channels else {}
+            assert states == {"ci": "running", "report": "running", "phone": "running", "agents": "running"}
+            body = msgspec.json.encode({"message": "the build is red, please repair it"}).decode()
+            async with httpx.AsyncClient(base_url=serving.url, timeout=30) as outside:
+                headers = {"content-type": "application/json", **signed(body=body)}
+                reply = await outside.post("/hooks/in/ci", content=body, headers=headers)
+            assert reply.status_code == 202, reply.text
+            await eventually(
+                lambda: any("green" in text for text in api.said(ADA)), "no answer came to the chat", timeout=WORK_S
+            )
+            assert (shop / "proof.txt").read_text() == "repaired\n"
+            heard = rig.heard()
+            assert "the build is red, please repair it" in heard
+            assert "relay_context" in heard, "and who sent it, in the system prompt"
+            receipt = await hub.relay.status(reply.json()["message"])
+            assert receipt.state == "answered"
+            answer = await hub.relay.message(receipt.answer)
+            assert answer.envelope is not None
+            onward = await hub.relay.send(
+                "relay.webhook.report", answer.envelope.payload, sender=answer.envelope.subject, within=receipt.answer
+            )
+            await eventually(lambda: bool(receiver.got), "nothing was posted", timeout=30)
+            content = Library(OTHER).verify(receiver.got[0].body, receiver.got[0].headers)
+            assert "green" in content["data"]["text"]
+            assert content["data"]["thread"] == receipt.thread
+            assert onward.thread == receipt.thread

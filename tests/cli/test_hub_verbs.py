@@ -1,0 +1,259 @@
+"""The verbs over a hub: sessions, send, tail, approve, deny, answer, abort, diff, open."""
+
+import json
+import re
+from collections.abc import Generator, Iterator
+
+import pytest
+from tests.cli.hub_process import HubProcess, Setting
+
+from tieline.cli.deciding import choices
+from tieline.cli.switchboard import ago, columns, pick, short
+from tieline.errors import UsageError
+from tieline.events import Choice, Question
+from tieline.testing.command_line import CommandLine
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Generator[Setting, None, None]:
+    setting = Setting(tmp_path_factory.mktemp("hub_verbs"))
+    with HubProcess(setting):
+        yield setting
+
+
+def ok(hub: Setting, *arguments: str, given: str = "") -> str:
+    ended = hub.run(*arguments, given=given)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def started(hub: Setting, agent: str, text: str, *more: str) -> str:
+    """A new session's id."""
+    return ok(hub, "send", "--new", agent, text, *more).split()[0]
+
+
+def waiting(hub: Setting, session: str) -> None:
+    """Until the session waits for an answer."""
+    hub.until(session, lambda record: record.status == "waiting")
+
+
+# --- sessions -------------------------------------------------------------------------------------------------
+
+
+def test_sessions_are_listed_filtered_and_found(hub: Setting) -> None:
+    id = started(hub, "talker", "a title to look for")
+    hub.until(id, lambda record: record.turns == 1)
+    listed = ok(hub, "sessions", "-q", "to look for")
+    head, row = listed.splitlines()
+    assert head.split()[:3] == ["id", "agent", "status"]
+    assert row.split()[:3] == [short(id), "talker", "idle"]
+    assert "a title to look for · world." in row
+    (found,) = json.loads(ok(hub, "sessions", "--agent", "talker", "-q", "to look for", "--json"))
+    assert found["id"] == id
+    node = found["node"]
+    assert id in ok(hub, "sessions", "--node", node[-8:], "--status", "idle", "--limit", "50", "--json")
+    assert ok(hub, "sessions", "-q", "nobody said this") == ""
+    for wrong, what in ((("--status", "busy"), "status"), (("--node", "nowhere"), "node")):
+        ended = hub.run("sessions", *wrong)
+        assert ended.returncode == 2 and what in ended.stderr
+
+
+def test_sessions_on_a_terminal(hub: Setting) -> None:
+    id = started(hub, "talker", "on a terminal")
+    with hub.terminal("sessions", "-q", "on a terminal", columns=140) as terminal:
+        terminal.expect(short(id))
+        terminal.expect("talker")
+        assert terminal.wait() == 0
+
+
+# --- send and tail --------------------------------------------------------------------------------------------
+
+
+def test_send_waits_and_gives_the_turns_status(hub: Setting) -> None:
+    ended = hub.run("send", "--new", "talker", "-", "--wait", "--policy", "full", given="say hello")
+    assert (ended.returncode, ended.stdout) == (0, "world.\n")
+    assert "› say hello" in ended.stderr
+    id = next(one.id for one in hub.sessions() if one.title == "say hello")
+    again = hub.run("send", id[-7:], "again", "--wait")
+    assert (again.returncode, again.stdout) == (0, "Done.\n")  # its script is at its end
+    assert hub.run("send", "--new", "failing", "go", "--wait").returncode == 1
+    frames = [json.loads(line) for line in ok(hub, "send", id, "third", "--wait", "--json").splitlines()]
+    assert {frame["type"] for frame in frames} == {"event", "delta"}
+    assert frames[-1]["event"]["type"] == "done"
+
+
+def test_tail_shows_what_was_said_and_what_is_said(hub: Setting) -> None:
+    id = started(hub, "talker", "for the tail")
+    hub.until(id, lambda record: record.turns == 1)
+    ended = hub.run("tail", short(id), "--no-follow")
+    assert ended.returncode == 0
+    assert ended.stdout == "world.\n" and "› for the tail" in ended.stderr and "Hello" in ended.stderr
+    last = ok(hub, "tail", id, "--no-follow", "-n", "1", "--json").splitlines()
+    assert [json.loads(line)["event"]["type"] for line in last] == ["done"]
+
+    process = hub.start("tail", id, "--json")
+    try:
+        assert process.stdout is not None
+        lines = iter(process.stdout)
+        seen = [json.loads(line) for line in _until_done(lines)]
+        assert ok(hub, "send", id, "go on").split()[-1] in ("queued", "running", "received")
+        seen += [json.loads(line) for line in _until_done(lines)]
+    finally:
+        process.kill()
+        process.communicate()
+    places = [frame["seq"] for frame in seen if frame["type"] == "event"]
+    assert places == sorted(set(places))
+    assert [frame["event"]["prompt"] for frame in seen if frame["event"]["type"] == "turn_started"] == [
+        "for the tail",
+        "go on",
+    ]
+
+
+def _until_done(lines: Iterator[bytes]) -> Iterator[bytes]:
+    for line in lines:
+        yield line
+        if b'"done"' in line:
+            return
+
+
+def test_steer_and_bad_usage(hub: Setting) -> None:
+    id = started(hub, "talker", "nothing runs here")
+    hub.until(id, lambda record: record.turns == 1)
+    for arguments in (
+        ("send", id, "now", "--steer"),
+        ("send", "--new", "talker"),
+        ("send", id, "x", "--cwd", "/"),
+        ("send", "nonesuch", "x"),
+        ("send", id, "x", "--attach", "nonesuch"),
+        ("tail", id, "-n", "-1"),
+    ):
+        ended = hub.run(*arguments)
+        assert ended.returncode == 2, (arguments, ended.stdout, ended.stderr)
+        assert ended.stderr.startswith("tieline: "), arguments
+
+
+# --- decisions ------------------------------------------------------------------------------------------------
+
+
+def test_the_only_ask_is_approved_without_its_name(hub: Setting) -> None:
+    (hub.place / "made.txt").unlink(missing_ok=True)
+    nothing = hub.run("approve")
+    assert nothing.returncode == 2 and "nothing waits" in nothing.stderr
+    id = started(hub, "worker", "approved by name")
+    waiting(hub, id)
+    assert ok(hub, "approve") == "allowed: wants to run a command: $ echo hi > made.txt\n"
+    hub.until(id, lambda record: record.turns == 1)
+    assert (hub.place / "made.txt").read_text() == "hi\n"
+
+
+def test_several_asks_are_listed(hub: Setting) -> None:
+    one, two = (started(hub, "worker", f"number {number}") for number in (1, 2))
+    for id in (one, two):
+        waiting(hub, id)
+    listed = hub.run("approve")
+    assert listed.returncode == 2
+    assert "2 asks wait for a decision" in listed.stderr
+    asks = re.findall(r"^\s+\d  (\w{6})  wants to run a command", listed.stderr, re.MULTILINE)
+    assert len(asks) == 2
+    wrong = hub.run("approve", asks[0], "--remember", "for-ever")
+    assert wrong.returncode == 2
+    told = json.loads(ok(hub, "deny", asks[0], "--reason", "not that", "--json"))
+    assert told["state"] == "applied"
+    late = hub.run("approve", told["ask"])
+    assert late.returncode == 2 and "answered" in late.stderr
+    with hub.terminal("approve") as terminal:
+        terminal.expect("echo hi > made.txt")
+        terminal.expect("allow? [y/N]")
+        terminal.send("y\n")
+        terminal.expect("allowed:")
+        assert terminal.wait() == 0
+    for id in (one, two):
+        hub.until(id, lambda record: record.turns == 1)
+    answers = [json.loads(line)["event"] for line in ok(hub, "tail", one, "--no-follow", "--json").splitlines()]
+    assert [each["reason"] for each in answers if each["type"] == "answer" and each["decision"] == "deny"] == [
+        "not that"
+    ]
+
+
+def test_a_question_is_shown_and_answered(hub: Setting) -> None:
+    id = started(hub, "asker", "ask me something")
+    waiting(hub, id)
+    shown = ok(hub, "answer")
+    assert "Which colour?" in shown and "2  Blue" in shown
+    ask = shown.split()[0]
+    yes = hub.run("approve", ask)
+    assert yes.returncode == 2 and "needs an answer" in yes.stderr
+    assert hub.run("answer", ask, "1", "2").returncode == 2
+    assert "answered: Which colour?" in ok(hub, "answer", ask, "blue")
+    hub.until(id, lambda record: record.turns == 1)
+    assert "answered: Blue" in hub.run("tail", id, "--no-follow").stderr
+
+
+# --- abort, diff, open ----------------------------------------------------------------------------------------
+
+
+def test_abort(hub: Setting) -> None:
+    id = started(hub, "stalling", "to be aborted")
+    hub.until(id, lambda record: record.status == "working")
+    assert ok(hub, "abort", id) == "interrupted\n"
+    hub.until(id, lambda record: record.turns == 1)
+    assert ok(hub, "abort", id) == "no turn was running\n"
+
+
+def test_diff(hub: Setting) -> None:
+    id = started(hub, "editor", "write it", "--policy", "full")
+    hub.until(id, lambda record: record.turns == 1)
+    assert "+two" in ok(hub, "diff", id)
+    assert "+two" in json.loads(ok(hub, "diff", id, "--json"))["diff"]
+    with hub.terminal("diff", id) as terminal:
+        terminal.expect("note.txt")
+        assert terminal.wait() == 0
+
+
+def test_open_prints_an_address_that_lets_one_browser_in(hub: Setting) -> None:
+    id = started(hub, "talker", "to be opened")
+    url = ok(hub, "open", short(id), "--print").strip()
+    assert re.fullmatch(rf"http://127\.0\.0\.1:\d+/s/{id}#login=[\w-]{{20,}}", url)
+    told = json.loads(ok(hub, "open", "--json"))
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#login=[\w-]{20,}", told["url"])
+
+
+# --- without a hub --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [("sessions",), ("approve",)])
+def test_no_hub_is_running(cli: CommandLine, arguments: tuple[str, ...]) -> None:
+    ended = cli.run(*arguments)
+    assert ended.returncode == 1
+    assert "no hub is running" in ended.stderr and "tieline up" in ended.stderr
+
+
+# --- the parts ------------------------------------------------------------------------------------------------
+
+
+def test_ids_in_part() -> None:
+    ids = ["01a1df60f7887ae1", "01a1df60f788ffff", "02000000000000e1"]
+    assert pick("session", "02", ids, str) == ids[2]
+    assert pick("session", "7ae1", ids, str) == ids[0]
+    assert pick("session", ids[1], ids, str) == ids[1]
+    for given in ("", "01a1", "e1", "zz"):
+        with pytest.raises(UsageError):
+            pick("session", given, ids, str)
+
+
+def test_choices() -> None:
+    labels = (Choice("a", "Red"), Choice("b", "Blue"))
+    one = Question(id="q", text="?", choices=labels, free=False)
+    many = Question(id="q", text="?", choices=labels, many=True)
+    assert choices(one, "2") == choices(one, "blue") == ("Blue",)
+    assert choices(many, "1, blue") == ("Red", "Blue")
+    assert choices(many, "Green, please") == ("Green, please",)
+    assert choices(Question(id="q", text="?"), "anything") == ("anything",)
+    for wrong in ("3", "Green", "", "1,2"):
+        with pytest.raises(UsageError):
+            choices(one, wrong)
+
+
+def test_words() -> None:
+    assert [ago(0, now) for now in (5, 65, 7200, 200000)] == ["5s", "1m", "2h", "2d"]
+    assert columns(("a", "b"), [("longer", "x"), ("y", "")]) == "a       b\nlonger  x\ny"

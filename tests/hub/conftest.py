@@ -1,0 +1,105 @@
+"""A real hub for a test: a free loopback port, a SQLite file, the scripted agent through a real router."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+import pytest_asyncio
+from msgspec import Struct
+
+from tieline.bus import Bus, open_bus
+from tieline.config import Config, HubConfig
+from tieline.drivers.base import Driver
+from tieline.drivers.scripted import Scripted
+from tieline.hub.app import build
+from tieline.hub.hub import Hub
+from tieline.hub.server import Serving, serve
+from tieline.node.executor import Executor
+from tieline.node.identity import identify
+from tieline.script import Reply
+from tieline.sessions.router import Router
+
+
+class Running(Struct, frozen=True):
+    """A hub that serves, and a client with the owner's token."""
+
+    hub: Hub
+    serving: Serving
+    client: httpx.AsyncClient
+    router: Router
+    env: Mapping[str, str]
+    cwd: str
+    replies: list[Reply]  # what the scripted agent plays next; empty: the demo
+
+    @property
+    def url(self) -> str:
+        return self.serving.url
+
+    def play(self, *replies: Reply) -> None:
+        self.replies.extend(replies)
+
+    def headers(self, token: str = "") -> dict[str, str]:
+        return {"Authorization": f"Bearer {token or self.hub.token}"}
+
+    async def session(self, **more: Any) -> dict[str, Any]:
+        body = {"agent": "scripted", "cwd": self.cwd, "policy": "full", **more}
+        reply = await self.client.post("/api/v1/sessions", json=body)
+        assert reply.status_code == 201, reply.text
+        return reply.json()
+
+
+def environment(path: Path) -> dict[str, str]:
+    home = path / "home"
+    home.mkdir(exist_ok=True)
+    return {"HOME": str(home), "TIELINE_HOME": str(path / "state"), "PATH": "/usr/bin:/bin"}
+
+
+@asynccontextmanager
+async def running(
+    path: Path,
+    *,
+    config: HubConfig | None = None,
+    drivers: Mapping[str, Driver] | None = None,
+    bus: Bus | None = None,
+    head_s: float = 15.0,
+) -> AsyncGenerator[Running, None]:
+    """`async with running(tmp_path) as hub`: for tests that need a hub of their own kind."""
+    env = environment(path)
+    settings = Config(environ=env, default_agent="scripted", hub=config or HubConfig())
+    cwd = path / "work"
+    cwd.mkdir(exist_ok=True)
+    async with AsyncExitStack() as stack:
+        if bus is None:
+            bus = await stack.enter_async_context(open_bus(f"sqlite:///{path / 'bus.db'}"))
+        identity = identify(env)
+        replies: list[Reply] = []
+        agents = drivers or {"scripted": Scripted(replies)}
+        router = Router(bus, settings, node=identity.id, drivers=agents)
+        await stack.enter_async_context(router)
+        executor = await stack.enter_async_context(Executor(router, bus, settings, identity=identity))
+        hub = await stack.enter_async_context(Hub(bus, settings, env=env, local=executor))
+        serving = await stack.enter_async_context(serve(build(hub), port=0, config=settings.hub, head_s=head_s))
+        client = await stack.enter_async_context(caller(serving.url, hub.token))
+        yield Running(hub, serving, client, router, env, str(cwd), replies)
+
+
+def caller(url: str, token: str = "") -> httpx.AsyncClient:
+    """Somebody who talks to the hub; without a token, a stranger."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx.AsyncClient(base_url=url, headers=headers, timeout=30.0, verify=False)  # plain HTTP: no CAs to load
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncGenerator[Running, None]:
+    async with running(tmp_path) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running, None]:
+    """One hub for a whole file of tests that leave it as it was (with `pytest.mark.asyncio(loop_scope="module")`)."""
+    async with running(tmp_path_factory.mktemp("shared")) as started:
+        yield started

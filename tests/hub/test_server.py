@@ -1,0 +1,114 @@
+"""The listening socket: loopback, or TLS, or a word that it may be without."""
+
+import datetime
+import ipaddress
+import socket
+import ssl
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tests.hub.conftest import caller, running
+
+from tieline.config import HubConfig
+from tieline.errors import UsageError
+from tieline.hub.server import Serving, bind, serve
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1"])
+def test_beyond_loopback_only_with_tls_or_when_it_is_said(host: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        bind(host, 0, tls=False, insecure=False)
+    assert refused.value.field == "hub.host"
+    assert "--insecure" in refused.value.hint
+
+
+@pytest.mark.parametrize(("tls", "insecure"), [(True, False), (False, True)])
+def test_with_either_it_listens(tls: bool, insecure: bool) -> None:
+    bound = bind("0.0.0.0", 0, tls=tls, insecure=insecure)
+    assert bound.getsockname()[1] > 0
+    bound.close()
+
+
+def test_a_name_that_only_looks_like_ours_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def elsewhere(*_: object, **__: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", elsewhere)
+    with pytest.raises(UsageError, match="beyond loopback"):
+        bind("localhost", 0, tls=False, insecure=False)
+
+
+def test_a_taken_port_is_said() -> None:
+    bound = bind("127.0.0.1", 0, tls=False, insecure=False)
+    bound.listen()
+    with pytest.raises(UsageError) as refused:
+        bind("127.0.0.1", bound.getsockname()[1], tls=False, insecure=False)
+    assert refused.value.field == "hub.port"
+    bound.close()
+
+
+def test_addresses() -> None:
+    assert Serving(host="0.0.0.0", port=1, tls=False).url == "http://127.0.0.1:1"
+    assert Serving(host="::1", port=1, tls=True).url == "https://[::1]:1"
+
+
+async def test_the_hub_refuses_too() -> None:
+    async def app(scope: object, receive: object, send: object) -> None: ...
+
+    with pytest.raises(UsageError):
+        async with serve(app, host="0.0.0.0", config=HubConfig()):
+            pass
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    addresses = x509.SubjectAlternativeName(
+        [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    )
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(addresses, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return folder / "cert.pem", folder / "key.pem"
+
+
+async def test_over_tls_the_cookie_is_secure_and_origins_are_https(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    async with running(tmp_path, config=HubConfig(tls_certificate=str(cert), tls_key=str(key))) as hub:
+        assert hub.url.startswith("https://127.0.0.1:")
+        trusted = ssl.create_default_context(cafile=str(cert))
+        async with httpx.AsyncClient(base_url=hub.url, headers=hub.headers(), verify=trusted, timeout=30.0) as client:
+            offer = (await client.post("/api/v1/pairings", json={"kind": "page"})).json()
+            assert offer["url"].startswith(hub.url)
+            reply = await client.post("/api/v1/login", json={"secret": offer["secret"]})
+            assert "Secure" in reply.headers["set-cookie"].split("; ")
+            assert (await client.get("/api/v1/me", headers={"Origin": hub.url})).status_code == 200
+            plain = hub.url.replace("https", "http")
+            assert (await client.get("/api/v1/me", headers={"Origin": plain})).status_code == 403
+
+
+async def test_it_answers_by_the_address_that_was_dialled(tmp_path: Path) -> None:
+    config = HubConfig(host="0.0.0.0", insecure=True)
+    async with running(tmp_path, config=config) as hub:
+        name = socket.gethostname()
+        async with caller(hub.url, hub.hub.token) as client:
+            assert (await client.get("/api/v1/me", headers={"Host": name})).status_code == 200
+            assert (await client.get("/api/v1/me", headers={"Host": "10.9.8.7"})).status_code == 403

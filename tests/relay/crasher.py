@@ -1,0 +1,92 @@
+"""Run by test_crash: lives that send one message to an agent and end themselves by SIGKILL at a chosen step.
+
+It imports once and forks for each life. A line of its input is a Life as JSON; for each it says `killed`, or `ended`
+and why, when that moment never came.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from tieline.bus import open_bus
+from tieline.channels.agent import AgentConfig, Project, create
+from tieline.channels.base import Surroundings
+from tieline.config import Config
+from tieline.drivers.scripted import Scripted
+from tieline.messages import Receipt
+from tieline.relay import Relay, Settings
+from tieline.script import Run, Say
+from tieline.sessions.local import LocalSessions
+from tieline.sessions.router import Router
+
+ME = "relay.user.me"
+ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+QUICK = Settings(first_wait_s=0.01, longest_wait_s=0.05, room_wait_s=0.02, stop_s=0.2)
+
+
+class Life(msgspec.Struct, frozen=True):
+    url: str
+    place: str
+    name: str  # of the agent, and of the message's key
+    moment: str
+    count: int = 1  # the how many-th time
+
+
+@asynccontextmanager
+async def owner(url: str, place: str, name: str) -> AsyncGenerator[tuple[Relay, Router], None]:
+    """Everything that lives in one process: sessions, relay, the agent channel."""
+    driver = Scripted([[Run("echo ran >> effects")], [Say("done")]])
+    config = Config(default_agent="scripted", environ=ENV)
+    async with (
+        open_bus(url) as bus,
+        Router(bus, config, drivers={"scripted": driver}) as router,
+        Relay(bus, config, settings=QUICK) as relay,
+    ):
+        own = AgentConfig(projects={name: Project(cwd=place, policy="full")})
+        await relay.register(create("agents", own, Surroundings(sessions=LocalSessions(router, bus))))
+        yield relay, router
+
+
+async def send(relay: Relay, name: str) -> Receipt:
+    return await relay.send(f"relay.agent.{name}.x", "work", sender=ME, reply_to=f"relay.user.{name}", key=name)
+
+
+async def live(life: Life) -> None:
+    left = life.count
+
+    def probe(moment: str) -> None:
+        nonlocal left
+        if moment == life.moment:
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    async with owner(life.url, life.place, life.name) as (relay, _):
+        relay.ledger.probe = probe
+        await send(relay, life.name)
+        await asyncio.sleep(30)
+
+
+def main() -> None:
+    for line in sys.stdin:
+        life = msgspec.json.decode(line, type=Life)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                asyncio.run(live(life))
+            except BaseException as error:
+                Path(life.place, "failed").write_text(repr(error))
+            os._exit(1)
+        _, status = os.waitpid(pid, 0)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        os.write(1, b"killed\n" if killed else f"ended {status}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""SIGKILL between every two steps of a delivery to an agent: no message is lost, none has its effects twice, and what
+the receipts say afterwards is true."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.relay.conftest import over, within
+from tests.relay.crasher import ME, Life, owner, send
+
+from tieline.channels.agent.channel import session_of
+from tieline.messages import Receipt
+from tieline.relay import Relay
+from tieline.testing.waiting import eventually
+
+CRASHER = Path(__file__).with_name("crasher.py")
+
+MOMENTS = [
+    ("before stored", 1), ("after stored", 1),
+    ("before offered", 1), ("after offered", 1),
+    ("before injected", 1), ("after injected", 1),
+    ("before seen", 1), ("after seen", 1),
+    ("before stored", 2), ("after stored", 2),  # the answer
+    ("before parked", 1), ("after parked", 1),  # the answer, in an inbox
+    ("before answered", 1), ("after answered", 1),
+]  # fmt: skip
+
+
+class Nursery:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def live(self, life: Life) -> None:
+        """A life, up to its end by SIGKILL."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(life) + b"\n")
+        said = (await within(self._process.stdout.readline())).decode().strip()
+        failed = Path(life.place, "failed")
+        assert said == "killed", f"{life.moment}: {said} {failed.read_text() if failed.exists() else ''}"
+
+
+@asynccontextmanager
+async def nursing() -> AsyncGenerator[Nursery, None]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(CRASHER),
+        env={"PATH": "/usr/bin:/bin"},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield Nursery(process)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_killed_between_every_two_steps(url: str, tmp_path: Path) -> None:
+    ends: dict[str, str] = {}
+    async with nursing() as nursery:
+        for number, (moment, count) in enumerate(MOMENTS):
+            name = f"m{number}"
+            place = tmp_path / name
+            place.mkdir()
+            await nursery.live(Life(url, str(place), name, moment, count))
+            async with owner(url, str(place), name) as (relay, router):
+                receipt = await end_of(relay, name, stored=number > 0)
+                ends[f"{moment} {count}"] = await truth(relay, receipt, name, place)
+                session = router.get(session_of(name, "x"))
+                assert session.turns + (session.status == "failed") == 1, "its prompt ran once"
+    assert ends["before stored 1"] == ends["after answered 1"] == "answered"
+    assert ends["after stored 1"] == ends["before offered 1"] == ends["after offered 1"] == "answered", ends
+    assert all(ends[f"{moment} {count}"] == "answered" for moment, count in MOMENTS[8:]), ends
+    assert set(ends.values()) <= {"answered", "indeterminate"}
+
+
+async def end_of(relay: Relay, name: str, *, stored: bool) -> Receipt:
+    """Whoever does not know whether it was stored sends it again, by the same key."""
+    known = {receipt.id for receipt in await relay.recent(1000)}
+    receipt = await send(relay, name)
+    assert (receipt.id in known) == stored, "what was stored is known, what was not is not"
+    return await over(relay, receipt.id)
+
+
+async def truth(relay: Relay, receipt: Receipt, name: str, place: Path) -> str:
+    effects = (place / "effects").read_text().splitlines() if (place / "effects").exists() else []
+    assert len(effects) <= 1, f"{name}: done twice"
+    letters = await relay.dead.list(to=f"relay.agent.{name}.>")
+    assert [letter.reason for letter in letters] == ["indeterminate"] * (receipt.state == "dead")
+    unread = relay.inbox(f"relay.user.{name}").unread()
+    if receipt.reason == "indeterminate":  # its agent died with us in the middle of the turn
+        assert (receipt.state, unread, receipt.answer) == ("dead", [], "")
+        return "indeterminate"
+    assert (receipt.state, receipt.reason) == ("answered", ""), receipt
+    assert effects == ["ran"]
+    await eventually(lambda: len(relay.inbox(f"relay.user.{name}").unread()) == 1, "the answer is not there")
+    (answer,) = relay.inbox(f"relay.user.{name}").unread()
+    assert receipt.answer == answer.id
+    message = await relay.inbox(f"relay.user.{name}").read(answer.id)
+    assert message.envelope is not None
+    assert (message.envelope.payload.text, message.envelope.in_reply_to) == ("done", receipt.id)
+    assert message.envelope.budget.ancestors == (ME,)
+    return "answered"

@@ -1,0 +1,72 @@
+"""The bus stops taking anything in the middle of a turn, and takes it again later."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.sessions.test_crash import turns_of
+from tests.sessions.test_router import ENV, FULL, settled
+
+from tieline.bus import Bus, BusFull, Table, open_bus
+from tieline.config import Config
+from tieline.drivers.scripted import Scripted
+from tieline.events import Text, TurnStarted
+from tieline.script import Say
+from tieline.sessions.router import Router
+from tieline.testing.waiting import eventually
+
+
+class Filling:
+    """A real bus, or one of its tables, that takes nothing while `full`."""
+
+    full = False
+    refused = 0
+
+    def __init__(self, inner: Bus | Table, root: "Filling | None" = None) -> None:
+        self._inner = inner
+        self._root = root or self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def table(self, name: str) -> "Filling":
+        assert not isinstance(self._inner, Filling)
+        return Filling(getattr(self._inner, "table")(name), self._root)  # noqa: B009 (either kind of inner)
+
+    async def publish(self, *given: Any, **more: Any) -> int:
+        return await self._write("publish", *given, **more)
+
+    async def put(self, *given: Any, **more: Any) -> int:
+        return await self._write("put", *given, **more)
+
+    async def _write(self, name: str, *given: Any, **more: Any) -> int:
+        if self._root.full:
+            self._root.refused += 1
+            raise BusFull("the disk", "no space left")
+        return await getattr(self._inner, name)(*given, **more)
+
+
+async def test_the_disk_is_full_for_a_while(tmp_path: Path) -> None:
+    """The turn that could not be written is indeterminate, and its session goes on."""
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as real:
+        bus = Filling(real)
+
+        def told(text: str) -> None:
+            if "first" in text:
+                bus.full = True
+
+        driver = Scripted([[Say("said")]], on_told=told)
+        config = Config(environ=ENV)
+        async with Router(bus, config, drivers={"scripted": driver}) as router:  # type: ignore[arg-type]
+            await router.create("scripted", cwd=str(tmp_path), policy=FULL, id="s")
+            await router.prompt("s", "first", id="p1")
+            await eventually(lambda: bus.refused >= 3, "nothing was refused", timeout=30)
+            bus.full = False
+            assert (await settled(router, "s", "p1")).status == "indeterminate"
+            await router.prompt("s", "second", id="p2")
+            assert (await settled(router, "s", "p2")).status == "done"
+            assert router.get("s").status == "idle"
+            turns = await turns_of(router)
+        started = [event.prompt for turn in turns for event in turn if isinstance(event, TurnStarted)]
+        assert started[-1] == "second"
+        assert started.count("first") <= 1, "it was not run again"
+        assert [event.text for event in turns[-1] if isinstance(event, Text)] == ["said"]

@@ -1,0 +1,116 @@
+"""Several nodes on one bus: each router has its own sessions and leaves the others' state alone."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.bus.conftest import NatsServer, running
+from tests.sessions.test_router import ENV, FULL, pending, settled
+
+from tieline.bus import Bus, open_bus
+from tieline.config import Config
+from tieline.drivers.scripted import Scripted
+from tieline.errors import UsageError
+from tieline.events import Answer
+from tieline.policy import Policy
+from tieline.script import Reply, Run, Say, Stall
+from tieline.sessions.router import Router
+from tieline.testing.waiting import eventually
+
+ASKING = Policy("ask", "ask", "ask")
+
+
+@pytest.fixture(params=["sqlite", "nats"])
+async def bus(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Bus]:
+    if request.param == "sqlite":
+        async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
+            yield bus
+        return
+    async with running(NatsServer(tmp_path / "nats")) as server, open_bus(server.url) as bus:
+        yield bus
+
+
+def node(bus: Bus, name: str, *replies: Reply, stalled: asyncio.Event | None = None) -> Router:
+    driver = Scripted(replies, on_stall=stalled.set if stalled else lambda: None)
+    config = Config(default_agent="scripted", environ=ENV)
+    return Router(bus, config, node=name, drivers={"scripted": driver})
+
+
+async def test_another_router_leaves_state_alone(bus: Bus, tmp_path: Path) -> None:
+    """It starts while the first has a running prompt, a waiting one and an open ask."""
+    stalled = asyncio.Event()
+    async with node(bus, "one", [Stall()], stalled=stalled) as one:
+        runs = await one.create(cwd=str(tmp_path), policy=FULL, id="runs")
+        first, second = await one.prompt("runs", "go", id="p1"), await one.prompt("runs", "then", id="p2")
+        async with asyncio.timeout(30):
+            await stalled.wait()
+        async with node(bus, "two", [Say("two")]) as two:
+            assert two.sessions() == []
+            with pytest.raises(UsageError, match="no session"):
+                two.get("runs")
+            with pytest.raises(UsageError, match="in use on another node"):
+                await two.create(cwd=str(tmp_path), id="runs")
+            own = await two.create(cwd=str(tmp_path), policy=FULL)
+            prompt = await two.prompt(own.id, "go")
+            assert (await settled(two, own.id, prompt.id)).status == "done"
+            assert [session.id for session in one.sessions()] == [runs.id]
+        statuses = [(await one.prompts.get("runs", id)).status for id in (first.id, second.id)]
+        assert statuses == ["running", "queued"]
+
+
+async def test_an_ask_belongs_to_its_node(bus: Bus, tmp_path: Path) -> None:
+    async with node(bus, "one", [Run("touch asked")], [Say("done")]) as one:
+        session = await one.create(cwd=str(tmp_path), policy=ASKING)
+        prompt = await one.prompt(session.id, "go")
+        ask = await pending(one)
+        async with node(bus, "two") as two:
+            assert two.asks.pending() == []
+            with pytest.raises(UsageError, match="no session"):
+                await two.answer(ask.id, Answer("", "allow"))
+        assert (await one.asks.get(ask.id))[0].status == "pending", "the other router did not expire it"
+        await one.answer(ask.id, Answer("", "allow", by="me"))
+        assert (await settled(one, session.id, prompt.id)).status == "done"
+        assert (tmp_path / "asked").exists()
+
+
+async def test_the_last_change_stays(bus: Bus, tmp_path: Path) -> None:
+    """Many changes at once: what is kept is what is shown."""
+    async with node(bus, "one") as one:
+        session = await one.create(cwd=str(tmp_path))
+        await asyncio.gather(*(one.update(session.id, title=f"title {number}") for number in range(50)))
+        shown = one.get(session.id)
+    async with node(bus, "one") as again:
+        assert again.get(session.id) == shown
+        await eventually(lambda: again.sessions() == [shown], "another record is kept")
+
+
+async def test_several_agents_side_by_side(bus: Bus, tmp_path: Path) -> None:
+    """Each session is its agent's, the list has all of them, and an abort or an answer reaches the right one."""
+    stalled = asyncio.Event()
+    drivers = {
+        "talker": Scripted([[Say("by the talker")]], name="talker"),
+        "asker": Scripted([[Run("touch asked")], [Say("by the asker")]], name="asker"),
+        "sleeper": Scripted([[Stall()]], name="sleeper", on_stall=stalled.set),
+    }
+    async with Router(bus, Config(default_agent="talker", environ=ENV), drivers=drivers) as router:
+        for name in ("", "asker", "sleeper"):
+            await router.create(name, cwd=str(tmp_path), policy=ASKING, id=name or "first")
+            await router.prompt(name or "first", "go", id="p")
+        assert {session.id: session.agent for session in router.sessions()} == {
+            "first": "talker",
+            "asker": "asker",
+            "sleeper": "sleeper",
+        }
+        assert (await settled(router, "first", "p")).status == "done"
+        ask = await pending(router)
+        assert ask.session == "asker"
+        await router.answer(ask.id, Answer("", "allow", by="me"))
+        assert (await settled(router, "asker", "p")).status == "done"
+        async with asyncio.timeout(60):
+            await stalled.wait()
+        assert router.prompts.running("sleeper") is not None
+        await router.abort("sleeper")
+        assert (await settled(router, "sleeper", "p")).outcome == "interrupted"
+        lines = {session.id: session.last_line for session in router.sessions()}
+        assert (lines["first"], lines["asker"]) == ("by the talker", "by the asker")

@@ -1,0 +1,177 @@
+"""Up, status, down: real processes, in an environment from scratch."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tieline import places
+from tieline.node.joined import read_situation
+from tieline.node.starting import holder
+from tieline.script import Run, Say
+from tieline.testing.command_line import CommandLine
+from tieline.testing.waiting import at_work_in, eventually
+
+WAIT_S = 90.0
+"""For one start or end, however busy the machine is."""
+
+pytestmark = pytest.mark.slow
+
+
+class Machine(CommandLine):
+    """A command line with a state directory of its own."""
+
+    def tieline(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return self.run(*arguments, timeout=WAIT_S)
+
+    def up(self, *more: str) -> str:
+        """Start it; its address."""
+        ended = self.tieline("up", "--port", "0", *more)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        found = re.search(r"Tieline is at (http://127\.0\.0\.1:\d+)", ended.stdout)
+        assert found and f"{found[1]}/#login=" in ended.stdout, ended.stdout
+        return found[1]
+
+    def holder(self) -> int:
+        return holder(self.env)
+
+    def kill(self) -> None:
+        if pid := self.holder():
+            os.kill(pid, signal.SIGKILL)
+            deadline = time.monotonic() + WAIT_S
+            while self.holder() and time.monotonic() < deadline:
+                time.sleep(0.02)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Generator[Machine]:
+    machine = Machine(tmp_path / "machine")
+    try:
+        yield machine
+    finally:
+        machine.kill()
+
+
+def test_up_status_down(machine: Machine) -> None:
+    assert machine.tieline("status").returncode == 1
+    url = machine.up()
+    running, token = places.running_file(machine.env), places.token_file(machine.env)
+    for file in (running, token, places.log_file(machine.env), places.bus_file(machine.env)):
+        assert file.stat().st_mode & 0o077 == 0, file
+    about = json.loads(running.read_text())
+    assert about["url"] == url and about["pid"] == machine.holder() and about["node"] and about["version"]
+    status = machine.tieline("status", "--json")
+    assert status.returncode == 0, status.stderr
+    told = json.loads(status.stdout)
+    assert told["running"] and told["url"] == url and told["sessions"] == told["asks"] == 0
+    assert [(node["online"], node["local"]) for node in told["nodes"]] == [(True, True)]
+    assert url in machine.tieline("status").stdout
+    again = machine.tieline("up")
+    assert again.returncode == 0 and "runs here already" in again.stdout and url in again.stdout
+    pair = machine.tieline("pair", "--node")
+    assert f"tieline node join '{url}/#pair=" in pair.stdout
+    assert token.read_text().strip() not in again.stdout + pair.stdout + places.log_file(machine.env).read_text()
+    down = machine.tieline("down")
+    assert down.returncode == 0 and "ended" in down.stdout
+    assert not running.exists() and not machine.holder()
+    assert machine.tieline("status").returncode == 1
+    assert "Nothing runs here" in machine.tieline("down").stdout
+
+
+async def test_killed_it_leaves_nothing_behind_and_comes_up_again(machine: Machine) -> None:
+    machine.agent("worker", [Say("at once"), Run("touch started; sleep 300")], [Say("done")])
+    machine.up()
+    sent = machine.tieline("send", "--new", "worker", "work", "--policy", "full", "--cwd", str(machine.place))
+    assert sent.returncode == 0, sent.stderr
+    await eventually((machine.place / "started").exists, "the agent did not begin", timeout=WAIT_S)
+    assert at_work_in(machine.place)
+    machine.kill()
+    await eventually(lambda: not at_work_in(machine.place), "its agent goes on", timeout=WAIT_S)
+    assert places.running_file(machine.env).exists()  # it had no chance to remove it
+    status = machine.tieline("status")
+    assert status.returncode == 1 and "Nothing runs here" in status.stdout
+    machine.up()
+    sessions = json.loads(machine.tieline("sessions", "--json").stdout)
+    assert [(one["agent"], one["status"]) for one in sessions] == [("worker", "failed")]
+    down = machine.tieline("down")
+    assert down.returncode == 0, down.stdout
+
+
+async def test_down_ends_the_agents(machine: Machine) -> None:
+    machine.agent("worker", [Run("touch started; sleep 300")])
+    machine.up()
+    sent = machine.tieline("send", "--new", "worker", "work", "--policy", "full", "--cwd", str(machine.place))
+    assert sent.returncode == 0, sent.stderr
+    await eventually((machine.place / "started").exists, "the agent did not begin", timeout=WAIT_S)
+    assert machine.tieline("down").returncode == 0
+    assert not at_work_in(machine.place)
+
+
+def test_why_it_does_not_come_up(machine: Machine) -> None:
+    beyond = machine.tieline("up", "--port", "0", "--host", "0.0.0.0")
+    assert beyond.returncode != 0 and "--insecure" in beyond.stderr
+    places.bus_file(machine.env).write_text("this is no bus file, and never was one " * 100)
+    broken = machine.tieline("up", "--port", "0")
+    assert broken.returncode != 0 and "not a bus file" in broken.stderr
+    assert not machine.holder()
+
+
+def test_in_the_foreground(machine: Machine) -> None:
+    process = machine.start("up", "--foreground", "--port", "0")
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"Tieline is at http://127.0.0.1:")
+        second = machine.tieline("up", "--foreground", "--port", "0")
+        assert second.returncode == 1 and "runs already" in second.stderr
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_on_a_terminal_there_is_a_code_to_scan(machine: Machine) -> None:
+    with machine.terminal("up", "--port", "0", rows=80) as terminal:
+        terminal.expect("/#login=", timeout=WAIT_S)
+        terminal.expect("█", timeout=WAIT_S)
+        assert terminal.wait(WAIT_S) == 0
+    machine.tieline("down")
+
+
+def test_two_machines(tmp_path: Path, machine: Machine) -> None:
+    """A hub alone, and another machine that joins it, leaves it, and cannot come back."""
+    other = Machine(tmp_path / "other")
+    other.agent("bot", [Say("from afar")])
+    try:
+        hub = machine.tieline("hub", "--port", "0")
+        assert hub.returncode == 0, hub.stderr
+        link = re.search(r"'(http://\S+#pair=\S+)'", machine.tieline("pair", "--node").stdout)
+        assert link
+        assert other.tieline("node", "status").returncode == 1
+        joined = other.tieline("node", "join", link[1], "--name", "far away")
+        assert joined.returncode == 0, joined.stdout + joined.stderr
+        assert places.node_file(other.env).stat().st_mode & 0o077 == 0
+        used = other.tieline("node", "join", link[1])
+        assert used.returncode == 2 and "joined to a hub already" in used.stderr
+        deadline = time.monotonic() + WAIT_S
+        while read_situation(other.env).state != "joined" and time.monotonic() < deadline:
+            time.sleep(0.02)
+        status = other.tieline("node", "status", "--json")
+        assert status.returncode == 0 and json.loads(status.stdout)["state"] == "joined"
+        answer = machine.tieline(
+            "send", "--new", "bot", "hello", "--cwd", str(other.place), "--policy", "full", "--wait"
+        )
+        assert "from afar" in answer.stdout, answer.stderr
+        left = other.tieline("node", "leave")
+        assert left.returncode == 0, left.stdout
+        assert not places.node_file(other.env).exists()
+        again = other.tieline("node", "join", link[1])
+        assert again.returncode != 0 and "used" in again.stderr
+    finally:
+        other.kill()

@@ -1,0 +1,65 @@
+/** Requests to the hub. What changes something carries a key, so that sending it twice does it once. */
+import type { Problem } from './protocol'
+
+export class Refused extends Error {
+  constructor(readonly problem: Problem) {
+    super(problem.detail || problem.title)
+  }
+}
+
+/** The hub could not be reached; nothing is known about what became of the request. */
+export class Unreachable extends Error {}
+
+let csrf = ''
+
+export function setCsrf(value: string): void {
+  csrf = value
+}
+
+/** An id that nobody else makes; time first, so that ids sort by when they were made. */
+export function newId(): string {
+  const random = crypto.getRandomValues(new Uint8Array(10))
+  return Date.now().toString(16).padStart(12, '0') + Array.from(random, (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+export interface Answered<T> {
+  readonly status: number
+  readonly value: T
+}
+
+export async function send<T>(method: string, path: string, body?: unknown, key = newId()): Promise<Answered<T>> {
+  const headers: Record<string, string> = { Accept: 'application/json' }
+  if (method !== 'GET') {
+    headers['X-Tieline-CSRF'] = csrf
+    headers['Idempotency-Key'] = key
+  }
+  if (body !== undefined) headers['Content-Type'] = 'application/json'
+  let response: Response
+  try {
+    response = await fetch(`/api/v1/${path}`, { method, headers, credentials: 'same-origin', cache: 'no-store', body: body === undefined ? undefined : JSON.stringify(body) })
+  } catch (error) {
+    throw new Unreachable(error instanceof Error ? error.message : String(error))
+  }
+  const text = await response.text()
+  let value: unknown = null
+  try {
+    value = text ? JSON.parse(text) : null
+  } catch {
+    value = null
+  }
+  if (response.ok) return { status: response.status, value: value as T }
+  const problem = (value && typeof value === 'object' ? value : {}) as Partial<Problem>
+  throw new Refused({ title: response.statusText || 'It did not work', ...problem, status: response.status })
+}
+
+export const get = async <T>(path: string): Promise<T> => (await send<T>('GET', path)).value
+export const post = async <T>(path: string, body: unknown = {}, key?: string): Promise<T> => (await send<T>('POST', path, body, key)).value
+export const patch = async <T>(path: string, body: unknown, key?: string): Promise<T> => (await send<T>('PATCH', path, body, key)).value
+export const remove = async <T>(path: string, key?: string): Promise<T> => (await send<T>('DELETE', path, undefined, key)).value
+
+/** What to tell a person about an error. */
+export function words(error: unknown): string {
+  if (error instanceof Refused) return [error.message, error.problem.hint].filter(Boolean).join(' ')
+  if (error instanceof Unreachable) return 'The hub cannot be reached. It is tried again as soon as the connection is back.'
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,41 @@
+/** Files that go with a prompt. A prompt and its files are one record at the hub, so pictures are made small enough. */
+import type { File as Attached } from './outbox'
+
+export const MAX_TOTAL = 700 * 1024 // bytes of all files of a prompt, before base64
+const SIDE = 1600 // pixels of a picture's longer side
+
+export async function attach(file: File): Promise<Attached> {
+  const small = file.type.startsWith('image/') && file.size > MAX_TOTAL / 2 ? await shrink(file) : file
+  return { name: file.name || 'picture.png', media_type: small.type || typeOf(file.name), data: await base64(small) }
+}
+
+export function size(attached: Attached): number {
+  return Math.floor((attached.data.length * 3) / 4)
+}
+
+async function shrink(file: File): Promise<Blob> {
+  const picture = await createImageBitmap(file)
+  const factor = Math.min(1, SIDE / Math.max(picture.width, picture.height))
+  const canvas = document.createElement('canvas')
+  canvas.width = Math.round(picture.width * factor)
+  canvas.height = Math.round(picture.height * factor)
+  canvas.getContext('2d')!.drawImage(picture, 0, 0, canvas.width, canvas.height)
+  picture.close()
+  for (const quality of [0.85, 0.7, 0.5]) {
+    const made = await new Promise<Blob | null>((done) => canvas.toBlob(done, 'image/jpeg', quality))
+    if (made && made.size < MAX_TOTAL * 0.9) return made
+  }
+  return file
+}
+
+async function base64(blob: Blob): Promise<string> {
+  const bytes = new Uint8Array(await blob.arrayBuffer())
+  let text = ''
+  for (let start = 0; start < bytes.length; start += 0x8000) text += String.fromCharCode(...bytes.subarray(start, start + 0x8000))
+  return btoa(text)
+}
+
+/** Browsers do not know most of a programmer's files: those are text. */
+function typeOf(name: string): string {
+  return /\.(zip|gz|tar|exe|bin|so|dylib|o|a|class|jar|wasm)$/i.test(name) ? 'application/octet-stream' : 'text/plain'
+}

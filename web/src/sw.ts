@@ -1,0 +1,101 @@
+/** The service worker: the page opens without a network, pushes become notifications, and these can be answered. */
+import { danger } from './danger'
+import { shown, target } from './notice'
+import type { AskRecord, Decision, Me, Notice, PushSubscription as Wanted } from './protocol'
+
+declare const self: ServiceWorkerGlobalScope
+declare const __SHELL__: readonly string[]
+declare const __SHELL_VERSION__: string
+
+const CACHE = `shell-${__SHELL_VERSION__}`
+
+self.addEventListener('install', (event) => {
+  event.waitUntil(caches.open(CACHE).then((cache) => cache.addAll([...__SHELL__])).then(() => self.skipWaiting()))
+})
+
+self.addEventListener('activate', (event) => {
+  event.waitUntil((async () => {
+    for (const name of await caches.keys()) if (name !== CACHE) await caches.delete(name)
+    await self.clients.claim()
+  })())
+})
+
+self.addEventListener('fetch', (event) => {
+  const url = new URL(event.request.url)
+  if (event.request.method !== 'GET' || url.origin !== location.origin || url.pathname.startsWith('/api/')) return
+  if (event.request.mode === 'navigate') event.respondWith(document(event.request))
+  else if (__SHELL__.includes(url.pathname)) event.respondWith(kept(event.request))
+})
+
+/** The page from the hub; when that is away, as it was. */
+async function document(request: Request): Promise<Response> {
+  try {
+    const found = await fetch(request)
+    if (found.status < 500) return found
+    return (await caches.match('/')) ?? found
+  } catch (error) {
+    const found = await caches.match('/')
+    if (found) return found
+    throw error
+  }
+}
+
+async function kept(request: Request): Promise<Response> {
+  return (await caches.match(request)) ?? fetch(request)
+}
+
+// --- pushes --------------------------------------------------------------------------------------------------
+
+self.addEventListener('push', (event) => {
+  const notice = event.data?.json() as Notice
+  const { title, options } = shown(notice, Date.now() / 1000)
+  event.waitUntil(self.registration.showNotification(title, options as NotificationOptions))
+})
+
+self.addEventListener('notificationclick', (event) => {
+  const notice = event.notification.data as Notice
+  event.notification.close()
+  event.waitUntil(event.action === 'allow' || event.action === 'deny' ? decide(notice, event.action) : open(target(notice)))
+})
+
+self.addEventListener('pushsubscriptionchange', (event) => {
+  const change = event as ExtendableEvent & { readonly oldSubscription?: PushSubscription; readonly newSubscription?: PushSubscription }
+  change.waitUntil((async () => {
+    const options = change.oldSubscription?.options
+    const made = change.newSubscription ?? (options && (await self.registration.pushManager.subscribe(options)))
+    const { endpoint, keys } = made?.toJSON() ?? {} // without its expirationTime: the hub refuses what it does not know
+    if (endpoint && keys) await post('push/subscriptions', { endpoint, keys } satisfies Wanted)
+  })())
+})
+
+async function open(path: string): Promise<void> {
+  const all = await self.clients.matchAll({ type: 'window', includeUncontrolled: true })
+  const client = all.find((one) => one.visibilityState === 'visible') ?? all[0]
+  if (client) {
+    client.postMessage({ go: path })
+    await client.focus().catch(() => undefined)
+  } else await self.clients.openWindow(path)
+}
+
+/** Answers exactly what was pushed: the digest says so. What is hard to undo is decided on the page, where it is shown. */
+async function decide(notice: Notice, decision: Decision['decision']): Promise<void> {
+  const ask = encodeURIComponent(notice.ask ?? '')
+  try {
+    if (decision === 'allow') {
+      const found = await fetch(`/api/v1/asks/${ask}`, { credentials: 'same-origin' })
+      if (found.ok && danger(((await found.json()) as AskRecord).ask)) return open(target(notice))
+    }
+    const answer = await post(`asks/${ask}/answer`, { decision, digest: notice.digest ?? '' } satisfies Decision)
+    if (!answer.ok) throw new Error(((await answer.json()) as { detail?: string }).detail ?? '')
+  } catch (error) {
+    // Never silently: whoever tapped believes that it is done.
+    const why = error instanceof Error && error.message ? error.message : 'The hub cannot be reached.'
+    await self.registration.showNotification('That was not delivered', { body: why, tag: notice.tag, data: notice, icon: '/icons/icon-192.png' })
+  }
+}
+
+async function post(path: string, body: unknown): Promise<Response> {
+  const me = (await (await fetch('/api/v1/me', { credentials: 'same-origin' })).json()) as Me
+  const headers = { 'Content-Type': 'application/json', 'X-Tieline-CSRF': me.csrf ?? '', 'Idempotency-Key': crypto.randomUUID() }
+  return fetch(`/api/v1/${path}`, { method: 'POST', headers, credentials: 'same-origin', body: JSON.stringify(body) })
+}

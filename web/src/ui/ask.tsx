@@ -1,0 +1,216 @@
+/** One ask, whole: what the agent wants to do is never cut, because it is what is being decided. */
+import { useState } from 'preact/hooks'
+import { danger } from '../danger'
+import { decide, decided, type Decided } from '../decide'
+import { agentName, heading, left, title } from '../format'
+import type * as P from '../protocol'
+import { session as sessionPath } from '../route'
+import { moving, nodes, now, sessions } from '../store'
+import { DiffView } from './diffview'
+import { Icon } from './icons'
+import { Markdown } from './markdown'
+import { HoldButton, Problem } from './parts'
+
+const STEPS = ['sent', 'received', 'applied'] as const
+const WORDS = { sent: 'sent', received: 'received by the machine', applied: 'applied by the agent' }
+
+/** How far a decision is on its way. */
+export function Delivery({ of }: { of: Decided }) {
+  if (of.state === 'refused' || of.state === 'expired') {
+    return <Problem text={of.problem || (of.state === 'expired' ? 'The machine was away for too long: this was not applied.' : 'It was not applied.')} />
+  }
+  const reached = STEPS.indexOf(of.state as 'sent')
+  return (
+    <p class="delivery" role="status" data-state={of.state}>
+      <strong>{of.body.decision === 'allow' ? 'Allowed' : 'Denied'}</strong>
+      {reached < 0 && <span class="step now">sending …</span>}
+      {STEPS.slice(0, Math.max(0, reached + 1)).map((step) => (
+        <span key={step} class="step"><Icon name="check" />{WORDS[step]}</span>
+      ))}
+      {of.state === 'sent' && <span class="step faint">waiting for the machine</span>}
+    </p>
+  )
+}
+
+export function AskCard({ record, inThread = false }: { record: P.AskRecord; inThread?: boolean }) {
+  const { ask } = record
+  const session = sessions.value.get(record.session)
+  const node = nodes.value.get(session?.node ?? '')
+  const mine = decided(record.id)
+  const open = record.status === 'pending' && (!mine || mine.state === 'refused')
+  const reason = danger(ask)
+  return (
+    <article class={`ask ${reason ? 'danger' : ''} ${open ? '' : 'over'}`} aria-label={heading(ask)} data-ask={record.id}>
+      {!inThread && session && (
+        <a class="ask-from" href={sessionPath(session.id)} data-inside="1">
+          <span class="agent-dot" data-agent={session.agent} aria-hidden="true" />
+          <span class="ask-who">{agentName(session.agent)}</span>
+          <span class="ask-where">{title(session)}{node && <> · {node.name || node.id}</>}</span>
+          <Icon name="chevron" />
+        </a>
+      )}
+      <header class="ask-head">
+        <h3>{heading(ask)}</h3>
+        {open && record.expires_at > 0 && <Countdown until={record.expires_at} />}
+      </header>
+      {reason && <p class="danger-note"><Icon name="warn" /> This {reason}.</p>}
+      <AskContent ask={ask} />
+      {ask.kind === 'question' && open
+        ? <Questions record={record} />
+        : open ? <Buttons record={record} hold={!!reason} /> : null}
+      {mine ? <Delivery of={mine} /> : record.status !== 'pending' && <Elsewhere record={record} />}
+      {node && !node.online && open && <p class="faint small-text">{node.name || node.id} is offline: your decision is delivered when it is back.</p>}
+    </article>
+  )
+}
+
+function Elsewhere({ record }: { record: P.AskRecord }) {
+  const { answer, status } = record
+  const text = !answer ? (status === 'expired' ? 'Nobody answered in time: denied.' : 'The agent withdrew it.')
+    : `${answer.decision === 'allow' ? 'Allowed' : 'Denied'}${answer.by ? ` by ${answer.by}` : ''}.`
+  return <p class="delivery" role="status">{text}</p>
+}
+
+function Countdown({ until }: { until: number }) {
+  const seconds = until - now.value
+  return <span class={seconds < 60 ? 'countdown soon' : 'countdown'} role="timer"><Icon name="clock" /> {left(seconds)}</span>
+}
+
+export function AskContent({ ask }: { ask: P.Ask }) {
+  const action = ask.action
+  return (
+    <div class="ask-content">
+      {ask.reason && <p class="ask-reason">{ask.reason}</p>}
+      {action?.kind === 'command' && (
+        <>
+          <pre class="code command" tabIndex={0} aria-label="Command">{action.command}</pre>
+          {action.cwd && <p class="faint small-text">in <code>{action.cwd}</code></p>}
+        </>
+      )}
+      {action?.kind === 'edit' && (
+        <>
+          {action.diff ? <DiffView diff={action.diff} /> : (
+            <>
+              <p class="faint small-text paths">{action.paths.map((path) => <code key={path}>{path}</code>)}</p>
+              <Input input={ask.input} />
+            </>
+          )}
+        </>
+      )}
+      {action?.kind === 'fetch' && <pre class="code">{action.url || action.query}</pre>}
+      {action?.kind === 'read' && <pre class="code">{action.path}</pre>}
+      {ask.kind === 'permission' && (!action || ['mcp', 'task', 'other', 'search'].includes(action.kind)) && (
+        <>
+          {ask.title && <p>{ask.title}</p>}
+          <Input input={ask.input} />
+        </>
+      )}
+      {ask.plan && <Markdown text={ask.plan} />}
+    </div>
+  )
+}
+
+function Input({ input }: { input?: Readonly<Record<string, unknown>> }) {
+  if (!input || !Object.keys(input).length) return null
+  return (
+    <dl class="input">
+      {Object.entries(input).map(([name, value]) => (
+        <div key={name}><dt>{name}</dt><dd><pre class="code">{typeof value === 'string' ? value : JSON.stringify(value, null, 2)}</pre></dd></div>
+      ))}
+    </dl>
+  )
+}
+
+const REMEMBER: Record<string, string> = { once: 'Only this once', session: 'The same again, in this session', always: 'Always, as the agent keeps it' }
+
+function Buttons({ record, hold }: { record: P.AskRecord; hold: boolean }) {
+  const { ask } = record
+  const [denying, setDenying] = useState(false)
+  const [reason, setReason] = useState('')
+  const offered = new Set<P.Decision['remember']>(['once', ...(ask.action && !hold ? ['session' as const] : []), ...(hold ? [] : ask.remember ?? [])])
+  const [remember, setRemember] = useState<NonNullable<P.Decision['remember']>>('once')
+  const allow = () => void decide(record, { decision: 'allow', remember })
+  if (denying) {
+    return (
+      <form class="deny-form" onSubmit={(event) => { event.preventDefault(); void decide(record, { decision: 'deny', reason }) }}>
+        <label>Why? The agent reads this.
+          <textarea rows={2} value={reason} placeholder="Optional" ref={(box) => { if (box && !reason) box.focus() }} onInput={(event) => setReason(event.currentTarget.value)} />
+        </label>
+        <div class="row">
+          <button type="button" onClick={() => setDenying(false)}>Back</button>
+          <button type="submit" class="deny grow">Deny</button>
+        </div>
+      </form>
+    )
+  }
+  const label = ask.kind === 'plan' ? 'Approve' : remember === 'once' ? 'Allow once' : 'Allow and remember'
+  return (
+    <>
+      {ask.kind === 'permission' && offered.size > 1 && (
+        <label class="remember">
+          <span class="sr">How long to remember</span>
+          <select value={remember} onChange={(event) => setRemember(event.currentTarget.value as typeof remember)}>
+            {[...offered].map((one) => <option key={one} value={one}>{REMEMBER[one!]}</option>)}
+          </select>
+        </label>
+      )}
+      <div class="row ask-buttons">
+        <button type="button" class="deny" onClick={() => setDenying(true)}>Deny …</button>
+        {hold
+          ? <HoldButton class="allow grow" label="Hold to allow" onConfirm={allow} />
+          : <button type="button" class="allow primary grow" aria-disabled={moving.value} onClick={() => { if (!moving.peek()) allow() }}>{label}</button>}
+      </div>
+    </>
+  )
+}
+
+function Questions({ record }: { record: P.AskRecord }) {
+  const questions = record.ask.questions ?? []
+  const [chosen, setChosen] = useState<Record<string, readonly string[]>>({})
+  const [free, setFree] = useState<Record<string, string>>({})
+  const single = questions.length === 1 && !questions[0]!.many
+  const answers = (more: Record<string, readonly string[]> = {}) => Object.fromEntries(questions.map((question) => {
+    const own = free[question.id]?.trim()
+    return [question.id, more[question.id] ?? [...(chosen[question.id] ?? []), ...(own ? [own] : [])]] as const
+  }))
+  const complete = questions.every((question) => answers()[question.id]!.length)
+  const submit = (all: Record<string, readonly string[]>) => void decide(record, { decision: 'allow', answers: all })
+  return (
+    <form class="questions" onSubmit={(event) => { event.preventDefault(); if (complete) submit(answers()) }}>
+      {questions.map((question) => (
+        <fieldset key={question.id}>
+          <legend>{question.text}</legend>
+          <div class="choices">
+            {(question.choices ?? []).map((choice) => {
+              const on = (chosen[question.id] ?? []).includes(choice.label)
+              return (
+                <button
+                  key={choice.id} type="button" aria-disabled={moving.value} class={on ? 'choice on' : 'choice'} aria-pressed={single ? undefined : on}
+                  onClick={() => {
+                    if (moving.peek()) return
+                    if (single) { submit({ [question.id]: [choice.label] }); return }
+                    const before = question.many ? (chosen[question.id] ?? []) : []
+                    setChosen({ ...chosen, [question.id]: on ? before.filter((one) => one !== choice.label) : [...before, choice.label] })
+                  }}
+                >
+                  <span>{choice.label}</span>
+                  {choice.description && <small>{choice.description}</small>}
+                </button>
+              )
+            })}
+          </div>
+          {(question.free ?? true) && (
+            <input
+              type="text" placeholder="Something else …" aria-label={`Your own answer to: ${question.text}`} value={free[question.id] ?? ''}
+              onInput={(event) => setFree({ ...free, [question.id]: event.currentTarget.value })}
+            />
+          )}
+        </fieldset>
+      ))}
+      <div class="row">
+        <button type="button" class="deny" onClick={() => void decide(record, { decision: 'deny', reason: 'the person did not want to answer' })}>Skip</button>
+        <button type="submit" class="primary grow" disabled={!complete}>Answer</button>
+      </div>
+    </form>
+  )
+}

@@ -1,0 +1,114 @@
+/** Small parts that several pages share. */
+import type { ComponentChildren } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { Icon } from './icons'
+
+/** A sheet over the page: a real dialog, so that focus and Escape behave. */
+export function Sheet(props: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean; actions?: ComponentChildren }) {
+  const box = useRef<HTMLDialogElement>(null)
+  useEffect(() => {
+    const dialog = box.current!
+    dialog.showModal()
+    return () => dialog.close()
+  }, [])
+  return (
+    <dialog
+      ref={box} class={props.wide ? 'sheet wide' : 'sheet'} aria-label={props.title}
+      onCancel={(event) => { event.preventDefault(); props.onClose() }}
+      onClick={(event) => { if (event.target === box.current) props.onClose() }}
+    >
+      <div class="sheet-in">
+        <header class="sheet-head">
+          <h2>{props.title}</h2>
+          {props.actions}
+          <button type="button" class="plain" aria-label="Close" onClick={props.onClose}><Icon name="cross" /></button>
+        </header>
+        <div class="sheet-body">{props.children}</div>
+      </div>
+    </dialog>
+  )
+}
+
+const HOLD_MS = 900
+
+/** Confirms only when it is held; a click from the keyboard or a screen reader is asked for twice instead. */
+export function HoldButton(props: { label: string; onConfirm: () => void; class?: string }) {
+  const [holding, setHolding] = useState(false)
+  const [armed, setArmed] = useState(false)
+  const timer = useRef(0)
+  const held = useRef(false)
+  const end = () => {
+    clearTimeout(timer.current)
+    setHolding(false)
+  }
+  useEffect(() => end, [])
+  return (
+    <button
+      type="button" class={`hold ${holding ? 'holding' : ''} ${props.class ?? ''}`}
+      aria-description="Hold for a second to confirm"
+      onPointerDown={(event) => {
+        if (event.button) return
+        held.current = false
+        setHolding(true)
+        timer.current = window.setTimeout(() => {
+          held.current = true
+          setHolding(false)
+          navigator.vibrate?.(20)
+          props.onConfirm()
+        }, HOLD_MS)
+      }}
+      onPointerUp={end} onPointerLeave={end} onPointerCancel={end} onContextMenu={(event) => event.preventDefault()}
+      onClick={(event) => {
+        if (held.current) return
+        if (event.detail === 0 && armed) props.onConfirm() // no pointer: the keyboard, or a screen reader
+        else setArmed(true)
+      }}
+      onBlur={() => setArmed(false)}
+    >
+      <span class="hold-fill" aria-hidden="true" />
+      <span class="hold-label" aria-live="polite">{armed ? 'Hold, or press again' : props.label}</span>
+    </button>
+  )
+}
+
+export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
+  const [done, setDone] = useState(false)
+  if (!navigator.clipboard) return null // only https and localhost have one
+  return (
+    <button
+      type="button" class="small"
+      onClick={() => void navigator.clipboard.writeText(text).then(() => { setDone(true); setTimeout(() => setDone(false), 1500) })}
+    >
+      <Icon name={done ? 'check' : 'copy'} /> <span aria-live="polite">{done ? 'Copied' : label}</span>
+    </button>
+  )
+}
+
+export function Problem({ text }: { text: string }) {
+  return text ? <p class="problem" role="alert"><Icon name="warn" /> {text}</p> : null
+}
+
+export function Empty(props: { icon: string; title: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <Icon name={props.icon} />
+      <h2>{props.title}</h2>
+      {props.children}
+    </div>
+  )
+}
+
+/** What is fetched when it is shown, again whenever `again` changes. */
+export function useFetched<T>(fetch: () => Promise<T>, again: readonly unknown[]): { value?: T; problem: string; reload: () => void } {
+  const [found, setFound] = useState<{ value?: T; problem: string }>({ problem: '' })
+  const [round, setRound] = useState(0)
+  useEffect(() => {
+    let live = true
+    fetch().then(
+      (value) => live && setFound({ value, problem: '' }),
+      (error: unknown) => live && setFound((before) => ({ ...before, problem: error instanceof Error ? error.message : String(error) })),
+    )
+    return () => { live = false }
+  }, [...again, round])
+  return { ...found, reload: () => setRound(round + 1) }
+}

@@ -1,0 +1,139 @@
+/** This device's notifications, the machines, the devices, and how to add one. */
+import { useEffect, useState } from 'preact/hooks'
+import { get, post, remove, words } from '../api'
+import { agentName, ago } from '../format'
+import type * as P from '../protocol'
+import { disablePush, enablePush, lookAtPush, pushState, pushView, testPush } from '../push'
+import { signOut } from '../sign'
+import { link, me, nodes, now } from '../store'
+import { Icon } from './icons'
+import { Copy, Problem, useFetched } from './parts'
+
+export function Settings() {
+  return (
+    <main class="pane" tabIndex={-1}>
+      <header class="pane-head"><div class="pane-title"><h1>Settings</h1></div></header>
+      <div class="pane-scroll page">
+        <Notifications />
+        <Machines />
+        <Devices />
+        <section>
+          <h2>About</h2>
+          <p class="faint">Tieline {me.value?.version ?? ''} · <a href="/api/v1/docs" target="_blank" rel="noopener">API</a></p>
+          <button type="button" onClick={() => void signOut()}>Sign out</button>
+        </section>
+      </div>
+    </main>
+  )
+}
+
+function Notifications() {
+  const [problem, setProblem] = useState('')
+  const [said, setSaid] = useState('')
+  const content = pushView.value?.content ?? false
+  const call = (what: Promise<unknown>) => { setSaid(''); void what.then(() => setProblem(''), (error: unknown) => setProblem(words(error))) }
+  useEffect(() => { if (link.value.state === 'online') call(lookAtPush()) }, [link.value.state])
+  const state = pushState.value
+  return (
+    <section aria-label="Notifications">
+      <h2><Icon name="bell" /> Notifications</h2>
+      <p class="faint">When an agent needs you, is done, or a machine stays away; and only when no page is open in front of you.</p>
+      <Problem text={problem} />
+      {state === 'unsupported' && <p>This browser has no pushes here. On an iPhone, first add the page to the home screen. Elsewhere, open it by https or on localhost.</p>}
+      {state === 'blocked' && <p>Notifications are blocked for this page. Allow them in the browser’s settings.</p>}
+      {state === 'off' && <button type="button" class="primary" onClick={() => call(enablePush(false))}>Notify this device</button>}
+      {state === 'on' && (
+        <>
+          <label class="option"><input type="checkbox" checked={content} onChange={(event) => call(enablePush(event.currentTarget.checked))} /> <span>Show what is asked on the lock screen</span></label>
+          <div class="row wrap">
+            <button
+              type="button"
+              onClick={() => call(testPush().then((told) => setSaid(told.sent ? 'Sent. It should arrive in a moment.' : (told.problems?.[0] ?? 'No subscription took it. Switch it off and on again.'))))}
+            >Send a test push</button>
+            <button type="button" onClick={() => call(disablePush())}>Stop notifying</button>
+          </div>
+          <p role="status">{said}</p>
+        </>
+      )}
+    </section>
+  )
+}
+
+/** A secret made for one machine or device, shown while it is good. */
+function Offered({ offer }: { offer: P.Offer }) {
+  const seconds = Math.max(0, Math.round(offer.expires_at - now.value))
+  const command = offer.kind === 'node' ? `tieline node join '${offer.url}'` : offer.url
+  return (
+    <div class="offer" role="status">
+      <p>{offer.kind === 'node' ? 'On the machine that shall join, type:' : 'Open this link on the other device:'}</p>
+      <pre class="code command">{command}</pre>
+      <div class="row wrap">
+        <Copy text={command} />
+        {offer.kind === 'page' && 'share' in navigator && <button type="button" class="small" onClick={() => void navigator.share({ url: offer.url }).catch(() => undefined)}>Share</button>}
+        <span class="faint">{seconds ? `Works once, for ${Math.ceil(seconds / 60)} min` : 'Expired'}</span>
+      </div>
+    </div>
+  )
+}
+
+function Machines() {
+  const [offer, setOffer] = useState<P.Offer | undefined>(undefined)
+  const [problem, setProblem] = useState('')
+  const all = [...nodes.value.values()].sort((one, other) => (one.name || one.id).localeCompare(other.name || other.id))
+  const call = (what: Promise<unknown>) => void what.then(() => setProblem(''), (error: unknown) => setProblem(words(error)))
+  return (
+    <section aria-label="Machines">
+      <h2><Icon name="machine" /> Machines</h2>
+      <Problem text={problem} />
+      <ul class="cards">
+        {all.map((node) => (
+          <li key={node.id} class="card">
+            <div class="row">
+              <strong class="grow">{node.name || node.id}</strong>
+              <span class={node.online ? 'chip done' : 'chip offline'}>{node.online ? 'online' : `away${node.seen_at ? ` for ${ago(node.seen_at, now.value)}` : ''}`}</span>
+            </div>
+            <p class="faint small-text">{[node.platform, node.version && `Tieline ${node.version}`, node.local && 'runs the hub'].filter(Boolean).join(' · ')}</p>
+            {(node.limits ?? []).length > 0 && <p class="faint small-text">Goes without: {node.limits!.join(', ')}</p>}
+            <ul class="agents">
+              {(node.agents ?? []).filter((agent) => agent.found).map((agent) => (
+                <li key={agent.name} title={[agent.problem, agent.hint].filter(Boolean).join(' ')}>
+                  <span class={`dot ${agent.ready ? 'good' : 'bad'}`} aria-hidden="true" />{agentName(agent.name)} <small class="faint">{agent.version}</small>
+                  {!agent.ready && <small class="faint"> · {agent.hint || agent.problem || 'not ready'}</small>}
+                </li>
+              ))}
+            </ul>
+            <div class="row end">
+              {node.online && <button type="button" class="small" onClick={() => call(post(`nodes/${encodeURIComponent(node.id)}/refresh`))}>Look again</button>}
+              {!node.local && <button type="button" class="small deny" onClick={() => { if (confirm(`Remove ${node.name || node.id}? Its key is revoked and its sessions are no longer shown.`)) call(remove(`nodes/${encodeURIComponent(node.id)}`)) }}>Remove</button>}
+            </div>
+          </li>
+        ))}
+      </ul>
+      {offer ? <Offered offer={offer} /> : <button type="button" onClick={() => call(post<P.Offer>('pairings', { kind: 'node' }).then(setOffer))}><Icon name="plus" /> Join a machine</button>}
+    </section>
+  )
+}
+
+function Devices() {
+  const [offer, setOffer] = useState<P.Offer | undefined>(undefined)
+  const [problem, setProblem] = useState('')
+  const { value, problem: unread, reload } = useFetched(() => get<P.DeviceView[]>('devices'), [link.value.state === 'online', offer])
+  const call = (what: Promise<unknown>) => void what.then(() => { setProblem(''); reload() }, (error: unknown) => setProblem(words(error)))
+  return (
+    <section aria-label="Devices">
+      <h2><Icon name="phone" /> Devices</h2>
+      <Problem text={problem || unread} />
+      <ul class="cards">
+        {(value ?? []).map((device) => (
+          <li key={device.id} class="card row">
+            <span class="grow"><strong>{device.name || device.id}</strong>{device.current && <span class="tag">this one</span>}
+              <small class="faint block">{[device.kind ?? 'client', device.seen_at ? `seen ${ago(device.seen_at, now.value)}` : ''].filter(Boolean).join(' · ')}</small>
+            </span>
+            {!device.current && device.id !== 'owner' && <button type="button" class="small deny" onClick={() => call(remove(`devices/${encodeURIComponent(device.id)}`))}>Revoke</button>}
+          </li>
+        ))}
+      </ul>
+      {offer ? <Offered offer={offer} /> : <button type="button" onClick={() => call(post<P.Offer>('pairings', { kind: 'page' }).then(setOffer))}><Icon name="plus" /> Add a phone or browser</button>}
+    </section>
+  )
+}

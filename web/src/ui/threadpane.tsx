@@ -1,0 +1,131 @@
+/** One session: its conversation, what it is connected to, and where to write. */
+import { useEffect, useState } from 'preact/hooks'
+import { get, patch, post, words } from '../api'
+import { remark } from '../diff'
+import { agentName, count, cost, SHOWN, stateOf, tilde, title } from '../format'
+import { sendPrompt } from '../outbox'
+import type * as P from '../protocol'
+import { back, go, session as sessionPath } from '../route'
+import { closeThread, fresh, loadOlder, markSeen, nodes, openThread, sessions, thread, threadProblem } from '../store'
+import { addToDraft, Composer } from './composer'
+import { ConnectionBar } from './connection'
+import { DiffView } from './diffview'
+import { Icon } from './icons'
+import { Empty, Problem, Sheet, useFetched } from './parts'
+import { POLICIES } from './policies'
+import { Windowed } from './windowed'
+
+export function ThreadPane({ id, sheet }: { id: string; sheet: '' | 'diff' | 'info' }) {
+  const session = sessions.value.get(id)
+  useEffect(() => {
+    void openThread(id)
+    return closeThread
+  }, [id])
+  useEffect(() => {
+    if (session && document.visibilityState === 'visible') markSeen(session)
+  }, [session?.turns, id, !!session])
+  const open = thread.value?.session === id ? thread.value : undefined
+  if (!session && fresh.value) {
+    return <main class="pane"><Empty icon="sessions" title="This session is not here"><p>{threadProblem.value || 'It may have been removed.'}</p><a class="button" href="/" data-inside="1">All sessions</a></Empty></main>
+  }
+  if (!session) return <main class="pane"><p class="loading" role="status">Loading …</p></main>
+  const node = nodes.value.get(session.node)
+  const shown = stateOf(session, node)
+  return (
+    <main class="pane thread" aria-label={title(session)}>
+      <header class="pane-head">
+        <button type="button" class="plain back" aria-label="Back to all sessions" onClick={() => go('/')}><Icon name="back" /></button>
+        <div class="pane-title">
+          <h1>{title(session)}</h1>
+          <p class="faint"><span class={`chip ${shown}`}>{SHOWN[shown]}</span> <span class="ellipsis">{tilde(session.cwd, node?.home)}</span></p>
+        </div>
+        <button type="button" class="plain" aria-label="Changes" title="Changes" onClick={() => go(sessionPath(id, 'diff'))}><Icon name="diff" /></button>
+        <button type="button" class="plain" aria-label="About this session" title="About" onClick={() => go(sessionPath(id, 'info'))}><Icon name="more" /></button>
+      </header>
+      <ConnectionBar session={session} />
+      {threadProblem.value && <Problem text={threadProblem.value} />}
+      {open ? (
+        <Windowed key={open.session} thread={open} items={open.items.value} onTop={() => void loadOlder(open)}>
+          {open.items.value.length === 0 && <Empty icon="sessions" title="Nothing was said yet"><p>Write the first prompt below. {agentName(session.agent)} works in <code>{tilde(session.cwd, node?.home)}</code>.</p></Empty>}
+          {shown === 'working' && <p class="working" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>}
+        </Windowed>
+      ) : <div class="thread-frame"><p class="loading" role="status">Loading …</p></div>}
+      <Composer key={id} session={session} />
+      <p class="sr" role="status">{shown === 'waiting' ? 'The agent needs your decision' : shown === 'done' ? 'The agent is done' : ''}</p>
+      {sheet === 'diff' && <DiffSheet session={session} />}
+      {sheet === 'info' && <InfoSheet session={session} />}
+    </main>
+  )
+}
+
+function DiffSheet({ session }: { session: P.SessionRecord }) {
+  const { value, problem } = useFetched(() => get<P.DiffText>(`sessions/${encodeURIComponent(session.id)}/diff`), [session.id, session.turns, session.status])
+  const close = () => back(sessionPath(session.id))
+  return (
+    <Sheet title="Changes" wide onClose={close}>
+      <Problem text={problem} />
+      {!value && !problem && <p class="loading" role="status">Loading …</p>}
+      {value && !value.diff.trim() && <Empty icon="diff" title="Nothing has changed"><p>Since this session began.</p></Empty>}
+      {value && (
+        <DiffView
+          diff={value.diff}
+          onRemark={(path, line, comment, send) => {
+            const text = remark(path, line, comment)
+            if (send) sendPrompt(session.id, text)
+            else addToDraft(session.id, text)
+          }}
+        />
+      )}
+      {value?.diff.trim() && <p class="faint small-text">Tap a line to say something about it to the agent.</p>}
+    </Sheet>
+  )
+}
+
+function InfoSheet({ session }: { session: P.SessionRecord }) {
+  const [problem, setProblem] = useState('')
+  const [name, setName] = useState(session.title)
+  const [model, setModel] = useState(session.model)
+  const node = nodes.value.get(session.node)
+  const agent = node?.agents?.find((one) => one.name === session.agent)
+  const features = agent?.features ?? []
+  const init = thread.value?.init.value
+  const usage = thread.value?.usage.value
+  const path = `sessions/${encodeURIComponent(session.id)}`
+  const call = (what: Promise<unknown>, then?: () => void) => void what.then(() => { setProblem(''); then?.() }, (error: unknown) => setProblem(words(error)))
+  const close = () => back(sessionPath(session.id))
+  const policy = POLICIES.find((one) => (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === session.policy[part]))
+  return (
+    <Sheet title="About this session" onClose={close}>
+      <Problem text={problem} />
+      <form class="stack" onSubmit={(event) => { event.preventDefault(); call(patch(path, { title: name, ...(features.includes('model') && model !== session.model ? { model } : {}) }), close) }}>
+        <label>Title<input type="text" value={name} placeholder={title(session)} onInput={(event) => setName(event.currentTarget.value)} /></label>
+        {features.includes('model') && <label>Model, from the next turn<input type="text" value={model} list="models" placeholder={init?.model || 'the agent’s own choice'} onInput={(event) => setModel(event.currentTarget.value)} /></label>}
+        <datalist id="models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
+        <label>Policy
+          <select value={policy?.name ?? ''} onChange={(event) => call(patch(path, { policy: event.currentTarget.value }))}>
+            {!policy && <option value="">Its own</option>}
+            {POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}: {one.words}</option>)}
+          </select>
+        </label>
+        <button type="submit" class="primary">Save</button>
+      </form>
+      <dl class="facts">
+        <div><dt>Agent</dt><dd>{agentName(session.agent)} {init?.version ?? agent?.version ?? ''}</dd></div>
+        {(init?.model || session.model) && <div><dt>Model</dt><dd>{init?.model || session.model}</dd></div>}
+        <div><dt>Machine</dt><dd>{node?.name || session.node}</dd></div>
+        <div><dt>Directory</dt><dd><code>{session.cwd}</code></dd></div>
+        {session.branch && <div><dt>Branch</dt><dd><code>{session.branch}</code></dd></div>}
+        <div><dt>Turns</dt><dd>{session.turns}</dd></div>
+        <div><dt>Used</dt><dd>{cost(session.tokens) || 'not told'}{session.tokens.input != null && ` · ${count(session.tokens.input)} in, ${count(session.tokens.output ?? 0)} out`}{usage?.context_window ? ` · window ${count(usage.context_window)}` : ''}</dd></div>
+        {init?.receipt && (['file_write', 'shell', 'network'] as const).map((one) => (
+          <div key={one}><dt>{one.replace('_', ' ')}</dt><dd>{init.receipt![one].level}, by {init.receipt![one].means}{init.receipt![one].note && ` (${init.receipt![one].note})`}</dd></div>
+        ))}
+      </dl>
+      <div class="row wrap">
+        {features.includes('fork') && <button type="button" onClick={() => call(post<P.SessionRecord>(`${path}/fork`).then((made) => go(sessionPath(made.id))))}>Fork</button>}
+        <button type="button" onClick={() => call(patch(path, { archived: !session.archived }), close)}>{session.archived ? 'Bring back' : 'Archive'}</button>
+        {session.status !== 'closed' && <button type="button" class="deny" onClick={() => call(post(`${path}/close`), close)}>End the agent</button>}
+      </div>
+    </Sheet>
+  )
+}

@@ -1,0 +1,68 @@
+// @vitest-environment jsdom
+import DOMPurify from 'dompurify'
+import { describe, expect, it } from 'vitest'
+import { pieces, toHtml } from '../src/markdown'
+
+const HOSTILE = [
+  '<script>alert(1)</script>', '<img src=x onerror=alert(1)>', '<svg onload=alert(1)>', '[x](javascript:alert(1))', '[x](data:text/html,hi)', '![x](javascript:alert(1))',
+  '<iframe src="https://example.com"></iframe>', '<a href="vbscript:x">y</a>', '<style>*{display:none}</style>', '[x](https://example.com" onclick="alert(1))',
+  '<form action="https://example.com"><input name=a></form>', '<math><mtext><style><img src=x onerror=alert(1)>', '[x]( javascript:alert(1))', '[x](&#106;avascript:alert(1))',
+]
+
+function parsed(text: string): HTMLElement {
+  const holder = document.createElement('div')
+  holder.innerHTML = toHtml(text)
+  return holder
+}
+
+describe('untrusted text', () => {
+  it('is really sanitised here', () => {
+    expect(DOMPurify.isSupported).toBe(true)
+    expect(DOMPurify.sanitize('<b>x</b><script>1</script><img src=x onerror=y>')).toBe('<b>x</b><img src="x">')
+  })
+  it.each(HOSTILE)('%s does nothing', (text) => {
+    const holder = parsed(text)
+    expect(holder.querySelector('script, img, svg, iframe, style, form, input, object, embed, link, meta')).toBeNull()
+    for (const element of holder.querySelectorAll('*')) {
+      for (const attribute of element.attributes) {
+        expect(attribute.name.startsWith('on')).toBe(false)
+        expect(attribute.value.trim().toLowerCase()).not.toMatch(/^(?:javascript|data|vbscript):/)
+      }
+    }
+  })
+  it('shows a remote image as a link only', () => {
+    const holder = parsed('![a cat](https://example.com/cat.png)')
+    expect(holder.querySelector('img')).toBeNull()
+    expect(holder.querySelector('a')!.getAttribute('href')).toBe('https://example.com/cat.png')
+  })
+  it('links open apart', () => {
+    const link = parsed('see https://example.com')!.querySelector('a')!
+    expect(link.getAttribute('rel')).toContain('noopener')
+    expect(link.getAttribute('target')).toBe('_blank')
+  })
+  it('renders what people expect', () => {
+    const holder = parsed('# T\n\n- **b** `c`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx < 1\n```')
+    expect(holder.querySelector('h1, li strong, td, pre code')).not.toBeNull()
+    expect(holder.querySelector('pre')!.textContent).toBe('x < 1\n')
+  })
+})
+
+describe('pieces', () => {
+  it('cuts at blank lines', () => expect(pieces('a\n\nb\nc\n\nd')).toEqual(['a\n', 'b\nc\n', 'd']))
+  it('keeps fences whole', () => expect(pieces('```\na\n\nb\n```\n\nc')).toEqual(['```\na\n\nb\n```\n', 'c']))
+  it('keeps lists whole', () => expect(pieces('1. a\n\n2. b\n\n   more\n\nend')).toEqual(['1. a\n\n2. b\n\n   more\n', 'end']))
+  it('joined they are the text', () => {
+    const text = 'x\n\n```\n\n\n```\n- a\n\n- b\n\n\nz'
+    expect(pieces(text).join('\n')).toBe(text)
+  })
+  it('earlier pieces never change while text grows', () => {
+    const text = 'One\n\nTwo **bold**\n\n```js\nlet a\n\nlet b\n```\n\n- l1\n- l2\n\nEnd.'
+    let before: string[] = []
+    for (let length = 1; length <= text.length; length++) {
+      const now = pieces(text.slice(0, length))
+      const settled = before.slice(0, -1)
+      expect(now.slice(0, settled.length)).toEqual(settled)
+      before = now
+    }
+  })
+})

@@ -1,0 +1,25 @@
+import { describe, expect, it } from 'vitest'
+import { shown, target } from '../src/notice'
+import type { Notice } from '../src/protocol'
+
+const ASK: Notice = {
+  kind: 'ask', tag: 'ask-1', title: 'Codex asks for permission', session: 's/1', ask: '1', digest: 'd', at: 100, expires_at: 200,
+  actions: [{ action: 'allow', title: 'Allow' }, { action: 'deny', title: 'Deny' }],
+}
+
+describe('notifications', () => {
+  it('offer the actions and replace each other by tag', () => {
+    const { options } = shown(ASK, 150)
+    expect(options.actions).toHaveLength(2)
+    expect(options).toMatchObject({ tag: 'ask-1', renotify: true, requireInteraction: true, timestamp: 100_000, data: ASK })
+  })
+  it('offer nothing when it is too late', () => {
+    const { options } = shown(ASK, 201)
+    expect(options.actions).toEqual([])
+    expect(options.body).toContain('expired')
+  })
+  it('lead to what they are about', () => {
+    expect(target(ASK)).toBe('/s/s%2F1')
+    expect(target({ kind: 'node', tag: 'n', title: 'x' })).toBe('/settings')
+  })
+})

@@ -1,0 +1,135 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import { BEAT_MS, SIGN_OF_LIFE_MS, Stream, type HubFrame, type LinkState, type World } from '../src/stream'
+
+class Socket {
+  readyState = 0
+  said: Record<string, unknown>[] = []
+  onopen: (() => void) | null = null
+  onmessage: ((message: { data: string }) => void) | null = null
+  onclose: ((event: { code: number; reason: string }) => void) | null = null
+  open(): void { this.readyState = 1; this.onopen?.() }
+  send(text: string): void { this.said.push(JSON.parse(text)) }
+  close(): void { this.readyState = 3 }
+  end(code = 1006): void { this.readyState = 3; this.onclose?.({ code, reason: '' }) }
+  tell(frame: unknown): void { this.onmessage?.({ data: JSON.stringify(frame) }) }
+}
+
+let sockets: Socket[]
+let timers: { at: number; then: () => void }[]
+let clock: number
+let frames: HubFrame[]
+let states: LinkState[]
+let stream: Stream
+
+const world: World = {
+  open: () => { const socket = new Socket(); sockets.push(socket); return socket as unknown as WebSocket },
+  now: () => clock,
+  after: (ms, then) => { const timer = { at: clock + ms, then }; timers.push(timer); return () => { timers = timers.filter((one) => one !== timer) } },
+  random: () => 0.5,
+}
+const READY = { type: 'ready', state: 'ok', epoch: 'e1', cursor: 7, snapshot: { sessions: [], asks: [], prompts: [], nodes: [] } }
+
+function pass(ms: number): void {
+  const end = clock + ms
+  for (;;) {
+    const next = timers.filter((timer) => timer.at <= end).sort((one, other) => one.at - other.at)[0]
+    if (!next) break
+    clock = Math.max(clock, next.at)
+    timers = timers.filter((timer) => timer !== next)
+    next.then()
+  }
+  clock = end
+}
+const last = () => sockets.at(-1)!
+const state = () => states.at(-1)!.state
+
+beforeEach(() => {
+  sockets = []; timers = []; clock = 1_000_000; frames = []; states = []
+  stream = new Stream((frame) => frames.push(frame), (one) => states.push(one), world)
+  stream.start()
+})
+
+describe('the stream', () => {
+  it('authenticates first, then subscribes', () => {
+    last().open()
+    expect(last().said.map((frame) => frame.type)).toEqual(['authenticate', 'subscribe'])
+    expect(state()).toBe('connecting')
+    last().tell(READY)
+    expect(state()).toBe('online')
+  })
+  it('comes back with its cursor and epoch', () => {
+    last().open(); last().tell(READY)
+    stream.want({ session: 's', after: 7 })
+    expect(last().said.at(-1)).toMatchObject({ type: 'subscribe', after: 7, epoch: 'e1', sessions: ['s'] })
+    stream.taken(12)
+    last().end()
+    expect(state()).toBe('waiting')
+    pass(1000)
+    last().open()
+    expect(sockets).toHaveLength(2)
+    expect(last().said[1]).toMatchObject({ type: 'subscribe', after: 12, epoch: 'e1', sessions: ['s'] })
+  })
+  it('waits longer each time, but not for ever', () => {
+    const waits: number[] = []
+    for (let round = 0; round < 12; round++) {
+      last().end()
+      waits.push(states.at(-1)!.retryAt - clock)
+      pass(60_000)
+    }
+    expect(waits[1]).toBeGreaterThan(waits[0]!)
+    expect(Math.max(...waits)).toBeLessThanOrEqual(13_000)
+  })
+  it('is back at once when the page returns', () => {
+    for (let round = 0; round < 6; round++) { last().end(); pass(20_000) }
+    last().end()
+    const before = sockets.length
+    stream.visible(true)
+    expect(sockets).toHaveLength(before + 1)
+  })
+  it('replaces a socket that is only thought to be there', () => {
+    last().open(); last().tell(READY)
+    clock += BEAT_MS + 5000 // timers sleep in the background
+    timers.forEach((timer) => (timer.at += 100_000))
+    stream.visible(true)
+    expect(last().said.at(-1)).toMatchObject({ type: 'beat' })
+    pass(SIGN_OF_LIFE_MS)
+    expect(state()).toBe('waiting')
+  })
+  it('keeps one that answers', () => {
+    last().open(); last().tell(READY)
+    clock += BEAT_MS + 5000
+    timers.forEach((timer) => (timer.at += 100_000))
+    stream.visible(true)
+    clock += 10
+    last().tell({ type: 'beat' })
+    pass(SIGN_OF_LIFE_MS)
+    expect(state()).toBe('online')
+  })
+  it('ends a silent connection', () => {
+    last().open(); last().tell(READY)
+    pass(70_000)
+    expect(sockets.length).toBeGreaterThan(1)
+  })
+  it('comes back at once when it was too slow', () => {
+    last().open(); last().tell(READY); last().end(4408)
+    pass(0)
+    expect(sockets).toHaveLength(2)
+  })
+  it('asks to sign in when the device was revoked, and does not insist', () => {
+    last().open(); last().tell(READY); last().end(4401)
+    expect(state()).toBe('signed-out')
+    pass(60_000)
+    stream.visible(true)
+    expect(sockets).toHaveLength(1)
+    stream.start() // somebody signed in again
+    expect(sockets).toHaveLength(2)
+  })
+  it('hears nothing of a socket that it gave up', () => {
+    const old = last()
+    old.open(); old.tell(READY); old.end(); pass(1000)
+    const count = frames.length
+    old.tell({ type: 'beat' }); old.end()
+    expect(frames).toHaveLength(count)
+    expect(sockets).toHaveLength(2)
+  })
+})
