@@ -75,6 +75,20 @@ async def test_restarted_under_load(nats_server: NatsServer) -> None:
 
 
 @pytest.mark.slow
+async def test_calls_at_once_keep_their_order_across_a_restart(nats_server: NatsServer) -> None:
+    """Many are on their way when the server is killed: what is asked again does not come behind later calls."""
+    async with open_bus(nats_server.url) as bus, asyncio.timeout(100):
+        calls = [asyncio.create_task(bus.publish(f"order.{n % 4}", str(n).encode())) for n in range(4000)]
+        await asyncio.wait({calls[1000]})
+        await nats_server.kill()
+        await nats_server.start()
+        await asyncio.gather(*calls)
+        for subject in range(4):
+            found = [int(record.data) for record in await all_of(bus.read(f"order.{subject}", follow=False))]
+            assert found == list(range(subject, 4000, 4))
+
+
+@pytest.mark.slow
 async def test_cut_off_for_ten_seconds(proxy: Proxy) -> None:
     async def cut() -> None:
         proxy.cut()

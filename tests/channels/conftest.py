@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.relay.conftest import BOUND, QUICK
 
 from tieline.bus import open_bus
@@ -15,6 +16,9 @@ from tieline.config import ChannelConfig, Config, RelayConfig
 from tieline.messages import DeadLetter, Envelope
 from tieline.relay import Relay, Settings
 from tieline.relay.plugins import build
+
+IMPORTS_AIOGRAM = pytest.mark.timeout(300)
+"""The first of these in a process imports aiogram: six seconds of work, and a minute where many want the processor."""
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 OTHER = "whsec_" + base64.b64encode(b"another secret of thirty-two byt").decode()

@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.channels.conftest import SECRET
+from tests.channels.conftest import IMPORTS_AIOGRAM, SECRET, made, relay_with
 from tests.channels.test_webhook_signing import signed
 
 from tieline.channels import notify, telegram, webhook
 from tieline.channels.base import Channel, Surroundings
 from tieline.channels.webhook.channel import Webhook
 from tieline.relay.hooks import HookRequest
-from tieline.testing.channel_contract import ID, ME, ChannelContract, Far
+from tieline.testing.channel_contract import ID, ME, ChannelContract, Far, over
 from tieline.testing.http import LoopbackServer, Request
 from tieline.testing.telegram import TOKEN, BotApi
 
@@ -114,6 +114,7 @@ class Chat:
         return True
 
 
+@IMPORTS_AIOGRAM
 class TestTelegram(ChannelContract):
     module = telegram
 
@@ -121,3 +122,22 @@ class TestTelegram(ChannelContract):
     async def far(self, tmp_path: Path) -> AsyncGenerator[Chat, None]:
         async with BotApi() as api:
             yield Chat(api, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["webhook", "notify"])
+async def test_one_that_was_halted_can_go_on(tmp_path: Path, kind: str) -> None:
+    """A relay that lost its lease and has it again starts its channels anew."""
+    posted = Posted(f"relay.{kind}.desk")
+    async with LoopbackServer(posted) as server, relay_with(tmp_path) as relay:
+        own: dict[str, Any] = {"sign_with": [SECRET], "url": server.url}
+        if kind == "notify":
+            own = {"urls": [f"json://127.0.0.1:{server.port}/"]}
+        channel = await made(tmp_path, "desk", kind, own)
+        for _ in range(2):
+            await relay.register(channel)
+            sent = await relay.send(posted.address, "hello", sender=ME)
+            assert (await over(relay, sent.id)).state == "injected"
+            assert channel.status().state == "running"
+            await relay.unregister("desk")
+            assert channel.status().state == "stopped"
+        assert len(posted.bodies) == 2

@@ -10,7 +10,7 @@ import httpx2 as httpx
 import msgspec
 import pytest
 from standardwebhooks import Webhook as Library
-from tests.channels.conftest import OTHER, SECRET
+from tests.channels.conftest import IMPORTS_AIOGRAM, OTHER, SECRET
 from tests.channels.test_webhook import Receiver
 from tests.channels.test_webhook_signing import signed
 from tests.hub.test_hooks import toml
@@ -24,7 +24,7 @@ from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.telegram import TOKEN, BotApi
 from tieline.testing.waiting import eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, IMPORTS_AIOGRAM]
 
 CODEX = Path(__file__).parents[1] / "agents/node_modules/.bin/codex"
 ADA = 4711

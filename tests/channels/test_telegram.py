@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.channels.conftest import Desk, made, relay_with
+from tests.channels.conftest import IMPORTS_AIOGRAM, Desk, made, relay_with
 from tests.relay.conftest import over, until
 
 from tieline.channels.base import AskNote, Channel
@@ -17,6 +17,8 @@ from tieline.relay import Relay
 from tieline.relay.plugins import ChannelError
 from tieline.testing.telegram import TOKEN, BotApi
 from tieline.testing.waiting import eventually
+
+pytestmark = IMPORTS_AIOGRAM
 
 ADA = 4711
 GROUP = -1001

@@ -21,6 +21,7 @@ from tieline.messages import AttachmentRef, Payload, Refused
 from tieline.relay import Relay
 from tieline.relay.hooks import HookRefused, HookRequest
 from tieline.relay.plugins import ChannelError
+from tieline.testing.channel_contract import Context
 from tieline.testing.http import LoopbackServer, Request
 from tieline.testing.waiting import eventually
 
@@ -356,3 +357,18 @@ async def test_a_channel_cannot_send_as_another(tmp_path: Path) -> None:
             outlet.sender("relay.user.owner")
         with pytest.raises(Refused):
             await outlet.sender("relay.webhook.ci").send("relay.nobody", "x")
+
+
+async def test_the_context_need_not_be_looked_at(tmp_path: Path) -> None:
+    """What is delivered is the same, whatever the context says."""
+    receiver = Receiver()
+    async with LoopbackServer(receiver) as server, relay_with(tmp_path) as relay:
+        channel = await webhook(tmp_path, relay, sign_with=[SECRET], url=server.url)
+        sent = await relay.send("relay.webhook.ci", "the same", sender="relay.user.ada")
+        await over(relay, sent.id)
+        envelope = (await relay.message(sent.id)).envelope
+        assert envelope is not None
+        result = await channel.deliver(envelope.subject, envelope, Context())
+        assert result.status == "delivered"
+        first, second = (request.body for request in receiver.got)
+        assert first == second

@@ -128,7 +128,7 @@ def test_a_changed_file_is_taken_up(hub: Setting) -> None:
 
 
 def test_a_channel_that_cannot_deliver_says_why(hub: Setting) -> None:
-    ended = hub.run("channels", "test", "away", timeout=60)
+    ended = hub.run("channels", "test", "away")
     assert ended.returncode == 1
     assert "not delivered to relay.webhook.away" in ended.stderr
     assert hub.run("channels", "test", "nobody").returncode == 2

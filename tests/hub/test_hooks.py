@@ -10,7 +10,7 @@ from typing import Any
 import httpx2 as httpx
 import msgspec
 import pytest
-from tests.channels.conftest import OTHER, SECRET, Desk, dead_letter
+from tests.channels.conftest import IMPORTS_AIOGRAM, OTHER, SECRET, Desk, dead_letter
 from tests.channels.test_webhook_signing import signed
 from tests.hub.conftest import Running, running
 from tests.relay.conftest import BOUND
@@ -197,6 +197,7 @@ def telegram(api: BotApi, **more: Any) -> tuple[str, str, dict[str, Any]]:
     return ("phone", "type telegram", {**config, **more})
 
 
+@IMPORTS_AIOGRAM
 async def test_telegram_posts_to_the_door(tmp_path: Path) -> None:
     async with BotApi() as api:
         hook = {"mode": "webhook", "webhook_url": "https://hub.test/hooks/in/phone", "secret": "Sesame"}
@@ -226,6 +227,7 @@ async def test_telegram_posts_to_the_door(tmp_path: Path) -> None:
             assert desk.got.empty(), "the same update again is the same message"
 
 
+@IMPORTS_AIOGRAM
 async def test_updates_that_nobody_understands_are_passed_over(tmp_path: Path) -> None:
     async with BotApi() as api, hooked(tmp_path, telegram(api)) as hub:
         assert hub.hub.relay is not None
@@ -242,6 +244,7 @@ async def test_updates_that_nobody_understands_are_passed_over(tmp_path: Path) -
         assert desk.got.empty()
 
 
+@IMPORTS_AIOGRAM
 @pytest.mark.slow
 async def test_a_loop_through_telegram_and_a_webhook_ends_by_its_budget(tmp_path: Path) -> None:
     """A chat's messages go to a webhook; what is posted comes back into the chat; a program there repeats it."""

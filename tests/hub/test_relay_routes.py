@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.channels.conftest import IMPORTS_AIOGRAM
 from tests.hub.conftest import Running, running
 from tests.hub.test_hooks import hooked, telegram, toml
 from tests.relay.conftest import BOUND, over
@@ -182,6 +183,7 @@ async def test_dead_letters_are_shown_sent_again_and_dropped(hub: Running) -> No
 # --- channels ---------------------------------------------------------------------------------------------------
 
 
+@IMPORTS_AIOGRAM
 async def test_channels_are_listed_reloaded_and_tested(tmp_path: Path) -> None:
     broken = ("bad", "type webhook", {"secrets": ["nonsense"], "to": "relay.desk"})
     missing: tuple[str, str, dict[str, Any]] = ("gone", "package tieline_not_there", {})
@@ -236,6 +238,7 @@ async def test_every_view_decodes_as_what_it_says(hub: Running) -> None:
 # --- a person in a chat and an agent ---------------------------------------------------------------------------
 
 
+@IMPORTS_AIOGRAM
 async def test_an_agent_answers_in_the_chat_and_is_allowed_from_there(tmp_path: Path) -> None:
     """One message that is edited while the agent writes; its ask as buttons; its answer in the message's place."""
     async with BotApi() as api, running(tmp_path) as hub:

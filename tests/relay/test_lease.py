@@ -6,9 +6,11 @@ from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
-from tests.relay.conftest import QUICK, relaying, within
+from tests.relay.conftest import QUICK, over, relaying, within
 
 from tieline.bus import open_bus
+from tieline.channels.base import DeliveryContext
+from tieline.messages import Envelope
 from tieline.relay.lease import KEY, Holder, Lease
 from tieline.testing.waiting import eventually
 
@@ -74,3 +76,23 @@ async def test_it_is_kept_while_it_is_renewed(tmp_path: Path) -> None:
         holding.cancel()
         await asyncio.gather(holding, return_exceptions=True)
         await lease.drop()
+
+
+async def test_who_gets_it_back_goes_on(tmp_path: Path) -> None:
+    """Lost, and free again: the same relay is active again, with its channels and its mail."""
+    got: list[str] = []
+
+    async def take(envelope: Envelope, context: DeliveryContext) -> None:
+        got.append(envelope.payload.text)
+
+    async with relaying(f"sqlite://{tmp_path}/bus.db", settings=replace(QUICK, lease_s=6)) as relay:
+        relay.serve("relay.program2.x", take)
+        waits = await relay.send("relay.user.you", "waits", sender="relay.user.me")
+        far = replace(Holder.new(), machine="elsewhere", host="far")
+        await relay.lease._table.put(KEY, msgspec.json.encode(far), ttl=3600)  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: relay.lease.other == far, "it does not know", timeout=30)
+        await relay.lease._table.delete(KEY)  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: relay.active, "it does not come back", timeout=30)
+        assert [receipt.id for receipt in relay.inbox("relay.user.you").unread()] == [waits.id]
+        await over(relay, (await relay.send("relay.program2.x", "again", sender="relay.user.me")).id)
+        assert got == ["again"]

@@ -217,3 +217,11 @@ def test_the_example_is_a_channel(tmp_path: Path) -> None:
     forget(built.module)
     relative = ChannelConfig(id="notes", path=str(FOLDER), config={"folder": "notes"})
     assert problem(relative).field == "channels.notes.config.folder"
+
+
+def test_the_documentation_says_it_plainly() -> None:
+    page = (Path(__file__).parents[2] / "docs/channels.md").read_text()
+    assert "runs inside the hub with all its rights" in page, "what a channel may do"
+    assert "There is no\nsandbox" in page
+    assert "`tieline-channel-<name>`" in page, "how a package is called"
+    assert "after a restart of the hub; Python keeps modules that were imported" in page, "when new code takes effect"

@@ -1,7 +1,8 @@
 """The bus contract. One body of tests holds every implementation to it (`tieline.testing.bus_contract`).
 
 - `publish` returns when the record is durable, with its cursor. The same id again (in the same family of subjects,
-  within DEDUPE_S) is the same record: nothing is stored and the first one's cursor comes back.
+  within DEDUPE_S) is the same record: nothing is stored and the first one's cursor comes back. Calls for one subject
+  are stored in the order in which they were made, also when one does not wait for the other.
 - `read` gives the records of a pattern in order: what is there after a cursor, then, if it follows, what comes,
   without a gap or a double. A slow reader holds nothing up and needs bounded memory: it reads on from the log.
 - `consume` shares a pattern's records out among the consumers of a group. A delivery is leased: whoever does not

@@ -6,7 +6,7 @@ the suite that every channel passes.
   a lease that was lost): the id tells. It never takes longer than `context.expires_at` and leaves nothing running
   when it is cancelled. What it raises counts as `failed`.
 - `start` gives it the relay as far as a channel may use it: it sends as an address of its own, and as no other.
-- `stop` ends everything that it started. A channel that was stopped is not started again: another one is made.
+- `stop` ends everything that it started. It may be started again: after another process ran the relay for a while.
 - `status` is a plain value, at any time.
 
 A channel's module offers three names: `NAME` (for people), `CONFIG` (a frozen msgspec Struct, the schema of its

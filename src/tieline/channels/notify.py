@@ -87,11 +87,12 @@ class Notify:
         self._config = config
         self._asks = surroundings.asks
         self._service = service
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"notify-{id}")
+        self._threads: ThreadPoolExecutor | None = None
         self._state: Literal["starting", "running", "stopped"] = "starting"
         self._stack = AsyncExitStack()
 
     async def start(self, relay: Outlet) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"notify-{self.id}")
         if self._config.asks and self._asks is not None:
             sender = relay.sender(f"{self.subject_prefix}.asks")
             mail = AskMail(self._asks, sender, lambda: [self.subject_prefix], relay.report)
@@ -102,7 +103,8 @@ class Notify:
         self._state = "stopped"
         await self._stack.aclose()
         # Its threads end with their sockets' own time limits, a few seconds each.
-        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
+        if self._threads is not None:
+            await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
 
     def status(self) -> ChannelStatus:
         return ChannelStatus(state=self._state, detail={"addresses": len(self._config.urls)})

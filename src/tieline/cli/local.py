@@ -116,9 +116,7 @@ def run(
 
 
 def agents(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="AGENT", help="Only these.", show_default=False)
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="AGENT", help="Only these.", show_default=False)] = None,
     json: Annotated[bool, typer.Option("--json", help="A JSON array on stdout.")] = False,
 ) -> None:
     """What is installed: version, signed in or not, what each can do, and what to do about problems."""

@@ -166,6 +166,7 @@ def stop() -> int:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     if _gone(lambda: holder(env) != pid, STOP_S):
+        _gone(lambda: not _lives(pid), 5.0)  # all is closed by now; the interpreter takes a moment
         print("It has ended.")
         return 0
     with suppress(ProcessLookupError):
@@ -173,6 +174,14 @@ def stop() -> int:
     _gone(lambda: holder(env) != pid, 5.0)
     print(f"It did not end within {STOP_S:g} s and was killed.")
     return 1
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _gone(gone: Callable[[], bool], within: float) -> bool:

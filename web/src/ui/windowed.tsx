@@ -15,6 +15,12 @@ const GUESS = 56 // pixels of a row that was never seen
 const BOTTOM = 48
 const EARLY = 1600 // pixels from the top at which older events are asked for
 
+interface Anchor {
+  readonly element: HTMLElement
+  readonly key: string
+  readonly top: number
+}
+
 interface Props {
   readonly thread: Thread
   readonly items: readonly Item[]
@@ -59,22 +65,31 @@ export class Windowed extends Component<Props, { readonly near: ReadonlySet<numb
     this.sizes?.disconnect()
   }
 
-  override getSnapshotBeforeUpdate(before: Props): { readonly key: string; readonly top: number } | null {
-    if (this.stick || before.items === this.props.items) return null
+  /** What is read: the first row in sight, or, where none is drawn yet, the group that will have it. */
+  override getSnapshotBeforeUpdate(): Anchor | null {
+    if (this.stick) return null
     const edge = this.box.current!.getBoundingClientRect().top
-    for (const row of this.inner.current!.querySelectorAll<HTMLElement>('[data-row]')) {
-      const place = row.getBoundingClientRect()
-      if (place.bottom > edge) return { key: row.dataset.row!, top: place.top }
+    let fallback: Anchor | null = null
+    for (const group of this.inner.current!.querySelectorAll<HTMLElement>('[data-group]')) {
+      const place = group.getBoundingClientRect()
+      if (place.bottom <= edge) continue
+      fallback ??= { element: group, key: '', top: place.top }
+      for (const row of group.querySelectorAll<HTMLElement>('[data-row]')) {
+        const own = row.getBoundingClientRect()
+        if (own.bottom > edge) return { element: row, key: row.dataset.row!, top: own.top }
+      }
     }
-    return null
+    return fallback
   }
 
-  override componentDidUpdate(_: Props, __: unknown, anchor: { readonly key: string; readonly top: number } | null): void {
+  override componentDidUpdate(_: Props, __: unknown, anchor: Anchor | null): void {
     if (this.stick) this.toBottom()
     else if (anchor) {
-      const row = this.inner.current!.querySelector<HTMLElement>(`[data-row="${CSS.escape(anchor.key)}"]`)
-      if (row) this.shift(row.getBoundingClientRect().top - anchor.top)
+      const same = anchor.element.isConnected ? anchor.element : this.inner.current!.querySelector<HTMLElement>(`[data-row="${CSS.escape(anchor.key)}"]`)
+      if (same) this.shift(same.getBoundingClientRect().top - anchor.top)
     }
+    // What was drawn now is measured now: the observer corrects only what changes by itself later.
+    for (const [id, element] of this.elements) this.heights.set(id, element.getBoundingClientRect().height)
   }
 
   private watch(element: Element): void {
@@ -118,14 +133,15 @@ export class Windowed extends Component<Props, { readonly near: ReadonlySet<numb
     const box = this.box.current!
     const edge = box.getBoundingClientRect().top
     let shift = 0
-    for (const entry of entries) {
-      const element = entry.target as HTMLElement
-      const id = element.dataset.group
-      if (id === undefined) continue
-      const height = entry.borderBoxSize[0]!.blockSize
-      const before = this.heights.get(Number(id))
-      this.heights.set(Number(id), height)
-      if (before !== undefined && element.getBoundingClientRect().bottom - (height - before) <= edge) shift += height - before
+    let grown = 0 // of those above: a group's own place before the change is so much higher
+    const groups = entries.map((entry) => entry.target as HTMLElement).filter((element) => element.dataset.group !== undefined)
+    for (const element of groups.sort((one, other) => Number(one.dataset.group) - Number(other.dataset.group))) {
+      const id = Number(element.dataset.group)
+      const place = element.getBoundingClientRect()
+      const more = place.height - (this.heights.get(id) ?? place.height)
+      this.heights.set(id, place.height)
+      grown += more
+      if (place.bottom - grown <= edge) shift += more
     }
     if (this.stick) this.toBottom()
     else if (shift) this.shift(shift)

@@ -1,5 +1,6 @@
 """Streams: one per family of subjects. Publishing to them."""
 
+import asyncio
 from itertools import count
 
 import msgspec
@@ -29,12 +30,23 @@ def stream_name(subject: str) -> str:
     return PREFIX + family(subject)
 
 
+class Lane:
+    """Who publishes to a subject."""
+
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
 class Streams:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._known: set[str] = set()
         self._own = unique()
         self._numbers = count()
+        self._lanes: dict[str, Lane] = {}
 
     async def of(self, subject: str) -> str:
         """The stream that a subject or pattern belongs to; made when it is not there."""
@@ -63,8 +75,19 @@ class Streams:
         self._known.add(name)
 
     async def publish(self, subject: str, data: bytes, id: str | None, headers: dict[str, str] | None = None) -> int:
-        await self.of(subject)
-        return await self.store(subject, data, {**(headers or {}), "Nats-Msg-Id": id or self.new_id()}, subject)
+        # One at a time per subject: what is asked again, after a lost answer, would come behind what was called later.
+        lane = self._lanes.get(subject)
+        if lane is None:
+            lane = self._lanes[subject] = Lane()
+        lane.users += 1
+        try:
+            async with lane.lock:
+                await self.of(subject)
+                return await self.store(subject, data, {**(headers or {}), "Nats-Msg-Id": id or self.new_id()}, subject)
+        finally:
+            lane.users -= 1
+            if not lane.users:
+                del self._lanes[subject]
 
     def new_id(self) -> str:
         """For what has no id of its own: so that asking again is safe."""

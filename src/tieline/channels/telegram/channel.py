@@ -219,6 +219,8 @@ class Telegram:
                     raise Trouble("Telegram gives updates without a number", again=True)
             except (Trouble, BusError) as error:
                 pause = await self._unwell(error, pause)
+            except Exception as error:  # whatever it is, the bot must not fall silent for good
+                pause = await self._unwell(Trouble(f"polling failed: {type(error).__name__}", again=True), pause)
 
     async def _hear_all(self, found: list[dict[str, Any]]) -> None:
         """Each chat's in order, the chats at the same time."""

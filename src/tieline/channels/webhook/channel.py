@@ -67,6 +67,7 @@ class Webhook:
                 limits=httpx2.Limits(max_connections=16, max_keepalive_connections=4),
             )
         self._relay = relay
+        self._stopped = False
 
     async def stop(self) -> None:
         self._stopped = True

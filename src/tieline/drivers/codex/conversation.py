@@ -162,6 +162,8 @@ class Conversation:
     async def _start(self, turn: Turn) -> None:
         more = {"sandboxPolicy": policy} if (policy := self._controls.turn_sandbox) else {}
         try:
+            if turn.prompt.system:
+                await self._tell("thread/inject_items", items=[developer_message(turn.prompt.system)])
             told = await self._tell("turn/start", input=content(turn.prompt), **more)
             self._joined(turn, told["turn"]["id"])
         except RpcError as error:

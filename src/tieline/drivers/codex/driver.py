@@ -40,6 +40,7 @@ class Codex:
         fork=True,
         steer=True,
         system="native",
+        turn_system=True,
         mcp_servers=True,
         attachments=("image/*",),
         warm=True,

@@ -36,8 +36,10 @@ async def take(request: Asked, channel: FromPath[str]) -> Response[bytes]:
     """A webhook for a channel, signed as that channel wants it."""
     hub, busy = hub_of(request), _busy(request)
     try:
-        if hub.channels is None:
+        if hub.channels is None or hub.relay is None:
             raise HookRefused(503, "no_relay", "this hub runs no relay")
+        if not hub.relay.active:  # another hub of this bus does; whoever sends it again may meet that one
+            raise HookRefused(503, "standby", "this hub's relay stands by", retry_after_s=5.0)
         found = hub.channels.channel(channel)
         if not isinstance(found, Hooked):
             raise HookRefused(404, "no_webhook", "no channel of this name takes webhooks")

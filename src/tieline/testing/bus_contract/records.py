@@ -45,6 +45,14 @@ class Records(Setting):
         for name in range(10):
             assert [int(n) for who, n in found if who == str(name)] == list(range(20))
 
+    async def test_calls_at_once_keep_their_order(self, bus: Bus, family: str) -> None:
+        """Also the very first ones, for which a bus may have to make something."""
+        calls = [bus.publish(f"{family}.{n % 10}", str(n).encode()) for n in range(500)]
+        await asyncio.gather(*calls)
+        for subject in range(10):
+            found = [int(body) for body in await bodies(bus, f"{family}.{subject}")]
+            assert found == list(range(subject, 500, 10))
+
     async def test_the_same_id_is_one_record(self, bus: Bus, family: str) -> None:
         first = await bus.publish(f"{family}.a", b"first", id="x")
         assert await bus.publish(f"{family}.a", b"second", id="x") == first

@@ -89,6 +89,18 @@ class Options(Setting):
         assert done(seen).status == "success"
         assert "mind the pelican" in rig.heard()
 
+    async def test_system_of_one_turn(self, rig: Rig, place: Path) -> None:
+        """It reaches the model with the turn: apart from the prompt where the agent can, else in front of it."""
+        rig.play([Say("Aye.")], [Say("Yes.")])
+        async with self.session(rig, place) as session:
+            seen = await collect(session.turn(Prompt("hello", system="Speak like a lighthouse keeper.")))
+            assert done(seen).status == "success"
+            heard = rig.heard()
+            assert "lighthouse keeper" in heard
+            framed = "<system_context>" in heard
+            assert framed != rig.driver.features.turn_system
+            assert done(await collect(session.turn("and now"))).status == "success"
+
     async def test_system(self, rig: Rig, place: Path) -> None:
         if rig.driver.features.system == "none":
             with pytest.raises(Unsupported, match="system"):

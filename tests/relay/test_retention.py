@@ -1,0 +1,82 @@
+"""How long what is kept: unread mail, dead letters and what is over have settings of their own."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from tests.relay.conftest import BOUND, over, relaying
+
+from tieline.channels.base import DeliveryContext, dead
+from tieline.messages import DeliveryResult, Envelope, Limits
+from tieline.relay import Relay
+from tieline.testing.waiting import eventually
+
+ME = "relay.user.me"
+
+
+async def closed(envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
+    return dead("closed")
+
+
+async def silent(envelope: Envelope, context: DeliveryContext) -> None:
+    return None
+
+
+async def test_unread_mail_has_its_own_time(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/bus.db"
+    async with relaying(url, keep_unread_s=0.3) as relay:
+        sent = await relay.send("relay.user.you", "x", sender=ME)
+        receipt = await over(relay, sent.id)
+        assert (receipt.state, receipt.reason) == ("expired", "unread_too_long")
+        assert relay.inboxes() == {}
+        assert await relay.dead.list() == [], "nobody wanted it; it is over"
+        patient = await relay.send("relay.user.you", "y", sender=ME, limits=Limits(ttl_s=3600))
+        await over(relay, patient.id)
+    async with relaying(url) as relay:
+        brief = await relay.send("relay.user.you", "z", sender=ME, limits=Limits(ttl_s=0.01))
+        assert brief.expires_at < time.time() + 1
+        await eventually(lambda: time.time() > brief.expires_at, "time stands still")
+        message = await relay.inbox("relay.user.you").read(brief.id)
+        assert message.receipt.state == "seen", "a message's time does not empty an inbox"
+    async with relaying(url) as relay:
+        assert relay.inboxes() == {}
+
+
+async def test_dead_letters_have_their_own_time(tmp_path: Path) -> None:
+    async with relaying(f"sqlite://{tmp_path}/bus.db", keep_dead_s=1, keep_s=3600) as relay:
+        relay.serve("relay.program2.x", closed)
+        sent = await relay.send("relay.program2.x", "x", sender=ME)
+        await over(relay, sent.id)
+        async with asyncio.timeout(BOUND):
+            while await relay.dead.list():  # noqa: ASYNC110 (the table's clock has no event to wait for)
+                await asyncio.sleep(0.05)
+        assert (await relay.status(sent.id)).state == "dead", "its receipt is kept longer"
+
+
+async def test_what_is_over_is_trimmed_and_what_waits_is_not(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/bus.db"
+    async with relaying(url, keep_s=7200) as relay:
+        relay.serve("relay.program2.x", silent)
+        old = [await relay.send("relay.program2.x", f"m{n}", sender=ME) for n in range(3)]
+        for receipt in old:
+            await over(relay, receipt.id)
+        waits = await relay.send("relay.user.you", "waits", sender=ME)
+        new = await relay.send("relay.program2.x", "after it", sender=ME)
+        await over(relay, new.id)
+        assert await trimmed(relay, hours=1) == 0, "nothing is old enough"
+        assert await trimmed(relay, hours=5) == 3, "up to what still waits"
+        assert (await relay.message(old[0].id)).envelope is None
+        assert (await relay.message(old[0].id)).receipt.state == "injected"
+        message = await relay.inbox("relay.user.you").read(waits.id)
+        assert message.envelope is not None
+        assert await trimmed(relay, hours=6) == 2
+    async with relaying(url) as relay:
+        assert (await relay.status(new.id)).state == "injected"
+        assert relay.dispatch.live == {}
+
+
+async def trimmed(relay: Relay, *, hours: int) -> int:
+    """As if the log had stood here so long ago."""
+    table = relay.ledger._own  # pyright: ignore[reportPrivateUsage]
+    await table.put(f"mark.{int(time.time() // 3600) - hours}", str(relay.dispatch.last + 1).encode())
+    return await relay.ledger.trim(relay.dispatch.last, relay.dispatch.needed())
