@@ -28,6 +28,7 @@ PARTS = (
     "routes.push",
     "routes.link",
     "routes.relay",
+    "routes.dead",
     "routes.channels",
     "routes.hooks",
     "page",

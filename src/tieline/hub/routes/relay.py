@@ -1,4 +1,4 @@
-"""Messages, inboxes and dead letters."""
+"""Messages and inboxes."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from ...messages import DeadLetter, Message, Receipt, Refused, Unanswered, UnknownMessage, address
+from ...messages import Message, Refused, Unanswered, UnknownMessage, address
 from ...protocol.problems import Problem
 from ...protocol.relay import (
     MAX_ASK_S,
     MAX_PAGE,
     AnswerView,
-    DeadOutcome,
-    DeadSelection,
-    DropView,
     InboxRead,
     InboxView,
     MessageView,
@@ -268,79 +265,5 @@ async def read(request: Asked, subject: FromPath[str]) -> Response[bytes]:
         return answer([shown(await found.read(id)) for id in ids])
 
 
-# --- dead letters --------------------------------------------------------------------------------------------
-
-
-@get("/api/v1/dead", tags=TAGS, opt=spec(gives=list[DeadLetter]))
-async def dead(
-    request: Asked,
-    pattern: FromQuery[str] = "",
-    sender: FromQuery[str] = "",
-    reason: FromQuery[str] = "",
-    limit: Limit = 100,
-) -> Response[bytes]:
-    """What did not arrive, the newest first: by a pattern of addresses, by sender, by reason."""
-    async with told(request) as relay:
-        return answer((await relay.dead.list(to=pattern, sender=sender, reason=reason))[:limit])
-
-
-@get("/api/v1/dead/{id:str}", tags=TAGS, opt=spec(gives=DeadLetter, problems=("UnknownMessage",)))
-async def letter(request: Asked, id: FromPath[str]) -> Response[bytes]:
-    """One dead letter, whole."""
-    async with told(request) as relay:
-        return answer(await relay.dead.show(id))
-
-
-@post(
-    "/api/v1/dead/retry",
-    tags=TAGS,
-    status_code=200,
-    opt=spec(body=DeadSelection, gives=list[DeadOutcome], problems=("UnknownMessage",)),
-)
-async def retry(request: Asked) -> Response[bytes]:
-    """Send dead letters again, each with a fresh budget. Says of each what became of it."""
-    chosen = await body(request, DeadSelection)
-    _check(chosen)
-    outcomes: list[DeadOutcome] = []
-    async with told(request) as relay:
-        found: list[tuple[str, Receipt | Refused]] = []
-        if not chosen.ids:
-            found = await relay.dead.retry(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
-        for id in chosen.ids:
-            try:
-                found += await relay.dead.retry([id])
-            except UnknownMessage as error:
-                outcomes.append(DeadOutcome(id=id, done=False, problem=error.message))
-        for id, outcome in found:
-            if isinstance(outcome, Refused):
-                outcomes.append(DeadOutcome(id=id, done=False, problem=f"{outcome.reason}: {outcome.message}"))
-            else:
-                outcomes.append(DeadOutcome(id=id, done=True, sent_as=outcome.id))
-    return answer(outcomes)
-
-
-@post(
-    "/api/v1/dead/drop",
-    tags=TAGS,
-    status_code=200,
-    opt=spec(body=DeadSelection, gives=DropView, problems=("UnknownMessage",)),
-)
-async def drop(request: Asked) -> Response[bytes]:
-    """Throw dead letters away for good."""
-    chosen = await body(request, DeadSelection)
-    _check(chosen)
-    async with told(request) as relay:
-        if chosen.ids:
-            count = await relay.dead.drop(chosen.ids)
-        else:
-            count = await relay.dead.drop(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
-        return answer(DropView(dropped=count))
-
-
-def _check(chosen: DeadSelection) -> None:
-    if not (chosen.ids or chosen.pattern or chosen.sender or chosen.reason):
-        raise HubRefused("UsageError", "which ones?", field="ids", hint="Give ids, a pattern, a sender or a reason.")
-
-
 def routes(hub: "Hub") -> list[Any]:
-    return [send, ask, threads, show, trace, inboxes, inbox, read, dead, letter, retry, drop]
+    return [send, ask, threads, show, trace, inboxes, inbox, read]
