@@ -27,6 +27,12 @@ SIZES: dict[str, ViewportSize] = {
 
 expect.set_options(timeout=WAIT_MS)
 
+LINGER = """
+const set = window.setTimeout
+window.setTimeout = (then, ms, ...rest) => set(then, ms === 5000 ? 120000 : ms, ...rest)
+"""
+"""What was decided leaves the list after five seconds: on a busy machine before a test has looked at it."""
+
 OpenPage = Callable[..., Awaitable[Page]]
 
 
@@ -66,6 +72,7 @@ async def open_page(browser: Browser, request: pytest.FixtureRequest) -> AsyncGe
             stack.push_async_callback(context.close)
             context.set_default_timeout(WAIT_MS)
             context.set_default_navigation_timeout(WAIT_MS)
+            await context.add_init_script(LINGER)
             page = await context.new_page()
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.on("console", lambda message: _heard(complaints, message.type, message.text))
