@@ -131,6 +131,15 @@ class HubProcess:
         assert response.status_code < 400, response.text
         return response.json() if response.content else None
 
+    async def answers(self, session: str) -> list[Any]:
+        """The answers in a session's log: at least one, which may come a moment after the ask says that it has it."""
+        async with asyncio.timeout(30):
+            while True:
+                events = (await self.request("GET", f"sessions/{session}/events"))["events"]
+                if answers := [frame["event"] for frame in events if frame["event"]["type"] == "answer"]:
+                    return answers
+                await asyncio.sleep(0.05)
+
     async def login(self) -> str:
         """A one-time link to the page."""
         return (await self.request("POST", "pairings", {"kind": "page"}))["url"]

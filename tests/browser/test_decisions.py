@@ -54,8 +54,7 @@ async def test_deny_with_a_reason_from_the_list(hub: HubProcess, open_page: Open
     await ask.get_by_role("button", name="Deny", exact=True).click()
     await expect(ask.locator(".delivery")).to_have_attribute("data-state", "applied")
     await expect(ask.locator(".delivery")).to_contain_text("Denied")
-    events = (await hub.request("GET", f"sessions/{session}/events"))["events"]
-    answers = [frame["event"] for frame in events if frame["event"]["type"] == "answer"]
+    answers = await hub.answers(session)
     assert (answers[0]["decision"], answers[0]["reason"]) == ("deny", "not on a Friday")
     assert "Chrome on" in answers[0]["by"]
 
@@ -86,5 +85,4 @@ async def test_two_browsers_answer_one_ask(hub: HubProcess, open_page: OpenPage)
     )
     answered = await hub.request("GET", f"asks/{ask}")
     assert answered["status"] == "answered"
-    events = (await hub.request("GET", f"sessions/{session}/events"))["events"]
-    assert sum(frame["event"]["type"] == "answer" and frame["event"]["ask"] == ask for frame in events) == 1
+    assert [answer["ask"] for answer in await hub.answers(session)].count(ask) == 1
