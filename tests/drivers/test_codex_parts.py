@@ -1,6 +1,7 @@
 """The parts of the Codex driver: its reading of recorded transcripts, its mapping, and broken programs."""
 
 import asyncio
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -342,3 +343,19 @@ async def test_an_interrupt_that_is_not_heard_ends_the_agent(tmp_path: Path) -> 
         await session.interrupt()
         assert done(await turn).status == "interrupted"
         assert done(await collect(session.turn("again"))).status == "error"
+
+
+def test_the_head_start_imports_little() -> None:
+    """Whatever it imports, the agent starts that much later."""
+    code = (
+        "import sys; from tieline.drivers.ahead import start_ahead; start_ahead('codex', {}); "
+        "print(*sorted({'asyncio', 'msgspec', 'pathlib', 'shutil', 'typing'} & set(sys.modules)))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {code}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ran.stdout.split() == []

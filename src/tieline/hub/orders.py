@@ -66,6 +66,7 @@ class Orders:
         self._bus = bus
         self._table: Table = bus.table(COMMANDS)
         self._waiting: Counter[str] = Counter()
+        self._unwritten: dict[str, CommandView] = {}  # bounded by whoever shows them
         self._sweeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Orders":
@@ -91,15 +92,22 @@ class Orders:
                 await self._table.put(order.id, _encode(view_of(node, order)), expect=0, ttl=KEPT_S)
 
     async def get(self, id: str) -> CommandView | None:
+        if view := self._unwritten.get(id):
+            return view
         try:
             entry = await self._table.get(id)
         except UsageError:
             return None
         return _decode(entry.value) if entry else None
 
-    async def show(self, view: CommandView) -> None:
-        """What became of one, where it cannot have been shown before."""
-        await self._table.put(view.id, _encode(view), ttl=KEPT_S)
+    async def show(self, view: CommandView, *, after_s: float = 0.0) -> None:
+        """What became of one, where it cannot have been shown before. Whoever asks here is told at once."""
+        self._unwritten[view.id] = view
+        try:
+            await asyncio.sleep(after_s)
+            await self._table.put(view.id, _encode(view), ttl=KEPT_S)
+        finally:
+            self._unwritten.pop(view.id, None)
 
     async def received(self, node: str, order: Order) -> None:
         if not isinstance(order.command, READING):

@@ -29,6 +29,8 @@ from .nodes import SAY_S, Lost, NodeOffline, Nodes, Presence
 from .orders import EXPIRES_S, Orders, concluded, subject, view_of
 
 WAIT_S = 10.0
+ASIDE_S = 0.1
+"""A command to the local node is shown so much later: what it sets going shall not wait for this to be written."""
 MOST_BACKGROUND = 1000
 """States of commands on their way to the table; beyond that the tellers wait."""
 PART = 512 * 1024
@@ -166,7 +168,9 @@ class Switch:
             if len(self._background) >= MOST_BACKGROUND:
                 await asyncio.wait(self._background, return_when=asyncio.FIRST_COMPLETED)
             # Nobody waits for it: the result says it all. It is there for those who look later, or elsewhere.
-            self._keep(self.orders.show(concluded(view_of(self.local, order), result)))
+            view = concluded(view_of(self.local, order), result)
+            after_s = 0.0 if isinstance(order.command, c.DECISIONS) else ASIDE_S
+            self._keep(self.orders.show(view, after_s=after_s))
         return result
 
     async def _hear(self) -> None:

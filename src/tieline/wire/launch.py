@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from threading import Lock, active_count
-from typing import IO
 
 from . import guard
+
+TYPE_CHECKING = False  # not imported from typing, which takes longer than all the rest here
+if TYPE_CHECKING:
+    from typing import IO
 
 MAX_SAID = 32 * 1024
 """Bytes said ahead: a pipe takes them at once, whether or not anybody reads yet."""
@@ -148,7 +151,7 @@ def _tell_guard(line: str) -> None:
 class _Guard:
     """The process that ends our children should we not be able to. It goes when its input ends."""
 
-    def __init__(self, pid: int, stdin: IO[bytes], popen: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(self, pid: int, stdin: "IO[bytes]", popen: subprocess.Popen[bytes] | None = None) -> None:
         self.stdin = stdin
         self.pid = pid
         self._popen = popen
