@@ -21,8 +21,8 @@ BOUNDS = """
 ## What bounds the rows that are on the edge
 
 - **codex, cold:** its own command is done in a quarter of a second. Ours starts and greets it before most of Tieline is
-  imported; what is left is Python's own start and the end. In the table 1.151 was measured; since the head start imports
-  `typing` no longer, 1.11 and 1.14 by itself.
+  imported; what is left is Python's own start and the end. In the table 1.151 was measured; since the head start no
+  longer imports `typing`, 1.11 and 1.14 by itself.
 - **publish to follower, p50:** two wake-ups of threads, the writer's and the loop's, about 50 µs each way.
 - **publish from 64 tasks:** about 4 µs of asyncio per record.
 - **How two references were chosen:** the plain table that publishing is held against has the record's columns and
@@ -30,10 +30,11 @@ BOUNDS = """
   large log is measured with ten sessions interleaved; with 10,000 taken in turns, the hardest layout (a page per
   record), it was 1.67, and 1.44 to 1.50 with fifty. By the strictest readings these two rows do not hold.
 - **from the warm pool:** both agents do more in their first turn than in later ones, whoever drives them: by hand over
-  their own protocols it is four to five times a later one. Claude Code could be made to do it ahead by asking it for its
-  use of the context; it then asks its vendor 27 times for a count of tokens, for a conversation that nobody may want.
-- **the relay on SQLite:** 0.31 to 0.49 in five runs; each message is six writes (its place in the mailbox, its receipts,
-  the acknowledgement) against two of the bare bus.
+  their own protocols four to five times a later one was measured. Claude Code could be made to do it ahead by asking it
+  for its use of the context; it then asks its vendor 27 times for a count of tokens, for a conversation that nobody may
+  want.
+- **the relay on SQLite:** 0.31 to 0.49 in five runs, 0.41 by itself after the table. A message is stored with its
+  receipt and every step it takes; a record of the bare bus is published, consumed and acknowledged.
 - **added to a turn by the hub:** 1.27 ms in the table, 1.08 since what is only shown is written later. About a quarter
   of a millisecond is the HTTP parser, the one whose bounds on heads and slow senders we rely on.
 - **event to frame:** the event is on the disk first. With pauses between the events, as here, one commit alone took
