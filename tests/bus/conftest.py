@@ -78,6 +78,17 @@ async def running(server: NatsServer) -> AsyncGenerator[NatsServer]:
         await server.kill()
 
 
+@asynccontextmanager
+async def address(kind: str, root: Path) -> AsyncGenerator[str]:
+    """The URL of a new bus: a SQLite file, or a server that runs for as long as the block."""
+    root.mkdir(exist_ok=True)
+    if kind == "sqlite":
+        yield f"sqlite://{root}/bus.db"
+        return
+    async with running(NatsServer(root / "nats")) as server:
+        yield server.url
+
+
 @pytest.fixture
 async def nats_server(tmp_path: Path) -> AsyncGenerator[NatsServer]:
     if not SERVER.exists():

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tieline.bus import BusError, BusLocked, open_bus
-from tieline.bus.sqlite.file import MIGRATIONS
+from tieline.bus.sqlite.file import LAID_OUT, MIGRATIONS
 from tieline.errors import UsageError
+from tieline.testing.waiting import eventually
 
 HOLD = """
 import asyncio, sys
@@ -64,6 +66,25 @@ async def test_it_is_durable_by_its_settings(tmp_path: Path) -> None:
         assert raw.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     raw.close()
+
+
+async def test_its_log_is_laid_out_and_holds_what_it_held(tmp_path: Path) -> None:
+    """The write-ahead log gets its size once, early, and grows no more; what comes after its last frame is no frame."""
+    path, log = tmp_path / "bus.db", tmp_path / "bus.db-wal"
+    async with open_bus(f"sqlite://{path}") as bus:
+        for number in range(100):
+            await bus.publish("a.b", b"%d" % number)
+        await eventually(lambda: log.stat().st_size >= LAID_OUT, "the log is not laid out")
+        for first in range(100, 1500, 5):  # round and round
+            await asyncio.gather(*(bus.publish("a.b", b"%d" % number) for number in range(first, first + 5)))
+        assert log.stat().st_size == LAID_OUT
+        crashed = tmp_path / "crashed"
+        crashed.mkdir()
+        for file in (path, log):  # as it would be found after a crash
+            shutil.copy(file, crashed)
+    async with open_bus(f"sqlite://{crashed}/bus.db") as bus:
+        found = [record.data async for record in bus.read("a.b", follow=False)]
+    assert found == [b"%d" % number for number in range(1500)]
 
 
 async def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,15 @@ WAL_LIMIT = 64 * 1024 * 1024
 CHECKPOINT_PAGES = 1000
 """Pages until the write-ahead log is folded into the file and written anew from its beginning. No more: a sync is
 several times faster while the log only overwrites itself than while it grows."""
+
+LAID_OUT = (CHECKPOINT_PAGES + 200) * 4120
+"""Bytes of the write-ahead log that `lay_out` makes: what it needs until it is written anew from its beginning."""
+
+LAY_OUT_STEP = 512 * 1024
+"""Bytes at once: whoever publishes meanwhile waits for as long as these take."""
+
+LAY_OUT_ROOM = 256 * 1024 * 1024
+"""With less than this left on the disk it is not worth it."""
 
 READ_MAP = 1024 * 1024 * 1024
 """How much of the file readers map instead of copying pages: a long log is read nearly as fast as a short one."""
@@ -87,6 +97,27 @@ def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
     return connection
 
 
+def lay_out(path: str) -> bool:
+    """Give the write-ahead log the size that it will have after its first round, in zeros, a step at a time: then
+    it only overwrites itself. SQLite ends reading it at the first frame that is none. Whether that is done."""
+    limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+    if limited or _room(path) < LAY_OUT_ROOM:
+        return True
+    try:
+        log = os.open(path + "-wal", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            size = os.fstat(log).st_size
+            step = min(LAY_OUT_STEP, LAID_OUT - size)
+            if step > 0:
+                os.pwrite(log, bytes(step), size)
+                os.fsync(log)
+            return step < LAY_OUT_STEP
+        finally:
+            os.close(log)  # SQLite has no lock on this one that would end with it
+    except OSError:
+        return True
+
+
 def migrate(connection: sqlite3.Connection, path: str) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > len(MIGRATIONS):
@@ -120,8 +151,13 @@ def _no_room(path: str) -> bool:
         sizes = (Path(path + suffix) for suffix in ("", "-wal", "-shm"))
         if any(file.exists() and file.stat().st_size + ROOM > limit for file in sizes):
             return True
+    return _room(path) < ROOM
+
+
+def _room(path: str) -> float:
+    """Bytes that are left on its disk."""
     try:
         state = os.statvfs(Path(path).parent)
     except OSError:
-        return False
-    return state.f_bavail * state.f_frsize < ROOM
+        return inf
+    return state.f_bavail * state.f_frsize

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from ...errors import BusClosed, TielineError
-from .file import translate
+from .file import lay_out, translate
 from .store import Changed, Publication, Row, Store
 from .wake import Wake
 
@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 MOST_AT_ONCE = 1024
 """Pieces of work in one transaction: a bound on what one failure undoes and does again."""
+
+LAY_OUT_AFTER = 20
+"""Transactions until it is worth it to lay out the write-ahead log: whoever only looks something up does not wait."""
 
 Work = tuple["asyncio.Future[Any]", Callable[[Store], Any] | None, Publication | None]
 Committed = Callable[[list[Row], list[Changed]], None]
@@ -74,8 +77,11 @@ class Writer:
     # --- in the thread ---
 
     def _run(self) -> None:
-        ended = False
+        ended = laid_out = False
+        transactions = 0
         while not ended:
+            if not laid_out and transactions >= LAY_OUT_AFTER:
+                laid_out = lay_out(self._path)
             works = self._queue.get()
             if works is None:
                 return
@@ -87,6 +93,7 @@ class Writer:
                 works += more
             for start in range(0, len(works), MOST_AT_ONCE):
                 self._together(works[start : start + MOST_AT_ONCE])
+                transactions += 1
 
     def _together(self, works: list[Work]) -> None:
         store = self._store
