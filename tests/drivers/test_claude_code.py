@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -262,3 +263,8 @@ async def test_probe(rig: ClaudeCodeRig) -> None:
     assert given.version == rig.driver.tested
     told = await broken("exit 3").probe({})
     assert not told.found
+
+
+def test_the_sdk_is_pinned() -> None:
+    pins = (Path(__file__).parents[2] / "requirements" / "dev.txt").read_text()
+    assert f"\nclaude-agent-sdk=={version('claude-agent-sdk')} \\\n" in pins

@@ -1,5 +1,7 @@
 """Claude Code's messages as events, from recorded transcripts; its flags and receipts. Nothing is started here."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import msgspec
 import pytest
 
 from tieline.drivers.base import McpServer, Prompt, Spec
+from tieline.drivers.claude_code.content import user_message
 from tieline.drivers.claude_code.driver import ClaudeCode, create
 from tieline.drivers.claude_code.events import Normaliser
 from tieline.drivers.claude_code.launch import Launch, Options, launch_command
@@ -89,6 +92,7 @@ def test_text() -> None:
     assert the(first, Text).item != the(first, Thinking).item
     init = the(first, Init)
     assert (init.agent, init.version, init.cwd) == ("claude-code", "2.1.325", "/home/user/place")
+    assert init.model == "claude-opus-5-5"
     assert "Bash" in init.tools
     assert not of(second, Init), "it is told at the start of each turn, and opened once"
     assert the(second, Done).text == "The second answer."
@@ -259,6 +263,40 @@ def test_flags() -> None:
     assert "CLAUDECODE" not in started.env
     assert started.env["PWD"] == "/place"
     assert started.env["HOME"] == "/home/user"
+
+
+def test_the_instruction_is_a_flag_and_the_prompt_as_it_is() -> None:
+    assert not [flag for flag in launch().argv if "system-prompt" in flag]
+    assert "--append-system-prompt=Be brief." in launch(system="Be brief.").argv
+    assert user_message(Prompt("  hello\n"))["message"] == {"role": "user", "content": "  hello\n"}
+
+
+def test_the_sdk_is_imported_when_a_session_is_opened() -> None:
+    """In a process of its own: here it may be imported already. First as if it were not installed."""
+    code = """
+import asyncio, sys
+sys.modules["claude_agent_sdk"] = None
+from tieline import open_session
+from tieline.config import Config
+from tieline.drivers import registry
+from tieline.errors import AgentStartFailed
+
+agent = registry.create("claude-code", Config(agents={"claude-code": {"command": ["/bin/false"]}}))
+del sys.modules["claude_agent_sdk"]
+asyncio.run(agent.probe({}))
+assert "claude_agent_sdk" not in sys.modules
+
+async def attempt():
+    async with open_session(agent, cwd="/", env={}):
+        raise AssertionError
+
+try:
+    asyncio.run(attempt())
+except AgentStartFailed:
+    assert "claude_agent_sdk" in sys.modules
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_resume_and_fork() -> None:

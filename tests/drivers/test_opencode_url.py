@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from tieline.errors import AgentStartFailed, Unsupported
 from tieline.events import Ask, Done, Event, Status, Text, TextDelta, ToolResult
 from tieline.library import open_session
 from tieline.policy import Policy
-from tieline.script import Call, Run, Say
+from tieline.script import Call, Run, Say, Stall
 from tieline.sessions.session import Session
 from tieline.testing.rigs.opencode import OpenCodeRig
 from tieline.testing.streams import collect, done, of, the, verify
@@ -266,6 +267,9 @@ async def test_cut_off_for_good(served: Served, rig: OpenCodeRig, place: Path, m
 async def test_given_address(served: Served, rig: OpenCodeRig, place: Path) -> None:
     async with through(served, served, rig, place) as session:
         assert done(await collect(session.turn("go"))).status == "success"
+        said = await served.get(f"/session/{session.native_id}/message")
+        assert [(part["type"], part["text"]) for part in said[0]["parts"]] == [("text", "go")]
+        assert session.native_id in {each["id"] for each in await served.get("/session")}
     assert await served.get("/global/health"), "it is not ours to end"
     driver = create("opencode", {"url": served.url, "password": served.password})
     probe = await driver.probe({})
@@ -289,6 +293,20 @@ async def test_nobody_there(place: Path) -> None:
             pass
 
 
+async def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks is not kept for as long as a request may take."""
+    monkeypatch.setattr("tieline.drivers.opencode.server.GREET_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        driver = create("opencode", {"url": f"http://127.0.0.1:{deaf.getsockname()[1]}"})
+        probe = await driver.probe({})
+        deaf.setblocking(False)
+        told, _ = deaf.accept()
+        with told, pytest.raises(BlockingIOError):
+            assert told.recv(65536).startswith(b"GET /global/health ")
+            deaf.accept()  # that was all
+    assert not probe.found and "no answer within 0.2 s" in probe.problem and "opencode serve" in probe.hint
+
+
 @pytest.mark.parametrize("reply", ["once", "reject"])
 async def test_answered_elsewhere(served: Served, rig: OpenCodeRig, place: Path, reply: str) -> None:
     """Somebody at the same server is quicker: our ask is withdrawn, and what happens is told as it is."""
@@ -310,7 +328,7 @@ async def test_answered_elsewhere(served: Served, rig: OpenCodeRig, place: Path,
 
 
 async def test_aborted_elsewhere(served: Served, rig: OpenCodeRig, place: Path) -> None:
-    rig.play([Say(LONG, chunks=40, delay_s=0.05)])
+    rig.play([Say(LONG, chunks=40, delay_s=0.05), Stall()])
     async with through(served, served, rig, place) as session:
 
         async def abort() -> None:

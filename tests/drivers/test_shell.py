@@ -63,6 +63,17 @@ def test_the_type_alone_chooses_the_driver() -> None:
     assert type(registry.create("claude-dev", chosen)) is type(registry.create("claude-prod", chosen))
 
 
+@pytest.mark.parametrize(
+    ("kind", "driver"),
+    [("claude-code", "ClaudeCode"), ("codex", "Codex"), ("gemini", "Acp"), ("google-gemini", "Acp")],
+)
+def test_types_choose_their_drivers(kind: str, driver: str) -> None:
+    chosen = registry.create("mine", Config(agents={"mine": {"type": kind}}))
+    assert (type(chosen).__name__, chosen.name) == (driver, "mine")
+    if driver == "Acp":
+        assert chosen.features == registry.create("gemini", Config()).features
+
+
 def test_shell_without_a_configuration_is_no_agent() -> None:
     with pytest.raises(UnknownAgent):
         registry.create("shell", Config())

@@ -93,6 +93,15 @@ async def test_error_event(tmp_path: Path, place: Path) -> None:
     assert the(seen, Error).message == "429: slow down"
 
 
+async def test_an_instruction_that_is_rejected(tmp_path: Path, place: Path) -> None:
+    """The turn fails with the agent's own words: it is not tried again without its instruction."""
+    script(place / "picky", '#!/bin/sh\necho x >> starts\necho "bad instruction: $*" >&2\nexit 2\n')
+    seen = await ShellRig(tmp_path, JSONL, command=["./picky"]).turn(place, system="Be brief.")
+    assert done(seen).status == "error"
+    assert "bad instruction: --instruction Be brief." in done(seen).error
+    assert (place / "starts").read_text() == "x\n"
+
+
 async def test_resume_of_no_session(tmp_path: Path, place: Path) -> None:
     seen = await ShellRig(tmp_path, JSONL).turn(place, resume="nowhere")
     assert done(seen).status == "error"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tieline import config
 from tieline.drivers.shell import driver as shell
-from tieline.drivers.shell.output import Fields, Match, Normaliser, PlainText, getter
+from tieline.drivers.shell.output import Fields, Match, Normaliser, getter
+from tieline.drivers.shell.plain import PlainText
 from tieline.events import Event, Other, Text, TextDelta, Thinking, Tokens
 
 
@@ -89,6 +90,20 @@ def test_deltas_announce_the_text_that_follows() -> None:
     deltas = [event for event in events if isinstance(event, TextDelta)]
     assert [delta.item == text.item for delta in deltas] == [True, True, False]
     assert [event.text for event in events if isinstance(event, Thinking)] == ["hm"]
+
+
+def test_an_answer_that_is_begun_anew() -> None:
+    """Its stream was cut off, and the agent tried again: no item's deltas say anything else than the item."""
+    fields = Fields(text_field="text", delta_field="delta")
+    _, events = feed(
+        fields, {"delta": "half a"}, {"delta": "whole"}, {"text": "whole"}, {"delta": "more"}, {"text": "more"}
+    )
+    assert [(event.item, event.text) for event in events if isinstance(event, Text)] == [
+        ("text-1", "half awhole"),
+        ("text-2", "whole"),
+        ("text-3", "more"),
+    ]
+    assert [event.item for event in events if isinstance(event, TextDelta)] == ["text-1", "text-1", "text-3"]
 
 
 def test_deltas_alone_are_the_text_up_to_the_next_message() -> None:

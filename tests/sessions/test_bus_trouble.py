@@ -1,16 +1,22 @@
 """The bus stops taking anything in the middle of a turn, and takes it again later."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
+from msgspec.structs import replace
 from tests.sessions.test_crash import turns_of
 from tests.sessions.test_router import ENV, FULL, settled
 
 from tieline.bus import Bus, BusFull, Table, open_bus
 from tieline.config import Config
 from tieline.drivers.scripted import Scripted
-from tieline.events import Text, TurnStarted
+from tieline.events import Answer, Ask, Text, TurnStarted
 from tieline.script import Say
+from tieline.sessions.pending import AlreadyAnswered, PendingAsks
+from tieline.sessions.records import ASKS
 from tieline.sessions.router import Router
 from tieline.testing.waiting import eventually
 
@@ -70,3 +76,18 @@ async def test_the_disk_is_full_for_a_while(tmp_path: Path) -> None:
         assert started[-1] == "second"
         assert started.count("first") <= 1, "it was not run again"
         assert [event.text for event in turns[-1] if isinstance(event, Text)] == ["said"]
+
+
+async def test_an_answer_that_was_written_unheard_is_handed_over() -> None:
+    """The bus failed after it had taken the answer: whoever answered tries again, and the agent goes on."""
+    async with open_bus("sqlite://:memory:") as bus:
+        asks = PendingAsks(bus, expiry_s=60.0)
+        waiting = asyncio.create_task(asks.wait("s", Ask("a", "permission", "may I?")))
+        await eventually(lambda: bool(asks.pending()), "nothing was asked", timeout=30)
+        record, revision = await asks.get("a")
+        first = replace(record, status="answered", answer=Answer("a", "allow", by="me"))
+        await bus.table(ASKS).put("a", msgspec.json.encode(first), expect=revision)
+        with pytest.raises(AlreadyAnswered):
+            await asks.answer("a", Answer("a", "deny", by="me"))
+        async with asyncio.timeout(30):
+            assert (await waiting).decision == "allow"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.bus.conftest import NatsServer, running
+from tests.bus.conftest import address
 from tests.sessions.owner import Setting, config
 
 from tieline.bus import open_bus
@@ -26,11 +26,8 @@ ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 @pytest.fixture(params=["sqlite", "nats"])
 async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite://{tmp_path}/bus.db"
-        return
-    async with running(NatsServer(tmp_path / "nats")) as server:
-        yield server.url
+    async with address(request.param, tmp_path) as url:
+        yield url
 
 
 def write_setting(tmp_path: Path, url: str, replies: list[Reply], policy: Policy = FULL, prompts: int = 2) -> Setting:

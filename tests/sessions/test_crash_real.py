@@ -1,5 +1,8 @@
 """The owner dies by SIGKILL while the real Claude Code or Codex works; the conversation goes on by resume."""
 
+import asyncio
+import os
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -7,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.bus.conftest import address
 from tests.sessions.owner import Setting
 from tests.sessions.test_crash import FULL, kill_when, next_owner, outcome, turns_of
 
@@ -16,6 +20,7 @@ from tieline.script import Run, Say, Stall, Step
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.waiting import at_work_in, eventually
+from tieline.wire.launch import live
 
 pytestmark = pytest.mark.real
 
@@ -34,8 +39,17 @@ async def agent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
         yield opened, entry
 
 
-@pytest.mark.parametrize("moment", ["text_delta", "tool_use", "ask"])
-async def test_the_conversation_goes_on(agent: tuple[Any, dict[str, Any]], tmp_path: Path, moment: str) -> None:
+@pytest.mark.parametrize(
+    ("moment", "kind"), [("text_delta", "sqlite"), ("tool_use", "sqlite"), ("ask", "sqlite"), ("ask", "nats")]
+)
+async def test_the_conversation_goes_on(
+    agent: tuple[Any, dict[str, Any]], tmp_path: Path, moment: str, kind: str
+) -> None:
+    async with address(kind, tmp_path) as url:
+        await goes_on(agent, tmp_path, moment, url)
+
+
+async def goes_on(agent: tuple[Any, dict[str, Any]], tmp_path: Path, moment: str, url: str) -> None:
     rig, entry = agent
     place = tmp_path / "place"
     place.mkdir()
@@ -46,7 +60,7 @@ async def test_the_conversation_goes_on(agent: tuple[Any, dict[str, Any]], tmp_p
     }
     rig.play([Say("I will remember albatross.")], doing[moment])
     setting = Setting(
-        bus=f"sqlite://{tmp_path}/bus.db",
+        bus=url,
         cwd=str(place),
         agent=entry,
         environ=dict(rig.options["env"]),
@@ -67,3 +81,31 @@ async def test_the_conversation_goes_on(agent: tuple[Any, dict[str, Any]], tmp_p
         assert not (place / "asked").exists()
     assert "remember the word albatross" in rig.heard(), "the resumed agent knows what was said before"
     await eventually(lambda: not at_work_in(place), f"left over: {at_work_in(place)}")
+
+
+@pytest.mark.parametrize("agent", ["codex"], indirect=True)
+async def test_a_dead_agent_is_shown_and_comes_back(agent: tuple[Any, dict[str, Any]], tmp_path: Path) -> None:
+    """Not the owner dies but its agent: the session says so, and its next prompt revives it by resume."""
+    rig, entry = agent
+    rig.play([Say("I will remember albatross.")], [Say("a long story "), Stall()])
+    environ = dict(rig.options["env"])
+    setting = Setting(f"sqlite://{tmp_path}/bus.db", str(tmp_path), entry, environ, FULL, ())
+    async with next_owner(setting) as router:
+        await router.create("agent", cwd=str(tmp_path), policy=FULL, id="s")
+        await router.prompt("s", "remember the word albatross", id="p1")
+        assert await outcome(router, "p1") == "done"
+        await router.prompt("s", "go on", id="p2")
+        async with asyncio.timeout(60):
+            async for heard in router.events("s", deltas=True, after=router.get("s").seq):
+                if heard.event.type == "text_delta":
+                    break
+        for pid in live().values():
+            os.kill(pid, signal.SIGKILL)
+        assert await outcome(router, "p2") == "failed"
+        assert router.get("s").status == "failed" and "killed" in router.get("s").problem
+        rig.model.reset()
+        rig.play([Say("You said albatross.")])
+        await router.prompt("s", "which word was it", id="p3")
+        assert await outcome(router, "p3") == "done"
+        assert (router.get("s").status, router.get("s").problem) == ("idle", "")
+    assert "remember the word albatross" in rig.heard()

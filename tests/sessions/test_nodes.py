@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.bus.conftest import NatsServer, running
+from tests.bus.conftest import address
 from tests.sessions.test_router import ENV, FULL, pending, settled
 
 from tieline.bus import Bus, open_bus
@@ -23,11 +23,7 @@ ASKING = Policy("ask", "ask", "ask")
 
 @pytest.fixture(params=["sqlite", "nats"])
 async def bus(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Bus]:
-    if request.param == "sqlite":
-        async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
-            yield bus
-        return
-    async with running(NatsServer(tmp_path / "nats")) as server, open_bus(server.url) as bus:
+    async with address(request.param, tmp_path) as url, open_bus(url) as bus:
         yield bus
 
 

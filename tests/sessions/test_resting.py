@@ -11,8 +11,9 @@ from tieline.bus import open_bus
 from tieline.config import Config, PoolConfig
 from tieline.drivers.base import AskFn, Spec
 from tieline.drivers.scripted import Playing, Scripted
+from tieline.events import Answer, Ask
 from tieline.policy import Policy
-from tieline.script import Say
+from tieline.script import Reply, Run, Say
 from tieline.sessions.router import Router
 from tieline.testing.waiting import eventually
 
@@ -24,8 +25,8 @@ class Resumable(Scripted):
 
     features = replace(Scripted.features, resume=True)
 
-    def __init__(self) -> None:
-        super().__init__([[Say("hello")]])
+    def __init__(self, *replies: Reply) -> None:
+        super().__init__(replies or [[Say("hello")]])
         self.open_now = 0
         self.resumed: list[str] = []
 
@@ -66,3 +67,33 @@ async def test_only_the_last_ones_stay(tmp_path: Path) -> None:
         await turn(made[-1].id, 2)
         assert driver.resumed == [first.native_id], "the last one was still there"
     assert driver.open_now == 0
+
+
+async def test_what_is_remembered_for_the_session_outlives_its_agent(tmp_path: Path) -> None:
+    driver = Resumable([Run("echo again")])
+    config = Config(environ={"PATH": "/usr/bin:/bin"}, pool=PoolConfig(number=1))
+    async with (
+        open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
+        Router(bus, config, drivers={"scripted": driver}) as router,
+    ):
+        asking = Policy("ask", "ask", "ask")
+        asked: list[str] = []
+
+        async def turn(session: str, turns: int) -> None:
+            await router.prompt(session, "go")
+            async for entry in router.events(session):
+                if isinstance(entry.event, Ask) and entry.event.id not in asked:
+                    asked.append(entry.event.id)
+                    await router.answer(entry.event.id, Answer(entry.event.id, "allow", remember="session"))
+                turns -= entry.event.type == "done"
+                if not turns:
+                    return
+
+        made = [await router.create("scripted", cwd=str(tmp_path), policy=asking) for _ in range(3)]
+        async with asyncio.timeout(30):
+            for record in made:
+                await turn(record.id, 1)
+            await eventually(lambda: driver.open_now < 3, "the first one is still there", timeout=30)
+            await turn(made[0].id, 2)
+        assert len(driver.resumed) == 1
+        assert len(asked) == 3, "each was asked once"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bus.conftest import NatsServer, running
+from tests.bus.conftest import address
 
 from tieline.bus import open_bus
 from tieline.config import Config, WatchdogConfig
@@ -29,11 +29,8 @@ ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
 @pytest.fixture(params=["sqlite", "nats"])
 async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[str, None]:
-    if request.param == "sqlite":
-        yield f"sqlite://{tmp_path}/bus.db"
-        return
-    async with running(NatsServer(tmp_path / "nats")) as server:
-        yield server.url
+    async with address(request.param, tmp_path) as url:
+        yield url
 
 
 @asynccontextmanager
@@ -205,8 +202,10 @@ async def test_an_ask_expires(tmp_path: Path, url: str) -> None:
     async with routing(url, [[Run("touch no.txt")], [Say("refused")]], ask_expiry_s=0.1) as router:
         session = await router.create(cwd=str(tmp_path))
         await router.prompt(session.id, "go", id="p")
-        ask = await pending(router)
         await settled(router, session.id, "p")
+        log = [entry.event async for entry in router.events(session.id, follow=False)]
+        (ask,) = [event for event in log if isinstance(event, Ask)]
+        assert [event.by for event in log if isinstance(event, Answer)] == ["expiry"]
         record, _ = await router.asks.get(ask.id)
         assert record.status == "expired"
         assert not (tmp_path / "no.txt").exists()

@@ -32,6 +32,9 @@ def start(*args):
     launched = launch([sys.executable, "-I", "-c", *args], cwd="/", env=dict(PATH="/usr/bin:/bin"))
     assert launched.popen.stdout.readline() == b"there\\n"
     return launched
+def command(pid):
+    with open(f"/proc/{{pid}}/cmdline", "rb") as file:
+        return file.read()
 def ready():
     print(*live(), flush=True)
     time.sleep(300)
@@ -88,7 +91,7 @@ async def test_parent_dies_whose_guard_is_its_fork(parents: list[Parent]) -> Non
 from tieline.wire import launch as module
 early = ahead([sys.executable, "-I", "-c", STUBBORN], cwd="/", env={})
 assert early.popen.stdout.readline() == b"there\\n"
-assert module._guard._popen is None
+assert command(module._guard.pid) == command("self")
 start(STUBBORN)
 ready()
 """
@@ -104,7 +107,7 @@ early = ahead([sys.executable, "-I", "-c", STUBBORN], cwd="/", env={})
 assert early.popen.stdout.readline() == b"there\\n"
 module._guard.kill()
 start(STUBBORN)
-assert module._guard._popen is not None
+assert command(module._guard.pid) != command("self")
 ready()
 """
     parent = begin(parents, body, children=2)
@@ -161,7 +164,7 @@ async def test_a_fork_lets_go_of_the_guard(parents: list[Parent]) -> None:
     body = """
 from tieline.wire import launch as module
 start(STUBBORN)
-held = module._guard.stdin.fileno()
+held = module._guard.input
 fork = os.fork()
 if fork == 0:
     os._exit(0 if f"{held}" not in os.listdir("/proc/self/fd") else 1)
@@ -271,3 +274,12 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_nothing_is_said_about_the_guard_at_the_end() -> None:
+    """It is there until we are gone: that is its purpose, and no leak."""
+    code = "from tieline.wire.launch import _tell_guard; _tell_guard('+0 none\\n-none\\n')"
+    ended = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", code], env={"PYTHONPATH": str(ROOT)}, capture_output=True, timeout=60
+    )
+    assert ended.returncode == 0 and not ended.stderr, ended.stderr.decode()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import PolicyUnenforceable, Unsupported, UsageError
 from ..events import Answer, Ask, Event
@@ -49,6 +50,13 @@ class Prompt(Struct, frozen=True, omit_defaults=True):
     text: str
     attachments: tuple[Attachment, ...] = ()
     system: str = ""  # what this turn adds to the system instruction
+
+    def framed(self) -> "Prompt":
+        """With its addition to the system instruction in front, for an agent that takes no such thing with a prompt. It
+        is not put into the instruction that a conversation is opened with: it would hold for all turns."""
+        if not self.system:
+            return self
+        return replace(self, text=f"<system_context>\n{self.system}\n</system_context>\n\n{self.text}", system="")
 
 
 class Spec(Struct, frozen=True, kw_only=True):

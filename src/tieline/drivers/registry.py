@@ -31,6 +31,9 @@ BUILT_IN: dict[str, str] = {
 NEED_OPTIONS = ("acp", "shell")
 """Types that are nothing without options: they are used through a preset or the configuration."""
 
+ALSO = {"google-gemini": "gemini"}
+"""Types by another name."""
+
 ENTRY_POINTS = "tieline.drivers"
 
 O = TypeVar("O")  # noqa: E741
@@ -46,6 +49,7 @@ def create(name: str, config: Config) -> Driver:
     """The driver for an agent. Raises UnknownAgent, UsageError for bad options."""
     options: Mapping[str, Any] = config.agents.get(name, {})
     kind = str(options.get("type", name))
+    kind = ALSO.get(kind, kind)
     if options.get("enabled", True) is False:
         raise UsageError(
             f"{name} is switched off", field="agent", hint=f"Set enabled = true in [agents.{name}], or use another one."

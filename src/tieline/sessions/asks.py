@@ -32,14 +32,19 @@ def deny(ask: Ask, reason: str = "", *, by: str = "caller") -> Answer:
     return Answer(ask.id, "deny", by=by, reason=reason, tool=ask.tool)
 
 
+def expired(ask: Ask, expiry_s: float) -> Answer:
+    return deny(ask, f"nobody answered within {expiry_s:g} s", by="expiry")
+
+
 class Asks:
     """Decides for one session."""
 
-    def __init__(self, policy: Policy, on_ask: OnAsk | None, *, expiry_s: float = DEFAULT_EXPIRY_S) -> None:
+    def __init__(self, policy: Policy, on_ask: OnAsk | None, *, expiry_s: float | None = DEFAULT_EXPIRY_S) -> None:
+        """`expiry_s` is None where `on_ask` itself sees to it that every ask ends."""
         self._policy = policy
         self.on_ask = on_ask
         self._expiry_s = expiry_s
-        self._remembered: dict[Action, Answer] = {}
+        self.remembered: dict[Action, Answer] = {}
 
     async def __call__(self, ask: Ask, emit: Emit) -> Answer:
         if answer := self._by_policy(ask) or self._by_memory(ask):
@@ -54,8 +59,8 @@ class Asks:
             emit(deny(ask, "the agent withdrew it", by="agent"))
             raise
         emit(answer)
-        if ask.action and answer.remember != "once" and len(self._remembered) < MAX_REMEMBERED:
-            self._remembered[ask.action] = answer
+        if ask.action and answer.remember != "once" and len(self.remembered) < MAX_REMEMBERED:
+            self.remembered[ask.action] = answer
         return answer
 
     def _by_policy(self, ask: Ask) -> Answer | None:
@@ -74,7 +79,7 @@ class Asks:
 
     def _by_memory(self, ask: Ask) -> Answer | None:
         """What was remembered counts for the very same action only; wider rules are the agent's own to keep."""
-        kept = self._remembered.get(ask.action) if ask.action else None
+        kept = self.remembered.get(ask.action) if ask.action else None
         return replace(kept, ask=ask.id, tool=ask.tool, by="memory") if kept else None
 
     async def _by_people(self, ask: Ask) -> Answer:
@@ -86,7 +91,7 @@ class Asks:
                 if not isinstance(decision, bool | Answer):
                     decision = await decision
         except TimeoutError:
-            return deny(ask, f"nobody answered within {self._expiry_s:g} s", by="expiry")
+            return expired(ask, self._expiry_s or 0)
         except Exception as error:  # a broken callback must not leave the agent waiting, nor allow anything
             return deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
         if isinstance(decision, Answer):

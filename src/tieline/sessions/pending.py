@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ..bus.base import Bus, Table
 from ..errors import Conflict, UsageError
 from ..events import Answer, Ask
+from .asks import expired
 from .records import ASKS, AskRecord, AskStatus, digest
 
 _decode = msgspec.json.Decoder(AskRecord).decode
@@ -56,7 +57,7 @@ class PendingAsks:
         return orphans
 
     async def wait(self, session: str, ask: Ask) -> Answer:
-        """Keep the ask, wait for its answer. Cancelled: it expired or was withdrawn, and says so."""
+        """Keep the ask, wait for its answer; it expires by itself. Cancelled: it is withdrawn, and says so."""
         now = time.time()
         record = AskRecord(
             id=ask.id,
@@ -72,19 +73,17 @@ class PendingAsks:
         keeping.add_done_callback(lambda _: self._arriving.pop(ask.id, None))
         told = False
         try:
-            await asyncio.shield(keeping)
-            self._open[ask.id] = record
-            self._changed(session, True)
-            told = True
-            return await future
+            async with asyncio.timeout(self._expiry_s):
+                await asyncio.shield(keeping)
+                self._open[ask.id] = record
+                self._changed(session, True)
+                told = True
+                return await future
+        except TimeoutError:
+            over = await self._over(ask.id, keeping, "expired")
+            return over.answer if over and over.answer else expired(ask, self._expiry_s)  # it came in the last moment
         except asyncio.CancelledError:
-            await asyncio.wait({keeping})  # it is stored whether or not somebody waits for it
-            if keeping.exception() is not None:
-                raise
-            over: AskStatus = "expired" if time.time() >= record.expires_at - 0.001 else "withdrawn"
-            won = await self.close(ask.id, over)
-            if won.answer is not None and over == "expired":
-                return won.answer  # the answer came in the last moment, and counts
+            await self._over(ask.id, keeping, "withdrawn")
             raise
         finally:
             self._waiting.pop(ask.id, None)
@@ -92,11 +91,17 @@ class PendingAsks:
             if told:
                 self._changed(session, False)
 
+    async def _over(self, id: str, keeping: "asyncio.Future[int]", status: AskStatus) -> AskRecord | None:
+        """None: it never came to the table."""
+        await asyncio.wait({keeping})  # it is stored whether or not somebody waits for it
+        return None if keeping.exception() is not None else await self.close(id, status)
+
     async def answer(self, id: str, answer: Answer, *, expect_digest: str = "") -> AskRecord:
         """Decide it. Raises AlreadyAnswered when somebody was faster; exactly one answer wins."""
         while True:
             record, revision = await self.get(id)
             if record.status != "pending":
+                self._hand_over(id, record.answer)  # the bus may have failed after it was written, before we knew
                 raise AlreadyAnswered(record)
             if expect_digest and expect_digest != record.digest:
                 raise UsageError(
@@ -112,10 +117,13 @@ class PendingAsks:
                 await self._table.put(id, _encode(changed), expect=revision, ttl=KEPT_S)
             except Conflict:
                 continue
-            future = self._waiting.get(id)
-            if future is not None and not future.done():
-                future.set_result(decided)
+            self._hand_over(id, decided)
             return changed
+
+    def _hand_over(self, id: str, answer: Answer | None) -> None:
+        future = self._waiting.get(id)
+        if answer is not None and future is not None and not future.done():
+            future.set_result(answer)
 
     async def close(self, id: str, status: AskStatus) -> AskRecord:
         """End a pending ask without an answer. What it finally is: an answer may have won."""

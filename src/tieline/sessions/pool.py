@@ -120,7 +120,7 @@ class Pool:
             marks: list[str] = []
             launch.started.set(marks)
             with suppress(TielineError, OSError):  # it fails again, and is told, when somebody really wants it
-                session = Session(driver, spec)
+                session = Session(driver, spec, ask_expiry_s=None)
                 await session.__aenter__()
                 self._ready[key] = _Ready(session, time.monotonic(), marks)
         self._tend()

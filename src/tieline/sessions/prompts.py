@@ -70,7 +70,7 @@ class Prompts:
             timeout_s=timeout_s,
             system=prompt.system,
         )
-        key = _key(session, id)
+        key = prompt_key(session, id)
         first = key not in self._receiving
         self._receiving.add(key)
         try:
@@ -87,7 +87,7 @@ class Prompts:
         return record, True
 
     async def get(self, session: str, id: str) -> PromptRecord:
-        entry = await self._table.get(_key(session, id))
+        entry = await self._table.get(prompt_key(session, id))
         if entry is None:
             raise UsageError(f"no prompt {id!r} in session {session!r}", field="prompt")
         return _decode(entry.value)
@@ -117,7 +117,7 @@ class Prompts:
         self._running[session] = record
         del self._waiting[session][record.id]
         try:
-            await self._table.put(_key(session, record.id), _encode(record))
+            await self._table.put(prompt_key(session, record.id), _encode(record))
         except BaseException:  # it waits on: nothing was begun
             del self._running[session]
             self._waiting[session][record.id] = queue[0]
@@ -160,17 +160,18 @@ class Prompts:
             low = others[target - 1].place if target else others[0].place - 2.0
             place = (low + others[target].place) / 2
         record = replace(record, place=place)
-        await self._table.put(_key(session, id), _encode(record))
+        await self._table.put(prompt_key(session, id), _encode(record))
         self._waiting[session][id] = record
         return record
 
     async def _end(self, record: PromptRecord, status: PromptStatus, **changes: object) -> PromptRecord:
         record = replace(record, status=status, ended_at=time.time(), **changes)
-        await self._table.put(_key(record.session, record.id), _encode(record), ttl=KEPT_S)
+        await self._table.put(prompt_key(record.session, record.id), _encode(record), ttl=KEPT_S)
         return record
 
 
-def _key(session: str, id: str) -> str:
+def prompt_key(session: str, id: str) -> str:
+    """Where the table has it. Raises UsageError for an id that no key can have."""
     if not id or any(sign in id for sign in " .*>"):
         raise UsageError(f"the prompt id {id!r} is not usable", field="id", hint="Use letters, digits, - and _.")
     return f"{session}.{id}"

@@ -54,7 +54,6 @@ class Router:
         self._roster = Roster(bus, node)
         self._drivers: dict[str, Driver] = dict(drivers or {})
         self._runners: dict[str, Runner] = {}
-        self._ask_expiry_s = ask_expiry_s
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Router":
@@ -270,7 +269,6 @@ class Router:
                 pool=self.pool,
                 on_ask=on_ask,
                 keep=self._roster.keep,
-                ask_expiry_s=self._ask_expiry_s,
                 quiet_s=quiet_s(self._config, record.agent),
                 idle=self._rest,
             )

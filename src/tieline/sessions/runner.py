@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..drivers.base import Driver, Prompt, Spec
 from ..errors import BusClosed, BusError, TielineError
-from ..events import Ask, Done, Error, Event, Init, Status, Text, TurnStarted
+from ..events import Action, Answer, Ask, Done, Error, Event, Init, Status, Text, TurnStarted
 from . import recovery, workspace
 from .asks import OnAsk
 from .log import EventLog
@@ -41,7 +41,6 @@ class Runner:
         pool: Pool,
         on_ask: OnAsk,
         keep: Keep,
-        ask_expiry_s: float,
         quiet_s: float,
         idle: Callable[[], None] = lambda: None,
     ) -> None:
@@ -55,12 +54,12 @@ class Runner:
         self._pool = pool
         self._on_ask = on_ask
         self._keep = keep
-        self._ask_expiry_s = ask_expiry_s
         self._quiet_s = quiet_s
         self._idle = idle
         self._task: asyncio.Task[None] | None = None
         self._heard = 0.0
         self._asks = 0
+        self._remembered: dict[Action, Answer] = {}
         self._stop = False
         self._refill: Spec | None = None
         self._saving: set[asyncio.Task[None]] = set()
@@ -168,6 +167,7 @@ class Runner:
                 await writer.write(event)
         finally:
             watchdog.cancel()
+            await asyncio.gather(watchdog, return_exceptions=True)
             seq = await writer.close()
         await self._finish(done, seq)
 
@@ -206,9 +206,10 @@ class Runner:
             spec = replace(spec, resume=record.fork_of, fork=True)
         session = None if spec.resume else await self._pool.take(self._driver, spec)
         if session is None:
-            session = Session(self._driver, spec, ask_expiry_s=self._ask_expiry_s)
+            session = Session(self._driver, spec, ask_expiry_s=None)
             await session.__aenter__()
         session.on_ask = self._on_ask
+        session.remember(self._remembered)
         self.session = session
         if not spec.resume:
             self._refill = spec

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..drivers.base import Conversation, Driver, Prompt, Spec, check, check_prompt
 from ..errors import SessionClosed, TielineError, Unsupported
-from ..events import Done, Error, Event, TurnStarted
+from ..events import Action, Answer, Done, Error, Event, TurnStarted
 from ..policy import Receipt
 from .asks import DEFAULT_EXPIRY_S, Asks, OnAsk
 
@@ -26,7 +26,7 @@ class Session:
         spec: Spec,
         *,
         on_ask: OnAsk | None = None,
-        ask_expiry_s: float = DEFAULT_EXPIRY_S,
+        ask_expiry_s: float | None = DEFAULT_EXPIRY_S,
     ) -> None:
         check(driver, spec)
         self.driver = driver
@@ -83,7 +83,7 @@ class Session:
                 await conversation.interrupt()
 
             clock = asyncio.create_task(expire()) if timeout is not None else None
-            events = conversation.turn(_framed(self.driver, prompt))
+            events = conversation.turn(prompt if self.driver.features.turn_system else prompt.framed())
             finished = False
             try:
                 async for event in _whole(events, prompt):
@@ -108,6 +108,10 @@ class Session:
     @on_ask.setter
     def on_ask(self, decide: OnAsk | None) -> None:
         self._asks.on_ask = decide
+
+    def remember(self, decisions: dict[Action, Answer]) -> None:
+        """Keep what is remembered in here: it outlives the agent, which may come back by resume."""
+        self._asks.remembered = decisions
 
     async def interrupt(self) -> None:
         """End the running turn, if there is one."""
@@ -137,14 +141,6 @@ class Session:
         except (TimeoutError, asyncio.CancelledError):
             await self.close()
             raise
-
-
-def _framed(driver: Driver, prompt: Prompt) -> Prompt:
-    """What the turn adds to the system instruction, in front of the prompt where the agent takes no such thing with it.
-    It is not put into the instruction that a conversation is opened with: it would hold for all turns."""
-    if not prompt.system or driver.features.turn_system:
-        return prompt
-    return replace(prompt, text=f"<system_context>\n{prompt.system}\n</system_context>\n\n{prompt.text}", system="")
 
 
 async def _whole(events: AsyncIterator[Event], prompt: Prompt) -> AsyncIterator[Event]:

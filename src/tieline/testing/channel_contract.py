@@ -99,6 +99,12 @@ class Outlet:
     async def status(self, id: str) -> Receipt:
         return await self._relay.status(id)
 
+    async def remember(self, key: str, value: bytes, *, ttl_s: int) -> None:
+        await self._relay.ledger.remember(f"{ID}.{key}", value, ttl_s)
+
+    async def recall(self, key: str) -> bytes | None:
+        return await self._relay.ledger.recall(f"{ID}.{key}")
+
     def report(self, problem: str) -> None:
         pass
 

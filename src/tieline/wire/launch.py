@@ -13,10 +13,6 @@ from threading import Lock, active_count
 
 from . import guard
 
-TYPE_CHECKING = False  # not imported from typing, which takes longer than all the rest here
-if TYPE_CHECKING:
-    from typing import IO
-
 MAX_SAID = 32 * 1024
 """Bytes said ahead: a pipe takes them at once, whether or not anybody reads yet."""
 
@@ -142,41 +138,36 @@ def _tell_guard(line: str) -> None:
     global _guard
     with _lock:
         if _guard is None or not _guard.alive():
+            if _guard is not None:
+                _guard.disown()
             _guard = _start_guard()
             line = "".join(f"+{pid} {mark}\n" for mark, pid in _live.items()) + line
         with suppress(BrokenPipeError):
-            _guard.stdin.write(line.encode())
+            os.write(_guard.input, line.encode())
 
 
 class _Guard:
     """The process that ends our children should we not be able to. It goes when its input ends."""
 
-    def __init__(self, pid: int, stdin: "IO[bytes]", popen: subprocess.Popen[bytes] | None = None) -> None:
-        self.stdin = stdin
+    def __init__(self, pid: int, input: int) -> None:
+        """`input` is a descriptor and no file: it is open until we are gone, and that is no leak."""
         self.pid = pid
-        self._popen = popen
+        self.input = input
 
     def kill(self) -> None:
         """For tests: it is replaced when it is next needed."""
         os.kill(self.pid, signal.SIGKILL)
-        if self._popen is not None:
-            self._popen.wait()
-        else:
-            os.waitpid(self.pid, 0)
+        os.waitpid(self.pid, 0)
 
     def alive(self) -> bool:
-        if self._popen is not None:
-            return self._popen.poll() is None
         with suppress(ChildProcessError):
             return os.waitpid(self.pid, os.WNOHANG)[0] == 0
         return False
 
     def disown(self) -> None:
-        """In a fork of ours: it is not ours to hold, nor to wait for."""
+        """Let go of its input: it is gone, or not ours but our parent's."""
         with suppress(OSError):
-            self.stdin.close()
-        if self._popen is not None:
-            self._popen.returncode = 0
+            os.close(self.input)
 
 
 def _fork_guard() -> _Guard:
@@ -186,7 +177,7 @@ def _fork_guard() -> _Guard:
     pid = os.fork()
     if pid:
         os.close(reading)
-        return _Guard(pid, open(writing, "wb", buffering=0))  # noqa: PTH123
+        return _Guard(pid, writing)
     try:
         os.setsid()
         os.chdir("/")
@@ -205,19 +196,25 @@ def _highest_descriptor() -> int:
 
 
 def _start_guard() -> _Guard:
-    # -I -S: no site, no user's PYTHON* settings; it starts in a few milliseconds.
-    popen = subprocess.Popen(
-        [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd="/",
-        env={},
-        bufsize=0,
-    )
-    assert popen.stdin is not None
-    return _Guard(popen.pid, popen.stdin, popen)
+    reading, writing = os.pipe()
+    try:
+        # -I -S: no site, no user's PYTHON* settings; it starts in a few milliseconds.
+        popen = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())],
+            stdin=reading,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+            env={},
+        )
+    except BaseException:
+        os.close(writing)
+        raise
+    finally:
+        os.close(reading)
+    popen.returncode = 0  # we wait for it ourselves; at our end it is meant to be there still
+    return _Guard(popen.pid, writing)
 
 
 def _forked() -> None:

@@ -41,6 +41,7 @@ class ClaudeCode:
         fork=True,
         steer=True,
         system="native",
+        turn_system=True,
         allowed_tools=True,
         disallowed_tools=True,
         mcp_servers=True,

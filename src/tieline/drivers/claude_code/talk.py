@@ -1,13 +1,11 @@
 """A conversation with a running Claude Code: the SDK's control protocol over our transport, and the turns."""
 
 import asyncio
-import base64
 import importlib
 import logging
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
@@ -18,8 +16,9 @@ from ...errors import AgentDied, AgentMissing, AgentStartFailed, Unsupported
 from ...events import Done, Error, Event, Other
 from ...policy import Receipt
 from ...wire.process import Process
-from ..base import AskFn, Attachment, Prompt, Spec
+from ..base import AskFn, Prompt, Spec
 from ..turn import Turn
+from .content import sendable, user_message
 from .events import SOURCE, Message, Normaliser
 from .launch import INSTALL, SDK, UPGRADE
 from .policy import Permits, answered, rules
@@ -64,6 +63,7 @@ class Talk:
         self._client: ClaudeSDKClient | None = None
         self._turn: Turn | None = None
         self._prompt = ""  # the id of the message that began the turn
+        self._unheard: Prompt | None = None  # the turn's, while its addition to the system instruction is not given
         self._begun: set[str] = set()  # messages of this turn that the agent has taken up
         self._steers: set[str] = set()  # said in the middle of the turn, not yet part of a result
         self._told_begin = False  # whether this version tells when it takes a message up
@@ -93,8 +93,11 @@ class Talk:
         if not (log := logging.getLogger(sdk.__name__)).handlers:
             log.addHandler(logging.NullHandler())  # we tell what it would print
         try:
-            hook = sdk.HookMatcher(hooks=[self._before], timeout=HOOK_S, on_failure="block")
-            options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks={"PreToolUse": [hook]})
+            hooks = {
+                "PreToolUse": [sdk.HookMatcher(hooks=[self._before], timeout=HOOK_S, on_failure="block")],
+                "UserPromptSubmit": [sdk.HookMatcher(hooks=[self._beside], timeout=HOOK_S)],
+            }
+            options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
             client: ClaudeSDKClient = sdk.ClaudeSDKClient(options, cast("Transport", self._wire))
         except (AttributeError, TypeError) as error:
             raise AgentMissing(self._agent, f"claude-agent-sdk is too old: {error}", hint=UPGRADE) from None
@@ -164,11 +167,13 @@ class Talk:
             return turn
         self._turn = turn
         self._prompt = str(uuid4())
+        sent = sendable(prompt)
+        self._unheard = sent if sent.system else None
         self._begun.clear()
         self._steers.clear()
         while self._held:
             turn.emit(self._held.popleft())
-        self._spawn(self._send(turn, prompt, self._prompt))
+        self._spawn(self._send(turn, sent, self._prompt))
         return turn
 
     @property
@@ -195,18 +200,9 @@ class Talk:
                 await self._client.interrupt()
 
     async def _send(self, turn: Turn, prompt: Prompt, number: str) -> None:
-        content: str | list[Message] = prompt.text
         try:
-            if prompt.attachments:
-                blocks = [await asyncio.to_thread(_block, attachment) for attachment in prompt.attachments]
-                content = [*blocks, {"type": "text", "text": prompt.text}] if prompt.text.strip() else blocks
-            message = {
-                "type": "user",
-                "message": {"role": "user", "content": content},
-                "parent_tool_use_id": None,
-                "session_id": self.native_id,
-                "uuid": number,
-            }
+            message = await asyncio.to_thread(user_message, prompt) if prompt.attachments else user_message(prompt)
+            message |= {"session_id": self.native_id, "uuid": number}
             await self._process.write(msgspec.json.encode(message) + b"\n")
         except ConnectionError:
             self._process.kill()  # it is gone, or deaf for good: the end of its output ends the turn
@@ -278,6 +274,14 @@ class Talk:
             return {}
         return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": decision}}
 
+    async def _beside(self, given: Any, tool: str | None, context: Any) -> Message:
+        """The hook before a prompt is taken up: what its turn adds to the system instruction goes beside it."""
+        prompt = self._unheard
+        if prompt is None or prompt.text not in given["prompt"]:
+            return {}  # something said in the middle of the turn, or the agent to itself
+        self._unheard = None
+        return {"hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": prompt.system}}
+
     async def _permit(self, name: str, given: dict[str, Any], context: "ToolPermissionContext") -> "PermissionResult":
         from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny
 
@@ -292,14 +296,3 @@ class Talk:
             return PermissionResultAllow(updated_input=answered(given, answer))
         updates = self._permits.updates(name, given, answer, context.suggestions)
         return PermissionResultAllow(updated_permissions=updates)
-
-
-def _block(attachment: Attachment) -> Message:
-    data = Path(attachment.path).read_bytes() if attachment.path else attachment.data
-    media = attachment.media_type
-    if media.startswith("text/"):
-        source: Mapping[str, str] = {"type": "text", "media_type": "text/plain", "data": data.decode(errors="replace")}
-    else:
-        source = {"type": "base64", "media_type": media, "data": base64.b64encode(data).decode()}
-    block: Message = {"type": "image" if media.startswith("image/") else "document", "source": source}
-    return block if block["type"] == "image" or not attachment.name else {**block, "title": attachment.name}

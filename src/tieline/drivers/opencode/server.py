@@ -20,6 +20,8 @@ START_S = 60.0
 """From the start of the process to its address. It takes 2 s here; a cold disk takes its time."""
 CHATTER = 200
 """Lines that a server may print before its address. More is not a server of ours."""
+GREET_S = 10.0
+"""For a server that should run already to say who it is. That needs no directory, so it is quick or not there."""
 REQUEST_S = 60.0
 """The first request for a directory reads its configuration and starts what it names."""
 SILENCE_S = 35.0
@@ -136,12 +138,12 @@ class Server:
             await asyncio.to_thread(_import_client)
             self._connect()
             try:
-                await self._greet()
-            except (Refused, Unreachable) as error:
-                told = "the password is wrong" if getattr(error, "status", 0) == 401 else str(error)
-                raise AgentStartFailed(
-                    self.agent, f"no OpenCode server at {self._url}: {told}", hint="Check the agent's url and password."
-                ) from None
+                async with asyncio.timeout(GREET_S):
+                    await self._greet()
+            except (Refused, Unreachable, TimeoutError) as error:
+                hint = "Start it (`opencode serve`), or check the agent's url and password."
+                problem = f"no OpenCode server at {self._url}: {_why(error)}"
+                raise AgentStartFailed(self.agent, problem, hint=hint) from None
 
     async def _start_own(self, argv: list[str], env: dict[str, str]) -> None:
         try:
@@ -238,6 +240,13 @@ def _reason(told: Any) -> str:
         issues = details.get("issues") or details.get("message") or ""
         return f"{name} in {details['path']}: {issues}"[:1000]
     return str(details.get("message") or name)
+
+
+def _why(error: Exception) -> str:
+    """Why a server is not to be used."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {GREET_S:g} s"
+    return "the password is wrong" if isinstance(error, Refused) and error.status == 401 else str(error)
 
 
 def _how(died: AgentDied) -> str:

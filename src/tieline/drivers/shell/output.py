@@ -1,11 +1,10 @@
-"""What a command line prints, as events: plain text, or JSON lines read by the fields that the configuration names.
+"""What a command line prints as JSON lines, as events: read by the fields that the configuration names.
 
 A field is a path: `item.text` is the `text` of the `item`; `message.content[].text` is the `text` of each element of
 the list `content`, joined. A match is a table of paths and the values they must have (`"*"`: anything but null, `""`:
 nothing, be it null, empty or missing); a list of tables matches when one of them does.
 """
 
-import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
@@ -67,8 +66,9 @@ class Normaliser:
         self._source = source
         self._count = 0
         self._text_item = self._new("text")
-        self._pieces: list[str] | None = None if fields.text_field else []
-        """Without whole texts of its own: the deltas since the last message of another kind."""
+        self._wholes = bool(fields.text_field)
+        self._pieces: list[str] = []
+        """The deltas since the last whole text; without such texts, since the last message of another kind."""
         self._session = getter(fields.session_field) if fields.session_field else None
         self._usage = {name: getter(path) for name, path in fields.usage.items()}
         self._usage_at_end = bool(fields.done_when)
@@ -127,22 +127,39 @@ class Normaliser:
             if not text:
                 continue
             if role == "text":
-                events.append(Text(text, self._text_item))
-                self._text_item = self._new("text")
+                events += self._whole(text)
             elif role == "delta":
                 events.append(TextDelta(text, self._text_item))
-                if self._pieces is not None:
-                    self._pieces.append(text)
+                self._pieces.append(text)
+                if not self._wholes:
                     return events
             else:
                 events.append(Thinking(text, self._new("thinking")))
         if not events and self.end is None:
             events.append(Other(message, self._source))
-        if self._pieces:
-            events.insert(0, Text("".join(self._pieces), self._text_item))
-            self._pieces.clear()
-            self._text_item = self._new("text")
+        if self._pieces and not self._wholes:
+            events.insert(0, self._told())
         return events
+
+    def _whole(self, text: str) -> list[Event]:
+        """The text that deltas announced. If they announced another (an answer that was cut off and begun anew), that
+        one is an item of its own: what was told is not taken back."""
+        events: list[Event] = []
+        if self._pieces:
+            told = self._told()
+            if told.text.strip() == text.strip():
+                return [told]
+            events.append(told)
+        events.append(Text(text, self._text_item))
+        self._text_item = self._new("text")
+        return events
+
+    def _told(self) -> Text:
+        """The deltas since the last whole text, as one."""
+        told = Text("".join(self._pieces), self._text_item)
+        self._pieces.clear()
+        self._text_item = self._new("text")
+        return told
 
     def _new(self, kind: str) -> str:
         self._count += 1
@@ -181,33 +198,6 @@ class Normaliser:
             if isinstance(value, int | float) and not isinstance(value, bool):
                 found[name] = float(value) if name == "cost_usd" else int(value)
         return Tokens(**found) if found else None
-
-
-class PlainText:
-    """Standard output as the answer, told in pieces as it comes. The newlines that end it are not part of it."""
-
-    item = "text-1"
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._parts: list[str] = []
-        self._held = ""  # newlines that are part of the text only if more follows
-        self.size = 0
-
-    def feed(self, chunk: bytes, *, last: bool = False) -> list[Event]:
-        self.size += len(chunk)
-        text = self._held + self._decoder.decode(chunk, last)
-        piece = text.rstrip("\r\n")
-        self._held = text[len(piece) :]
-        if not piece:
-            return []
-        self._parts.append(piece)
-        return [TextDelta(piece, self.item)]
-
-    def finish(self) -> list[Event]:
-        events = self.feed(b"", last=True)
-        text = "".join(self._parts)
-        return [*events, Text(text, self.item)] if text else events
 
 
 # --- fields and matches ------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from ...wire.process import TERM_GRACE_S, Process
 from ..base import AskFn, Prompt, Spec
 from ..turn import Turn
 from .command import Options, launch_command, told
-from .output import MAX_TEXT, End, Normaliser, PlainText
+from .output import MAX_TEXT, End, Normaliser
+from .plain import PlainText
 
 EXIT_GRACE_S = 5.0
 """After its completion event, or the end of its output: the time a process gets to exit by itself."""

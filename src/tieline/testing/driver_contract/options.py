@@ -99,7 +99,9 @@ class Options(Setting):
             assert "lighthouse keeper" in heard
             framed = "<system_context>" in heard
             assert framed != rig.driver.features.turn_system
-            assert done(await collect(session.turn("and now"))).status == "success"
+            long = f"Speak {'very ' * 5000}slowly, says the pelican."
+            assert done(await collect(session.turn(Prompt("and now", system=long)))).status == "success"
+            assert long in rig.heard()
 
     async def test_system(self, rig: Rig, place: Path) -> None:
         if rig.driver.features.system == "none":

@@ -14,6 +14,12 @@ from ..rig import scratch_env
 from ..voices.chat import Chat
 
 MODEL = "scripted/scripted"
+OFFLINE = {
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "npm_config_offline": "true",  # it would fetch what plugins need
+}
 
 
 class OpenCodeRig(ModelRig):
@@ -37,9 +43,7 @@ class OpenCodeRig(ModelRig):
         self.env = scratch_env(
             home,
             path="/usr/bin:/bin",
-            OPENCODE_DISABLE_MODELS_FETCH="1",
-            OPENCODE_DISABLE_LSP_DOWNLOAD="1",
-            OPENCODE_DISABLE_AUTOUPDATE="1",
+            **OFFLINE,
             **(env or {}),
         )
         self.options: Mapping[str, Any] = {"env": self.env}

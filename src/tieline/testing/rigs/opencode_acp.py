@@ -12,6 +12,7 @@ from ..model import ScriptedModel
 from ..model_rig import ModelRig
 from ..rig import scratch_env
 from ..voices.chat import Chat
+from .opencode import OFFLINE
 
 MODEL = "scripted/model"
 
@@ -30,7 +31,7 @@ class OpencodeAcpRig(ModelRig):
 
     async def __aenter__(self) -> "OpencodeAcpRig":
         await self.model.__aenter__()
-        env = scratch_env(self._home, path="/usr/bin:/bin", OPENCODE_DISABLE_MODELS_FETCH="1")
+        env = scratch_env(self._home, path="/usr/bin:/bin", **OFFLINE)
         scripted = {
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": f"{self.model.url}/v1", "apiKey": "dummy"},

@@ -1,0 +1,37 @@
+"""A prompt as Claude Code's own message."""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..base import Attachment, Prompt
+from .events import Message
+
+MAX_BESIDE = 8000
+"""Characters that a hook may add to a prompt; of more than 10,000 Claude Code shows its model the beginning only."""
+
+
+def sendable(prompt: Prompt) -> Prompt:
+    """What it adds to the system instruction stays apart from its text, if Claude Code takes it whole."""
+    return prompt if len(prompt.system) <= MAX_BESIDE else prompt.framed()
+
+
+def user_message(prompt: Prompt) -> Message:
+    """Reads the attachments. Raises OSError."""
+    content: str | list[Message] = prompt.text
+    if prompt.attachments:
+        content = [_block(attachment) for attachment in prompt.attachments]
+        if prompt.text.strip():
+            content.append({"type": "text", "text": prompt.text})
+    return {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": None}
+
+
+def _block(attachment: Attachment) -> Message:
+    data = Path(attachment.path).read_bytes() if attachment.path else attachment.data
+    media = attachment.media_type
+    if media.startswith("text/"):
+        source: Mapping[str, str] = {"type": "text", "media_type": "text/plain", "data": data.decode(errors="replace")}
+    else:
+        source = {"type": "base64", "media_type": media, "data": base64.b64encode(data).decode()}
+    block: Message = {"type": "image" if media.startswith("image/") else "document", "source": source}
+    return block if block["type"] == "image" or not attachment.name else {**block, "title": attachment.name}
