@@ -144,6 +144,18 @@ def test_on_a_terminal_there_is_a_code_to_scan(machine: Machine) -> None:
     machine.tieline("down")
 
 
+def await_state(machine: Machine, state: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while read_situation(machine.env).state != state and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def pairing_link(machine: Machine) -> str:
+    found = re.search(r"'(http://\S+#pair=\S+)'", machine.tieline("pair", "--node").stdout)
+    assert found
+    return found[1]
+
+
 def test_two_machines(tmp_path: Path, machine: Machine) -> None:
     """A hub alone, and another machine that joins it, leaves it, and cannot come back."""
     other = Machine(tmp_path / "other")
@@ -151,17 +163,14 @@ def test_two_machines(tmp_path: Path, machine: Machine) -> None:
     try:
         hub = machine.tieline("hub", "--port", "0")
         assert hub.returncode == 0, hub.stderr
-        link = re.search(r"'(http://\S+#pair=\S+)'", machine.tieline("pair", "--node").stdout)
-        assert link
+        link = pairing_link(machine)
         assert other.tieline("node", "status").returncode == 1
-        joined = other.tieline("node", "join", link[1], "--name", "far away")
+        joined = other.tieline("node", "join", link, "--name", "far away")
         assert joined.returncode == 0, joined.stdout + joined.stderr
         assert places.node_file(other.env).stat().st_mode & 0o077 == 0
-        used = other.tieline("node", "join", link[1])
+        used = other.tieline("node", "join", link)
         assert used.returncode == 2 and "joined to a hub already" in used.stderr
-        deadline = time.monotonic() + WAIT_S
-        while read_situation(other.env).state != "joined" and time.monotonic() < deadline:
-            time.sleep(0.02)
+        await_state(other, "joined")
         status = other.tieline("node", "status", "--json")
         assert status.returncode == 0 and json.loads(status.stdout)["state"] == "joined"
         answer = machine.tieline(
@@ -171,7 +180,36 @@ def test_two_machines(tmp_path: Path, machine: Machine) -> None:
         left = other.tieline("node", "leave")
         assert left.returncode == 0, left.stdout
         assert not places.node_file(other.env).exists()
-        again = other.tieline("node", "join", link[1])
+        again = other.tieline("node", "join", link)
         assert again.returncode != 0 and "used" in again.stderr
+    finally:
+        other.kill()
+
+
+def test_what_runs_already_joins_and_leaves_at_once(tmp_path: Path, machine: Machine) -> None:
+    """`tieline up` runs on a machine that becomes a node of another hub: the same process is its node."""
+    other = Machine(tmp_path / "other")
+    other.agent("bot", [Say("from afar")])
+    try:
+        machine.up()
+        other.up()
+        up = other.holder()
+        joined = other.tieline("node", "join", pairing_link(machine), "--name", "far away")
+        assert joined.returncode == 0 and "is a node there now" in joined.stdout, joined.stdout + joined.stderr
+        await_state(other, "joined")
+        assert other.tieline("node", "status").returncode == 0
+        nodes = {node["name"]: node["id"] for node in json.loads(machine.tieline("status", "--json").stdout)["nodes"]}
+        assert len(nodes) == 2
+        sent = ("send", "--new", "bot", "hello", "--node", nodes["far away"], "--cwd", str(other.place))
+        answer = machine.tieline(*sent, "--policy", "full", "--wait")
+        assert "from afar" in answer.stdout, answer.stderr
+        left = other.tieline("node", "leave")
+        assert left.returncode == 0, left.stdout
+        assert json.loads(other.tieline("node", "status", "--json").stdout)["joined"] is False
+        again = other.tieline("node", "join", pairing_link(machine))
+        assert again.returncode == 0, again.stdout + again.stderr
+        await_state(other, "joined")
+        assert other.tieline("node", "status").returncode == 0
+        assert other.holder() == up
     finally:
         other.kill()

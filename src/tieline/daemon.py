@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
@@ -30,7 +30,7 @@ from .node.executor import Executor
 from .node.identity import Identity, identify
 from .node.joined import Joined, read_joined, write_situation
 from .node.link import Link, Situation
-from .node.starting import Order, Started, described, only_one
+from .node.starting import REJOIN, Order, Started, described, only_one
 from .relaying import relaying
 from .sessions.router import Router
 from .version import __version__
@@ -53,8 +53,11 @@ async def node_on(bus: Bus, config: Config, identity: Identity) -> AsyncGenerato
 
 
 @asynccontextmanager
-async def hub_on(config: Config, *, node: bool = True) -> AsyncGenerator[tuple[Hub, Serving]]:
-    """A hub that serves, by what the configuration says, inside the block."""
+async def hub_on(
+    config: Config, *, node: bool = True, rejoin: asyncio.Event | None = None
+) -> AsyncGenerator[tuple[Hub, Serving]]:
+    """A hub that serves, by what the configuration says, inside the block. `rejoin` is set when this machine joined
+    another hub, or left it."""
     env = config.environ
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(open_bus(bus_url(config)))
@@ -62,9 +65,9 @@ async def hub_on(config: Config, *, node: bool = True) -> AsyncGenerator[tuple[H
         if node:
             local = await stack.enter_async_context(node_on(bus, config, identify(env)))
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
-        await stack.enter_async_context(relaying(hub))
-        if local is not None and (joined := read_joined(env)):
-            await stack.enter_async_context(_linked(bus, local, joined))
+        await stack.enter_async_context(relaying(hub, wait=False))
+        if local is not None:
+            await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))
         serving = await stack.enter_async_context(
             serve(build(hub), host=config.hub.host, port=config.hub.port, config=config.hub)
         )
@@ -85,24 +88,55 @@ def reachable(serving: Serving) -> str:
             return serving.url
 
 
-@asynccontextmanager
-async def _linked(bus: Bus, executor: Executor, joined: Joined) -> AsyncGenerator[Link]:
-    """This machine's node, joined to a hub elsewhere for as long as the block lasts."""
+async def _link(
+    bus: Bus, executor: Executor, env: Mapping[str, str], joined: Joined, *, keep_days: float = 0.0
+) -> None:
+    """This machine's node, joined to a hub elsewhere until it is cancelled. How it is, is written down for those who
+    ask; also how it ended. Raises KeyRefused, BusError."""
     log = logger("node")
 
     def changed(situation: Situation) -> None:
+        write_situation(env, situation)
         log.info("link", hub=joined.url, state=situation.state, problem=situation.problem)
 
-    async def run() -> None:
-        try:
-            await link.run()
-        except TielineError as error:
-            log.error("link ended", hub=joined.url, problem=error.message)
-
-    link = Link(bus, executor, url=joined.url, key=joined.key, changed=changed)
-    task = asyncio.create_task(run())
+    link = Link(bus, executor, url=joined.url, key=joined.key, changed=changed, keep_days=keep_days)
+    write_situation(env, link.situation)
     try:
-        yield link
+        await link.run()
+    except TielineError as error:
+        changed(Situation(state="refused", problem=f"{error.message}. {error.hint}".strip()))
+        raise
+    except asyncio.CancelledError:
+        write_situation(env, None)
+        raise
+
+
+@asynccontextmanager
+async def _linked(bus: Bus, executor: Executor, env: Mapping[str, str], again: asyncio.Event) -> AsyncGenerator[None]:
+    """A link to the hub that this machine is joined to, if it is; looked at anew whenever `again` is set."""
+
+    async def link() -> None:
+        try:
+            if joined := read_joined(env):
+                await _link(bus, executor, env, joined)
+        except TielineError as error:
+            logger("node").error("no link", problem=error.message, hint=error.hint)
+        except Exception:
+            logger("node").exception("the link failed; `tieline down`, then `tieline up` links anew")
+
+    async def keep_linking() -> None:
+        while True:
+            again.clear()
+            linking = asyncio.create_task(link())
+            try:
+                await again.wait()
+            finally:
+                linking.cancel()
+                await asyncio.gather(linking, return_exceptions=True)
+
+    task = asyncio.create_task(keep_linking())
+    try:
+        yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -121,8 +155,10 @@ def configured(config: Config, order: Order) -> Config:
 async def run_hub(config: Config, *, node: bool = True, started: Callable[[Started], None]) -> None:
     """Until a signal ends it. Raises AlreadyRunning, BusError, UsageError."""
     env = config.environ
+    rejoin = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(REJOIN, rejoin.set)
     with only_one(env):
-        async with hub_on(config, node=node) as (hub, serving):
+        async with hub_on(config, node=node, rejoin=rejoin) as (hub, serving):
             running = Running(serving.url, os.getpid(), __version__, hub.switch.local, config.source)
             with described(env, running):
                 secret, _ = await hub.devices.offer("page", name="", by="owner")
@@ -137,25 +173,11 @@ async def run_node(config: Config, *, started: Callable[[Started], None]) -> Non
     env = config.environ
     joined = read_joined(env, needed=True)
     assert joined is not None
-    log = logger("node")
-
-    def changed(situation: Situation) -> None:
-        write_situation(env, situation)
-        log.info("link", hub=joined.url, state=situation.state, problem=situation.problem)
-
     with only_one(env):
         async with open_bus(bus_url(config)) as bus, node_on(bus, config, identify(env)) as executor:
-            link = Link(
-                bus,
-                executor,
-                url=joined.url,
-                key=joined.key,
-                changed=changed,
-                keep_days=config.hub.keep_events_days,
-            )
-            write_situation(env, link.situation)
+            linking = _link(bus, executor, env, joined, keep_days=config.hub.keep_events_days)
+            tasks = [asyncio.create_task(linking), asyncio.create_task(_told_to_end())]
             started(Started(url=joined.url))
-            tasks = [asyncio.create_task(link.run()), asyncio.create_task(_told_to_end())]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 if tasks[0].done():
@@ -164,7 +186,6 @@ async def run_node(config: Config, *, started: Callable[[Started], None]) -> Non
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-                write_situation(env, None)
 
 
 async def _told_to_end() -> None:

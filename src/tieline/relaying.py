@@ -28,7 +28,9 @@ from .protocol.commands import (
 from .protocol.frames import AnyHubFrame, AskFrame
 from .protocol.views import CommandView
 from .relay import Relay
-from .relay.reload import Changes, ChannelSet
+from .relay.reload import ChannelSet
+from .relay.reports import Changes
+from .sessions.prompts import prompt_key
 from .sessions.records import PROMPTS, AskRecord, PromptRecord
 
 TELL_S = 30.0
@@ -40,8 +42,8 @@ _prompt = msgspec.json.Decoder(PromptRecord).decode
 
 
 @asynccontextmanager
-async def relaying(hub: Hub, *, watch: bool = True) -> AsyncGenerator[Relay, None]:
-    """The hub's relay and channels, inside the block."""
+async def relaying(hub: Hub, *, watch: bool = True, wait: bool = True) -> AsyncGenerator[Relay, None]:
+    """The hub's relay and channels, inside the block. Without `wait`, channels that take their time start behind."""
     surroundings = Surroundings(
         env=hub.env,
         state_dir=str(places.state(hub.env) / "channels"),
@@ -55,19 +57,20 @@ async def relaying(hub: Hub, *, watch: bool = True) -> AsyncGenerator[Relay, Non
         said.pop("unchanged", None)
         if said:
             (hub.log.warning if changes.problem or changes.broken else hub.log.info)("channels", **said)
-
-    async with (
-        Relay(hub.bus, hub.config) as relay,
-        ChannelSet(relay, hub.config, surroundings, watch=watch, told=told) as channels,
-    ):
         for report in channels.reports():
-            if report.state == "broken":
+            if report.id in changes.broken:
                 hub.log.warning("channel is broken", channel=report.id, problem=report.problem)
-        hub.relay, hub.channels = relay, channels
-        try:
-            yield relay
-        finally:
-            hub.relay = hub.channels = None
+
+    async with Relay(hub.bus, hub.config) as relay:
+        channels = ChannelSet(relay, hub.config, surroundings, watch=watch, wait=wait, told=told)
+        async with channels:
+            if wait:
+                told(Changes(broken=tuple(each.id for each in channels.reports() if each.state == "broken")))
+            hub.relay, hub.channels = relay, channels
+            try:
+                yield relay
+            finally:
+                hub.relay = hub.channels = None
 
 
 class HubSessions:
@@ -115,15 +118,22 @@ class HubSessions:
         await self._tell(await node_of(self._hub, session), command, by=by)
 
     async def withdraw(self, session: str, prompt: str) -> None:
-        entry = await self._hub.bus.table(PROMPTS).get(prompt)
-        record = _prompt(entry.value) if entry is not None else None
-        if record is None or record.over:
-            return
         node = await node_of(self._hub, session)
-        if record.status == "running":
+        status = await self._status(session, prompt)
+        if status not in ("", "running"):
+            try:
+                await self._tell(node, CancelPrompt(session=session, prompt=prompt))
+                return
+            except UsageError:  # it began just now, or ended
+                status = await self._status(session, prompt)
+        if status:
             await self._tell(node, AbortSession(session=session))
-        else:
-            await self._tell(node, CancelPrompt(session=session, prompt=prompt))
+
+    async def _status(self, session: str, prompt: str) -> str:
+        """Empty: it is over, or was never there."""
+        entry = await self._hub.bus.table(PROMPTS).get(prompt_key(session, prompt))
+        record = _prompt(entry.value) if entry is not None else None
+        return record.status if record is not None and not record.over else ""
 
     async def _tell(self, node: str, command: AnyCommand, *, by: str = "") -> None:
         known = self._hub.state.nodes.get(node)

@@ -2,11 +2,17 @@
 
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.hub import HubProcess
+from tests.client.proxy import Proxy
+from tests.node.conftest import node_at, settings
+
+from tieline.node.identity import identify
+from tieline.script import Run, Say
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -86,3 +92,84 @@ async def test_two_browsers_answer_one_ask(hub: HubProcess, open_page: OpenPage)
     answered = await hub.request("GET", f"asks/{ask}")
     assert answered["status"] == "answered"
     assert [answer["ask"] for answer in await hub.answers(session)].count(ask) == 1
+
+
+async def by_tab(page: Page, to: Locator) -> None:
+    """From where the keyboard is, as far as it takes."""
+    for _ in range(200):
+        await page.keyboard.press("Tab")
+        if await to.evaluate("one => one === document.activeElement"):
+            return
+    raise AssertionError("the keyboard does not get there")
+
+
+async def test_from_the_list_to_the_end_by_keyboard(hub: HubProcess, open_page: OpenPage) -> None:
+    session = await hub.session(prompt="go", title="without a mouse")
+    page = await open_page(hub, "desktop")
+    ask = (
+        page.get_by_label("Needs you").get_by_role("article", name="Run this command?").filter(has_text="without a mo")
+    )
+    await by_tab(page, ask.get_by_role("button", name="Allow once"))
+    await page.keyboard.press("Enter")
+    await expect(ask.locator(".delivery")).to_have_attribute("data-state", "applied")
+    await expect(ask).to_be_focused()
+    await page.keyboard.press("/")
+    await page.keyboard.type("without a mouse")
+    await by_tab(page, page.locator(f".session[href='/s/{session}']"))
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("main", name="without a mouse")).to_be_focused()
+    edit = page.get_by_role("log").get_by_role("article", name="Edit greeting.py?")
+    await expect(edit).to_be_visible()
+    await by_tab(page, edit.get_by_role("button", name="Deny …"))
+    await page.keyboard.press("Enter")
+    await expect(edit.get_by_label("Why?")).to_be_focused()
+    await page.keyboard.type("no more today")
+    await by_tab(page, edit.get_by_role("button", name="Deny", exact=True))
+    await page.keyboard.press("Space")
+    await expect(page.get_by_role("log").get_by_text("“no more today”")).to_be_visible()
+
+
+async def test_a_machine_goes_away_and_comes_back(hub: HubProcess, open_page: OpenPage, tmp_path: Path) -> None:
+    """What was decided and written meanwhile is kept, over a reload too, and is said to be where it is."""
+    secret = (await hub.request("POST", "pairings", {"kind": "node"}))["secret"]
+    node = identify(settings(tmp_path / "node").environ).id
+    paired = await hub.request("POST", "pair", {"secret": secret, "name": "workshop", "node": node})
+    replies = [[Run("touch deployed")], [Say("It is deployed.")], [Say("And this is done too.")]]
+    async with (
+        Proxy(int(hub.url.rpartition(":")[2])) as way,
+        node_at(tmp_path / "node", way.url, paired["key"], replies) as joined,
+    ):
+        await joined.joined()
+        asked = {"agent": "scripted", "node": node, "cwd": joined.cwd, "prompt": "deploy it", "title": "far away"}
+        session = (await hub.request("POST", "sessions", asked))["id"]
+        page = await open_page(hub)
+        ask = page.get_by_label("Needs you").get_by_role("article").filter(has_text="far away")
+        delivery = ask.locator(".delivery")
+        await expect(ask.get_by_label("Command")).to_have_text("touch deployed")
+        way.refuse = True
+        way.cut()
+        await expect(page.locator(".side .connection .away")).to_have_text("workshop offline")
+        await expect(ask).to_contain_text("workshop is offline: your decision is delivered when it is back.")
+        await ask.get_by_role("button", name="Allow once").click()
+        await expect(delivery).to_have_attribute("data-state", "sent")
+        await expect(delivery).to_contain_text("waiting for the machine")
+        await page.goto(f"{hub.url}/s/{session}")
+        await expect(page.locator(".thread .connection .why")).to_contain_text("workshop is offline")
+        await expect(page.locator(".thread .pane-head .chip")).to_have_text("Machine offline")
+        await page.get_by_label("Message", exact=True).fill("and then this")
+        await page.get_by_role("button", name="Queue", exact=True).click()
+        await expect(page.get_by_label("Waiting prompts").get_by_label("The hub has it")).to_be_visible()
+        await page.goto(hub.url)
+        await expect(delivery).to_have_attribute("data-state", "sent")
+        assert not (tmp_path / "node" / "work" / "deployed").exists()
+        way.refuse = False
+        await expect(delivery).to_have_attribute("data-state", "applied")
+        for step in ("sent", "received by the machine", "applied by the agent"):
+            await expect(delivery).to_contain_text(step)
+        await expect(page.locator(".side .connection .away")).to_have_count(0)
+        await page.goto(f"{hub.url}/s/{session}")
+        log = page.get_by_role("log", name="Conversation")
+        await expect(log.get_by_text("And this is done too.")).to_be_visible()
+        await expect(log.locator(".bubble")).to_have_count(2)
+        await expect(page.get_by_label("Waiting prompts")).to_have_count(0)
+        assert (tmp_path / "node" / "work" / "deployed").exists()

@@ -1,7 +1,10 @@
 """The real Claude Code, Codex, OpenCode and Gemini, driven from the page, over the scripted model."""
 
 import re
+import struct
 import sys
+import zlib
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -9,7 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import FilePayload, Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.hub import HubProcess
 
@@ -30,6 +33,19 @@ pytestmark = [
 BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
 SLOW_MS = 90_000
 """A first start of an agent, on a machine that does other things too."""
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+DOT = (
+    b"\x89PNG\r\n\x1a\n"
+    + _chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+    + _chunk(b"IDAT", zlib.compress(b"\0\xff\0\0"))
+    + _chunk(b"IEND", b"")
+)
+"""A picture of one red pixel."""
 
 Shot = Callable[[Page, str], Awaitable[None]]
 Scene = tuple[HubProcess, dict[str, Any]]
@@ -83,6 +99,41 @@ async def test_first_approved_edit(scene: Scene, open_page: OpenPage, shot: Shot
     await expect(thread.get_by_text("It is written.")).to_be_visible(timeout=SLOW_MS)
     await expect(thread.locator(".turn-end")).to_contain_text("Done", timeout=SLOW_MS)
     assert target.read_text() == "written by a real agent\n"
+
+
+async def test_files_and_commands_of_the_agent(scene: Scene, open_page: OpenPage) -> None:
+    hub, rigs = scene
+    rig = rigs["Claude Code"]
+    place = hub.root / "shouting"  # of its own: an agent that waits in the pool knows only the commands of its start
+    commands = place / ".claude" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "shout.md").write_text("Say this as loud as you can: $ARGUMENTS\n")
+    rig.model.reset()
+    rig.play([Say("A dot, and a function.")], [Say("Is that loud enough?")])
+    session = await hub.session("claude-code", cwd=str(place))
+    page = await open_page(hub, path=f"/s/{session}")
+    thread = page.get_by_role("log", name="Conversation")
+    box = page.get_by_label("Message", exact=True)
+    files: list[FilePayload] = [
+        {"name": "main.rs", "mimeType": "", "buffer": b"fn a_function_of_mine() {}"},
+        {"name": "dot.png", "mimeType": "image/png", "buffer": DOT},
+    ]
+    await page.locator(".composer input[type=file]").set_input_files(files)
+    await expect(page.get_by_role("button", name="Remove dot.png")).to_be_visible()
+    await box.fill("What are these?")
+    await page.get_by_role("button", name="Send").click()
+    await expect(thread.get_by_text("A dot, and a function.")).to_be_visible(timeout=SLOW_MS)
+    heard = rig.heard()
+    assert "fn a_function_of_mine() {}" in heard
+    assert b64encode(DOT).decode() in heard
+    await expect(thread.locator(".turn-end")).to_have_count(1, timeout=SLOW_MS)
+    await box.fill("/sho")
+    await page.get_by_label("Commands of the agent").get_by_role("button", name="/shout").click()
+    await expect(box).to_have_value("/shout ")
+    await box.press_sequentially("hello there")
+    await page.get_by_role("button", name="Send").click()
+    await expect(thread.get_by_text("Is that loud enough?")).to_be_visible(timeout=SLOW_MS)
+    assert "Say this as loud as you can: hello there" in rig.heard()
 
 
 async def test_steer_in_the_middle_of_a_turn(scene: Scene, open_page: OpenPage) -> None:

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
+import segno
 from playwright.async_api import Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.hub import HubProcess
@@ -16,6 +18,9 @@ NAMELESS = """() => [...document.querySelectorAll('button, a, input:not([hidden]
   .filter(one => one.checkVisibility() && one.type !== 'file')
   .filter(one => !(one.getAttribute('aria-label') || one.textContent.trim() || one.labels?.length || one.title))
   .map(one => one.outerHTML)"""
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+FAULTS = """async () => (await axe.run(document, {resultTypes: ['violations']})).violations
+  .map(one => [one.id, ...one.nodes.map(node => node.html.slice(0, 200) + ' ' + node.any.map(any => any.message))])"""
 BEYOND = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -25,13 +30,16 @@ async def test_every_page_on_every_screen(
 ) -> None:
     session = await hub.session(prompt="go", title="a session with quite a long title, longer than a phone is wide")
     page = await open_page(hub, size, dark=dark)
+    axe = AXE.read_text()
     for path in ("/", f"/s/{session}", "/new", "/settings", "/messages", "/inboxes", "/dead", "/channels"):
         await page.goto(hub.url + path)
-        await expect(page.locator("main, dialog").first).to_be_attached()
+        await expect(page.locator("main, [role=main], dialog").first).to_be_attached()
         await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
         if path.startswith("/s/"):
             await expect(page.get_by_role("log").get_by_role("button", name="Allow once")).to_be_visible()
         assert await page.evaluate(NAMELESS) == []
+        await page.evaluate(axe)
+        assert await page.evaluate(FAULTS) == [], f"{path} is hard to use for some"
         assert await page.evaluate(BEYOND) == 0, f"{path} is wider than the screen"
         await shot(page, f"{size}-{'dark' if dark else 'light'}-{path.strip('/').split('/')[0] or 'home'}")
 
@@ -71,6 +79,32 @@ async def test_joining_a_machine_shows_the_command(hub: HubProcess, open_page: O
     await expect(command).to_have_text(re.compile(rf"^tieline node join '{re.escape(hub.url)}/#pair=.+'$"))
 
 
+async def test_another_phone_is_let_in_by_its_camera(hub: HubProcess, open_page: OpenPage) -> None:
+    page = await open_page(hub, path="/settings")
+    await page.get_by_role("button", name="Add a phone or browser").click()
+    devices = page.get_by_label("Devices")
+    code = devices.get_by_role("img", name="The link as a QR code")
+    await expect(code).to_have_js_property("complete", True)
+    assert await code.evaluate("one => one.naturalWidth") > 0, "the browser shows it"
+    link = str(await devices.locator("pre.command").text_content())
+    assert link.startswith(f"{hub.url}/#login=")
+    assert await code.get_attribute("src") == segno.make(link, error="l", micro=False).svg_data_uri(
+        border=4, light="white", omitsize=True
+    )
+
+
+async def test_focus_goes_where_the_page_goes(hub: HubProcess, open_page: OpenPage) -> None:
+    await hub.session(title="by keyboard")
+    page = await open_page(hub)
+    await page.get_by_role("link", name=re.compile("by keyboard")).focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("main")).to_be_focused()
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("button", name="Back to all sessions")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("main", name="Sessions and decisions")).to_be_focused()
+
+
 async def test_begin_a_thread_of_messages_and_see_its_receipt(hub: HubProcess, open_page: OpenPage) -> None:
     session = await hub.session(title="postbox")
     page = await open_page(hub, path="/messages")
@@ -84,6 +118,26 @@ async def test_begin_a_thread_of_messages_and_see_its_receipt(hub: HubProcess, o
     await expect(letter.get_by_label("Where it got to")).to_contain_text("stored")
     await page.goto(f"{hub.url}/messages")
     await expect(page.get_by_role("link", name=re.compile("postbox")).first).to_be_visible()
+
+
+async def test_a_dead_letter_is_sent_again(hub: HubProcess, open_page: OpenPage) -> None:
+    """It says why it died and how far it got; sent again it is another message of its thread."""
+    session = await hub.session(title="too late")
+    body = {"to": f"relay.agent.{session}", "text": "Only if it is quick.", "limits": {"ttl_s": 1}}
+    sent = await hub.request("POST", "messages", body)
+    page = await open_page(hub, path="/dead")
+    letter = page.get_by_role("listitem").filter(has_text="Only if it is quick.")
+    await expect(letter.locator(".chip.failed")).to_be_visible()
+    thread = f"{hub.url}/messages/{sent['receipt']['thread']}"
+    await page.goto(thread)
+    steps = page.get_by_role("article").filter(has_text="Only if it is quick.").get_by_label("Where it got to")
+    for step in ("stored", "offered", "dead"):
+        await expect(steps).to_contain_text(step)
+    await page.goto(f"{hub.url}/dead")
+    await letter.get_by_role("button", name="Send again").click()
+    await expect(letter).to_have_count(0)
+    await page.goto(thread)
+    await expect(page.get_by_role("article").filter(has_text="Only if it is quick.")).to_have_count(2)
 
 
 async def test_search_and_filter(hub: HubProcess, open_page: OpenPage) -> None:

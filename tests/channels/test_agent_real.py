@@ -38,6 +38,13 @@ RIGS: dict[str, Callable[[Path], Any]] = {
     "opencode": lambda home: OpenCodeRig(home, str(BINARIES / "opencode")),
     "gemini": lambda home: GeminiRig(home, BINARIES),
 }
+PRESETS = {
+    "claude-code": "You are a Claude agent",
+    "codex": "You are Codex",
+    "opencode": "You are opencode",
+    "gemini": "You are an interactive CLI agent",
+}
+"""How the instruction begins that each brings along."""
 
 
 @pytest.mark.real
@@ -45,6 +52,8 @@ RIGS: dict[str, Callable[[Path], Any]] = {
 async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
+    for name in ("AGENTS.md", "CLAUDE.md", "GEMINI.md"):
+        (place / name).write_text("Here they sell teapots.\n")
     async with RIGS[agent](tmp_path / "home") as rig:
         config = Config(default_agent=agent, environ=dict(rig.options["env"]))
         rig.play([Say("It is forty-two.")], [Say("Still forty-two.")])
@@ -71,6 +80,10 @@ async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
             assert session.turns == 2, "the same session both times"
         heard = rig.heard()
     assert "What is the answer?" in heard
+    if rig.driver.features.turn_system:
+        assert '"What is the answer?"' in heard, "the prompt is not the content alone"
     assert "<relay_context>" in heard
     assert f"From: {ME}" in heard
+    assert agent == "shell" or "Here they sell teapots." in heard, "the project's own instructions"
+    assert PRESETS.get(agent, "") in heard, "the agent's own instruction"
     assert receipt.id in heard

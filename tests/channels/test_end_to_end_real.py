@@ -1,6 +1,7 @@
 """From end to end with the real agents: a signed webhook reaches one, it works, its answer leaves through another
 channel."""
 
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.hub.test_hooks import toml
 
 from tieline import config as configuration
 from tieline.daemon import hub_on
-from tieline.script import Run, Say
+from tieline.script import Call, Run, Say
 from tieline.testing.http import LoopbackServer
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
@@ -40,6 +41,61 @@ async def agent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
         entry = f'[agents.worker]\ntype = "codex"\ncommand = ["{CODEX}"]\n'
     async with rig as opened:
         yield opened, entry
+
+
+TOOL = """
+import json, subprocess, sys
+for line in sys.stdin:
+    ask = json.loads(line)
+    if "id" not in ask:
+        continue
+    result = {}
+    if ask["method"] == "initialize":
+        result = {"protocolVersion": ask["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "letters", "version": "1"}}
+    elif ask["method"] == "tools/list":
+        result = {"tools": [{"name": "post", "description": "Posts a letter.", "inputSchema": {"type": "object"}}]}
+    elif ask["method"] == "tools/call":
+        command = [*sys.argv[1:], "message", "send", "relay.user.boss", "by a tool"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        result = {"content": [{"type": "text", "text": done.stdout + done.stderr}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": ask["id"], "result": result}), flush=True)
+"""
+
+
+async def test_what_an_mcp_tool_sends_inherits(agent: tuple[Any, str], tmp_path: Path) -> None:
+    """It says neither who it is nor what it works on; Codex gives the servers of tools an empty environment."""
+    rig, entry = agent
+    shop, home = tmp_path / "shop", tmp_path / "home"
+    shop.mkdir()
+    (tmp_path / "t.toml").write_text(
+        toml(("agents", "type agent", {}), head=f"[hub]\nport = 0\n{entry}")
+        + f'[channels.config.projects.shop]\ncwd = "{shop}"\nagent = "worker"\npolicy = "full"\n'
+    )
+    own = {"TIELINE_HOME": str(tmp_path / "state"), "TIELINE_CONFIG": str(tmp_path / "t.toml")}
+    async with hub_on(configuration.load(environ={**rig.options["env"], **own})) as (hub, serving):
+        assert hub.relay is not None
+        command = [sys.executable, "-c", TOOL, str(Path(sys.executable).parent / "tieline")]
+        env = {"TIELINE_HUB": serving.url, "TIELINE_TOKEN": hub.token}
+        if "claude" in entry:
+            server = {"command": command[0], "args": command[1:], "env": env}
+            (home / ".claude.json").write_bytes(msgspec.json.encode({"mcpServers": {"letters": server}}))
+            rig.play([Call("mcp__letters__post")], [Say("Sent.")])
+        else:
+            quoted = ", ".join(msgspec.json.encode(word).decode() for word in command[1:])
+            pairs = ", ".join(f'{key} = "{value}"' for key, value in env.items())
+            server = f'command = "{command[0]}"\nargs = [{quoted}]\nenv = {{ {pairs} }}\n'
+            with (home / ".codex/config.toml").open("a") as file:
+                file.write(f"\n[mcp_servers.letters]\n{server}")
+            rig.play([Call("post", {"namespace": "mcp__letters"})], [Say("Sent.")])
+        sent = await hub.relay.send("relay.agent.shop.bob", "write to my boss", sender="relay.user.me")
+        inbox = hub.relay.inbox("relay.user.boss")
+        await eventually(lambda: bool(inbox.unread()), "nothing came", timeout=WORK_S)
+        letter = (await inbox.read(inbox.unread()[0].id)).envelope
+        assert letter is not None
+        assert letter.sender.startswith("relay.agent."), "stamped, not claimed"
+        assert (letter.caused_by, letter.thread, letter.budget.hops) == (sent.id, sent.thread, 2)
+        assert letter.budget.ancestors[:2] == ("relay.user.me", "relay.agent.shop.bob")
 
 
 async def test_a_webhook_reaches_an_agent_and_its_answer_leaves_elsewhere(
@@ -66,8 +122,14 @@ async def test_a_webhook_reaches_an_agent_and_its_answer_leaves_elsewhere(
         (tmp_path / "t.toml").write_text(text + project)
         async with hub_on(configuration.load(environ=env)) as (hub, serving):
             assert hub.relay is not None
-            states = {channel.id: channel.state for channel in hub.channels.reports()} if hub.channels else {}
-            assert states == {"ci": "running", "report": "running", "phone": "running", "agents": "running"}
+            assert hub.channels is not None
+            channels, running = hub.channels, dict.fromkeys(("ci", "report", "phone", "agents"), "running")
+
+            def states() -> dict[str, str]:
+                return {channel.id: channel.state for channel in channels.reports()}
+
+            assert states() in (running, {**running, "phone": "starting"})
+            await eventually(lambda: states() == running, "the bot does not start", timeout=WORK_S)
             body = msgspec.json.encode({"message": "the build is red, please repair it"}).decode()
             async with httpx.AsyncClient(base_url=serving.url, timeout=30) as outside:
                 headers = {"content-type": "application/json", **signed(body=body)}

@@ -121,6 +121,33 @@ async def test_a_reply_answers_exactly_that_message(tmp_path: Path) -> None:
         assert desk.got.empty()
 
 
+async def test_replies_and_buttons_find_their_way_after_a_restart(tmp_path: Path) -> None:
+    switch = Switch()
+    async with BotApi() as api:
+        own = {"token": TOKEN, "api": api.url, "chats": [ADA], "to": "relay.desk", "quick_s": 0, "asks": True}
+        async with relay_with(tmp_path) as relay:
+            await relay.register(await made(tmp_path, "phone", "telegram", own, asks=switch))
+            asked = await told(relay, "one?", reply_to="relay.user.ann")
+            switch.tell(note())
+            said, ask = await api.called("sendmessage", 2)
+        async with relay_with(tmp_path) as relay:
+            desk, switch = Desk(relay), Switch()
+            await relay.register(await made(tmp_path, "phone", "telegram", own, asks=switch))
+            await api.write(ADA, "to that one", reply_to=int(said.fields["_id"]))
+            receipt = await until(relay, asked, lambda receipt: receipt.answer != "")
+            message = await relay.inbox("relay.user.ann").read(receipt.answer)
+            assert message.envelope is not None
+            assert (message.envelope.payload.text, message.envelope.thread) == ("to that one", asked)
+            await api.press(ADA, ask.json("reply_markup")["inline_keyboard"][0][0]["callback_data"])
+            await api.called("answercallbackquery", 1)
+            assert switch.decided == [("ask1", True, "d1", address())]
+            switch.tell(note("answered", outcome="Approved by phone"))
+            edited = (await api.called("editmessagetext", 1))[-1]
+            assert edited.fields["message_id"] == ask.fields["_id"], "the message that shows it says how it ended"
+            await api.write(ADA, "a reply to nothing of ours", reply_to=10**30)
+            assert (await desk.next()).in_reply_to == ""
+
+
 async def test_routes_send_chats_to_different_places(tmp_path: Path) -> None:
     async with bot(tmp_path, chats=[ADA, GROUP], routes={str(GROUP): "relay.team"}) as (api, relay, _):
         desk, team = Desk(relay), Desk(relay, "relay.team")

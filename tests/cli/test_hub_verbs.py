@@ -8,7 +8,7 @@ import pytest
 from tests.cli.hub_process import HubProcess, Setting
 
 from tieline.cli.deciding import choices
-from tieline.cli.switchboard import ago, columns, pick, short
+from tieline.cli.switchboard import ago, columns, fitted, pick, short
 from tieline.errors import UsageError
 from tieline.events import Choice, Question
 from tieline.testing.command_line import CommandLine
@@ -64,6 +64,30 @@ def test_sessions_on_a_terminal(hub: Setting) -> None:
         terminal.expect(short(id))
         terminal.expect("talker")
         assert terminal.wait() == 0
+
+
+def test_ids_are_whole_on_a_narrow_terminal(hub: Setting) -> None:
+    id = started(hub, "talker", "much is said about what it is to do here, more than fits")
+    with hub.terminal("sessions", "-q", "more than fits", columns=60) as terminal:
+        terminal.expect(short(id))
+        terminal.expect("talker")
+        terminal.expect("idle")
+        assert terminal.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("needed", "room", "widths"),
+    [
+        ([6, 4, 20], 40, [6, 4, 20]),
+        ([6, 12, 40], 30, [6, 12, 12]),
+        ([6, 30, 40], 30, [6, 12, 12]),
+        ([28, 10, 10], 30, [28, 1, 1]),
+        ([28, 10, 10], 10, [28, 1, 1]),
+        ([28], 10, [28]),
+    ],
+)
+def test_the_widest_columns_give_way(needed: list[int], room: int, widths: list[int]) -> None:
+    assert fitted(needed, room) == widths
 
 
 # --- send and tail --------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -132,6 +133,15 @@ def test_a_channel_that_cannot_deliver_says_why(hub: Setting) -> None:
     assert ended.returncode == 1
     assert "not delivered to relay.webhook.away" in ended.stderr
     assert hub.run("channels", "test", "nobody").returncode == 2
+
+
+def test_what_waits_for_a_channel_that_fails_says_so(hub: Setting) -> None:
+    ids = [ok(hub, "message", "send", "relay.webhook.away", "x", "--no-reply").strip() for _ in range(5)]
+    until = time.monotonic() + 60
+    while "waits: circuit_open" not in (shown := ok(hub, "message", "status", ids[-1])):  # now and then one tries
+        assert time.monotonic() < until, shown
+    channels = {one["id"]: one for one in json.loads(ok(hub, "channels", "list", "--json"))}
+    assert (channels["away"]["state"], channels["away"]["circuit"]) == ("failing", "open")
 
 
 def test_bad_usage_is_told(hub: Setting) -> None:

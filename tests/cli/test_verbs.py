@@ -20,6 +20,8 @@ from tieline.script import Run, Say
 from tieline.testing.command_line import CommandLine
 from tieline.version import __version__
 
+BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
+
 # --- agents -------------------------------------------------------------------------------------------------
 
 
@@ -61,6 +63,15 @@ def test_agents_in_a_terminal(cli: CommandLine) -> None:
         terminal.expect("✗ codex")
         assert terminal.wait() == 0
         assert "opencode" not in terminal.text
+
+
+@pytest.mark.real
+def test_agents_that_are_found_are_not_registered(tmp_path: Path) -> None:
+    cli = CommandLine(tmp_path, path=f"{BINARIES}:/usr/bin:/bin")
+    (report,) = json.loads(cli.run("agents", "codex", "--json").stdout)
+    assert report["found"]
+    assert Path(cli.env["TIELINE_CONFIG"]).read_text() == ""
+    assert not list(Path(cli.env["HOME"]).rglob("tieline*")), "nothing was written down"
 
 
 def test_agents_unknown(cli: CommandLine) -> None:

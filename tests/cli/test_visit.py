@@ -43,6 +43,8 @@ async def test_a_hub_that_stays_away(tmp_path: Path) -> None:
                             proxy.refuse = True
                             proxy.cut()
             assert proxy.url in away.value.message and "tieline up" in away.value.hint
+            (record,) = hub.hub.state.sessions.values()
+            assert f"tieline tail {record.id}" in away.value.hint
     assert any(isinstance(event, Status) and event.state == "reconnecting" for event in seen)
     assert not any(isinstance(event, Done) for event in seen)
 

@@ -1,4 +1,4 @@
-"""A proxy between a client and a real hub that loses connections on purpose."""
+"""A proxy between a client, or a node, and a real hub that loses connections on purpose."""
 
 import asyncio
 from contextlib import suppress
@@ -6,10 +6,11 @@ from types import TracebackType
 
 
 class Proxy:
-    """`async with Proxy(port) as proxy`: everything passes, until something is to be lost."""
+    """`async with Proxy(port) as proxy`: everything passes, until something is to be lost. `port` may change."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int = 0) -> None:
+        self.port = port
+        self.url = ""
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.lose_answers = 0
@@ -32,10 +33,12 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
 
-    def cut(self) -> None:
-        """Every connection breaks now."""
-        for writer in tuple(self._writers):
+    def cut(self) -> int:
+        """Every connection breaks now. How many ends were open."""
+        open_now = tuple(self._writers)
+        for writer in open_now:
             writer.transport.abort()
+        return len(open_now)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -46,7 +49,11 @@ class Proxy:
         if self.refuse:
             writer.transport.abort()
             return
-        there, to_hub = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            there, to_hub = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:  # it is down
+            writer.transport.abort()
+            return
         self._writers |= {writer, to_hub}
         try:
             async with asyncio.TaskGroup() as group:

@@ -268,6 +268,7 @@ async def test_the_stream_tells_what_happens(by: Any, hub: Running, client: Clie
     assert any(isinstance(event, Text) and event.text == "Thank you." for event in events)
     assert any(isinstance(frame, PromptFrame) for frame in seen)
     assert made is not None
+    assert {(frame.session, frame.at > 0) for frame in seen if isinstance(frame, EventFrame)} == {(made.id, True)}
     log = await client.events(made.id)
     assert [frame.seq for frame in log.events] == [frame.seq for frame in seen if isinstance(frame, EventFrame)]
 

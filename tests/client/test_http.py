@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tieline.client import http as client_http
 from tieline.client.http import ConnectionLost, Http
 from tieline.errors import UsageError
 
@@ -143,3 +144,17 @@ def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(UsageError) as refused:
         Http(url, {})
     assert refused.value.field == "url"
+
+
+async def test_a_machine_that_does_not_even_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(client_http, "CONNECT_S", 0.01)
+    monkeypatch.setattr(asyncio, "open_connection", nothing)
+    async with asyncio.timeout(30), Http("http://127.0.0.1:9", {}) as http:
+        with pytest.raises(ConnectionLost, match="no connection within"):
+            await http.request("GET", "/")
+        with pytest.raises(ConnectionLost, match="no connection within"):
+            async with http.stream("/"):
+                pass

@@ -2,20 +2,27 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 import msgspec
 import pytest
+from tests.bus.conftest import NatsServer
+from tests.bus.conftest import running as nats_running
 from tests.hub.conftest import Running, caller, running
+from tests.hub.streaming import client, served
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from tieline.bus import open_bus
-from tieline.config import HubConfig
+from tieline.bus.base import Change, Table
+from tieline.config import Config, HubConfig
 from tieline.hub import devices as devices_module
-from tieline.hub.devices import Devices, PairingRecord, hashed
+from tieline.hub.app import build
+from tieline.hub.devices import Device, Devices, PairingRecord, hashed
+from tieline.hub.outgoing import Message
 from tieline.hub.rates import Rates
 from tieline.protocol.frames import Authenticate, Subscribe, encode
 from tieline.testing.waiting import eventually
@@ -79,6 +86,19 @@ async def test_a_secret_is_for_one_kind(shared: Running) -> None:
         good = await stranger.post("/api/v1/pair", json={"secret": node["secret"], "node": "n1", "name": "box"})
         assert good.status_code == 201  # what was refused did not use it up
         assert good.json()["device"]["node"] == "n1"
+
+
+async def test_a_machine_has_one_key(shared: Running) -> None:
+    """Somebody with a secret cannot take another node's place: its device is revoked first, and the answer says so."""
+    first, second = await offer(shared, "node"), await offer(shared, "node")
+    async with anonymous(shared) as client:
+        one = await client.post("/api/v1/pair", json={"secret": first["secret"], "node": "twice", "name": "mill"})
+        assert one.status_code == 201
+        again = {"secret": second["secret"], "node": "twice"}
+        refused = await client.post("/api/v1/pair", json=again)
+        assert refused.status_code == 409 and "Revoke its device 'mill'" in refused.json()["hint"]
+        await shared.client.delete(f"/api/v1/devices/{one.json()['device']['id']}")
+        assert (await client.post("/api/v1/pair", json=again)).status_code == 201  # the secret was not used up
 
 
 async def test_of_two_who_claim_one_secret_one_gets_in(shared: Running) -> None:
@@ -186,6 +206,136 @@ async def test_another_hub_on_the_bus_hears_of_a_revocation(tmp_path: Path) -> N
         assert other.device_of(key) is None
 
 
+async def test_revoked_on_one_hub_means_at_once_on_another(tmp_path: Path) -> None:
+    """Two hubs on one NATS: what the device has open at the other one is closed, and its key opens nothing there."""
+    async with (
+        asyncio.timeout(90),
+        nats_running(NatsServer(tmp_path / "nats")) as server,
+        open_bus(server.url) as bus,
+        open_bus(server.url) as other_bus,
+        served(bus, tmp_path / "one") as one,
+        served(other_bus, tmp_path / "two") as other,
+    ):
+        device, key = await one.hub.devices.add("client", "tablet")
+        await eventually(lambda: other.hub.devices.knows(device.id), "it does not know the device", timeout=30)
+        async with caller(other.url, key) as tablet, client(other, key) as following:
+            await following.subscribe()
+            async with (
+                tablet.stream("GET", "/api/v1/stream/sse") as events,
+                caller(one.url, one.token) as owner,
+            ):
+                assert events.status_code == 200
+                assert (await owner.delete(f"/api/v1/devices/{device.id}")).status_code == 204
+                assert await following.closed() == 4401
+                assert "revoked" in following.frames[-1]["message"]
+                async for _ in events.aiter_bytes():
+                    pass  # it ends
+            assert (await tablet.get("/api/v1/me")).status_code == 401
+
+
+async def test_a_page_is_let_in_by_every_hub_behind_a_load_balancer(tmp_path: Path) -> None:
+    """It is logged in once, whichever hub took it, on whatever port that hub itself listens."""
+    config = Config(hub=HubConfig(public_url="https://hub.example"))
+    page = {"Host": "hub.example", "Origin": "https://hub.example"}
+    async with (
+        open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus,
+        served(bus, tmp_path / "one", config) as one,
+        served(bus, tmp_path / "two", config) as other,
+        caller(one.url) as first,
+        caller(other.url) as second,
+    ):
+        secret, _ = await one.hub.devices.offer("page", name="", by="owner")
+        reply = await first.post("/api/v1/login", json={"secret": secret}, headers=page)
+        said = reply.headers["set-cookie"].split("; ")
+        assert reply.status_code == 200 and "Secure" in said
+        await eventually(lambda: other.hub.devices.knows(reply.json()["device"]["id"]), "not known there", timeout=30)
+        page["Cookie"] = said[0]
+        me = await second.get("/api/v1/me", headers=page)
+        assert me.status_code == 200 and me.json()["csrf"] == reply.json()["csrf"]
+        page["X-Tieline-CSRF"] = me.json()["csrf"]
+        assert (await second.post("/api/v1/logout", headers=page)).status_code == 204
+
+
+@pytest.mark.parametrize("path", ["/api/v1/stream", "/api/v1/stream/sse", "/api/v1/link"])
+async def test_revoked_on_the_way_in_means_out(shared: Running, path: str) -> None:
+    """Past the gate already, and not yet counted as open."""
+    node = path.endswith("link")
+    device, key = await shared.hub.devices.add("node" if node else "client", "late", node="late" if node else "")
+    said: list[Message] = []
+    kind = "http" if path.endswith("sse") else "websocket"
+
+    async def receive() -> Message:
+        if said or kind == "http":
+            await asyncio.Event().wait()
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        if not said:
+            await shared.hub.devices.revoke(device.id)
+        said.append(message)
+
+    scope: dict[str, Any] = {
+        "type": kind,
+        "method": "GET",
+        "scheme": "http" if kind == "http" else "ws",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {key}".encode())],
+        "server": ("127.0.0.1", shared.serving.port),
+        "client": ("127.0.0.1", 1),
+        "subprotocols": [],
+        "state": {},
+        "extensions": {},
+    }
+    async with asyncio.timeout(30):
+        await build(shared.hub)(scope, receive, send)  # it ends by itself
+    if kind == "websocket":
+        assert (said[-1]["type"], said[-1]["code"]) == ("websocket.close", 4401)
+    else:
+        assert said[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+class Late:
+    """A table whose watch tells each change only when it is let."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.pulled = asyncio.Event()
+        self.let = asyncio.Semaphore(0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    async def watch(self) -> AsyncGenerator[Change, None]:
+        async for change in self._table.watch():
+            self.pulled.set()
+            await self.let.acquire()
+            yield change
+
+
+async def test_what_the_bus_tells_late_does_not_bring_a_device_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(30), open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus:
+        late = Late(bus.table("devices"))
+        with monkeypatch.context() as patched:
+            patched.setattr(bus, "table", {"devices": late, "pairings": None}.get)
+            devices = Devices(bus)
+        async with devices:
+            device, key = await devices.add("client", "laptop")
+            await late.pulled.wait()  # that it is there is on its way
+            await devices.revoke(device.id)
+            marker = msgspec.json.encode(Device(id="marker", name="marker", hash="x"))
+            await bus.table("devices").put("marker", marker)
+            while not devices.knows("marker"):
+                late.let.release()
+                await asyncio.sleep(0)
+                assert devices.device_of(key) is None
+            await devices.revoke("marker")
+
+
 async def test_a_revocation_outlives_a_restart_and_when_it_was_seen(tmp_path: Path) -> None:
     async with open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus:
         async with Devices(bus) as devices:
@@ -228,7 +378,7 @@ async def test_secrets_are_made_only_so_often(shared: Running, monkeypatch: pyte
 
 
 async def test_a_nodes_key_opens_the_link_alone(shared: Running) -> None:
-    got = await paired(shared, "node", node="n1")
+    got = await paired(shared, "node", node="n2")
     head = {"Authorization": f"Bearer {got['key']}"}
     async with anonymous(shared) as node:
         assert (await node.get("/api/v1/me", headers=head)).status_code == 200
@@ -242,3 +392,11 @@ async def test_names_are_made_fit_to_show(shared: Running) -> None:
     got = await paired(shared, name="a\x1b[31m\n" + "b" * 200)
     assert got["device"]["name"].isprintable()
     assert len(got["device"]["name"]) == 64
+
+
+async def test_the_owners_name_for_a_device_counts(shared: Running) -> None:
+    for given, called in (("my phone", "my phone"), ("", "Firefox on Android")):
+        secret = (await offer(shared, "page", given))["secret"]
+        async with anonymous(shared) as browser:
+            reply = await browser.post("/api/v1/login", json={"secret": secret, "name": "Firefox on Android"})
+        assert reply.json()["device"]["name"] == called

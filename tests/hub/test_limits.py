@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.hub.conftest import Running, running
+from websockets.asyncio.client import connect
 
 from tieline.hub import doors
 
@@ -132,3 +133,40 @@ async def test_browsing_stays_in_the_home(shared: Running) -> None:
         reply = await shared.client.get(f"/api/v1/nodes/{node}/browse", params={"path": path})
         assert (reply.status_code, reply.json()["field"]) == (400, "path"), reply.text
         assert "passwd" not in reply.text
+
+
+async def test_a_whole_head_has_a_size_too(shared: Running) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
+    many = b"".join(b"X-%d: %s\r\n" % (number, b"x" * 1000) for number in range(100))
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + many + b"\r\n")
+    with suppress(ConnectionResetError):
+        assert await answer(reader) in (0, 400, 431)
+    writer.close()
+
+
+async def test_line_ends_between_requests_hold_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, head_s=1.0) as hub:
+        reader, writer = await asyncio.open_connection("127.0.0.1", hub.serving.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert await answer(reader) == 200
+        writer.write(b"\r\n")
+        async with asyncio.timeout(60):
+            with suppress(ConnectionResetError):
+                while await reader.read(4096):
+                    pass
+        writer.close()
+
+
+async def test_a_websocket_stays_open_beyond_the_time_for_a_head(tmp_path: Path) -> None:
+    async with running(tmp_path, head_s=0.2) as hub:
+        url = f"ws://127.0.0.1:{hub.serving.port}/api/v1/stream"
+        head = {"Authorization": f"Bearer {hub.hub.token}"}
+        async with connect(url, proxy=None, additional_headers=head) as socket:
+            dawdler, writer = await asyncio.open_connection("127.0.0.1", hub.serving.port)
+            async with asyncio.timeout(60):
+                with suppress(ConnectionResetError):
+                    assert await dawdler.read() == b"", "dropped, so the time is up"
+            writer.close()
+            await socket.send('{"type":"subscribe"}')
+            async with asyncio.timeout(30):
+                assert '"welcome"' in str(await socket.recv())

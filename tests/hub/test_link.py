@@ -17,6 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tieline.hub import handshake
+from tieline.node.outbox import Outbox
 from tieline.policy import Policy
 from tieline.protocol import OLDEST, PROTOCOL
 from tieline.protocol import commands as c
@@ -120,6 +121,16 @@ def test_handshake_of_somebody_elses_node() -> None:
         handshake.check(HELLO, device, [device], "n1")  # the hub's own
 
 
+async def test_a_node_on_the_hubs_own_bus_is_refused(hub: Running) -> None:
+    """What the hub took over would be the node's own log again, without end."""
+    outbox = Outbox(hub.hub.bus, "n1")
+    await outbox.load()
+    async with dialled(hub) as socket:
+        hello = msgspec.structs.replace(HELLO, epoch=outbox.epoch)
+        assert await refused(socket, p.encode(hello)) == ("Forbidden", handshake.CLOSE_REFUSED)
+    assert [view.id for view in await hub.hub.nodes.all()] == [hub.hub.switch.local]
+
+
 async def test_the_newer_link_of_a_node_takes_over(hub: Running) -> None:
     _, key = await hub.hub.devices.add("node", "a node", node="n1")
     async with dialled(hub, key=key) as old, dialled(hub, key=key) as new:
@@ -154,6 +165,7 @@ BAD = [
     b'{"type":"state","table":"sessions","key":"x","value":{"id":1}}',
     b'{"type":"state","table":"prompts","key":"x","value":7}',
     b'{"type":"results","results":[{}]}',
+    b'{"type":"results","results":[{"id":"a.b"}]}',  # the hubs tell each other of results by their ids
     p.encode(HELLO),
     b"[" * 100_000,
     p.encode(p.Records(records=tuple(p.LogRecord(seq=n, subject="events.s", data=b"") for n in range(300)))),

@@ -16,7 +16,7 @@ from tieline.messages import Envelope
 from tieline.policy import Policy
 from tieline.protocol.relay import AnswerView, MessageView, ThreadView, TraceView
 from tieline.relaying import relaying
-from tieline.script import Run, Say
+from tieline.script import Run, Say, Stall
 from tieline.testing.telegram import BotApi
 from tieline.testing.waiting import eventually
 
@@ -80,6 +80,17 @@ async def test_asking_waits_for_the_answer(hub: Running) -> None:
     found = await post(hub, "messages/ask", {"to": f"relay.agent.{session['id']}", "text": "which colour?"})
     assert found["answer"]["payload"]["text"].strip() == "Blue."
     assert found["answer"]["in_reply_to"] == found["receipt"]["id"]
+
+
+async def test_a_turn_out_of_calls_is_ended_through_the_hub(hub: Running) -> None:
+    hub.play([Run("true")], [Run("true")], [Stall()], [Say("free again")])
+    session = await hub.session()
+    agent = f"relay.agent.{session['id']}"
+    body = {"to": agent, "text": "work", "timeout_s": 60, "limits": {"calls": 1}}
+    assert (await post(hub, "messages/ask", body))["reason"] == "calls_exceeded"
+    assert await get(hub, f"sessions/{session['id']}/prompts") == [], "its turn goes on"
+    answer = await post(hub, "messages/ask", {"to": agent, "text": "and now?", "timeout_s": 60})
+    assert answer["answer"]["payload"]["text"].strip() == "free again"
 
 
 async def test_no_answer_has_a_reason(hub: Running) -> None:

@@ -1,17 +1,12 @@
 """The listening socket: loopback, or TLS, or a word that it may be without."""
 
-import datetime
-import ipaddress
 import socket
 import ssl
 from pathlib import Path
 
 import httpx2 as httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.hub.certificates import certificate
 from tests.hub.conftest import caller, running
 
 from tieline.config import HubConfig
@@ -63,31 +58,6 @@ async def test_the_hub_refuses_too() -> None:
     with pytest.raises(UsageError):
         async with serve(app, host="0.0.0.0", config=HubConfig()):
             pass
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    addresses = x509.SubjectAlternativeName(
-        [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    )
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(addresses, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return folder / "cert.pem", folder / "key.pem"
 
 
 async def test_over_tls_the_cookie_is_secure_and_origins_are_https(tmp_path: Path) -> None:

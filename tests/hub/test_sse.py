@@ -3,15 +3,17 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from tests.hub.streaming import BOUND_S, Served, on_sqlite
+from tests.hub.streaming import BOUND_S, Served, client, on_sqlite, served
 
+from tieline.bus import open_bus
 from tieline.events import Text, TextDelta, encode
+from tieline.hub import server
 from tieline.hub.problems import Refused
 from tieline.hub.sse import subscription
 from tieline.sessions.log import EventLog
@@ -117,6 +119,22 @@ async def test_a_revoked_device_is_cut_off(hub: Served) -> None:
         with pytest.raises(EOFError):
             while True:
                 await one.hear()
+
+
+async def test_whoever_follows_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers under way have their time when a hub ends; a stream would take all of it."""
+    monkeypatch.setattr(server, "GRACE_S", 3600)
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(served(bus, tmp_path))
+        async with source(hub) as one, client(hub) as other:
+            await one.until(type="ready")
+            await other.subscribe()
+            async with asyncio.timeout(BOUND_S):
+                await stack.aclose()
+            assert await other.closed() == 1012
+            with pytest.raises(httpx2.RemoteProtocolError):  # in the middle: whoever follows comes back
+                while True:
+                    await one.hear()
 
 
 async def test_bad_requests_are_refused(hub: Served) -> None:

@@ -61,3 +61,12 @@ async def test_opencode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             views = await look(found)
             assert (views["theirs"].ready, views["theirs"].health) == (False, "failing") and views["theirs"].problem
             assert views["codex"].health == "unknown"  # nobody asked for it, and it is not there
+
+
+async def test_claude_code_is_ready_with_credentials(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    for more, ready in (({}, False), ({"ANTHROPIC_API_KEY": "x"}, True)):
+        async with agents(Config(agents={"claude-code": {}}, default_agent="claude-code", environ=env | more)) as found:
+            view = (await look(found))["claude-code"]
+            assert view.found and view.ready is ready
+            assert ready or "Not signed in" in view.hint

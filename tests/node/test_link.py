@@ -24,7 +24,9 @@ from tests.node.conftest import (
 from tieline.bus import Bus
 from tieline.events import Answer
 from tieline.hub.hub import Hub
+from tieline.hub.orders import COMMANDS
 from tieline.node.identity import identify
+from tieline.node.inbox import INBOX, Inbox
 from tieline.node.link import KeyRefused, Link
 from tieline.node.outbox import Outbox
 from tieline.node.uplink import Uplink, fitting
@@ -228,13 +230,14 @@ async def test_results_are_kept_until_they_are_heard(hub: Running, tmp_path: Pat
     key = await key_of(hub.hub, identity)
     async with executor_at(tmp_path / "node", LONG) as (executor, bus):
         order = Order(id="o1", command=c.AbortSession(session="none"), by="me")
-        await bus.publish(f"inbox.{identity.id}", msgspec.json.encode(order), id="o1")
+        await Inbox(bus, f"link.{identity.id}").take("hub", [(1, order)])
         lost = Link(bus, executor, url="http://127.0.0.1:9", key=key, first_s=0.05, most_s=0.1)
         task = asyncio.create_task(lost.run())
         await until(lambda: holds(bus, f"{identity.id}.o1"), "there is no result")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    await hub.hub.switch.orders.show(CommandView(id="o1", node=identity.id, name="abort_session", state="received"))
+    received = CommandView(id="o1", node=identity.id, name="abort_session", state="received")
+    await hub.hub.bus.table(COMMANDS).put("o1", msgspec.json.encode(received))
     async with node_at(tmp_path / "node", hub.url, key, LONG) as node:
         await reached(hub.hub, "o1", "refused")
         await until(lambda: holds(node.bus), "the result is still kept")
@@ -265,6 +268,7 @@ async def test_orders_expire_by_the_hubs_clock(tmp_path: Path) -> None:
     async with executor_at(tmp_path / "node") as (executor, bus):
         outbox = Outbox(bus, executor.identity.id)
         await outbox.load()
+        inbox = Inbox(bus, f"link.{executor.identity.id}")
         behind = time.time() - 3600
         order = Order(id="o", command=c.AbortSession(session="s"), expires_at=behind + 60)
         down: list[AnyDownFrame] = [Orders(orders=((1, order),))]
@@ -274,14 +278,14 @@ async def test_orders_expire_by_the_hubs_clock(tmp_path: Path) -> None:
             return down.pop() if down else await asyncio.Event().wait()  # type: ignore[return-value]
 
         welcome = Welcome(protocol=1, epoch="hub", at=behind)
-        uplink = asyncio.create_task(Uplink(bus, executor, outbox, welcome, said.put).run(receive))
+        uplink = asyncio.create_task(Uplink(bus, executor, inbox, outbox, welcome, said.put).run(receive))
         async with asyncio.timeout(30):
             while not isinstance(await said.get(), Taken):
                 pass
         uplink.cancel()
         await asyncio.gather(uplink, return_exceptions=True)
-        (kept,) = [record async for record in bus.read(outbox.inbox, follow=False)]
-        expires = msgspec.json.decode(kept.data, type=Order).expires_at
+        (kept,) = await bus.table(INBOX).entries()
+        expires = msgspec.json.decode(kept.value, type=Order).expires_at
         assert time.time() < expires < time.time() + 120
 
 

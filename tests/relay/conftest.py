@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bus.conftest import NatsServer, running
+from tests.bus.conftest import address
 
 from tieline.bus import open_bus
 from tieline.config import Config, RelayConfig
@@ -16,16 +16,13 @@ from tieline.relay import Relay, Settings
 
 QUICK = Settings(first_wait_s=0.01, longest_wait_s=0.05, room_wait_s=0.02, breaker_open_s=0.05, stop_s=0.2, lease_s=30)
 """The same relay with short waits."""
-BOUND = 30.0
+BOUND = 60.0
 
 
 @pytest.fixture(params=["sqlite", "nats"])
 async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[str, None]:
-    if request.param == "sqlite":
-        yield f"sqlite://{tmp_path}/bus.db"
-        return
-    async with running(NatsServer(tmp_path / "nats")) as server:
-        yield server.url
+    async with address(request.param, tmp_path) as url:
+        yield url
 
 
 @asynccontextmanager

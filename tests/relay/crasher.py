@@ -16,10 +16,10 @@ import msgspec
 
 from tieline.bus import open_bus
 from tieline.channels.agent import AgentConfig, Project, create
-from tieline.channels.base import Surroundings
+from tieline.channels.base import DeliveryContext, Surroundings
 from tieline.config import Config
 from tieline.drivers.scripted import Scripted
-from tieline.messages import Receipt
+from tieline.messages import Envelope, Receipt
 from tieline.relay import Relay, Settings
 from tieline.script import Run, Say
 from tieline.sessions.local import LocalSessions
@@ -36,6 +36,7 @@ class Life(msgspec.Struct, frozen=True):
     name: str  # of the agent, and of the message's key
     moment: str
     count: int = 1  # the how many-th time
+    sink: bool = False  # to an endpoint of the process's own, not to an agent
 
 
 @asynccontextmanager
@@ -57,6 +58,20 @@ async def send(relay: Relay, name: str) -> Receipt:
     return await relay.send(f"relay.agent.{name}.x", "work", sender=ME, reply_to=f"relay.user.{name}", key=name)
 
 
+async def send_to_sink(relay: Relay, name: str) -> Receipt:
+    return await relay.send(f"relay.sink.{name}", "work", sender=ME, key=name)
+
+
+def sink(relay: Relay, name: str, place: Path) -> None:
+    """Writes down each delivery, and whether it was told that there may have been one before."""
+
+    async def take(envelope: Envelope, context: DeliveryContext) -> None:
+        with (place / "effects").open("a") as file:
+            file.write(f"{context.attempt} {context.repeated}\n")
+
+    relay.serve(f"relay.sink.{name}", take)
+
+
 async def live(life: Life) -> None:
     left = life.count
 
@@ -68,9 +83,11 @@ async def live(life: Life) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     async with owner(life.url, life.place, life.name) as (relay, _):
+        if life.sink:
+            sink(relay, life.name, Path(life.place))
         relay.ledger.probe = probe
-        await send(relay, life.name)
-        await asyncio.sleep(30)
+        await (send_to_sink if life.sink else send)(relay, life.name)
+        await asyncio.sleep(55)  # somewhat less than the test waits: then it can say that the moment never came
 
 
 def main() -> None:

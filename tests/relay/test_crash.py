@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.relay.conftest import over, within
-from tests.relay.crasher import ME, Life, owner, send
+from tests.relay.crasher import ME, Life, owner, send, send_to_sink, sink
 
 from tieline.channels.agent.channel import session_of
 from tieline.messages import Receipt
@@ -79,6 +79,34 @@ async def test_killed_between_every_two_steps(url: str, tmp_path: Path) -> None:
     assert ends["after stored 1"] == ends["before offered 1"] == ends["after offered 1"] == "answered", ends
     assert all(ends[f"{moment} {count}"] == "answered" for moment, count in MOMENTS[8:]), ends
     assert set(ends.values()) <= {"answered", "indeterminate"}
+
+
+@pytest.mark.slow
+async def test_killed_around_a_message_that_is_stored_as_offered(url: str, tmp_path: Path) -> None:
+    """Its endpoint is told when a delivery before may have reached it; that is all that can be known."""
+    expected = {
+        "before stored": ["1 False"],
+        "after stored": ["2 True"],  # counted, though it had not begun: it might have ended the process
+        "before injected": ["1 False", "2 True"],
+        "after injected": ["1 False"],
+    }
+    async with nursing() as nursery:
+        for moment, effects in expected.items():
+            name = moment.replace(" ", "-")
+            place = tmp_path / name
+            place.mkdir()
+            await nursery.live(Life(url, str(place), name, moment, sink=True))
+            async with owner(url, str(place), name) as (relay, _):
+                known = await relay.recent(1000)
+                if moment in ("after stored", "before injected"):
+                    assert [(one.state, one.attempts, one.waiting) for one in known[:1]] == [
+                        ("offered", 1, "no_channel")
+                    ]
+                sink(relay, name, place)
+                receipt = await over(relay, (await send_to_sink(relay, name)).id)
+                assert (receipt.id in {one.id for one in known}) == (moment != "before stored")
+                assert (receipt.state, receipt.attempts) == ("injected", int(effects[-1][0]))
+                assert (place / "effects").read_text().splitlines() == effects
 
 
 async def end_of(relay: Relay, name: str, *, stored: bool) -> Receipt:

@@ -57,6 +57,27 @@ export const post = async <T>(path: string, body: unknown = {}, key?: string): P
 export const patch = async <T>(path: string, body: unknown, key?: string): Promise<T> => (await send<T>('PATCH', path, body, key)).value
 export const remove = async <T>(path: string, key?: string): Promise<T> => (await send<T>('DELETE', path, undefined, key)).value
 
+/** One wish of a person's, however often it is sent: the same key as long as nobody knows what became of it, another one
+ * after an answer or a change (the hub gives the first answer again to a key that it knows, also when it was a refusal). */
+export class Wish {
+  private asked = ''
+  private key = ''
+
+  async send<T>(method: string, path: string, body: unknown): Promise<Answered<T>> {
+    const asked = JSON.stringify([method, path, body])
+    if (asked !== this.asked) this.key = newId()
+    this.asked = asked
+    try {
+      const answer = await send<T>(method, path, body, this.key)
+      this.asked = ''
+      return answer
+    } catch (error) {
+      if (error instanceof Refused) this.asked = ''
+      throw error
+    }
+  }
+}
+
 /** What to tell a person about an error. */
 export function words(error: unknown): string {
   if (error instanceof Refused) return [error.message, error.problem.hint].filter(Boolean).join(' ')

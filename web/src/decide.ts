@@ -1,6 +1,7 @@
 /** A person's decisions on their way: sent by the page → at the hub → at the node → applied by the agent. */
 import { signal } from '@preact/signals'
-import { Refused, newId, post, words } from './api'
+import { Refused, get, newId, post, words } from './api'
+import { keep, kept } from './kept'
 import type * as P from './protocol'
 import { commands, onReady, asks, takeCommand } from './store'
 
@@ -12,7 +13,13 @@ export interface Decided {
   readonly command: string
 }
 
-const made = signal<ReadonlyMap<string, Decided>>(new Map())
+/** Kept over a reload: a machine that is away may take a day to hear of one. */
+const made = signal<ReadonlyMap<string, Decided>>(new Map(kept<[string, Decided][]>('decided', [])))
+
+function store(all: ReadonlyMap<string, Decided>): void {
+  made.value = all
+  keep('decided', [...all].filter(([, one]) => one.state === 'sending' || one.state === 'sent' || one.state === 'received'))
+}
 
 /** What became of the decision on an ask; undefined when none was made here. */
 export function decided(ask: string): Decided | undefined {
@@ -41,9 +48,22 @@ async function hand(ask: string, one: Decided): Promise<void> {
 }
 
 function put(ask: string, one: Decided): void {
-  made.value = new Map(made.value).set(ask, one)
+  store(new Map(made.value).set(ask, one))
+}
+
+/** Where one is that went on its way before the page was loaded, or while the connection was away. */
+async function look(ask: string, one: Decided): Promise<void> {
+  try {
+    takeCommand(await get<P.CommandView>(`commands/${encodeURIComponent(one.command)}`))
+  } catch (error) {
+    if (error instanceof Refused) put(ask, { ...one, state: 'refused', problem: 'Nobody knows any more whether the machine got this: decide again.', command: '' })
+  }
 }
 
 onReady(() => {
-  for (const [ask, one] of made.value) if (one.state === 'sending' && asks.value.has(ask)) void hand(ask, one)
+  store(new Map([...made.value].filter(([ask]) => asks.value.has(ask)))) // the others are over
+  for (const [ask, one] of made.value) {
+    if (one.state === 'sending') void hand(ask, one)
+    else if (one.command) void look(ask, one)
+  }
 })

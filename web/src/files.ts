@@ -6,7 +6,13 @@ const SIDE = 1600 // pixels of a picture's longer side
 
 export async function attach(file: File): Promise<Attached> {
   const small = file.type.startsWith('image/') && file.size > MAX_TOTAL / 2 ? await shrink(file) : file
-  return { name: file.name || 'picture.png', media_type: small.type || typeOf(file.name), data: await base64(small) }
+  const bytes = new Uint8Array(await small.arrayBuffer())
+  return { name: file.name || 'picture.png', media_type: typeOf(small.type, bytes), data: base64(bytes) }
+}
+
+/** Whether an agent takes it: by its type, its family, or because it takes all. */
+export function fits(type: string, taken: readonly string[]): boolean {
+  return taken.some((one) => one === type || one === '*/*' || one === `${type.split('/')[0]}/*`)
 }
 
 export function size(attached: Attached): number {
@@ -28,14 +34,19 @@ async function shrink(file: File): Promise<Blob> {
   return file
 }
 
-async function base64(blob: Blob): Promise<string> {
-  const bytes = new Uint8Array(await blob.arrayBuffer())
+function base64(bytes: Uint8Array): string {
   let text = ''
   for (let start = 0; start < bytes.length; start += 0x8000) text += String.fromCharCode(...bytes.subarray(start, start + 0x8000))
   return btoa(text)
 }
 
-/** Browsers do not know most of a programmer's files: those are text. */
-function typeOf(name: string): string {
-  return /\.(zip|gz|tar|exe|bin|so|dylib|o|a|class|jar|wasm)$/i.test(name) ? 'application/octet-stream' : 'text/plain'
+/** Browsers guess by a file's name, and take a programmer's for others (`.ts` for a film): what can be read is text. */
+function typeOf(guess: string, bytes: Uint8Array): string {
+  if (/^(image\/(?!svg)|text\/|application\/pdf$)/.test(guess)) return guess
+  try {
+    if (!new TextDecoder('utf-8', { fatal: true }).decode(bytes).includes('\0')) return 'text/plain'
+  } catch {
+    // not text
+  }
+  return guess || 'application/octet-stream'
 }

@@ -46,6 +46,13 @@ export function tilde(path: string, home: string | undefined): string {
   return home && (path === home || path.startsWith(`${home}/`)) ? `~${path.slice(home.length)}` : path
 }
 
+/** A path as seen from a directory; others stay whole. A diff's paths have no slash in front. */
+export function inside(path: string, cwd: string | undefined): string {
+  const root = `${(cwd ?? '').replace(/^\/|\/$/g, '')}/`
+  const bare = path.replace(/^\//, '')
+  return root !== '/' && bare.startsWith(root) ? bare.slice(root.length) : path
+}
+
 export type Shown = 'working' | 'waiting' | 'ready' | 'done' | 'stuck' | 'failed' | 'closed' | 'offline'
 
 /** What a session is doing, as far as can honestly be told from here. */

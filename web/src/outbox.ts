@@ -3,7 +3,7 @@ import { computed, signal } from '@preact/signals'
 import { Refused, get, newId, send, words } from './api'
 import { keep, kept } from './kept'
 import type * as P from './protocol'
-import { onReady, prompts } from './store'
+import { commands, onReady, prompts, takeCommand } from './store'
 
 export interface File {
   readonly name: string
@@ -20,14 +20,21 @@ export interface Outgoing {
   readonly state: 'sending' | 'sent' | 'failed'
   readonly problem: string
   readonly files: readonly string[] // their names
+  readonly command?: string // which tells where it is, when the machine did not take it at once
 }
 
-const outgoing = signal<readonly Outgoing[]>(kept<Outgoing[]>('outbox', []))
+const outgoing = signal<readonly Outgoing[]>(kept<Outgoing[]>('outbox', []).map(woken))
 const files = new Map<string, readonly File[]>() // too large to be kept in the browser's storage
+
+/** After a reload. Never without its files unless the person says so. */
+function woken(one: Outgoing): Outgoing {
+  if (one.state !== 'sending' || !one.files.length) return one
+  return { ...one, state: 'failed', problem: 'The page was loaded anew and has its files no more: attach them again, or send the words alone.' }
+}
 
 function store(all: readonly Outgoing[]): void {
   outgoing.value = all
-  keep('outbox', all.filter((one) => one.state === 'sending' && !one.files.length))
+  keep('outbox', all)
 }
 
 function change(id: string, more: Partial<Outgoing>): void {
@@ -49,7 +56,14 @@ export function sendPrompt(session: string, text: string, attached: readonly Fil
 }
 
 export function again(id: string): void {
-  change(id, { state: 'sending', problem: '' })
+  const one = outgoing.value.find((candidate) => candidate.id === id)
+  if (!one) return
+  const attached = files.get(id) ?? []
+  files.delete(id)
+  // Its old id is used up: the hub would say the same again. What could not be put into a turn is the next prompt.
+  const fresh = newId()
+  if (attached.length) files.set(fresh, attached)
+  change(id, { id: fresh, state: 'sending', steer: false, problem: '', command: '', files: attached.map((file) => file.name) })
   void flush()
 }
 
@@ -65,10 +79,9 @@ async function flush(): Promise<void> {
       if (!one) return
       const body: P.NewPrompt = { id: one.id, text: one.text, steer: one.steer, attachments: files.get(one.id) ?? [] }
       try {
-        const { status } = await send<P.PromptView>('POST', `sessions/${encodeURIComponent(one.session)}/prompts`, body, one.id)
-        files.delete(one.id)
-        if (status === 202) change(one.id, { state: 'sent' }) // the hub has it, the machine does not yet
-        else store(outgoing.value.filter((candidate) => candidate.id !== one.id))
+        const { status, value } = await send<P.PromptView | P.CommandView | null>('POST', `sessions/${encodeURIComponent(one.session)}/prompts`, body, one.id)
+        if (status === 202) change(one.id, { state: 'sent', command: value?.id ?? '' }) // the hub has it, the machine does not yet
+        else dismiss(one.id)
       } catch (error) {
         if (!(error instanceof Refused)) return // the hub is away; it goes again when it is back
         change(one.id, { state: 'failed', problem: words(error) })
@@ -79,14 +92,24 @@ async function flush(): Promise<void> {
   }
 }
 
-/** What the hub had while its machine was away: the machine may have taken it, and be done with it, while we were. */
+/** What the hub had while its machine was away: the machine may have taken it, or not in time, while we were. */
 async function reconcile(): Promise<void> {
-  for (const session of new Set(outgoing.value.filter((one) => one.state === 'sent').map((one) => one.session))) {
-    const known = await get<P.PromptView[]>(`sessions/${encodeURIComponent(session)}/prompts?over=true`).catch(() => [])
-    const ids = new Set(known.map((one) => one.id))
-    store(outgoing.value.filter((one) => !(one.state === 'sent' && ids.has(one.id))))
+  for (const one of outgoing.value.filter((candidate) => candidate.state === 'sent')) {
+    try {
+      takeCommand(await get<P.CommandView>(`commands/${encodeURIComponent(one.command ?? '')}`))
+    } catch (error) {
+      if (error instanceof Refused) change(one.id, { state: 'failed', problem: 'Nobody knows any more whether the machine got this.' })
+    }
   }
 }
+
+commands.subscribe((all) => {
+  for (const one of outgoing.peek()) {
+    const command = one.state === 'sent' ? all.get(one.command ?? '') : undefined
+    if (command?.state === 'applied') dismiss(one.id)
+    else if (command?.state === 'refused' || command?.state === 'expired') change(one.id, { state: 'failed', problem: command.problem || 'The machine did not take it.' })
+  }
+})
 
 onReady(() => {
   void flush()
@@ -122,10 +145,7 @@ const byRoom = computed(() => {
   return rooms
 })
 
-/** What the machine has taken over is its matter from there on. */
-export function settle(): void {
-  const left = outgoing.value.filter((one) => !(one.state === 'sent' && prompts.value.has(one.id)))
-  if (left.length !== outgoing.value.length) store(left)
-}
-
-prompts.subscribe(() => queueMicrotask(settle))
+/** What the machine has taken over is its matter from there on, whatever was thought of it here. */
+prompts.subscribe(() => queueMicrotask(() => {
+  for (const one of outgoing.value) if (one.state !== 'sending' && prompts.value.has(one.id)) dismiss(one.id)
+}))

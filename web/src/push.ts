@@ -21,7 +21,11 @@ export async function enablePush(content: boolean): Promise<void> {
   if ((await Notification.requestPermission()) !== 'granted') { pushState.value = Notification.permission === 'denied' ? 'blocked' : 'off'; return }
   const worker = await navigator.serviceWorker.ready
   const { key } = await get<P.PushKey>('push/key')
-  const before = await worker.pushManager.getSubscription()
+  let before = await worker.pushManager.getSubscription()
+  if (before && !pushView.value) {
+    await before.unsubscribe() // of a hub with another key, or one that was given up because it is dead
+    before = null
+  }
   const made = before ?? (await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: bytes(key) }))
   const { endpoint, keys } = made.toJSON()
   const body: P.PushSubscription = { endpoint: endpoint!, keys: { p256dh: keys!.p256dh!, auth: keys!.auth! }, content }

@@ -23,6 +23,7 @@ export const fresh = signal(false) // the first snapshot is there
 
 export const SETTLED_MS = 5000
 const PAGE = 200
+const BEGINNING = 10 // events among which an agent says what it is
 const MAX_THREADS = 4
 const MAX_COMMANDS = 200
 const AGAIN_MS = 1500
@@ -116,7 +117,7 @@ export function takeCommand(command: P.CommandView): void {
   commands.value = all
 }
 
-const RANK = { sent: 0, received: 1, applied: 2, refused: 2, expired: 2 }
+const RANK = { sent: 0, received: 1, expired: 2, applied: 3, refused: 3 } // a node's own word is above the hub's guess
 
 export function takeAsk(record: P.AskRecord): void {
   if (record.status === 'pending') {
@@ -176,11 +177,23 @@ export async function openThread(id: string): Promise<void> {
     while (threads.size > MAX_THREADS) threads.delete(threads.keys().next().value!)
     thread.value = made
     stream.want({ session: id, after: made.last })
+    if (!made.init.value && page.more) void introduce(made, page.first)
   } catch (error) {
     if (wanted !== id) return
     threadProblem.value = words(error)
     // As soon as the hub is back, or after a while: what is asked for is shown when it can be.
     setTimeout(() => { if (wanted === id && !threads.has(id)) void openThread(id) }, AGAIN_MS)
+  }
+}
+
+/** What the agent said of itself when it began, where that lies before the page that is shown: its commands above all. */
+async function introduce(of: Thread, first: number): Promise<void> {
+  try {
+    const page = await get<P.EventPage>(`sessions/${encodeURIComponent(of.session)}/events?after=${first - 1}&limit=${BEGINNING}`)
+    const found = page.events.map((one) => one.event).find((one) => one.type === 'init')
+    if (found) of.init.value ??= found
+  } catch {
+    // it is of use, and not needed
   }
 }
 

@@ -8,7 +8,7 @@ export type AnyEvent = P.EventFrame['event']
 export type Content =
   | { readonly kind: 'user'; readonly text: string }
   | { readonly kind: 'text' | 'thinking'; readonly text: string; readonly live: boolean }
-  | { readonly kind: 'tool'; readonly use: P.ToolUse; readonly result?: P.ToolResult; readonly output: string }
+  | { readonly kind: 'tool'; readonly use: P.ToolUse; readonly result?: P.ToolResult; readonly output: string; readonly over: boolean }
   | { readonly kind: 'ask'; readonly ask?: P.Ask; readonly answer?: P.Answer }
   | { readonly kind: 'plan'; readonly steps: readonly P.PlanStep[] }
   | { readonly kind: 'diff'; readonly diff: P.Diff }
@@ -75,10 +75,6 @@ export class Thread {
 
   get first(): number {
     return this.events[0]?.seq ?? 0
-  }
-
-  get size(): number {
-    return this.events.length
   }
 
   /** What is only announced. */
@@ -180,7 +176,7 @@ export class Thread {
         break
       case 'tool_use': {
         const result = this.orphans.get(`tool ${event.id}`) as P.ToolResult | undefined
-        this.put(`tool ${event.id}`, frame, event.parent ?? '', { kind: 'tool', use: event, result, output: '' })
+        this.put(`tool ${event.id}`, frame, event.parent ?? '', { kind: 'tool', use: event, result, output: '', over: false })
         break
       }
       case 'tool_result': {
@@ -222,6 +218,7 @@ export class Thread {
       case 'done':
         this.dropLive()
         this.working.value = false
+        this.giveUp()
         this.add(own, seq, frame.at, '', { kind: 'done', done: event })
         break
       case 'text_delta':
@@ -249,6 +246,16 @@ export class Thread {
     settled.content.value = { kind, text, live: false }
     this.rows[this.rows.indexOf(row)] = settled
     this.byKey.set(row.key, settled)
+  }
+
+  /** The turn is over: a tool of it that has told nothing yet does not run any more. */
+  private giveUp(): void {
+    for (let index = this.rows.length - 1; index >= 0; index--) {
+      const row = this.rows[index]!
+      const content = row.content.peek()
+      if (content.kind === 'user') return
+      if (content.kind === 'tool' && !content.result) row.content.value = { ...content, over: true }
+    }
   }
 
   private dropLive(): void {

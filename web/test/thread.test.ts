@@ -114,4 +114,12 @@ describe('a thread', () => {
     expect(thread.items.value).toEqual([])
     expect(thread.last).toBe(2)
   })
+  it('says of a tool that has not told its result when the turn ends that it does not run any more', () => {
+    const thread = new Thread('s')
+    const use = (id: string): AnyEvent => ({ type: 'tool_use', id, name: 'Bash', action: { kind: 'command', command: 'ls' } })
+    thread.take([use('before'), TURN[0]!, use('t1')].map((event, index) => frame(index + 1, event)))
+    expect(contents(thread)[2]).toMatchObject({ over: false })
+    thread.take([frame(4, { type: 'done', status: 'interrupted' })])
+    expect(contents(thread).map((one) => one.kind === 'tool' && one.over)).toEqual([false, false, true, false])
+  })
 })

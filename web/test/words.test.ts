@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import { describe, expect, it } from 'vitest'
 import { advice } from '../src/advice'
-import { ago, cost, duration, left, stateOf, tilde } from '../src/format'
+import { ago, cost, duration, inside, left, stateOf, tilde } from '../src/format'
 import type * as P from '../src/protocol'
 import { parse } from '../src/route'
 
@@ -25,6 +25,7 @@ describe('words', () => {
     expect(stateOf({ ...session, status: 'idle' }, { id: 'n', online: true })).toBe('done')
     expect(stateOf({ ...session, status: 'idle', turns: 0 }, { id: 'n', online: true })).toBe('ready')
   })
+  it('shortens what is inside', () => expect([inside('w/p/a.ts', '/w/p'), inside('/w/p/b/a.ts', '/w/p/'), inside('/w/pa/a.ts', '/w/p'), inside('a.ts', '/w/p'), inside('/a.ts', '')]).toEqual(['a.ts', 'b/a.ts', '/w/pa/a.ts', 'a.ts', '/a.ts']))
   it('shortens home', () => expect([tilde('/home/a/x', '/home/a'), tilde('/home/ab', '/home/a'), tilde('/home/a', '/home/a')]).toEqual(['~/x', '/home/ab', '~']))
   it.each([['401 Unauthorized', 'Sign'], ['rate_limit exceeded', 'busy'], ['ECONNREFUSED', 'reach'], ['the agent was killed', 'process'], ['what', 'again']])(
     'knows what to do about %s', (message, word) => expect(advice(message)).toContain(word))

@@ -117,6 +117,13 @@ class Outlet(Protocol):
 
     async def status(self, id: str) -> Receipt: ...
 
+    async def remember(self, key: str, value: bytes, *, ttl_s: int) -> None:
+        """Keep something small on the bus for so long: it is there after a restart, and for this channel alone. Keys
+        are tokens of letters, digits, - _ / = joined by dots."""
+        ...
+
+    async def recall(self, key: str) -> bytes | None: ...
+
     def report(self, problem: str) -> None:
         """What went wrong outside of a delivery, for people; empty when it is well again."""
         ...

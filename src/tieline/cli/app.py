@@ -60,7 +60,7 @@ tieline demo                             see it work: no key, no account
 tieline agents                           which agents are here
 tieline run codex "fix the failing test"
 tieline run claude-code "write the docs" --policy edits
-tieline up                               the hub and its page: watch and approve from a phone
+tieline up                               the hub: watch and decide on a phone
 tieline sessions                         what runs there
 """
 )

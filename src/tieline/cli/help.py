@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import typer
 import typer.core
 
 from .. import environment
@@ -32,6 +33,13 @@ class Group(typer.core.TyperGroup):
                 title = panel if isinstance(panel, str) else "Commands"
                 families.setdefault(title, []).append((name, _first_sentence(command.help or "")))
         return _page(self, ctx, families)
+
+
+def family(app: typer.Typer, name: str, about: str, *, panel: str, examples: str) -> typer.Typer:
+    """A verb that has verbs of its own."""
+    group = typer.Typer(cls=Group, rich_markup_mode=None, no_args_is_help=True)
+    app.add_typer(group, name=name, help=about, epilog=examples, rich_help_panel=panel)
+    return group
 
 
 def _page(command: Command | Group, ctx: Any, commands: Mapping[str, Sequence[tuple[str, str]]]) -> str:

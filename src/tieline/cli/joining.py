@@ -15,12 +15,12 @@ from ..client.errors import HubError
 from ..config import Config
 from ..errors import UsageError
 from ..node.identity import identify
-from ..node.joined import Joined, forget_joined, read_joined, read_situation, write_joined
-from ..node.link import link_url
-from ..node.starting import Order, holder, read_running
+from ..node.joined import Joined, forget_joined, read_joined, read_situation, write_joined, write_situation
+from ..node.link import Situation, link_url
+from ..node.starting import REJOIN, AlreadyRunning, Order, holder, read_running
 from ..protocol.access import Paired
 from ..protocol.bodies import Claim
-from .running import in_background
+from .running import STOP_S, ended, in_background
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -48,13 +48,21 @@ def join(url: str, *, secret: str, name: str, run: bool) -> int:
     me = identify(env)
     paired = asyncio.run(_pair(address, Claim(secret=secret, name=name or me.name, node=me.id)))
     write_joined(env, Joined(url=address, key=paired.key, device=paired.device.id))
+    write_situation(env, None)  # of another time
     print(f"Joined {address} as {paired.device.name}.")
     if not run:
         print("`tieline node run` lets it run agents here.")
         return 0
-    if pid := holder(env):
-        print(f"A hub runs here (process {pid}): start it anew, and it is a node there too.")
+    pid, hub = holder(env), read_running(env)
+    if hub is not None and hub.node:
+        _tell(pid, REJOIN)
+        print(f"What `tieline up` started here (process {pid}) is a node there now. `tieline node status` tells how.")
         return 0
+    if hub is not None:
+        print(f"A hub alone runs here (process {pid}). `tieline down`, then `tieline up`: hub here, node there.")
+        return 0
+    if pid and not ended(env, pid, STOP_S):  # a node that was told to end, as it left another hub
+        raise AlreadyRunning(None)
     in_background(config, Order(what="node"))
     print("It runs in the background. `tieline node status` tells how it is, `tieline down` ends it.")
     return 0
@@ -110,11 +118,11 @@ def _report(config: Config) -> Report:
         return Report(joined=False)
     running = bool(holder(env))
     situation = read_situation(env)
-    if not running:
-        return Report(joined=True, hub=joined.url)
+    if not running and situation.state != "refused":
+        situation = Situation()  # it was killed: what it wrote down is not so any longer
     return Report(
         joined=True,
-        running=True,
+        running=running,
         hub=joined.url,
         state=situation.state,
         problem=situation.problem,
@@ -133,13 +141,17 @@ def leave() -> int:
     except HubError as error:
         told = f"The hub was not told ({error.message}): revoke this machine there."
     forget_joined(env)
-    if (pid := holder(env)) and read_running(env) is None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
+    if pid := holder(env):
+        _tell(pid, REJOIN if read_running(env) else signal.SIGTERM)
     print(f"Left {joined.url}.")
     if told:
         print(told)
     return 1 if told else 0
+
+
+def _tell(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 async def _log_out(joined: Joined) -> None:

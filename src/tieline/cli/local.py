@@ -20,7 +20,12 @@ def run(
         ),
     ],
     policy: Annotated[
-        str, typer.Option(metavar="NAME", help="read-only, ask, edits or full.", rich_help_panel=POLICY)
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="read-only, ask, edits or full. Default: ask, or as configured.",
+            rich_help_panel=POLICY,
+        ),
     ] = "",
     allow: Annotated[
         list[str] | None,
@@ -34,7 +39,8 @@ def run(
         str,
         typer.Option(
             metavar="HOW",
-            help="Who decides asks: prompt (you, on a terminal), allow or deny. Without a terminal they are denied.",
+            help="Who decides asks: prompt (you, at the terminal: the default), allow or deny (the default without a "
+            "terminal).",
             rich_help_panel=POLICY,
         ),
     ] = "",
@@ -45,8 +51,12 @@ def run(
         ),
     ] = False,
     cwd: Annotated[str, typer.Option(metavar="DIR", help="Where it works.", rich_help_panel=AGENT)] = ".",
-    model: Annotated[str, typer.Option(metavar="NAME", help="Which model it uses.", rich_help_panel=AGENT)] = "",
-    effort: Annotated[str, typer.Option(metavar="LEVEL", help="How hard it thinks.", rich_help_panel=AGENT)] = "",
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="Which model it uses; its own choice by default.", rich_help_panel=AGENT)
+    ] = "",
+    effort: Annotated[
+        str, typer.Option(metavar="LEVEL", help="How hard it thinks; its own choice by default.", rich_help_panel=AGENT)
+    ] = "",
     system: Annotated[
         str, typer.Option(metavar="TEXT", help="Added to its system instruction.", rich_help_panel=AGENT)
     ] = "",
@@ -57,7 +67,10 @@ def run(
         list[str] | None, typer.Option(metavar="TOOL,…", help="Tools it must not use.", rich_help_panel=AGENT)
     ] = None,
     attach: Annotated[
-        list[str] | None, typer.Option(metavar="FILE", help="Give it a file with the prompt.", rich_help_panel=AGENT)
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="Give it a file with the prompt; repeat it for several.", rich_help_panel=AGENT
+        ),
     ] = None,
     resume: Annotated[
         str, typer.Option(metavar="ID", help="Go on with an earlier conversation.", rich_help_panel=SESSION)
@@ -69,13 +82,18 @@ def run(
         bool, typer.Option("--json", help="One event per line, and nothing else on stdout.", rich_help_panel=OUTPUT)
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="End the turn after this long.", rich_help_panel=OUTPUT)
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="End the turn after this long. Default: no limit of ours.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     max_turns: Annotated[
-        int | None, typer.Option(metavar="N", help="End after this many model calls.", rich_help_panel=OUTPUT)
+        int | None,
+        typer.Option(metavar="N", help="End after this many model calls. Default: no limit.", rich_help_panel=OUTPUT),
     ] = None,
     max_budget_usd: Annotated[
-        float | None, typer.Option(metavar="USD", help="End when this much is spent.", rich_help_panel=OUTPUT)
+        float | None,
+        typer.Option(metavar="USD", help="End when this much is spent. Default: no limit.", rich_help_panel=OUTPUT),
     ] = None,
     standalone: Annotated[
         bool,
@@ -154,7 +172,8 @@ tieline run opencode - < prompt.md > answer.md
 tieline run gemini "what does this do?" --policy read-only --json | jq .type
 tieline run codex "and now the changelog" --resume 0199a2…
 
-Exit status: 0 success, 1 the turn failed, 2 bad usage, 124 timeout, 130 interrupted.
+Exit status: 0 success, 1 the turn failed, 2 bad usage, 124 timeout,
+130 interrupted.
 While it runs: Ctrl-C interrupts the turn, a second one leaves at once.
 """,
     "agents": """

@@ -12,7 +12,7 @@ from ..environment import variable
 from ..errors import UsageError
 from ..messages import AttachmentRef, DeadLetter, Limits, Step
 from ..protocol.relay import MessageView, NewAsk, NewMessage
-from ..wire.guard import MARK
+from ..wire import lineage
 from . import switchboard
 from .clean import clean, one_line
 from .errors import FAILED, TIMEOUT, say
@@ -65,7 +65,7 @@ def send(
         key=key,
         within=within or variable("TIELINE_WITHIN"),
         session=session or variable("TIELINE_SESSION"),
-        mark=variable(MARK),
+        mark=lineage.mark(),
         cwd=str(Path.cwd()),
         limits=Limits(max_hops=max_hops, ttl_s=ttl, calls=calls),
     )
@@ -99,7 +99,7 @@ def ask(
         timeout_s=timeout,
         within=within or variable("TIELINE_WITHIN"),
         session=session or variable("TIELINE_SESSION"),
-        mark=variable(MARK),
+        mark=lineage.mark(),
         cwd=str(Path.cwd()),
         limits=Limits(max_hops=max_hops, calls=calls),
     )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .help import Command, Group
+from .help import Command, family
 
 PANEL = "The hub"
 
@@ -12,7 +12,9 @@ PANEL = "The hub"
 def join(
     url: Annotated[str, typer.Argument(metavar="URL", help="The link that `tieline pair --node` prints.")],
     secret: Annotated[str, typer.Option(metavar="SECRET", help="The secret, if the URL has none.")] = "",
-    name: Annotated[str, typer.Option(metavar="TEXT", help="What the hub calls this machine.")] = "",
+    name: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the hub calls it. Default: this machine's name.")
+    ] = "",
     run: Annotated[bool, typer.Option(help="Go on as a node, in the background.")] = True,
 ) -> None:
     """Join this machine to a hub, and let it run its agents."""
@@ -61,8 +63,7 @@ tieline node leave
 
 
 def add(app: typer.Typer) -> None:
-    group = typer.Typer(cls=Group, rich_markup_mode=None, no_args_is_help=True)
+    about = "This machine as a node of a hub elsewhere: join, run, status, leave."
+    group = family(app, "node", about, panel=PANEL, examples="tieline node join 'https://hub.example/#pair=4f…'")
     for verb, examples in EXAMPLES.items():
         group.command(cls=Command, epilog=examples)(verb)
-    about = "This machine as a node of a hub elsewhere: join, run, status, leave."
-    app.add_typer(group, name="node", help=about, rich_help_panel=PANEL)

@@ -20,7 +20,7 @@ def offer(*, node: bool, page: bool, client: bool, name: str) -> int:
     elif kind == "client":
         print(f"For one program, once, within ten minutes:\n  {made.url}")
     else:
-        print(f"Open this once, within ten minutes, to log a browser in:\n  {made.url}")
+        print(f"Open this once, within ten minutes, to sign a browser in:\n  {made.url}")
     show_code(made.url)
     return 0
 

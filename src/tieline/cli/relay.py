@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .help import Command, Group
+from .help import Command, family
 
 PANEL = "Messages"
 FIND = "Which"
@@ -17,14 +17,16 @@ Within = Annotated[
     str, typer.Option(metavar="ID", help="The message you work on: this one inherits what is left of its budget.")
 ]
 Session = Annotated[str, typer.Option(metavar="ID", help="Send it as this session.")]
-Hops = Annotated[int | None, typer.Option("--max-hops", metavar="N", help="Pass it on at most so often.")]
-Calls = Annotated[int | None, typer.Option(metavar="N", help="At most so many messages and turns may come of it.")]
+Hops = Annotated[int | None, typer.Option("--max-hops", metavar="N", help="Pass it on at most so often. Default: 8.")]
+Calls = Annotated[
+    int | None, typer.Option(metavar="N", help="At most so many messages and turns may come of it. Default: 32.")
+]
 Pattern = Annotated[
     str, typer.Option(metavar="PATTERN", help="Whom they were for: relay.agent.>", rich_help_panel=FIND)
 ]
 From = Annotated[str, typer.Option("--from", metavar="PATTERN", help="Who sent them.", rich_help_panel=FIND)]
 Reason = Annotated[str, typer.Option(metavar="CODE", help="Why they died: gave_up …", rich_help_panel=FIND)]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="Their messages' ids.", show_default=False)]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Their messages' ids.", show_default=False)]
 
 
 # --- message -------------------------------------------------------------------------------------------------
@@ -33,15 +35,19 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="Their 
 def send(
     to: To,
     text: Text,
-    reply_to: Annotated[str, typer.Option(metavar="ADDRESS", help="Where an answer goes.")] = "",
+    reply_to: Annotated[str, typer.Option(metavar="ADDRESS", help="Where an answer goes; to you by default.")] = "",
     no_reply: Annotated[bool, typer.Option("--no-reply", help="No answer is wanted.")] = False,
     in_reply_to: Annotated[str, typer.Option(metavar="ID", help="The message that this answers.")] = "",
-    thread: Annotated[str, typer.Option(metavar="ID", help="The conversation it belongs to.")] = "",
+    thread: Annotated[str, typer.Option(metavar="ID", help="The thread it belongs to; a new one by default.")] = "",
     content_type: Annotated[
-        str, typer.Option("--type", metavar="TYPE", help="The text is this: application/json.")
+        str, typer.Option("--type", metavar="TYPE", help="The text is this: application/json. Default: plain text.")
     ] = "",
-    attach: Annotated[list[str] | None, typer.Option(metavar="FILE|URL", help="Goes with it, by reference.")] = None,
-    ttl: Annotated[float | None, typer.Option(metavar="SECONDS", help="Of no use after that.")] = None,
+    attach: Annotated[
+        list[str] | None, typer.Option(metavar="FILE|URL", help="Goes with it, by reference; repeat it for several.")
+    ] = None,
+    ttl: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Of no use after that. Default: an hour.")
+    ] = None,
     max_hops: Hops = None,
     calls: Calls = None,
     key: Annotated[str, typer.Option(metavar="KEY", help="The same key again is the same message.")] = "",
@@ -109,7 +115,7 @@ def listed(
     limit: Annotated[int, typer.Option(metavar="N", help="At most so many.")] = 50,
     json: Json = False,
 ) -> None:
-    """The conversations, the last active first."""
+    """The threads, the last active first."""
     from .mail import threads
 
     raise typer.Exit(threads(limit=limit, json=json))
@@ -212,10 +218,11 @@ GROUPS = {
     "message": (
         "Messages between agents, people and everything else with an address.",
         {
-            "send": (send, 'tieline message send relay.agent.1f0c2a "the build is red"\n'
+            "send": (send, 'tieline message send relay.agent.shop.fixer "the build is red"\n'
                      'tieline message send relay.telegram.phone.4711 "done" --no-reply\n'
-                     "echo '{\"n\": 1}' | tieline message send relay.webhook.ci - --type application/json"),
-            "ask": (ask, 'tieline message ask relay.agent.shop.reviewer "is the change fine?" --timeout 300'),
+                     "tieline message send relay.webhook.ci '{\"n\": 1}' --type application/json\n"
+                     "git log -1 | tieline message send relay.user.owner -"),
+            "ask": (ask, 'tieline message ask relay.agent.shop.reviewer "is it fine?" --timeout 300'),
             "status": (status, "tieline message status 0199a2…"),
             "trace": (trace, "tieline message trace 0199a2…\ntieline message trace 0199a2… --json | jq .dead"),
             "list": (listed, "tieline message list\ntieline message list --json | jq -r '.[].id'"),
@@ -243,16 +250,10 @@ GROUPS = {
 
 
 def add(app: typer.Typer) -> None:
-    for group, (words, verbs) in GROUPS.items():
-        family = typer.Typer(
-            cls=Group,
-            help=words,
-            no_args_is_help=True,
-            rich_markup_mode=None,
-            context_settings={"help_option_names": ["-h", "--help"]},
-        )
-        for name, (verb, examples) in verbs.items():
-            family.command(name, cls=Command, epilog=f"\n{examples}\n")(verb)
-        app.add_typer(family, name=group, rich_help_panel=PANEL)
+    for name, (about, verbs) in GROUPS.items():
+        first = "\n".join(examples.splitlines()[0] for _, examples in verbs.values())
+        group = family(app, name, about, panel=PANEL, examples=first)
+        for verb, (work, examples) in verbs.items():
+            group.command(verb, cls=Command, epilog=examples)(work)
     examples = "\ntieline inbox\ntieline inbox --take\ntieline inbox --all\n"
     app.command("inbox", cls=Command, epilog=examples, rich_help_panel=PANEL)(inbox)

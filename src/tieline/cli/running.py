@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -69,6 +69,7 @@ def start(*, node: bool, foreground: bool, host: str, port: int | None, insecure
         run(config, order, _announce, foreground=True)
         return 0
     _announce(in_background(config, order))
+    print("`tieline status` tells how it is, `tieline down` ends it.")
     return 0
 
 
@@ -165,15 +166,20 @@ def stop() -> int:
         return 0
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    if _gone(lambda: holder(env) != pid, STOP_S):
+    if ended(env, pid, STOP_S):
         _gone(lambda: not _lives(pid), 5.0)  # all is closed by now; the interpreter takes a moment
         print("It has ended.")
         return 0
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)  # its guard ends the agents
-    _gone(lambda: holder(env) != pid, 5.0)
+    ended(env, pid, 5.0)
     print(f"It did not end within {STOP_S:g} s and was killed.")
     return 1
+
+
+def ended(env: Mapping[str, str], pid: int, within: float) -> bool:
+    """Wait until what runs here, runs here no longer. Whether it does not."""
+    return _gone(lambda: holder(env) != pid, within)
 
 
 def _lives(pid: int) -> bool:

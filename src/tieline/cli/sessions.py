@@ -22,7 +22,7 @@ def sessions(
         str, typer.Option(metavar="STATUS", help="Only idle, working, waiting, stuck, failed or closed ones.")
     ] = "",
     query: Annotated[str, typer.Option("-q", "--query", metavar="TEXT", help="Only those that mention it.")] = "",
-    limit: Annotated[int | None, typer.Option(metavar="N", help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="At most so many. Default: 500.")] = None,
     json: Json = False,
 ) -> None:
     """What runs, waits and is done at the hub, the last active first."""
@@ -40,12 +40,28 @@ def send(
         str, typer.Argument(metavar="TEXT", help="What it should do; `-` reads it from standard input.")
     ] = "",
     new: Annotated[str, typer.Option("--new", metavar="AGENT", help="Start a session with this agent.")] = "",
-    cwd: Annotated[str, typer.Option(metavar="DIR", help="With --new: where it works.")] = "",
-    node: Annotated[str, typer.Option(metavar="NAME", help="With --new: on which machine.")] = "",
-    policy: Annotated[str, typer.Option(metavar="NAME", help="With --new: read-only, ask, edits or full.")] = "",
-    model: Annotated[str, typer.Option(metavar="NAME", help="With --new: which model.")] = "",
-    title: Annotated[str, typer.Option(metavar="TEXT", help="With --new: what the list shows.")] = "",
-    attach: Annotated[list[str] | None, typer.Option(metavar="FILE", help="Give it a file.")] = None,
+    cwd: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR", help="With --new: where it works. Default: here; with --node, the home directory there."
+        ),
+    ] = "",
+    node: Annotated[
+        str, typer.Option(metavar="NAME", help="With --new: on which machine; the hub's own by default.")
+    ] = "",
+    policy: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="With --new: read-only, ask, edits or full. Default: ask, or as configured."),
+    ] = "",
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="With --new: which model; its own choice by default.")
+    ] = "",
+    title: Annotated[
+        str, typer.Option(metavar="TEXT", help="With --new: what the list shows; its first prompt by default.")
+    ] = "",
+    attach: Annotated[
+        list[str] | None, typer.Option(metavar="FILE", help="Give it a file; repeat it for several.")
+    ] = None,
     steer: Annotated[bool, typer.Option("--steer", help="Into the turn that runs now.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Show the turn until it is over.")] = False,
     json: Json = False,
@@ -124,7 +140,7 @@ git diff | tieline send 1f0c2a -
     tail: """
 tieline tail 1f0c2a
 tieline tail 1f0c2a --no-follow -n 20
-tieline tail 1f0c2a --json | jq -r 'select(.event.type == "text") | .event.text'
+tieline tail 1f0c2a --json | jq -r 'select(.type == "event") | .event.type'
 """,
     abort: """
 tieline abort 1f0c2a

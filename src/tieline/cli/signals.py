@@ -36,7 +36,9 @@ class Signals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._found.items():
-            signal.signal(number, handler)
+            # A closed window is told of twice, by the kernel and by the shell. What is tidied up now is not cut short.
+            hung_up = number == self.number == signal.SIGHUP
+            signal.signal(number, signal.SIG_IGN if hung_up else handler)
 
     @property
     def status(self) -> int:

@@ -26,6 +26,8 @@ SHORT = 6
 """Characters of an id's end that are shown: its beginning is the time, and alike in all of today's."""
 MOST = 5
 """Candidates that are named when an id could mean several."""
+GAP = 3
+"""Cells between two columns of a table."""
 
 
 def call(work: Callable[[Client], Awaitable[int]]) -> int:
@@ -120,19 +122,30 @@ def columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """On a terminal."""
+    """On a terminal. The first column is what one names a row by: it is never cut."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(markup=False, emoji=False, highlight=False)
+    cells = [[Text(*cell) if isinstance(cell, tuple) else Text(cell) for cell in row] for row in rows]
+    needed = [max(len(title), *(row[n].cell_len for row in cells)) for n, title in enumerate(titles)]
     shown = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    for number, title in enumerate(titles):
-        last = number == len(titles) - 1
-        shown.add_column(title, no_wrap=True, overflow="ellipsis", ratio=1 if last else None)
-    for row in rows:
-        shown.add_row(*(Text(*cell) if isinstance(cell, tuple) else Text(cell) for cell in row))
-    Console(markup=False, emoji=False, highlight=False).print(shown)
+    for title, width in zip(titles, fitted(needed, console.width - GAP * (len(titles) - 1)), strict=True):
+        shown.add_column(title, no_wrap=True, overflow="ellipsis", width=width)
+    for row in cells:
+        shown.add_row(*row)
+    console.print(shown)
+
+
+def fitted(needed: Sequence[int], room: int) -> list[int]:
+    """As wide as each column needs to be. Where that is too much the widest give way, but for the first."""
+    widths = list(needed)
+    while sum(widths) > room and max(widths[1:], default=1) > 1:
+        widest = max(range(1, len(widths)), key=widths.__getitem__)
+        widths[widest] -= 1
+    return widths
 
 
 def words_of(text: str) -> str:

@@ -177,15 +177,14 @@ def tail(given: str, *, follow: bool, number: int, json: bool) -> int:
                 for frame in await _last(client, record.id, number):
                     watch.show(frame)
                 return 0
-            seen = 0
+            begun = False
             async with aclosing(_ticking(client.stream(sessions=[record.id], visible=True, by="sse"), watch)) as frames:
                 async for frame in frames:
-                    if isinstance(frame, Ready) and not seen:  # from here on nothing is missed; now what was before
-                        for earlier in await _last(client, record.id, number):
+                    if isinstance(frame, Ready) and not begun:  # what comes is after its cursor; this was before
+                        begun = True
+                        for earlier in await _last(client, record.id, number, upto=frame.cursor):
                             watch.show(earlier)
-                            seen = earlier.seq
-                        seen = max(seen, 1)
-                    elif (isinstance(frame, EventFrame) and frame.seq > seen) or isinstance(frame, DeltaFrame):
+                    elif isinstance(frame, EventFrame | DeltaFrame):
                         watch.show(frame)
             return 0
         finally:
@@ -194,15 +193,16 @@ def tail(given: str, *, follow: bool, number: int, json: bool) -> int:
     return switchboard.call(work)
 
 
-async def _last(client: Client, session: str, number: int) -> list[EventFrame]:
-    """The last events of the log, the oldest first."""
+async def _last(client: Client, session: str, number: int, *, upto: int | None = None) -> list[EventFrame]:
+    """The last events of the log, as it was up to a cursor; the oldest first."""
     found: list[EventFrame] = []
+    before = None if upto is None else upto + 1
     while len(found) < number:
-        before = found[0].seq if found else None
         page = await client.events(session, before=before, limit=min(number - len(found), 1000))
         found[:0] = page.events
         if not page.more or not page.events:
             break
+        before = found[0].seq
     return found
 
 
@@ -245,7 +245,7 @@ def diff(given: str, *, json: bool) -> int:
 def open_page(given: str, *, print_only: bool, json: bool) -> int:
     async def work(client: Client) -> int:
         path = f"/s/{(await switchboard.session(client, given)).id}" if given else ""
-        offer = await client.pairing(Pairing(kind="page", name="browser"))
+        offer = await client.pairing(Pairing(kind="page"))
         parts = urlsplit(offer.url)
         url = urlunsplit(parts._replace(path=parts.path.rstrip("/") + path if path else parts.path))
         if json:

@@ -10,7 +10,7 @@ PANEL = "The hub"
 
 Foreground = Annotated[bool, typer.Option("--foreground", help="Stay here, with the log on the terminal.")]
 Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, this machine only.")]
-Port = Annotated[int | None, typer.Option(metavar="N", help="On which port; 0 takes a free one.")]
+Port = Annotated[int | None, typer.Option(metavar="N", help="On which port. Default: 8137; 0 takes a free one.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Listen beyond this machine without TLS, on a network you trust.")
 ]
@@ -48,7 +48,9 @@ def pair(
     node: Annotated[bool, typer.Option("--node", help="For another machine: `tieline node join`.")] = False,
     page: Annotated[bool, typer.Option("--page", help="For a browser (the default).")] = False,
     client: Annotated[bool, typer.Option("--client", help="For a program.")] = False,
-    name: Annotated[str, typer.Option(metavar="TEXT", help="What the list of devices shows.")] = "",
+    name: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the list of devices shows; its own name by default.")
+    ] = "",
 ) -> None:
     """Let one more device in: a link that works once, within ten minutes, and its QR code."""
     from .pairing import offer
@@ -61,10 +63,13 @@ EXAMPLES = {
 tieline up
 tieline up --port 0
 tieline up --foreground
-tieline up --host 0.0.0.0 --insecure     other devices on this network, without TLS
+tieline up --host 0.0.0.0 --insecure     for phones on a network you trust
 """,
     hub: """
-tieline hub --host 0.0.0.0               with TLS: set hub.tls_certificate and hub.tls_key
+tieline hub
+tieline hub --host 0.0.0.0               with TLS, see below
+
+TLS: hub.tls_certificate and hub.tls_key in tieline.toml name its files.
 """,
     down: """
 tieline down
@@ -76,6 +81,7 @@ tieline status --json | jq .asks
     pair: """
 tieline pair                             a browser: a phone, another computer
 tieline pair --node                      another machine with agents
+tieline pair --client --name backup      a program
 """,
 }
 

@@ -22,7 +22,6 @@ from ..protocol.bodies import Decision, NewPrompt, NewSession, SessionChange
 from ..protocol.frames import AnyHubFrame, AskFrame, DeltaFrame, EventFrame, Ready
 from ..sessions.asks import OnAsk, deny
 from ..sessions.records import SessionRecord, digest
-from .order import Order
 
 PATIENCE_S = 30.0
 """How long a hub that went away in the middle is waited for."""
@@ -68,7 +67,6 @@ class Visit:
         self._asks: dict[str, asyncio.Event] = {}  # those the hub has, by id
         self._deciding: dict[str, asyncio.Task[None]] = {}
         self._said: dict[str, Answer] = {}  # what was decided here
-        self._order = Order()
         self._lost = False
         self._running = False
         self._unwanted = False  # interrupted before it was there
@@ -113,6 +111,8 @@ class Visit:
                 yield event
                 if isinstance(event, Done):
                     return
+            if isinstance(self._problem, HubUnreachable):
+                self._problem.hint = f"`tieline up` starts one; `tieline tail {self._id}` tells how the turn went on."
             raise self._problem or HubError("the hub's stream ended")
         finally:
             if not self._over:  # the reader left: the agent must not go on unwatched
@@ -185,8 +185,7 @@ class Visit:
                 await self._event(event)
             case DeltaFrame(event=event) if self._ours:
                 if self._events.qsize() < MAX_UNREAD // 2:
-                    for one in self._order.delta(event):
-                        self._events.put_nowait(one)
+                    self._events.put_nowait(event)
             case AskFrame(ask=record) if record.status == "pending":
                 self._known(record.id).set()
             case AskFrame(ask=record):
@@ -224,8 +223,7 @@ class Visit:
                 self._over = True
             case _:
                 pass
-        for one in self._order.event(event):
-            await self._events.put(one)
+        await self._events.put(event)
 
     def _connected(self, connection: Connection) -> None:
         if connection.state == "lost" and self._ready.done() and not self._lost:
@@ -244,8 +242,6 @@ class Visit:
         except Exception as error:  # a broken terminal must not leave the agent waiting, nor allow anything
             answer = deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
         self._said[ask.id] = answer
-        async with asyncio.timeout(self._patience_s):
-            await self._known(ask.id).wait()  # it is told in the log a moment before it can be answered
         decision = Decision(
             decision=answer.decision,
             reason=answer.reason,
@@ -254,10 +250,11 @@ class Visit:
             digest=digest(ask),
         )
         try:
+            await self._known(ask.id).wait()  # a moment after the log; until it expires at the latest
             await self._client.answer(ask.id, decision)
         except UsageError:
             pass  # somebody was faster, or it is over: the log says what became of it
-        except HubUnreachable as error:
+        except TielineError as error:  # it stays undecided: nobody here can wait for its end
             self._problem = error
             self._pump.cancel()
 

@@ -11,7 +11,6 @@ from ..sessions.records import SessionRecord
 from . import switchboard
 from .clean import clean, one_line
 from .deciding import line
-from .order import Order
 from .plain import PlainView, View
 
 
@@ -24,16 +23,13 @@ class Watch:
         self._terminal = switchboard.on_terminal() and not json
         self._view: View | None = None
         self._asked: set[str] = set()
-        self._order = Order(open=True)
 
     def show(self, frame: EventFrame | DeltaFrame) -> None:
         if self._json:
             sys.stdout.buffer.write(msgspec.json.encode(frame) + b"\n")
             sys.stdout.buffer.flush()
             return
-        told = self._order.delta(frame.event) if isinstance(frame, DeltaFrame) else self._order.event(frame.event)
-        for event in told:
-            self._show(event)
+        self._show(frame.event)
 
     def note(self, message: str) -> None:
         if self._view is not None:

@@ -97,8 +97,7 @@ class Http:
         self, path: str, *, query: Mapping[str, str] = {}, headers: Mapping[str, str] = {}
     ) -> AsyncGenerator[tuple[Reply, AsyncIterator[bytes]], None]:
         """A response whose body is read as it comes. Raises ConnectionLost, also while it is read."""
-        async with asyncio.timeout(CONNECT_S):
-            connection = await self._connect()
+        connection = await self._connect()
         try:
             async with asyncio.timeout(REQUEST_S):
                 await connection.send(self._head("GET", path, query, headers, b""))

@@ -1,4 +1,4 @@
-"""What happens at the hub, as it happens, through any number of lost connections: no gap, nothing twice.
+"""What happens at the hub, as it happens, through any number of lost connections: no gap, nothing twice, in order.
 
 A stream knows its place by the last event's number and the log it is of. When the connection is lost it comes back
 with both; the hub goes on from there, or says that it cannot (`gap`, `reset`).
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from ..protocol.frames import SILENCE_S, AnyHubFrame, EventFrame, Ready, Subscribe
 from .errors import HubUnreachable
 from .http import ConnectionLost
+from .order import InOrder
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -46,12 +47,14 @@ async def follow(
     patience_s: float | None = None,
     on_connection: Callable[[Connection], None] = lambda connection: None,
 ) -> AsyncGenerator[AnyHubFrame, None]:
-    """Frames for as long as somebody reads. Each connection begins with a `ready`, whose snapshot is the present.
+    """Frames for as long as somebody reads. Each connection begins with a `ready`, whose snapshot is the present. No
+    delta comes before what its agent said before it, or after its whole item.
 
     `patience_s`: how long a hub may stay away before HubUnreachable is raised; None is for ever. One that was never
     there is told at once where there is a limit.
     """
     pause, away_since = FIRST_PAUSE_S, None
+    in_order = InOrder()
     while True:
         on_connection(Connection("connecting"))
         try:
@@ -66,7 +69,8 @@ async def follow(
                         if frame.seq <= subscribe.after:
                             continue  # told before the connection was lost
                         subscribe = replace(subscribe, after=frame.seq)
-                    yield frame
+                    for one in in_order.take(frame) if subscribe.events else (frame,):
+                        yield one
             problem = "the hub closed the connection"
         except ConnectionLost as lost:
             problem = str(lost)

@@ -15,11 +15,8 @@ from pathlib import Path
 from .. import places
 from ..errors import UsageError
 from ..protocol.views import DeviceView
-from .devices import Devices, hashed
+from .devices import OWNER, Devices, hashed
 from .problems import Refused
-
-OWNER = "owner"
-"""The id of whoever has this machine's token."""
 
 COOKIE_AGE_S = 180 * 86400
 MAX_KEY = 256

@@ -22,6 +22,7 @@ from ..bus.base import Bus, Table
 from ..errors import BusClosed, BusError, Conflict
 from ..ids import new_id
 from ..protocol.views import DeviceView
+from .mirror import Mirror
 from .problems import NotFound, Refused
 
 Kind = Literal["page", "client", "node"]
@@ -30,7 +31,11 @@ PAIRING_S = 600
 """How long a secret lets a device in: long enough to walk to the other machine."""
 MAX_DEVICES = 1000
 SEEN_EVERY_S = 60.0
-"""How often it is written down when devices were last seen, and the list is compared with the bus."""
+"""How often it is written down when devices were last seen."""
+HEARD_S = 1.0
+"""For the bus to tell of a new device, which may come to another hub with its next request."""
+OWNER = "owner"
+"""The id of whoever has this machine's token: no device, and always known."""
 
 
 class Device(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,20 +73,24 @@ class Devices:
         self._devices: dict[str, Device] = {}
         self._by_hash: dict[str, str] = {}
         self._seen: dict[str, float] = {}
+        self._revoked: set[str] = set()  # by us, until the bus tells it: what it tells before is older
+        self._unheard: dict[str, asyncio.Event] = {}
         self._callbacks: list[Callable[[str], None]] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._mirror = Mirror(self._table, self._apply)
+        self._upkeep: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Devices":
-        await self._compare()
-        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._upkeep())]
+        await self._mirror.__aenter__()
+        self._upkeep = asyncio.create_task(self._keep_seen())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
+        await self._mirror.__aexit__()
         with suppress(BusError):
             await self._write_seen()
 
@@ -99,8 +108,9 @@ class Devices:
         """Oldest first."""
         return [self.view(device) for device in sorted(self._devices.values(), key=lambda device: device.created_at)]
 
-    def get(self, id: str) -> Device | None:
-        return self._devices.get(id)
+    def knows(self, id: str) -> bool:
+        """Whether it may (still) talk to the hub."""
+        return id == OWNER or id in self._devices
 
     def view(self, device: Device) -> DeviceView:
         return DeviceView(
@@ -113,7 +123,7 @@ class Devices:
         )
 
     async def add(self, kind: Kind, name: str, *, node: str = "") -> tuple[Device, str]:
-        """A new device and its key, which is not kept."""
+        """A new device and its key, which is not kept. When it is given out, the bus has told all hubs about it."""
         if len(self._devices) >= MAX_DEVICES:
             raise Refused("Conflict", f"there are {MAX_DEVICES} devices already", hint="Revoke some first.")
         key = "tl_" + secrets.token_urlsafe(32)
@@ -121,15 +131,27 @@ class Devices:
         device = Device(
             id=new_id(), name=name or kind, hash=hashed(key), kind=kind, created_at=now, seen_at=now, node=node
         )
-        await self._table.put(device.id, _encode(device), expect=0)
-        self._keep(device)
+        heard = self._unheard[device.id] = asyncio.Event()
+        try:
+            await self._table.put(device.id, _encode(device), expect=0)
+            self._keep(device)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HEARD_S):
+                    await heard.wait()
+        finally:
+            del self._unheard[device.id]
         return device, key
 
     async def revoke(self, id: str) -> None:
         """Its key opens nothing any more, and what it has open is closed before this returns."""
         if id not in self._devices:
             raise NotFound("device", id)
-        await self._table.delete(id)
+        self._revoked.add(id)
+        try:
+            await self._table.delete(id)
+        except BusError:
+            self._revoked.discard(id)
+            raise
         self._forget(id)
 
     def on_revoke(self, callback: Callable[[str], None]) -> Callable[[], None]:
@@ -172,11 +194,16 @@ class Devices:
             raise Refused("Forbidden", f"this secret is for a {pairing.kind}", field="secret")
         if pairing.kind == "node" and not node:
             raise Refused("UsageError", "a node says its own id", field="node")
+        if pairing.kind == "node" and (own := [one for one in self._devices.values() if one.node == node]):
+            # Whoever has a secret could else take the place of any node whose id it knows.
+            hint = f"Revoke its device {own[0].name!r} ({own[0].id}) on the hub's page first, then join again."
+            raise Refused("Conflict", "the hub has a key for this machine already", field="node", hint=hint)
         try:
             await self._pairings.delete(entry.key, expect=entry.revision)
         except Conflict:
             raise refused from None
-        return await self.add(pairing.kind, name or pairing.name, node=node if pairing.kind == "node" else "")
+        # A name that the owner gave counts more than what a browser calls itself.
+        return await self.add(pairing.kind, pairing.name or name, node=node if pairing.kind == "node" else "")
 
     # --- inside ----------------------------------------------------------------------------------------
 
@@ -195,39 +222,25 @@ class Devices:
         for callback in tuple(self._callbacks):
             callback(id)
 
-    async def _follow(self) -> None:
-        """What other hubs do to the list."""
-        while True:
-            try:
-                async for change in self._table.watch():
-                    if change.value is None:
-                        self._forget(change.key)
-                    else:
-                        self._keep(_device(change.value))
-            except BusClosed:
-                return
-            except BusError:
-                await asyncio.sleep(1.0)
+    def _apply(self, key: str, value: bytes | None, told: bool) -> None:
+        """What the bus says, also about what other hubs did. It may be behind what was done here."""
+        if value is None:
+            self._revoked.discard(key)
+            self._forget(key)
+        elif key not in self._revoked:
+            self._keep(_device(value))
+            if heard := self._unheard.get(key):
+                heard.set()
 
-    async def _upkeep(self) -> None:
+    async def _keep_seen(self) -> None:
         while True:
             await asyncio.sleep(SEEN_EVERY_S)
             try:
                 await self._write_seen()
-                await self._compare()
             except BusClosed:
                 return
             except BusError:
                 continue
-
-    async def _compare(self) -> None:
-        """A watch that was interrupted may have missed a revocation."""
-        known = set(self._devices)  # those that come while the list is read are new, not gone
-        present = {entry.key: entry for entry in await self._table.entries()}
-        for entry in present.values():
-            self._keep(_device(entry.value))
-        for id in known - present.keys():
-            self._forget(id)
 
     async def _write_seen(self) -> None:
         for id, at in list(self._seen.items()):

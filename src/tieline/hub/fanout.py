@@ -19,7 +19,7 @@ from ..protocol.frames import HEARTBEAT_S, AnyHubFrame, Beat, GoneFrame, PromptF
 from ..sessions.log import subject
 from .follower import Follower, Key
 from .packets import Joiner, Packet, Peek, Whole, delta_packet, event_packet, packet
-from .retention import History
+from .retention import Retention
 from .ring import Ring
 from .said import DELTAS, Said
 from .state import State
@@ -50,7 +50,7 @@ class Fanout:
         self.followers: set[Follower] = set()
         self._bus = bus
         self._state = state
-        self.history = History(bus, keep_events_days)
+        self.retention = Retention(bus, keep_events_days)
         self._joiner = Joiner(bus)
         self._ring = Ring(0)
         self._finished: dict[str, deque[str]] = {}
@@ -64,10 +64,10 @@ class Fanout:
         self._unsubscribe: Callable[[], None] = lambda: None
 
     async def __aenter__(self) -> "Fanout":
-        self.epoch = await self.history.epoch()
+        self.epoch = await self.retention.epoch()
         await self._warm_up()
         self._unsubscribe = self._state.subscribe(self._changed)
-        work: tuple[Coroutine[Any, Any, None], ...] = (self._read(), self._listen(), self._beat(), self.history.run())
+        work: tuple[Coroutine[Any, Any, None], ...] = (self._read(), self._listen(), self._beat(), self.retention.run())
         self._tasks = [asyncio.create_task(one, name=f"fanout-{one.__name__}") for one in work]
         return self
 
@@ -90,7 +90,7 @@ class Fanout:
             return "reset", self.cursor
         if self._ring.floor <= after <= self.cursor:
             return "ok", after
-        trimmed = await self.history.trimmed()
+        trimmed = await self.retention.trimmed()
         if after > self.cursor:  # another hub of this bus may be ahead of us; a log that ends before it is another log
             known = after <= max(await self._bus.last("events.>"), trimmed)
             return ("ok", after) if known else ("reset", self.cursor)

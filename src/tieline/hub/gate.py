@@ -78,8 +78,7 @@ def _identify(visit: Visit, scope: Scope, hub: "Hub") -> None:
         return
     if "cookie" not in said:
         return
-    server = scope.get("server")
-    key = _cookie(said["cookie"], cookie_name(server[1] if server else 0))
+    key = _cookie(said["cookie"], cookie_name(hub.origins.port(said["host"], scope)))
     device = hub.auth.device_of(key) if key else None
     if device is None:
         return

@@ -51,11 +51,11 @@ def check(hello: p.Hello, device: DeviceView, devices: Sequence[DeviceView], loc
     return tuple(sorted(set(p.CAPABILITIES) ^ set(hello.capabilities)))[:MOST_LIMITS]
 
 
-def shown(hello: p.Hello, limits: tuple[str, ...], before: NodeView | None) -> NodeView:
-    """The node as people see it; its agents as they were, until it says anew."""
+def shown(hello: p.Hello, device: DeviceView, limits: tuple[str, ...], before: NodeView | None) -> NodeView:
+    """The node as people see it, by the name it was paired with; its agents as they were, until it says anew."""
     return replace(
         before or NodeView(id=hello.node),
-        name=hello.name[:200],
+        name=device.name or hello.name[:200],
         version=hello.version[:100],
         platform=hello.platform[:100],
         limits=limits,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import BusError, UsageError
+from ..node.outbox import keeps_log
 from ..protocol import PROTOCOL
 from ..protocol import link as p
 from ..protocol.views import DeviceView, NodeView
@@ -22,6 +23,7 @@ from . import handshake
 from .handshake import (
     CLOSE_BAD_FRAME,
     CLOSE_FAILED,
+    CLOSE_REFUSED,
     CLOSE_REPLACED,
     CLOSE_REVOKED,
     CLOSE_TRY_AGAIN,
@@ -63,6 +65,8 @@ class Links:
         await send({"type": "websocket.accept"})
         work = asyncio.create_task(_Link(self._hub, self, device, receive, send).run())
         self._open.setdefault(device.id, set()).add(work)
+        if not self._hub.devices.knows(device.id):  # revoked between the gate and here
+            work.cancel()
         try:
             await asyncio.wait({work})
         finally:
@@ -129,6 +133,9 @@ class _Link:
             raise Closing(CLOSE_BAD_FRAME, "BadFrame", "a link begins with hello")
         self._node = hello.node
         self._limits = handshake.check(hello, self._device, self._hub.devices.list(), self._hub.switch.local)
+        if await keeps_log(self._hub.bus, hello.node, hello.epoch):
+            hint = "Give it a bus of its own, or run `tieline up` there: on one bus no link is needed."
+            raise Closing(CLOSE_REFUSED, "Forbidden", "this node works on the hub's own bus", hint)
         return hello
 
     async def _serve(self, hello: p.Hello, replaced: asyncio.Event) -> None:
@@ -136,7 +143,7 @@ class _Link:
         before: NodeView | None = None
         with suppress(UsageError):
             before = await hub.nodes.get(hello.node)
-        view = handshake.shown(hello, self._limits, before)
+        view = handshake.shown(hello, self._device, self._limits, before)
         presence = await hub.nodes.enter(view)  # from here on an older link of this node knows that it is over
         replica = Replica(hub.bus, hello.node, hello.epoch)
         self._log.info("node is there", node=hello.node, version=hello.version, limits=self._limits)
@@ -167,7 +174,7 @@ class _Link:
             )
         finally:
             self._log.info("node is gone", node=hello.node, refused=replica.refused)
-            await asyncio.shield(asyncio.create_task(self._leave(presence, replica)))
+            await self._leave(presence, replica)
 
     async def _leave(self, presence: Presence, replica: Replica) -> None:
         with suppress(BusError):

@@ -20,23 +20,55 @@ Apply = Callable[[str, bytes | None, bool], None]
 
 
 class Mirror:
-    """`run` it in a task; `loaded` is set when all that is present has been applied."""
+    """`async with Mirror(table, apply)`: inside, all that is present has been applied, and what changes is."""
 
     def __init__(self, table: Table, apply: Apply) -> None:
-        self.name = table.name
-        self.loaded = asyncio.Event()
         self._table = table
         self._apply = apply
         self._keys: set[str] = set()
+        self._loaded = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
-    async def run(self) -> None:
+    async def __aenter__(self) -> "Mirror":
+        self.start()
+        try:
+            await self.settled()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def start(self) -> None:
+        """For those who read several at once: `settled` and `stop` are theirs, too."""
+        self._task = asyncio.create_task(self._run(), name=f"state-{self._table.name}")
+
+    async def settled(self) -> None:
+        """All values that were present at the start have been applied. Raises BusClosed when they never will be."""
+        assert self._task is not None
+        loaded = asyncio.ensure_future(self._loaded.wait())
+        try:
+            await asyncio.wait({loaded, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done():
+                self._task.result()  # its failure is ours
+        finally:
+            loaded.cancel()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
         while True:
             try:
                 await self._follow()
             except BusClosed:
                 raise
             except BusError as error:  # what was read stays; what is missed meanwhile is told when it is back
-                log.warning("the table %s is out of reach: %s", self.name, error)
+                log.warning("the table %s is out of reach: %s", self._table.name, error)
                 await asyncio.sleep(AGAIN_S)
 
     async def _follow(self) -> None:
@@ -46,7 +78,7 @@ class Mirror:
             try:
                 await asyncio.sleep(0)
                 known = {entry.key: entry.revision for entry in self._load(await self._table.entries())}
-                self.loaded.set()
+                self._loaded.set()
                 change = await first
             finally:
                 first.cancel()
@@ -56,7 +88,7 @@ class Mirror:
                 self._changed(change, known)
 
     def _load(self, present: list[Entry]) -> list[Entry]:
-        again = self.loaded.is_set()
+        again = self._loaded.is_set()
         for key in self._keys - {entry.key for entry in present}:
             self._set(key, None, again)
         for entry in present:
@@ -77,4 +109,4 @@ class Mirror:
         try:
             self._apply(key, value, told)
         except msgspec.MsgspecError as error:  # of a version that we do not know, or damaged: the others count
-            log.warning("%s: the value of %s is not understood: %s", self.name, key, error)
+            log.warning("%s: the value of %s is not understood: %s", self._table.name, key, error)

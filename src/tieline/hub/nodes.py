@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from types import TracebackType
 
 import msgspec
@@ -186,9 +186,10 @@ class Nodes:
     async def _watch_presence(self) -> None:
         while True:
             try:
-                async for change in self.presence.watch():
-                    if change.value is None:
-                        await self.gone(change.key)
+                async with aclosing(self.presence.watch()) as changes:
+                    async for change in changes:
+                        if change.value is None:
+                            await self.gone(change.key)
             except BusClosed:
                 return
             except BusError:

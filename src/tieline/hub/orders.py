@@ -21,6 +21,9 @@ EXPIRES_S = 24 * 3600.0
 KEPT_S = 2 * 24 * 3600
 """How long it is shown what became of one."""
 SWEEP_S = 30.0
+WRITE_S = 1.0
+MOST_UNWRITTEN = 1000
+"""Commands that were carried out at once and are not in the table yet; beyond that their callers wait."""
 MOST_WAITING = 10_000
 """Orders that may wait for one node."""
 
@@ -66,19 +69,21 @@ class Orders:
         self._bus = bus
         self._table: Table = bus.table(COMMANDS)
         self._waiting: Counter[str] = Counter()
-        self._unwritten: dict[str, CommandView] = {}  # bounded by whoever shows them
-        self._sweeper: asyncio.Task[None] | None = None
+        self._unwritten: dict[str, CommandView] = {}
+        self._hurry = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "Orders":
-        self._sweeper = asyncio.create_task(self._keep_sweeping())
+        self._tasks = [asyncio.create_task(self._keep_sweeping()), asyncio.create_task(self._keep_writing())]
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._write()
 
     async def send(self, node: str, order: Order) -> None:
         """Durable when it returns; the same id again is the same order."""
@@ -100,13 +105,31 @@ class Orders:
             return None
         return _decode(entry.value) if entry else None
 
-    async def show(self, view: CommandView, *, after_s: float = 0.0) -> None:
-        """What became of one, where it cannot have been shown before. Whoever asks here is told at once."""
+    async def show(self, view: CommandView, *, now: bool) -> None:
+        """What became of one that was carried out at once, where it cannot have been shown before. Whoever asks here is
+        told; in the table it is after the next writing, unless it must be seen now. Returns before that."""
+        while len(self._unwritten) >= MOST_UNWRITTEN:
+            self._hurry.set()
+            await asyncio.sleep(0.01)
         self._unwritten[view.id] = view
-        try:
-            await asyncio.sleep(after_s)
-            await self._table.put(view.id, _encode(view), ttl=KEPT_S)
-        finally:
+        if now:
+            self._hurry.set()
+
+    async def _keep_writing(self) -> None:
+        """Many at once: what they set going shall not wait for each of them to be on the disk."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WRITE_S):
+                    await self._hurry.wait()
+            self._hurry.clear()
+            await self._write()
+
+    async def _write(self) -> None:
+        views = tuple(self._unwritten.values())
+        puts = (self._table.put(view.id, _encode(view), ttl=KEPT_S) for view in views)
+        # What fails is then shown older than it is; its caller has the result.
+        await asyncio.gather(*puts, return_exceptions=True)
+        for view in views:
             self._unwritten.pop(view.id, None)
 
     async def received(self, node: str, order: Order) -> None:

@@ -5,6 +5,7 @@ says so in `Origin`, the second in `Host`; both are refused unless they are on t
 """
 
 import ipaddress
+import re
 import socket
 from collections.abc import Mapping, MutableMapping
 from typing import Any
@@ -12,6 +13,8 @@ from urllib.parse import urlsplit
 
 from ..config import HubConfig
 from .problems import Refused
+
+_PORT = re.compile(r":([0-9]{1,5})$")
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -68,6 +71,12 @@ class Origins:
     def secure(self, host: str, scope: MutableMapping[str, Any]) -> bool:
         """Whether the browser reached us by TLS: ours, or that of the proxy in front."""
         return scope["scheme"] == "https" or self.public == f"https://{host.lower()}"
+
+    def port(self, host: str, scope: MutableMapping[str, Any]) -> int:
+        """The one in the browser's address: the same for all hubs behind a load balancer."""
+        if found := _PORT.search(host):
+            return int(found[1])
+        return 443 if self.secure(host, scope) else 80
 
     @staticmethod
     def _refused(origin: str) -> Refused:

@@ -17,7 +17,7 @@ TRIM_EVERY_S = 3600.0
 log = logging.getLogger("tieline.hub")
 
 
-class History:
+class Retention:
     def __init__(self, bus: Bus, keep_days: float) -> None:
         self._bus = bus
         self._table = bus.table(TABLE)

@@ -8,16 +8,16 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
-import h11
 import uvicorn
 from msgspec import Struct
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..config import HubConfig
 from ..errors import UsageError
 from ..protocol.link import MAX_FRAME
+from . import doors
 from .origins import is_loopback
 
 HEAD_S = 15.0
@@ -106,7 +106,6 @@ async def serve(
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=GRACE_S,
                 limit_concurrency=MAX_CONNECTIONS,
-                h11_max_incomplete_event_size=MAX_HEAD,
                 ssl_certfile=config.tls_certificate or None,
                 ssl_keyfile=config.tls_key or None,
             )
@@ -123,33 +122,73 @@ async def serve(
     finally:
         ticking.cancel()
         await asyncio.gather(ticking, return_exceptions=True)
-        await asyncio.shield(server.shutdown(sockets=[bound]))
+        await asyncio.shield(_end(server, bound))
 
 
-def _impatient(head_s: float) -> type[H11Protocol]:
-    class Impatient(H11Protocol):
-        """Closes connections whose request does not arrive."""
+async def _end(server: uvicorn.Server, bound: socket.socket) -> None:
+    """When it returns nobody is served any more: what the answers work with may be closed."""
+    await server.shutdown(sockets=[bound])
+    if left := tuple(server.server_state.tasks):  # they had their time, and are cancelled
+        await asyncio.wait(left, timeout=GRACE_S)
+
+
+def _impatient(head_s: float) -> type[HttpToolsProtocol]:
+    class Impatient(HttpToolsProtocol):
+        """Closes connections whose request does not arrive, or whose head has no end. The parser bounds neither."""
 
         _waiting: asyncio.TimerHandle | None = None
+        _part: Literal["none", "head", "body"] = "none"  # what of a request is being read
+        _head = 0  # bytes of it so far
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._waiting = self.loop.call_later(head_s, self._close)
+            self._wait(True)
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            if self.conn.their_state is h11.IDLE:  # half a head
-                if self._waiting is None:
-                    self._waiting = self.loop.call_later(head_s, self._close)
-            elif self._waiting is not None:
-                self._waiting.cancel()
-                self._waiting = None
+            if self.transport.is_closing():  # it was no request
+                return
+            if self._part == "head":
+                self._head += len(data)
+                if self._head > MAX_HEAD:
+                    self.send_400_response("The head of the request is too large.")
+            working = bool(self.cycle) and not self.cycle.response_complete
+            ours = self.transport.get_protocol() is self  # else it is a WebSocket now
+            self._wait(ours and (self._part == "head" or (self._part == "none" and not working)))
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            if self.cycle and self.cycle.scope["path"] in doors.STREAMS:  # it would never be over
+                self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            if self._waiting is not None:
+            self._wait(False)
+            super().connection_lost(exc)
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._part, self._head = "head", 0
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            self._head += len(name) + len(value)
+            if self._head > MAX_HEAD:  # whole, and still too much
+                raise ValueError("too large")
+            super().on_header(name, value)
+
+        def on_headers_complete(self) -> None:
+            self._part = "body"
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._part = "none"
+            super().on_message_complete()
+
+        def _wait(self, on: bool) -> None:
+            if on and self._waiting is None:
+                self._waiting = self.loop.call_later(head_s, self._close)
+            elif not on and self._waiting is not None:
                 self._waiting.cancel()
                 self._waiting = None
-            super().connection_lost(exc)
 
         def _close(self) -> None:
             self._waiting = None

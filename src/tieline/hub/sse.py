@@ -57,16 +57,18 @@ async def _follow(streams: Streams, device: DeviceView, wanted: Subscribe, recei
             limit.reschedule(0)
 
     follower = Follower(streams.hub.fanout, send, drop, wire="streamed")
-    closed = streams.opened(device.id, drop)
     try:
         async with limit:
-            await begin(streams.hub, follower, wanted)
-            while (await receive())["type"] != "http.disconnect":
-                pass
+            closed = streams.opened(device.id, drop)
+            try:
+                await begin(streams.hub, follower, wanted)
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+            finally:
+                closed()
     except (TimeoutError, Closing):
         pass  # it ends, and the browser comes back by itself with its last id
     finally:
-        closed()
         await streams.hub.fanout.remove(follower)
         with suppress(Exception):  # whatever the server's way to say that nobody is there
             async with asyncio.timeout(CLOSE_S):

@@ -4,7 +4,6 @@ Every hub on a bus has the same. Reading costs nothing; whoever subscribes is to
 frame that clients get. What is there at the start is not told: it is in the snapshot.
 """
 
-import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -49,10 +48,10 @@ class State:
             )
         )
         self._subscribers: list[Subscriber] = []
-        self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "State":
-        self._tasks = [asyncio.create_task(one.run(), name=f"state-{one.name}") for one in self._mirrors]
+        for one in self._mirrors:
+            one.start()
         try:
             await self.settled()
         except BaseException:
@@ -61,21 +60,13 @@ class State:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        for one in self._mirrors:
+            await one.stop()
 
     async def settled(self) -> None:
         """All values that are present now have been read."""
-        loaded = asyncio.gather(*(one.loaded.wait() for one in self._mirrors))
-        try:
-            await asyncio.wait({loaded, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
-            for task in self._tasks:
-                if task.done():
-                    task.result()  # its failure is ours
-        finally:
-            loaded.cancel()
+        for one in self._mirrors:
+            await one.settled()
 
     def snapshot(self) -> Snapshot:
         return Snapshot(

@@ -87,6 +87,8 @@ class Streams:
         """Counts a connection as a device's. Gives the way out."""
         of_device = self._open.setdefault(device, set())
         of_device.add(drop)
+        if not self.hub.devices.knows(device):  # revoked between the gate and here
+            self._revoked(device)
 
         def closed() -> None:
             of_device.discard(drop)

@@ -20,19 +20,18 @@ from ..bus.base import Bus
 from ..errors import BusClosed, BusError, Unsupported, UsageError
 from ..ids import new_id
 from ..node.executor import Executor
-from ..node.inbox import serve
+from ..node.inbox import Inbox
 from ..protocol import commands as c
 from ..protocol.commands import AnyCommand, Order, Result
 from ..protocol.link import Capability
 from ..protocol.views import CommandView, NodeView
 from .nodes import SAY_S, Lost, NodeOffline, Nodes, Presence
-from .orders import EXPIRES_S, Orders, concluded, subject, view_of
+from .orders import EXPIRES_S, Orders, concluded, decode_order, subject, view_of
 
 WAIT_S = 10.0
-ASIDE_S = 0.1
-"""A command to the local node is shown so much later: what it sets going shall not wait for this to be written."""
-MOST_BACKGROUND = 1000
-"""States of commands on their way to the table; beyond that the tellers wait."""
+AGAIN_S = 1.0
+BUS = "bus"
+"""Which log the local node's orders are counted in: there is one only."""
 PART = 512 * 1024
 """Bytes of a result that are announced at once."""
 MOST_PARTS = 64
@@ -62,7 +61,7 @@ class Switch:
         self._nodes = nodes
         self._local = local
         self._waiting: dict[tuple[str, str], set[asyncio.Future[Result]]] = {}
-        self._background: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
@@ -77,22 +76,24 @@ class Switch:
         if self._local is not None:
             presence = await self._nodes.enter(self._view(self._local))
             self._stack.push_async_callback(presence.leave)
-            self._local.agents.changed.append(self._status_changed)
-            self._status_changed()
+            self._local.agents.changed.append(self._changed.set)
+            self._changed.set()
+            self._spawn(self._show(self._local))
             self._spawn(self._stay(self._local, presence))
-            self._spawn(serve(self._bus, subject(self.local), self._local, self.settle))
+            inbox = Inbox(self._bus, f"bus.{self.local}")
+            await inbox.load()
+            self._spawn(inbox.run(self._local, self.settle))
+            self._spawn(self._take(inbox))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._local is not None and self._status_changed in self._local.agents.changed:
-            self._local.agents.changed.remove(self._status_changed)
+        if self._local is not None and self._changed.set in self._local.agents.changed:
+            self._local.agents.changed.remove(self._changed.set)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._background:
-            await asyncio.wait(self._background, timeout=10.0)
         for future in [future for futures in self._waiting.values() for future in futures]:
             future.cancel()
         with suppress(BusError):
@@ -111,8 +112,8 @@ class Switch:
         """Raises UnknownNode, Unsupported for what the node goes without, NodeOffline for a reading command that nobody
         answers. The same id again is the same command."""
         now = time.time()
-        if id and not _ID.fullmatch(id):
-            raise UsageError(f"the id {id[:80]!r} is not usable", field="id", hint="Use letters, digits, - and _.")
+        if id:
+            _check_id(id)
         order = Order(id=id or new_id(), command=command, by=by, at=now, expires_at=now + expires_s)
         if self._local is not None and node == self.local:
             return await self._tell_local(self._local, order)
@@ -143,7 +144,9 @@ class Switch:
         return await self.orders.get(order.id) or view_of(node, order)
 
     async def settle(self, result: Result, node: str = "") -> None:
-        """A node says what became of an order. Durable when it returns, and whoever waits for it is told."""
+        """A node says what became of an order. Durable when it returns, and whoever waits for it is told. Raises
+        UsageError for the id of no order."""
+        _check_id(result.id)
         node = node or self.local
         await self.orders.concluded(node, result)
         if not self._tell_waiting(node, result):
@@ -165,12 +168,9 @@ class Switch:
     async def _tell_local(self, local: Executor, order: Order) -> Result:
         result = await local.carry_out(order)
         if not isinstance(order.command, c.READING):
-            if len(self._background) >= MOST_BACKGROUND:
-                await asyncio.wait(self._background, return_when=asyncio.FIRST_COMPLETED)
             # Nobody waits for it: the result says it all. It is there for those who look later, or elsewhere.
             view = concluded(view_of(self.local, order), result)
-            after_s = 0.0 if isinstance(order.command, c.DECISIONS) else ASIDE_S
-            self._keep(self.orders.show(view, after_s=after_s))
+            await self.orders.show(view, now=isinstance(order.command, c.DECISIONS))
         return result
 
     async def _hear(self) -> None:
@@ -183,6 +183,8 @@ class Switch:
                         _, node, id, number, last = one.subject.split(".")
                         if (node, id) not in self._waiting:
                             continue
+                        for other in [one for one in parts if one not in self._waiting]:
+                            del parts[other]  # its last part was missed, and nobody waits for it any longer
                         have = parts.setdefault((node, id), [])
                         have.append(one.data)
                         if number == last:
@@ -190,7 +192,20 @@ class Switch:
                             if len(have) == int(last):
                                 self._tell_waiting(node, _decode(b"".join(have)))
             parts.clear()
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(AGAIN_S)
+
+    async def _take(self, inbox: Inbox) -> None:
+        """What other hubs on the bus tell the local node."""
+        while True:
+            try:
+                async with aclosing(self._bus.read(subject(self.local), after=inbox.place.seq)) as records:
+                    async for record in records:
+                        await inbox.take(BUS, [(record.seq, decode_order(record.data))])
+                        await self.orders.fetched(self.local, record.seq)
+            except BusClosed:
+                return
+            except BusError:
+                await asyncio.sleep(AGAIN_S)
 
     async def _stay(self, local: Executor, presence: Presence) -> None:
         """Say that the local node is there for as long as it is."""
@@ -206,14 +221,21 @@ class Switch:
             except BusError:
                 pass  # the bus is away; so are we, for the others, until it is back
 
-    def _status_changed(self) -> None:
-        if self._local is not None:
-            status = self._local.status()
-            self._keep(
-                self._nodes.change(
+    async def _show(self, local: Executor) -> None:
+        """Keep what is shown of the local node as it is."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            status = local.status()
+            try:
+                await self._nodes.change(
                     self.local, agents=status.agents, default_agent=status.default_agent, home=status.home
                 )
-            )
+            except BusClosed:
+                return
+            except BusError:  # what is shown is older than what is, until the bus is back
+                self._changed.set()
+                await asyncio.sleep(AGAIN_S)
 
     def _view(self, local: Executor) -> NodeView:
         me, status = local.identity, local.status()
@@ -228,15 +250,10 @@ class Switch:
             home=status.home,
         )
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(_quietly(work))
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work))
 
 
-async def _quietly(work: Coroutine[Any, Any, None]) -> None:
-    with suppress(BusError):  # what is shown is then older than what is; the result itself was given
-        await work
+def _check_id(id: str) -> None:
+    if not _ID.fullmatch(id):
+        raise UsageError(f"the id {id[:80]!r} is not usable", field="id", hint="Use letters, digits, - and _.")

@@ -4,6 +4,7 @@ piles up here."""
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -133,18 +134,21 @@ class Downstream:
         self._taken = 0
 
     async def give(self, after: int) -> None:
-        async for record in self._hub.bus.read(subject(self._node), after=after):
-            order = decode_order(record.data)
-            if 0 < order.expires_at < time.time():
-                await self._hub.switch.orders.expired(self._node, order)
-                continue
-            while len(self._sent) >= p.BATCH:
-                self._room.clear()
-                await self._room.wait()
-            self._sent.append((record.seq, order))
-            if isinstance(order.command, READING):
-                order = replace(order, expires_at=0.0)  # it was in time when it was sent
-            await self._send(p.Orders(orders=((record.seq, order),)))
+        async with aclosing(self._hub.bus.read(subject(self._node), after=after)) as records:
+            async for record in records:
+                await self._give(record.seq, decode_order(record.data))
+
+    async def _give(self, seq: int, order: Order) -> None:
+        if 0 < order.expires_at < time.time():
+            await self._hub.switch.orders.expired(self._node, order)
+            return
+        while len(self._sent) >= p.BATCH:
+            self._room.clear()
+            await self._room.wait()
+        self._sent.append((seq, order))
+        if isinstance(order.command, READING):
+            order = replace(order, expires_at=0.0)  # it was in time when it was sent
+        await self._send(p.Orders(orders=((seq, order),)))
 
     def taken(self, seq: int) -> None:
         """The node says that it has all of them up to there. Of what was not sent it cannot have anything."""

@@ -18,6 +18,7 @@ AT_ONCE = 4
 DEMO = "scripted"
 AGAIN_S = 300.0
 """After so long they are looked at again: somebody may have installed one, or signed in."""
+SIGN_IN = "Not signed in: use its own login command on that machine."
 
 
 class Agents:
@@ -102,7 +103,7 @@ class Agents:
             ready=probe.found and probe.signed_in is not False and not probe.problem,
             health=("failing" if wanted else "unknown") if probe.problem or not probe.found else "healthy",
             problem=probe.problem,
-            hint=probe.hint,
+            hint=probe.hint or (SIGN_IN if probe.signed_in is False else ""),
             features=can,
             attachments=attachments,
         )
@@ -112,7 +113,8 @@ class Agents:
             async with asyncio.timeout(PROBE_S):
                 return await driver.probe(self._config.environ)
         except TimeoutError:
-            return Probe(found=True, problem=f"it did not tell its version within {PROBE_S:g} s")
+            hint = "Start it by hand to see what it waits for; it is looked at again every few minutes."
+            return Probe(found=True, problem=f"it did not tell its version within {PROBE_S:g} s", hint=hint)
         except Exception as error:  # a driver promises not to raise; one that does is failing
             return Probe(found=True, problem=f"{type(error).__name__}: {error}")
 

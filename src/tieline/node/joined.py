@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -43,11 +44,12 @@ def situation_file(env: Mapping[str, str]) -> Path:
 
 
 def write_situation(env: Mapping[str, str], situation: Situation | None) -> None:
-    """None: it does not run any longer."""
-    if situation is None:
-        situation_file(env).unlink(missing_ok=True)
-    else:
-        write_private(situation_file(env), msgspec.json.encode(situation))
+    """None: it does not run any longer. It is only there to be looked at: a full disk does not end the link."""
+    with suppress(OSError):
+        if situation is None:
+            situation_file(env).unlink(missing_ok=True)
+        else:
+            write_private(situation_file(env), msgspec.json.encode(situation))
 
 
 def read_situation(env: Mapping[str, str]) -> Situation:

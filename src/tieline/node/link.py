@@ -19,7 +19,7 @@ from ..protocol import OLDEST, PROTOCOL
 from ..protocol import link as p
 from ..version import __version__
 from .executor import Executor
-from .inbox import serve
+from .inbox import Inbox
 from .outbox import Outbox
 from .uplink import Uplink
 
@@ -45,7 +45,8 @@ class KeyRefused(TielineError):
     """The hub does not know this node's key any more."""
 
     def __init__(self) -> None:
-        super().__init__("the hub does not know this machine's key", hint="Join again: `tieline node join URL`.")
+        hint = "Join again: `tieline node leave`, then `tieline node join URL`."
+        super().__init__("the hub does not know this machine's key", hint=hint)
 
 
 class Ended(Exception):
@@ -91,6 +92,7 @@ class Link:
         self._most_s = most_s
         self._tries = 0
         self._joined_at: float | None = None
+        self._inbox = Inbox(bus, f"link.{executor.identity.id}")
         self._outbox = Outbox(bus, executor.identity.id)
 
     async def trim(self, older_than: float) -> int:
@@ -106,7 +108,8 @@ class Link:
     async def run(self) -> None:
         """Until it is cancelled. Raises KeyRefused, BusError."""
         await self._outbox.load()
-        orders = asyncio.create_task(serve(self._bus, self._outbox.inbox, self._executor, self._outbox.done))
+        await self._inbox.load()
+        orders = asyncio.create_task(self._inbox.run(self._executor, self._outbox.done))
         dialing = asyncio.create_task(self._keep_dialing())
         trimming = asyncio.create_task(self._keep_trimming())
         try:
@@ -193,23 +196,23 @@ class Link:
         self._joined_at = time.monotonic()
         self._be(Situation(state="joined", limits=welcome.limits))
         try:
-            await Uplink(self._bus, self._executor, self._outbox, welcome, send).run(receive)
+            await Uplink(self._bus, self._executor, self._inbox, self._outbox, welcome, send).run(receive)
         except ExceptionGroup as group:
             raise _cause(group) from None
 
     def _hello(self) -> p.Hello:
-        me, box = self._executor.identity, self._outbox
+        me, place = self._executor.identity, self._inbox.place
         return p.Hello(
             protocol=PROTOCOL,
             oldest=OLDEST,
             node=me.id,
-            epoch=box.epoch,
+            epoch=self._outbox.epoch,
             name=me.name,
             version=me.version,
             platform=me.platform,
             capabilities=p.CAPABILITIES,
-            orders=box.place.orders,
-            hub=box.place.hub,
+            orders=place.seq,
+            hub=place.log,
         )
 
     def _be(self, situation: Situation) -> None:

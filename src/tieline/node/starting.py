@@ -5,6 +5,7 @@ Light to import: the verbs that ask about it, or end it, need none of its parts.
 
 import fcntl
 import os
+import signal
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,9 @@ from .. import places
 from ..client.address import Running
 from ..errors import TielineError
 from .joined import write_private
+
+REJOIN = signal.SIGUSR1
+"""Tells a hub that this machine joined another one, or left it: it looks at `places.node_file` again."""
 
 
 class Order(Struct, frozen=True, kw_only=True):

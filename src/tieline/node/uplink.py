@@ -14,7 +14,8 @@ from ..protocol import link as p
 from ..protocol.commands import READING, GetDiff, Order, Refusal, Result
 from ..sessions.records import ASKS, PROMPTS, SESSIONS
 from .executor import Executor
-from .outbox import Outbox, Place
+from .inbox import Inbox, Place
+from .outbox import Outbox
 
 UNKEPT = 4
 """Frames of records that may be on their way at once."""
@@ -32,9 +33,12 @@ Receive = Callable[[], Awaitable[p.AnyDownFrame]]
 
 
 class Uplink:
-    def __init__(self, bus: Bus, executor: Executor, outbox: Outbox, welcome: p.Welcome, send: Send) -> None:
+    def __init__(
+        self, bus: Bus, executor: Executor, inbox: Inbox, outbox: Outbox, welcome: p.Welcome, send: Send
+    ) -> None:
         self._bus = bus
         self._executor = executor
+        self._inbox = inbox
         self._outbox = outbox
         self._welcome = welcome
         self._send = send
@@ -53,8 +57,8 @@ class Uplink:
         self._executor.agents.changed.append(changed)
         self._outbox.changed.set()
         self._status.set()
-        if self._outbox.place.hub != self._welcome.epoch:
-            await self._outbox.move(Place(hub=self._welcome.epoch))
+        if self._inbox.place.log != self._welcome.epoch:
+            await self._inbox.move(Place(log=self._welcome.epoch))
         works: list[Coroutine[Any, Any, None]] = [
             self._listen(receive),
             self._say_records(),
@@ -98,7 +102,7 @@ class Uplink:
                 batch.append(self._orders.get_nowait())
             lasting = [(seq, self._timed(order)) for seq, order in batch if not isinstance(order.command, READING)]
             if lasting:
-                await self._outbox.take(self._welcome.epoch, lasting)
+                await self._inbox.take(self._welcome.epoch, lasting)
             for _, order in batch:
                 if isinstance(order.command, READING):
                     await self._readers.acquire()

@@ -25,6 +25,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     secret: str
     url: str  # with the secret in its fragment, which no server and no log gets to see
     expires_at: float
+    qr: str = ""  # a page's url as a picture, in a data: address
 
 
 class Paired(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 a channel is called, so that an attempt that takes the process down is counted."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from ..errors import BusClosed, BusError, TielineError
-from ..messages import DeadLetter, DeliveryResult, Envelope, Receipt, State, Step
+from ..messages import DeadLetter, DeliveryResult, Envelope, Receipt, RelayStandby, State, Step
 from .lanes import Deliver, Lane, Live
 from .ledger import Ledger
 from .settings import Settings
@@ -50,7 +51,7 @@ class Attempts:
         """Called by a lane when it has room for it."""
         try:
             await self._offer(lane, live)
-        except BusClosed:
+        except (BusClosed, RelayStandby):  # the next one makes it again
             lane.breaker.abandoned()
         except BusError as error:  # nothing was offered that is not written down
             lane.breaker.abandoned()
@@ -72,15 +73,22 @@ class Attempts:
         attempt = receipt.attempts + (not begun)
         context = Context(self._dispatch, live, lane, envelope, attempt, self._works, repeated=_unsettled(receipt))
         step = Step("offered", now, attempt, channel=lane.id)
-        live.receipt = self._dispatch.add(receipt, step, attempts=attempt, waiting="")
+        live.receipt = offered = self._dispatch.add(receipt, step, attempts=attempt, waiting="")
         live.waiting = ""
-        await self._dispatch.note(live)
         try:
+            if not live.noted:
+                await self._ledger.keep(offered)
+            live.noted = False
+            self._dispatch.tell(offered)
             result = await self._deliver(deliver, envelope, context)
+        except BusError:  # it is not written down, so it was not offered
+            live.receipt = receipt if live.receipt is offered else replace(live.receipt, attempts=receipt.attempts)
+            raise
         except asyncio.CancelledError:
             lane.breaker.abandoned()
             live.receipt = replace(live.receipt, attempts=receipt.attempts)  # that was not its fault
-            await self._ledger.keep(live.receipt, "interrupted")
+            with contextlib.suppress(BusError):
+                await self._ledger.keep(live.receipt, "interrupted")
             raise
         finally:
             self._works.end(context)

@@ -15,7 +15,7 @@ from ..messages import Envelope, Receipt, Step, decode_envelope
 from .attempts import Attempts, late
 from .deadlines import Deadlines
 from .lanes import Lane, Live
-from .ledger import Ledger, receipt_of
+from .ledger import OFFERED, Ledger, receipt_of
 from .matching import Endpoints
 from .settings import Settings
 
@@ -57,36 +57,64 @@ class Dispatch:
             live = Live(receipt, None)
             live.parked = True
             self._add(live)
-        found: list[tuple[Envelope, int]] = []
+        found: list[Receipt] = []
         async for record in self._ledger.mail_after(low):
             self.last = max(self.last, record.seq)
-            found.append((decode_envelope(record.data), record.seq))
+            found.append(receipt_of(decode_envelope(record.data), record.seq, record.headers.get(OFFERED, "")))
             if len(found) >= RECOVER_STEP:
                 await self._recovered(found)
                 found = []
         await self._recovered(found)
 
-    async def _recovered(self, found: list[tuple[Envelope, int]]) -> None:
-        known = await self._ledger.receipts(envelope.id for envelope, _ in found)
-        for envelope, seq in found:
-            receipt = known.get(envelope.id) or receipt_of(envelope, seq)
-            if not receipt.over and envelope.id not in self.live:
+    async def _recovered(self, found: list[Receipt]) -> None:
+        known = await self._ledger.receipts(receipt.id for receipt in found)
+        for stored in found:
+            receipt = known.get(stored.id) or stored
+            if not receipt.over and receipt.id not in self.live:
                 self._add(Live(receipt, None))
 
-    def take(self, envelope: Envelope, seq: int, size: int) -> Receipt:
-        """A message that was just stored."""
+    def take(self, envelope: Envelope, seq: int, size: int, reserved: Lane | None = None) -> Receipt:
+        """A message that was just stored; with a place in a lane, as offered there."""
         self.last = max(self.last, seq)
         if known := self.live.get(envelope.id):
+            if reserved is not None:
+                reserved.release()
             return known.receipt
         receipt = receipt_of(envelope, seq)
-        self._add(Live(receipt, envelope if size <= KEPT_BODY else None))
+        live = Live(receipt, envelope if size <= KEPT_BODY else None)
+        if reserved is None:
+            self._add(live)
+        else:
+            self._count(live)
+            self._begin(live, reserved)
         return receipt
 
+    def _begin(self, live: Live, reserved: Lane) -> None:
+        """It is in the log as offered: that must come true, or be taken back before anything else is done with it."""
+        if self.lanes.match(live.receipt.subject) is not reserved:  # another answers for it by now
+            reserved.release()
+        elif reserved.begin(live):
+            self._deadlines.add(self._deadline(live), live.receipt.id)
+            return
+        self._spawn(self._not_offered(live))
+
+    async def _not_offered(self, live: Live) -> None:
+        try:
+            await self._ledger.keep(live.receipt, "not offered")
+        except BusClosed:
+            return
+        except BusError:
+            pass  # then one attempt too many is counted after a crash
+        self.place(live)
+
     def _add(self, live: Live) -> None:
+        self._count(live)
+        self.place(live)
+
+    def _count(self, live: Live) -> None:
         receipt = live.receipt
         self.live[receipt.id] = live
         self.mailboxes[receipt.subject] = self.mailboxes.get(receipt.subject, 0) + 1
-        self.place(live)
 
     def place(self, live: Live) -> None:
         """Bring it to its lane, if there is one."""
@@ -218,9 +246,11 @@ class Dispatch:
         """What a message waits for just now, as a code."""
         if live.task is not None:
             return ""
-        if live.waiting or live.timer is not None:
+        if live.waiting:
             return live.waiting
-        return live.lane.why_waiting() if live.lane is not None else "no_channel"
+        why = live.lane.why_waiting() if live.lane is not None else "no_channel"
+        # Between two attempts it waits for its time; room it needs only then.
+        return why if live.timer is None or why != "max_concurrent_exceeded" else ""
 
     def _deadline(self, live: Live) -> float:
         if live.lane is not None and live.lane.kind == "inbox":

@@ -23,7 +23,7 @@ Kind = Literal["channel", "handler", "inbox", "ask"]
 class Live:
     """A message that is not over."""
 
-    __slots__ = ("envelope", "gone", "lane", "parked", "receipt", "task", "timer", "waiting")
+    __slots__ = ("envelope", "gone", "lane", "noted", "parked", "receipt", "task", "timer", "waiting")
 
     def __init__(self, receipt: Receipt, envelope: Envelope | None) -> None:
         self.receipt = receipt
@@ -34,6 +34,7 @@ class Live:
         self.waiting = receipt.waiting
         self.gone = False
         self.parked = False  # durable among what waits for people
+        self.noted = False  # the log has it as offered already: there was room when it was stored
 
 
 class LaneView(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -90,6 +91,7 @@ class Lane:
         self._waiting = 0
         self._busy: set[str] = set()
         self._running: set[asyncio.Task[None]] = set()
+        self._reserved = 0
         self._timer: asyncio.TimerHandle | None = None
         self._halted = True
 
@@ -110,9 +112,36 @@ class Lane:
         self._waiting += 1
         self.pump()
 
+    def reserve(self) -> bool:
+        """A place for a message that is about to be stored, so that it can be stored as offered. Not while others wait.
+        Whoever gets one gives it back: by `begin`, or by `release`."""
+        if self._ring or not self._direct() or not self._room():
+            return False
+        self._reserved += 1
+        return True
+
+    def release(self) -> None:
+        """It was not stored, or another answers for it by now."""
+        self._reserved -= 1
+        self.pump()
+
+    def begin(self, live: Live) -> bool:
+        """Begin its delivery, in the place that was reserved for it. False: meanwhile that cannot be."""
+        if not self._direct():
+            self.release()
+            return False
+        self._reserved -= 1
+        live.lane, live.noted = self, True
+        self._start(live)
+        return True
+
+    def _direct(self) -> bool:
+        """Whether a message may be offered that has not waited: never where those of an address wait for each other."""
+        return not (self.serial or self._halted or self.deliver is None or self.breaker.open)
+
     def pump(self) -> None:
         """Begin what may begin."""
-        while self._ring and not self._halted and self.deliver and len(self._running) < self.max_concurrent:
+        while self._ring and not self._halted and self.deliver and self._room():
             wait = self.breaker.wait_s()
             if wait is None:
                 return
@@ -121,11 +150,16 @@ class Lane:
                     self._timer = asyncio.get_running_loop().call_later(wait, self._again)
                 return
             if live := self._next():
-                self.breaker.begin()
-                task = asyncio.ensure_future(self._work(live))
-                live.task = task
-                self._running.add(task)
-                task.add_done_callback(self._worked)
+                self._start(live)
+
+    def _room(self) -> bool:
+        return len(self._running) + self._reserved < self.max_concurrent
+
+    def _start(self, live: Live) -> None:
+        self.breaker.begin()
+        live.task = task = asyncio.ensure_future(self._work(live))
+        self._running.add(task)
+        task.add_done_callback(self._worked)
 
     def _again(self) -> None:
         self._timer = None
@@ -149,8 +183,12 @@ class Lane:
         return live
 
     async def _work(self, live: Live) -> None:
+        cut_off = False
         try:
             await self._run(self, live)
+        except asyncio.CancelledError:
+            cut_off = True
+            raise
         finally:
             live.task = None
             subject = live.receipt.subject
@@ -158,6 +196,8 @@ class Lane:
                 self._busy.discard(subject)
                 if subject in self._queues:
                     self._ring.append(subject)
+            if cut_off and not live.gone:  # whoever delivers here next makes it again, before all others
+                self.put(live, first=True)
 
     def _worked(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
@@ -171,7 +211,7 @@ class Lane:
             return "no_channel"
         if self.breaker.open:
             return "circuit_open"
-        return "max_concurrent_exceeded" if len(self._running) >= self.max_concurrent or self._busy else ""
+        return "max_concurrent_exceeded" if self._busy or not self._room() else ""
 
     # --- its end ---
 

@@ -1,11 +1,13 @@
 """What the relay keeps on the bus, and nothing else does.
 
-    mail.<address>      a record per message: the envelope. That it is there is `accepted` and `stored`
-    relay_receipts      message id → its receipt, from the first attempt on
+    mail.<address>      a record per message: the envelope. That it is there is `accepted` and `stored`; one that could
+                        be offered at once says so in its header: three steps in one write
+    relay_receipts      message id → its receipt, from the first attempt on that is not in the log
     relay_unread        message id → the receipt of what waits for a person, however long that takes
     relay_threads       <thread>.<message id> → of every message but a thread's first
     relay_dead          message id → its dead letter
     relay_keys          digest of sender and idempotency key → message id
+    relay_channels      <channel>.<key> → what a channel keeps for itself
     relay               the lease of the active relay, and how far everything before is over
 
 `probe` is called around every write: a test that ends the process there sees what the next one makes of it.
@@ -32,6 +34,8 @@ from ..messages import (
 )
 
 MAIL = "mail"
+OFFERED = "offered"
+"""The header that names the endpoint which the message was offered to when it was stored."""
 AT_ONCE = 64
 """Look-ups on their way at the same time."""
 _HOUR = 3600
@@ -42,15 +46,17 @@ def derived(id: str, purpose: str) -> str:
     return id[:12] + hashlib.sha256(f"{purpose}.{id}".encode()).hexdigest()[:16]
 
 
-def receipt_of(envelope: Envelope, seq: int) -> Receipt:
+def receipt_of(envelope: Envelope, seq: int, offered: str = "") -> Receipt:
     at = envelope.created_at
+    first = (Step("offered", at, 1, channel=offered),) if offered else ()
     return Receipt(
         id=envelope.id,
         subject=envelope.subject,
         sender=envelope.sender,
         thread=envelope.thread,
         seq=seq,
-        steps=(Step("accepted", at), Step("stored", at)),
+        steps=(Step("accepted", at), Step("stored", at), *first),
+        attempts=len(first),
         caused_by=envelope.caused_by,
         expires_at=envelope.budget.expires_at,
     )
@@ -65,6 +71,7 @@ class Ledger:
         self._threads = bus.table("relay_threads")
         self._dead = bus.table("relay_dead")
         self._keys = bus.table("relay_keys")
+        self._channels = bus.table("relay_channels")
         self._own = bus.table("relay")
         self._keep = max(1, round(keep_s))
         self._keep_unread = max(1, round(keep_unread_s)) + 86400  # a backstop: the relay itself ends it, and says so
@@ -73,12 +80,14 @@ class Ledger:
 
     # --- mail ---
 
-    async def store(self, envelope: Envelope, data: bytes) -> int:
-        """Its place in the log. The same id again is the same record."""
+    async def store(self, envelope: Envelope, data: bytes, *, offered: str = "") -> int:
+        """Its place in the log, and in the same write that it is offered to an endpoint. The same id again is the same
+        record."""
         self._probe("before stored")
         if envelope.thread != envelope.id:
             await self._threads.put(f"{envelope.thread}.{envelope.id}", b"1", ttl=self._keep)
-        seq = await self._bus.publish(f"{MAIL}.{envelope.subject}", data, id=envelope.id)
+        headers = {OFFERED: offered} if offered else None
+        seq = await self._bus.publish(f"{MAIL}.{envelope.subject}", data, id=envelope.id, headers=headers)
         self._probe("after stored")
         return seq
 
@@ -174,6 +183,15 @@ class Ledger:
 
     async def drop_letter(self, id: str) -> None:
         await self._dead.delete(id)
+
+    # --- what channels keep ---
+
+    async def remember(self, key: str, value: bytes, ttl_s: int) -> None:
+        await self._channels.put(key, value, ttl=ttl_s)
+
+    async def recall(self, key: str) -> bytes | None:
+        entry = await self._channels.get(key)
+        return entry.value if entry else None
 
     # --- how far everything is over ---
 

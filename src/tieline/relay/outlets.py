@@ -81,5 +81,11 @@ class ChannelOutlet:
     async def status(self, id: str) -> Receipt:
         return await self._relay.status(id)
 
+    async def remember(self, key: str, value: bytes, *, ttl_s: int) -> None:
+        await self._relay.ledger.remember(f"{self._lane.id}.{key}", value, ttl_s)
+
+    async def recall(self, key: str) -> bytes | None:
+        return await self._relay.ledger.recall(f"{self._lane.id}.{key}")
+
     def report(self, problem: str) -> None:
         self._lane.problem = problem[:500]

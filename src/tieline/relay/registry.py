@@ -111,6 +111,11 @@ class Registry:
                 await self._forget(lane)
                 raise
 
+    def expect(self, id: str, subject: str) -> None:
+        lane = self.lane(id, "channel", address(subject), prefix=True)
+        self.add(lane)
+        self._lanes[id] = lane
+
     async def unregister(self, id: str, *, keep: bool, grace_s: float | None) -> None:
         channel, lane = self._channels.pop(id, None), self._lanes.get(id)
         if lane is None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ..bus.base import Bus
 from ..channels.base import Channel, Progress
 from ..config import Config
-from ..errors import BusError, UsageError
+from ..errors import UsageError
 from ..messages import (
     DeadLetter,
     Envelope,
@@ -42,12 +42,11 @@ from .outlets import Correspondent
 from .registry import Handler, Registry
 from .sending import Letter, Sending
 from .settings import Settings
+from .tending import Tending
 from .work import Works
 
 INBOXES = ("relay.user", "relay.program")
 """Below these, every address is an inbox that somebody fetches from."""
-NOTE_S = 5.0
-TRIM_S = 3600.0
 
 
 class Relay:
@@ -69,14 +68,14 @@ class Relay:
             self.dispatch, self.ledger, self.settings, self.works, self.sending.answer, lambda: self.lease.valid
         )
         self.dispatch.attempts = self.attempts
+        self.tending = Tending(self.ledger, self.dispatch)
         self.registry = Registry(self)
         self.dead = DeadLetters(self.ledger, self._again)
         self.inquiries = Inquiries(self.ledger, self.dispatch, self.sending)
         self._settled = asyncio.Event()
         self._activated = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._tending: list[asyncio.Task[None]] = []
-        self._low = -1
+        self._tasks: list[asyncio.Task[None]] = []
         for prefix in INBOXES:
             self.registry.add(self.registry.lane(prefix, "inbox", prefix, prefix=True))
         asks = self.registry.lane(ASK_PREFIX, "ask", ASK_PREFIX, prefix=True, max_concurrent=self.settings.concurrent)
@@ -116,36 +115,19 @@ class Relay:
 
     async def _activate(self) -> None:
         await self.dispatch.recover()
-        self._tending = [asyncio.create_task(self._tend()), asyncio.create_task(self.sending.settle_unsure())]
+        self._tasks = [asyncio.create_task(self.tending.run()), asyncio.create_task(self.sending.settle_unsure())]
         self._activated.set()
         await self.registry.start()
         self._settled.set()
 
     async def _deactivate(self) -> None:
         self._activated.clear()
-        for task in self._tending:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tending, return_exceptions=True)
-        with contextlib.suppress(BusError):
-            await self._note_low()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.tending.note()
         await self.registry.halt()
         await self.dispatch.halt()
-
-    async def _tend(self) -> None:
-        trimmed = 0.0
-        while True:
-            await asyncio.sleep(NOTE_S)
-            with contextlib.suppress(BusError):
-                await self._note_low()
-                if time.monotonic() - trimmed >= TRIM_S:
-                    await self.ledger.trim(self.dispatch.last, self.dispatch.needed())
-                    trimmed = time.monotonic()
-
-    async def _note_low(self) -> None:
-        low = self.dispatch.low()
-        if low > self._low:
-            await self.ledger.keep_low(low)
-            self._low = low
 
     # --- sending ---
 
@@ -296,6 +278,10 @@ class Relay:
     async def register(self, channel: Channel) -> None:
         """Start a channel and deliver to it. In the place of one that was unregistered with `keep`, with its mail."""
         await self.registry.register(channel)
+
+    def expect(self, id: str, subject: str) -> None:
+        """A channel that is still being made: mail for its address is taken, and waits until it is registered."""
+        self.registry.expect(id, subject)
 
     async def unregister(self, id: str, *, keep: bool = False, grace_s: float | None = None) -> None:
         """Let what runs come to its end, then stop it. With `keep` its address stays, and mail for it waits."""

@@ -8,18 +8,17 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import config as configuration
-from ..channels.base import Channel, ChannelStatus, Surroundings
+from ..channels.base import Channel, Surroundings
 from ..config import ChannelConfig, Config
 from ..environment import config_place
 from ..errors import BusError, TielineError, UsageError
 from .plugins import Built, ChannelError, build, check_entry, fingerprint, forget, local_file
 from .relay import Relay
+from .reports import Changes, ChannelReport, Slot, report
 from .watch import changes
 
 GRACE_S = 60.0
@@ -29,51 +28,13 @@ next one."""
 AGENT = ChannelConfig(id="agent", type="agent")
 """There without an entry: messages reach sessions in every hub."""
 
-State = Literal["running", "failing", "starting", "stopped", "broken", "disabled"]
-
-
-class ChannelReport(Struct, frozen=True, kw_only=True):
-    """One entry of the configuration, and how its channel is."""
-
-    id: str
-    state: State
-    source: str
-    prefix: str = ""
-    name: str = ""
-    problem: str = ""
-    hint: str = ""
-    field: str = ""
-    since: float = 0.0
-    detail: ChannelStatus | None = None
-
-
-class Changes(Struct, frozen=True, kw_only=True):
-    """What a look at the configuration led to. With a `problem` the file was not understood, and nothing changed."""
-
-    started: tuple[str, ...] = ()
-    restarted: tuple[str, ...] = ()
-    stopped: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()
-    broken: tuple[str, ...] = ()
-    problem: str = ""
-    hint: str = ""
-
-
-class Slot(Struct):
-    """An entry and what became of it."""
-
-    entry: ChannelConfig
-    mark: str = ""  # the fingerprint that was last made into a channel, or tried to
-    built: Built | None = None
-    problem: str = ""
-    hint: str = ""
-    field: str = ""
-    since: float = 0.0
+LATER = {"telegram": "relay.telegram.{id}", "notify": "relay.notify.{id}"}
+"""Types whose libraries take seconds to import → their addresses: nobody waits for them, and their mail waits too."""
 
 
 class ChannelSet:
     """`async with ChannelSet(relay, config, surroundings) as channels`: loaded, and watched if there is a place for a
-    configuration file."""
+    configuration file. Without `wait`, those that take their time are loaded behind."""
 
     def __init__(
         self,
@@ -82,6 +43,7 @@ class ChannelSet:
         surroundings: Surroundings,
         *,
         watch: bool = True,
+        wait: bool = True,
         told: Callable[[Changes], None] = lambda changes: None,
     ) -> None:
         self._relay = relay
@@ -89,26 +51,47 @@ class ChannelSet:
         self._surroundings = surroundings
         self._told = told
         self._watch = watch
+        self._wait = wait
+        self._ready = asyncio.Event()
         self._slots: dict[str, Slot] = {}
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.problem = ""  # of the file as a whole
 
     async def __aenter__(self) -> "ChannelSet":
-        await self.apply(self._config)
-        if self._watch and self._place() is not None:
-            self._task = asyncio.create_task(self._follow())
+        self._task = asyncio.create_task(self._run())
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait({self._task, ready}, return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done():
+                self._task.result()
+        except BaseException:
+            await self._end_task()
+            raise
+        finally:
+            ready.cancel()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._end_task()
         # The relay stops its channels itself, at once and not with grace.
         for slot in self._slots.values():
             forget(slot.built.module if slot.built else "")
+
+    async def _end_task(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        changed = await self.apply(self._config)
+        if not self._wait:  # whoever waits can look by themselves
+            self._told(changed)
+        self._ready.set()
+        if self._watch and self._place() is not None:
+            await self._follow()
 
     # --- looking ---------------------------------------------------------------------------------------
 
@@ -117,33 +100,12 @@ class ChannelSet:
         slot = self._slots.get(id)
         return slot.built.channel if slot is not None and slot.built is not None else None
 
-    def reports(self) -> list[ChannelReport]:
-        return [self._report(id, slot) for id, slot in self._slots.items()]
+    def starting(self, id: str) -> bool:
+        slot = self._slots.get(id)
+        return slot is not None and bool(slot.starting)
 
-    def _report(self, id: str, slot: Slot) -> ChannelReport:
-        entry = slot.entry
-        source = next(
-            (f"{name} {value}" for name in ("type", "package", "path") if (value := getattr(entry, name))), ""
-        )
-        report = ChannelReport(
-            id=id, state="broken", source=source, problem=slot.problem, hint=slot.hint, field=slot.field
-        )
-        if slot.built is None:
-            return report if slot.problem or entry.enabled else replace(report, state="disabled")
-        channel = slot.built.channel
-        try:
-            status = channel.status()
-        except Exception as error:  # it is not our code
-            status = ChannelStatus(state="failing", problem=f"status failed: {type(error).__name__}: {error}")
-        return replace(
-            report,
-            state=status.state,
-            prefix=channel.subject_prefix,
-            name=channel.display_name,
-            problem=slot.problem or status.problem,
-            since=slot.since,
-            detail=status,
-        )
+    def reports(self) -> list[ChannelReport]:
+        return [report(id, slot) for id, slot in self._slots.items()]
 
     # --- changing --------------------------------------------------------------------------------------
 
@@ -171,7 +133,11 @@ class ChannelSet:
 
             gone = [id for id in self._slots if id not in wanted]
             await asyncio.gather(*(settle(id, None) for id in gone))  # first: a new one may take their address
-            await asyncio.gather(*(settle(id, entry) for id, entry in wanted.items()))
+            later = {id for id, entry in wanted.items() if id not in self._slots and self._expect(id, entry)}
+            await asyncio.gather(*(settle(id, entry) for id, entry in wanted.items() if id not in later))
+            if not self._wait:
+                self._ready.set()
+            await asyncio.gather(*(settle(id, wanted[id]) for id in later))
             self._slots = {id: self._slots[id] for id in wanted}
 
         def those(name: str) -> tuple[str, ...]:
@@ -197,6 +163,17 @@ class ChannelSet:
             wanted = {AGENT.id: AGENT, **wanted}
         return wanted
 
+    def _expect(self, id: str, entry: ChannelConfig) -> bool:
+        """Whether this one is of a type that takes its time; its mail is taken from now on."""
+        if entry.type not in LATER or not entry.enabled or entry.problem:
+            return False
+        try:
+            self._relay.expect(id, LATER[entry.type].format(id=id))
+        except UsageError:  # no address, or another's: to make it says why
+            return False
+        self._slots[id] = Slot(entry, starting=LATER[entry.type].format(id=id))
+        return True
+
     async def _settle(self, id: str, entry: ChannelConfig | None, source: str) -> str:
         """Bring one channel to what its entry says."""
         old = self._slots.get(id)
@@ -221,6 +198,8 @@ class ChannelSet:
                 old.problem, old.hint, old.field = problem, error.hint, error.field
             else:
                 self._slots[id] = Slot(entry, mark=mark, problem=error.message, hint=error.hint, field=error.field)
+                if old is not None and old.starting:
+                    await self._relay.unregister(id)
             return "broken"
         if running is not None:
             await self._end(id, running, keep=True)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..config import RelayConfig
-from ..errors import BadSubject, BusError, BusUnavailable
+from ..errors import BadSubject, BusClosed, BusError, BusUnavailable
 from ..ids import new_id
 from ..messages import (
     MAX_ENVELOPE,
@@ -25,6 +25,7 @@ from ..messages import (
     Payload,
     Receipt,
     Refused,
+    RelayStandby,
     Step,
     address,
     encode,
@@ -34,7 +35,7 @@ from . import budget as budgets
 from .attempts import reached
 from .dispatch import Dispatch
 from .inquiries import PREFIX as ASK_PREFIX
-from .ledger import Ledger, derived
+from .ledger import Ledger, derived, receipt_of
 from .rules import Rates, Rules
 from .work import Work, Works
 
@@ -43,7 +44,8 @@ RESERVED = (SYSTEM, ASK_PREFIX)
 """Nobody's endpoints: the relay's own."""
 MAX_KEY = 200
 MAX_UNSURE = 1000
-"""Messages of which the bus did not say whether it has them; they are stored again, by the same id, until it does."""
+"""Messages of which the bus did not say whether it has them; they are stored again, by the same id, until it does.
+Their senders were told that it is not known."""
 _THREAD = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -74,8 +76,8 @@ class Sending:
         self._check_active = check_active
         self._rules = Rules(config.allow, config.deny)
         self._rates = Rates(config.rate_per_minute)
-        self._unsure: deque[tuple[Envelope, bytes]] = deque(maxlen=MAX_UNSURE)
-        self._sure = asyncio.Event()
+        self._unsure: deque[tuple[Envelope, bytes, object]] = deque()
+        self._doubt = asyncio.Event()
 
     async def send(self, letter: Letter) -> Receipt:
         self._check_active()
@@ -87,8 +89,9 @@ class Sending:
         work = None if letter.again else self._works.of(sender)
         cause = work.envelope if work else await self._envelope(letter.within) if letter.within else None
         back = original is not None and original.reply_to == subject
+        fresh = "" if letter.id else new_id()
         envelope = Envelope(
-            id=letter.id or new_id(),
+            id=letter.id or fresh,
             subject=subject,
             sender=sender,
             payload=letter.payload,
@@ -102,8 +105,8 @@ class Sending:
         )
         if letter.key and not letter.id:
             envelope = replace(envelope, id=await self._ledger.claim_key(sender, letter.key, envelope.id))
-            if known := await self.known(envelope.id):
-                return known
+        if envelope.id != fresh and (known := await self.known(envelope.id)):
+            return known
         if not envelope.thread:
             envelope = replace(envelope, thread=envelope.id)
         if problem := budgets.problem(envelope.budget, subject, now, back=back, person=self._person(subject)):
@@ -112,7 +115,7 @@ class Sending:
                 DeadLetter(envelope=envelope, reason=problem[0], detail=problem[1], at=now, state="refused")
             )
             raise refusal
-        receipt = await self._accept(envelope)
+        receipt = await self._accept(envelope, fresh=envelope.id == fresh)
         if work is not None:
             work.calls_left -= 1
         if original is not None:
@@ -147,18 +150,32 @@ class Sending:
     async def settle_unsure(self) -> None:
         """For ever: store again what the bus may not have."""
         while True:
-            await self._sure.wait()
-            self._sure.clear()
+            await self._doubt.wait()
             while self._unsure:
-                envelope, data = self._unsure[0]
+                envelope, data, token = self._unsure[0]
                 try:
                     seq = await self._ledger.store(envelope, data)
-                except BusUnavailable:
+                    known = await self.known(envelope.id)
+                    if known is None and envelope.id not in self._dispatch.live:
+                        # The log may have it as offered, which it was not.
+                        await self._ledger.keep(receipt_of(envelope, seq), "not offered")
+                except BusClosed:
+                    return
+                except BusError:
                     await asyncio.sleep(1.0)
                     continue
                 self._unsure.popleft()
-                if await self.known(envelope.id) is None:
+                self._dispatch.stored(token)
+                if known is None:
                     self._dispatch.take(envelope, seq, len(data))
+            self._doubt.clear()  # only now: the next relay in this process takes up what is left
+
+    def _not_sure(self, envelope: Envelope, data: bytes, token: object) -> None:
+        """Until it is known, the log counts as not over from before it."""
+        self._unsure.append((envelope, data, token))
+        if len(self._unsure) > MAX_UNSURE:
+            self._dispatch.stored(self._unsure.popleft()[2])
+        self._doubt.set()
 
     # --- checks ---
 
@@ -202,9 +219,12 @@ class Sending:
         lane = self._dispatch.lanes.match(subject)
         return lane is not None and (lane.kind == "inbox" or (or_chat and lane.people))
 
-    async def _accept(self, envelope: Envelope) -> Receipt:
+    async def _accept(self, envelope: Envelope, *, fresh: bool) -> Receipt:
+        """Store it: as offered where that can be, if its id is fresh. Any other may be in the log already, which then
+        says of it what it said before."""
         subject = envelope.subject
-        if self._dispatch.lanes.match(subject) is None:
+        lane = self._dispatch.lanes.match(subject)
+        if lane is None:
             raise Refused("no_endpoint", f"nobody answers for {subject}", hint="See the list of endpoints.")
         if self._dispatch.mailboxes.get(subject, 0) >= self._config.mailbox:
             raise Refused("mailbox_full", f"{self._config.mailbox} messages wait for {subject} already")
@@ -216,16 +236,20 @@ class Sending:
                 hint="Send a reference to it as an attachment.",
             )
         token = self._dispatch.storing()
+        reserved = lane if fresh and lane.reserve() else None
         try:
-            seq = await self._ledger.store(envelope, data)
+            seq = await self._ledger.store(envelope, data, offered=reserved.id if reserved else "")
+            self._check_active()  # another that took over meanwhile may have read the log before this was in it
         except BaseException as error:
-            if isinstance(error, BusUnavailable | asyncio.CancelledError):  # it may be stored, or not
-                self._unsure.append((envelope, data))
-                self._sure.set()
+            if reserved is not None:
+                reserved.release()
+            if isinstance(error, BusUnavailable | RelayStandby | asyncio.CancelledError):  # stored or not, who knows
+                self._not_sure(envelope, data, token)
+            else:
+                self._dispatch.stored(token)
             raise
-        finally:
-            self._dispatch.stored(token)
-        receipt = self._dispatch.take(envelope, seq, len(data))
+        self._dispatch.stored(token)
+        receipt = self._dispatch.take(envelope, seq, len(data), reserved)
         self._dispatch.tell(receipt)
         return receipt
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -117,7 +118,7 @@ def verify(authorization: str, public_key: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def push_service() -> AsyncGenerator[PushService, None]:
+async def push_service(tls: ssl.SSLContext | None = None) -> AsyncGenerator[PushService, None]:
     service = PushService()
     connections: set[asyncio.Task[None]] = set()
 
@@ -128,9 +129,10 @@ async def push_service() -> AsyncGenerator[PushService, None]:
         task.add_done_callback(connections.discard)
         await service.serve(reader, writer)
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     try:
-        service.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        port = server.sockets[0].getsockname()[1]
+        service.url = f"https://localhost:{port}" if tls else f"http://127.0.0.1:{port}"
         yield service
     finally:
         server.close()

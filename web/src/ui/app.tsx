@@ -1,6 +1,6 @@
 /** The page's frame: the list beside the pane on wide screens, one of them at a time on a phone. */
 import { effect, signal } from '@preact/signals'
-import { useEffect } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
 import { place, type Place } from '../route'
 import { asks, me } from '../store'
 import { ConnectionBar } from './connection'
@@ -8,7 +8,7 @@ import { NeedsYou, Sessions } from './home'
 import { Icon } from './icons'
 import { Login } from './login'
 import { NewSession } from './newsession'
-import { Empty } from './parts'
+import { Empty, Pane } from './parts'
 import { Channels, DeadLetters, Inboxes } from './relay/boxes'
 import { Messages, MessageThread } from './relay/threads'
 import { Settings } from './settings'
@@ -47,7 +47,7 @@ function Navigation() {
   )
 }
 
-function Pane({ at }: { at: Place }) {
+function Content({ at }: { at: Place }) {
   switch (at.page) {
     case 'session': return <ThreadPane key={at.id} id={at.id} sheet={at.sheet} />
     case 'settings': return <Settings />
@@ -56,13 +56,22 @@ function Pane({ at }: { at: Place }) {
     case 'inboxes': return <Inboxes />
     case 'dead': return <DeadLetters />
     case 'channels': return <Channels />
-    case 'unknown': return <main class="pane"><Empty icon="search" title="There is nothing here"><a class="button" href="/" data-inside="1">All sessions</a></Empty></main>
-    default: return <main class="pane welcome"><Empty icon="sessions" title="Choose a session"><p>Or start a new one.</p><a class="button primary" href="/new" data-inside="1">New session</a></Empty></main>
+    case 'unknown': return <Pane><Empty icon="search" title="There is nothing here"><a class="button" href="/" data-inside="1">All sessions</a></Empty></Pane>
+    default: return <section class="pane welcome" aria-label="No session is open"><Empty icon="sessions" title="Choose a session"><p>Or start a new one.</p><a class="button primary" href="/new" data-inside="1">New session</a></Empty></section>
   }
 }
 
 export function App() {
   const at = place.value
+  const list = at.page === 'home' || at.page === 'new'
+  const content = () => document.getElementById('content')
+  const where = list ? '' : `${at.page} ${'id' in at ? at.id : ''}`
+  const before = useRef(where)
+  useEffect(() => {
+    // The link that was followed may be gone with its page: whoever goes by keyboard or ear goes on in the new one.
+    if (before.current !== where) content()?.focus({ preventScroll: true })
+    before.current = where
+  }, [where])
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key === '/' && !(event.target as Element).closest('input, textarea, select')) {
@@ -74,22 +83,23 @@ export function App() {
     return () => removeEventListener('keydown', onKey)
   }, [])
   if (signedOut.value !== undefined) return <Login problem={signedOut.value} />
-  const list = at.page === 'home' || at.page === 'new'
   return (
     <div class={list ? 'app at-list' : 'app at-pane'} data-page={at.page}>
-      <a class="skip" href="#pane" onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>('main')?.focus() }}>To the content</a>
-      <aside class="side" aria-label="Sessions and decisions">
-        <header class="side-head">
+      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); content()?.focus() }}>To the content</a>
+      {/* One element for both, so that the list keeps its place: the page's content, or what stands beside it. */}
+      <div class="side" id={list ? 'content' : undefined} role={list ? 'main' : 'complementary'} tabIndex={-1} aria-label="Sessions and decisions">
+        {list && <h1 class="sr">Sessions</h1>}
+        <div class="side-head">
           <a href="/" data-inside="1" class="brand"><img src="/icons/icon.svg" alt="" width="26" height="26" /> Tieline</a>
           <a class="button primary small-button" href="/new" data-inside="1"><Icon name="plus" /> New</a>
-        </header>
+        </div>
         <ConnectionBar />
         <div class="side-scroll">
           <NeedsYou />
           <Sessions />
         </div>
-      </aside>
-      <Pane at={at} />
+      </div>
+      <Content at={at} />
       <Navigation />
       {at.page === 'new' && <NewSession />}
     </div>

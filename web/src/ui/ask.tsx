@@ -1,5 +1,5 @@
 /** One ask, whole: what the agent wants to do is never cut, because it is what is being decided. */
-import { useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { danger } from '../danger'
 import { decide, decided, type Decided } from '../decide'
 import { agentName, heading, left, title } from '../format'
@@ -22,7 +22,7 @@ export function Delivery({ of }: { of: Decided }) {
   const reached = STEPS.indexOf(of.state as 'sent')
   return (
     <p class="delivery" role="status" data-state={of.state}>
-      <strong>{of.body.decision === 'allow' ? 'Allowed' : 'Denied'}</strong>
+      <strong>{of.body.decision !== 'allow' ? 'Denied' : of.body.answers ? 'Answered' : 'Allowed'}</strong>
       {reached < 0 && <span class="step now">sending …</span>}
       {STEPS.slice(0, Math.max(0, reached + 1)).map((step) => (
         <span key={step} class="step"><Icon name="check" />{WORDS[step]}</span>
@@ -37,10 +37,18 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
   const session = sessions.value.get(record.session)
   const node = nodes.value.get(session?.node ?? '')
   const mine = decided(record.id)
-  const open = record.status === 'pending' && (!mine || mine.state === 'refused')
+  const open = record.status === 'pending' && (!mine || mine.state === 'refused' || mine.state === 'expired')
   const reason = danger(ask)
+  const Heading = inThread ? 'h2' : 'h3'
+  const card = useRef<HTMLElement>(null)
+  const before = useRef(open)
+  useEffect(() => {
+    // The button that was pressed is gone with the others: whoever goes by keyboard or ear stays at this card.
+    if (before.current && !open && mine && document.activeElement === document.body) card.current?.focus({ preventScroll: true })
+    before.current = open
+  }, [open])
   return (
-    <article class={`ask ${reason ? 'danger' : ''} ${open ? '' : 'over'}`} aria-label={heading(ask)} data-ask={record.id}>
+    <article ref={card} tabIndex={-1} class={`ask ${reason ? 'danger' : ''} ${open ? '' : 'over'}`} aria-label={heading(ask)} data-ask={record.id}>
       {!inThread && session && (
         <a class="ask-from" href={sessionPath(session.id)} data-inside="1">
           <span class="agent-dot" data-agent={session.agent} aria-hidden="true" />
@@ -50,11 +58,11 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
         </a>
       )}
       <header class="ask-head">
-        <h3>{heading(ask)}</h3>
+        <Heading>{heading(ask)}</Heading>
         {open && record.expires_at > 0 && <Countdown until={record.expires_at} />}
       </header>
       {reason && <p class="danger-note"><Icon name="warn" /> This {reason}.</p>}
-      <AskContent ask={ask} />
+      <AskContent ask={ask} cwd={session?.cwd} />
       {ask.kind === 'question' && open
         ? <Questions record={record} />
         : open ? <Buttons record={record} hold={!!reason} /> : null}
@@ -76,7 +84,7 @@ function Countdown({ until }: { until: number }) {
   return <span class={seconds < 60 ? 'countdown soon' : 'countdown'} role="timer"><Icon name="clock" /> {left(seconds)}</span>
 }
 
-export function AskContent({ ask }: { ask: P.Ask }) {
+export function AskContent({ ask, cwd }: { ask: P.Ask; cwd?: string }) {
   const action = ask.action
   return (
     <div class="ask-content">
@@ -89,7 +97,7 @@ export function AskContent({ ask }: { ask: P.Ask }) {
       )}
       {action?.kind === 'edit' && (
         <>
-          {action.diff ? <DiffView diff={action.diff} /> : (
+          {action.diff ? <DiffView diff={action.diff} cwd={cwd} /> : (
             <>
               <p class="faint small-text paths">{action.paths.map((path) => <code key={path}>{path}</code>)}</p>
               <Input input={ask.input} />

@@ -1,7 +1,8 @@
 /** Where a person writes. It is never disabled: what cannot be delivered now is kept and delivered later. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { post, remove, words } from '../api'
-import { attach, MAX_TOTAL, size } from '../files'
+import { attach, fits, MAX_TOTAL, size } from '../files'
+import { agentName } from '../format'
 import { keep, kept } from '../kept'
 import { again, dismiss, sendPrompt, waiting, type File as Attached, type Waiting } from '../outbox'
 import type * as P from '../protocol'
@@ -63,7 +64,9 @@ export function Composer({ session }: { session: P.SessionRecord }) {
     try {
       const more = await Promise.all([...list].map(attach))
       const all = [...files, ...more]
-      if (all.reduce((sum, one) => sum + size(one), 0) > MAX_TOTAL) setProblem('These files are too large together: at most 700 KB fit into a prompt.')
+      const strange = agent && more.find((one) => !fits(one.media_type, agent.attachments ?? []))
+      if (strange) setProblem(`${agentName(session.agent)} cannot take ${strange.name} (${strange.media_type}).`)
+      else if (all.reduce((sum, one) => sum + size(one), 0) > MAX_TOTAL) setProblem('These files are too large together: at most 700 KB fit into a prompt.')
       else { setFiles(all); setProblem('') }
     } catch {
       setProblem('This file cannot be read.')

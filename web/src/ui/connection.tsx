@@ -10,6 +10,7 @@ interface Leg {
   readonly to: string
   readonly health: Health
   readonly words: string
+  readonly soon?: string // what changes by the second, which nobody wants to hear read out
 }
 
 export function hubLeg(): Leg {
@@ -21,7 +22,7 @@ export function hubLeg(): Leg {
     case 'signed-out': return { to: 'hub', health: 'bad', words: 'This device is not signed in (any more)' }
     case 'waiting': {
       const seconds = Math.max(0, Math.ceil(retryAt / 1000 - now.value))
-      return { to: 'hub', health: 'bad', words: `The hub cannot be reached${why ? `: ${why}` : ''}. Next try ${seconds ? `in ${seconds} s` : 'now'}` }
+      return { to: 'hub', health: 'bad', words: `The hub cannot be reached${why ? `: ${why}` : ''}`, soon: `. Next try ${seconds ? `in ${seconds} s` : 'now'}` }
     }
   }
 }
@@ -51,18 +52,19 @@ export function ConnectionBar({ session }: { session?: P.SessionRecord }) {
   const node = session && nodes.value.get(session.node)
   const legs = session ? [hub, nodeLeg(node, session.node), agentLeg(session, node)] : [hub]
   const away = session ? [] : [...nodes.value.values()].filter((one) => !one.online)
+  const offline = away.length > 0 && hub.health === 'good' ? `${away.map((one) => one.name || one.id).join(', ')} offline` : ''
   const worst = legs.find((leg) => leg.health === 'bad') ?? legs.find((leg) => leg.health === 'busy' && leg.to === 'hub')
   return (
-    <div class="connection" role="status" aria-live="polite" data-hub={link.value.state}>
+    <div class="connection" data-hub={link.value.state}>
       <span class="legs" aria-hidden="true">
         <span class="stop">you</span>
         {legs.map((leg) => <span key={leg.to} class="leg"><span class={`wire ${leg.health}`} title={leg.words} /><span class="stop">{leg.to}</span></span>)}
       </span>
-      {!session && away.length > 0 && hub.health === 'good' && <span class="away">{away.map((one) => one.name || one.id).join(', ')} offline</span>}
-      <span class="sr">{legs.map((leg) => leg.words).join('. ')}</span>
+      {offline && <span class="away" aria-hidden="true">{offline}</span>}
+      <span class="sr" role="status">{[...legs.map((leg) => leg.words), offline].filter(Boolean).join('. ')}</span>
       {worst && (
         <span class={`why ${worst.health}`}>
-          {worst.health === 'bad' && <Icon name="warn" />} {worst.words}
+          <span aria-hidden="true">{worst.health === 'bad' && <Icon name="warn" />} {worst.words}{worst.soon}</span>
           {link.value.state === 'waiting' && <button type="button" class="small" onClick={() => connection.wake()}>Try now</button>}
           {link.value.state === 'outdated' && <button type="button" class="small" onClick={() => location.reload()}>Load again</button>}
         </span>

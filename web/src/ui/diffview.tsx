@@ -1,6 +1,7 @@
 /** A unified diff by file. A line can be tapped to say something about it. */
 import { useMemo, useState } from 'preact/hooks'
 import { parseDiff, type DiffLine, type FileDiff } from '../diff'
+import { inside } from '../format'
 import { Icon } from './icons'
 
 type OnRemark = (path: string, line: DiffLine, comment: string, send: boolean) => void
@@ -8,8 +9,9 @@ type OnRemark = (path: string, line: DiffLine, comment: string, send: boolean) =
 const SIGN = { same: ' ', add: '+', del: '−', note: ' ' }
 const MANY = 400 // lines of a file beyond which it is folded at first
 
-export function DiffView({ diff, onRemark, folded = false }: { diff: string; onRemark?: OnRemark; folded?: boolean }) {
-  const files = useMemo(() => parseDiff(diff), [diff])
+/** `cwd`: what its paths are shown from. */
+export function DiffView({ diff, cwd, onRemark, folded = false }: { diff: string; cwd?: string; onRemark?: OnRemark; folded?: boolean }) {
+  const files = useMemo(() => parseDiff(diff).map((file) => ({ ...file, path: inside(file.path, cwd) })), [diff, cwd])
   if (!files.length) return diff.trim() ? <pre class="code">{diff}</pre> : null
   return <div class="diff">{files.map((file) => <File key={file.path} file={file} onRemark={onRemark} folded={folded && files.length > 1} />)}</div>
 }
@@ -62,9 +64,9 @@ function Line({ path, line, onRemark }: { path: string; line: DiffLine; onRemark
   return (
     <>
       <button
-        type="button" class={`diff-line tappable ${line.kind}`} aria-expanded={open} onClick={() => setOpen(!open)}
-        aria-label={`Line ${line.after || line.before}${line.kind === 'add' ? ', added' : line.kind === 'del' ? ', removed' : ''}: ${line.text}. Comment`}
+        type="button" class={`diff-line tappable ${line.kind}`} aria-expanded={open} title="Comment" onClick={() => setOpen(!open)}
       >
+        <span class="sr">{`Line ${line.after || line.before}${line.kind === 'add' ? ', added' : line.kind === 'del' ? ', removed' : ''}: `}</span>
         {inner}
       </button>
       {open && (

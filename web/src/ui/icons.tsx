@@ -35,9 +35,8 @@ const PATHS: Record<string, string> = {
   list: 'M4 6l1.5 1.5L8 5M11 6.5h9M4 12l1.5 1.5L8 11M11 12.5h9M4 18l1.5 1.5L8 17M11 18.5h9',
   folder: 'M3 6h6l2 2h10v11H3z',
   more: 'M5 12h.1M12 12h.1M19 12h.1',
-  branch: 'M7 4v12M7 16a2 2 0 1 0 0 4 2 2 0 0 0 0-4zM17 8a2 2 0 1 0 0-4 2 2 0 0 0 0 4zM17 8c0 5-10 3-10 8',
   copy: 'M8 8h11v12H8zM5 16V4h11',
-  trash: 'M5 7h14M9 7V4h6v3M7 7l1 13h8l1-13',
+  minus: 'M6 12h12',
 }
 
 export function Icon({ name, label }: { name: string; label?: string }) {

@@ -1,6 +1,6 @@
 /** A new session: where, who, in which directory, and what it may do. */
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import { get, newId, Refused, send, words } from '../api'
+import { get, newId, Refused, Wish, words } from '../api'
 import { agentName, base, tilde } from '../format'
 import { keep, kept } from '../kept'
 import type * as P from '../protocol'
@@ -32,7 +32,9 @@ export function NewSession() {
   const [problem, setProblem] = useState<Refused | string>('')
   const [accept, setAccept] = useState(false)
   const [busy, setBusy] = useState(false)
+  const [ordered, setOrdered] = useState(false)
   const [id] = useState(newId) // one id for one sheet: sending it twice makes one session
+  const [wish] = useState(() => new Wish())
 
   const unenforced = problem instanceof Refused && problem.problem.code === 'PolicyUnenforceable'
   const create = async () => {
@@ -42,14 +44,25 @@ export function NewSession() {
       id, node: node?.id ?? '', agent: agent?.name ?? '', cwd, policy, model, prompt: prompt.trim(), ...(accept ? { accept_unenforced: true } : {}),
     }
     try {
-      await send<P.SessionRecord>('POST', 'sessions', body, `${id}-${accept}-${policy}-${agent?.name}-${cwd}`.slice(0, 120).replace(/[^\w-]/g, '_'))
+      const { status } = await wish.send<P.SessionRecord | P.CommandView>('POST', 'sessions', body)
       keep('last', { node: node?.id ?? '', agent: agent?.name ?? '', policy } satisfies Last)
       keep('draft.new', '')
-      go(sessionPath(id), true)
+      if (status === 202) setOrdered(true) // the hub has it, the machine has not answered yet
+      else go(sessionPath(id), true)
     } catch (error) {
       setProblem(error instanceof Refused ? error : words(error))
       setBusy(false)
     }
+  }
+  const begun = ordered && sessions.value.has(id)
+  useEffect(() => { if (begun) go(sessionPath(id), true) }, [begun])
+  if (ordered) {
+    return (
+      <Sheet title="New session" onClose={() => back('/')}>
+        <p role="status">The hub has it. {node?.name || 'The machine'} {node?.online ? 'has not answered yet' : 'is offline'}: the session begins as soon as it is there.</p>
+        <button type="button" onClick={() => back('/')}>All sessions</button>
+      </Sheet>
+    )
   }
   return (
     <Sheet title="New session" onClose={() => back('/')}>

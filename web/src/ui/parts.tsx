@@ -29,6 +29,11 @@ export function Sheet(props: { title: string; onClose: () => void; children: Com
   )
 }
 
+/** The content of a page, where it is not the list: where the keyboard goes on when the page changes. */
+export function Pane(props: { class?: string; label?: string; children: ComponentChildren }) {
+  return <main id="content" class={`pane ${props.class ?? ''}`} tabIndex={-1} aria-label={props.label}>{props.children}</main>
+}
+
 const HOLD_MS = 900
 
 /** Confirms only when it is held; a click from the keyboard or a screen reader is asked for twice instead. */

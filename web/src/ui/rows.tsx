@@ -28,7 +28,7 @@ function Content({ item, session }: { item: Item; session: string }) {
     case 'thinking':
       return <Thinking text={content.text} live={content.live} />
     case 'tool':
-      return <Tool use={content.use} result={content.result} output={content.output} />
+      return <Tool use={content.use} result={content.result} output={content.output} over={content.over} />
     case 'ask':
       return <AskRow ask={content.ask} answer={content.answer} />
     case 'plan':
@@ -73,13 +73,14 @@ function Thinking({ text, live }: { text: string; live: boolean }) {
   )
 }
 
-const STATUS = { ok: 'Done', error: 'Failed', denied: 'Denied' }
+const STATUS = { ok: 'Done', error: 'Failed', denied: 'Denied', over: 'Not finished' }
+const MARK = { ok: 'check', error: 'warn', denied: 'cross', over: 'minus' }
 
-function Tool({ use, result, output }: { use: P.ToolUse; result?: P.ToolResult; output: string }) {
+function Tool({ use, result, output, over }: { use: P.ToolUse; result?: P.ToolResult; output: string; over: boolean }) {
   const [open, setOpen] = useState(false)
   const { action } = use
   const line = deed(action, use.name) || use.name
-  const state = result?.status ?? 'running'
+  const state = result?.status ?? (over ? 'over' : 'running')
   const text = result?.output ?? output
   return (
     <div class={`fold tool ${state}`}>
@@ -88,7 +89,7 @@ function Tool({ use, result, output }: { use: P.ToolUse; result?: P.ToolResult; 
         <span class="verb">{VERBS[action.kind] ?? 'Use'}</span>
         <span class={action.kind === 'command' || action.kind === 'edit' || action.kind === 'read' ? 'fold-line mono' : 'fold-line'}>{line}</span>
         {state === 'running' ? <span class="spinner" role="img" aria-label="Running" />
-          : <span class={`state ${state}`}><Icon name={state === 'ok' ? 'check' : state === 'denied' ? 'cross' : 'warn'} label={STATUS[state]} /></span>}
+          : <span class={`state ${state}`}><Icon name={MARK[state]} label={STATUS[state]} /></span>}
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
       </button>
       {!result && output && !open && <pre class="code tail" aria-hidden="true">{output.trimEnd().split('\n').slice(-3).join('\n')}</pre>}
@@ -98,7 +99,7 @@ function Tool({ use, result, output }: { use: P.ToolUse; result?: P.ToolResult; 
             : action.kind === 'edit' && action.diff ? <DiffView diff={action.diff} />
               : Object.keys(use.input ?? {}).length > 0 && <pre class="code">{JSON.stringify(use.input, null, 2)}</pre>}
           {text && <pre class="code output" tabIndex={0} aria-label="Output">{text}</pre>}
-          {!text && result && <p class="faint small-text">{result.status === 'denied' ? 'It did not run.' : 'No output.'}</p>}
+          {!text && state !== 'running' && <p class="faint small-text">{state === 'denied' ? 'It did not run.' : state === 'over' ? 'The turn ended before it told its result.' : 'No output.'}</p>}
         </div>
       )}
     </div>
@@ -136,7 +137,7 @@ function Plan({ steps }: { steps: readonly P.PlanStep[] }) {
   const done = steps.filter((step) => step.status === 'done').length
   return (
     <section class="plan" aria-label={`Plan, ${done} of ${steps.length} done`}>
-      <h3><Icon name="list" /> Plan <span class="faint">{done}/{steps.length}</span></h3>
+      <h2><Icon name="list" /> Plan <span class="faint">{done}/{steps.length}</span></h2>
       <ul>
         {steps.map((step, index) => (
           <li key={index} class={step.status}>

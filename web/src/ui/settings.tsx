@@ -7,11 +7,11 @@ import { disablePush, enablePush, lookAtPush, pushState, pushView, testPush } fr
 import { signOut } from '../sign'
 import { link, me, nodes, now } from '../store'
 import { Icon } from './icons'
-import { Copy, Problem, useFetched } from './parts'
+import { Copy, Pane, Problem, useFetched } from './parts'
 
 export function Settings() {
   return (
-    <main class="pane" tabIndex={-1}>
+    <Pane>
       <header class="pane-head"><div class="pane-title"><h1>Settings</h1></div></header>
       <div class="pane-scroll page">
         <Notifications />
@@ -23,7 +23,7 @@ export function Settings() {
           <button type="button" onClick={() => void signOut()}>Sign out</button>
         </section>
       </div>
-    </main>
+    </Pane>
   )
 }
 
@@ -65,7 +65,8 @@ function Offered({ offer }: { offer: P.Offer }) {
   const command = offer.kind === 'node' ? `tieline node join '${offer.url}'` : offer.url
   return (
     <div class="offer" role="status">
-      <p>{offer.kind === 'node' ? 'On the machine that shall join, type:' : 'Open this link on the other device:'}</p>
+      <p>{offer.kind === 'node' ? 'On the machine that shall join, type:' : 'Point the other device’s camera at this, or open the link there:'}</p>
+      {offer.qr && seconds > 0 && <img class="qr" src={offer.qr} alt="The link as a QR code" />}
       <pre class="code command">{command}</pre>
       <div class="row wrap">
         <Copy text={command} />
@@ -74,6 +75,11 @@ function Offered({ offer }: { offer: P.Offer }) {
       </div>
     </div>
   )
+}
+
+function away(node: P.NodeView): string {
+  const time = node.seen_at ? ago(node.seen_at, now.value) : ''
+  return !time || time === 'now' ? 'offline' : `offline for ${time}`
 }
 
 function Machines() {
@@ -90,14 +96,14 @@ function Machines() {
           <li key={node.id} class="card">
             <div class="row">
               <strong class="grow">{node.name || node.id}</strong>
-              <span class={node.online ? 'chip done' : 'chip offline'}>{node.online ? 'online' : `away${node.seen_at ? ` for ${ago(node.seen_at, now.value)}` : ''}`}</span>
+              <span class={node.online ? 'chip done' : 'chip offline'}>{node.online ? 'online' : away(node)}</span>
             </div>
             <p class="faint small-text">{[node.platform, node.version && `Tieline ${node.version}`, node.local && 'runs the hub'].filter(Boolean).join(' · ')}</p>
             {(node.limits ?? []).length > 0 && <p class="faint small-text">Goes without: {node.limits!.join(', ')}</p>}
             <ul class="agents">
               {(node.agents ?? []).filter((agent) => agent.found).map((agent) => (
                 <li key={agent.name} title={[agent.problem, agent.hint].filter(Boolean).join(' ')}>
-                  <span class={`dot ${agent.ready ? 'good' : 'bad'}`} aria-hidden="true" />{agentName(agent.name)} <small class="faint">{agent.version}</small>
+                  <span class={`dot ${!node.online ? '' : agent.ready ? 'good' : 'bad'}`} aria-hidden="true" />{agentName(agent.name)} <small class="faint">{agent.version}</small>
                   {!agent.ready && <small class="faint"> · {agent.hint || agent.problem || 'not ready'}</small>}
                 </li>
               ))}

@@ -1,6 +1,6 @@
 /** One session: its conversation, what it is connected to, and where to write. */
 import { useEffect, useState } from 'preact/hooks'
-import { get, patch, post, words } from '../api'
+import { get, patch, post, send, words } from '../api'
 import { remark } from '../diff'
 import { agentName, count, cost, SHOWN, stateOf, tilde, title } from '../format'
 import { sendPrompt } from '../outbox'
@@ -11,7 +11,7 @@ import { addToDraft, Composer } from './composer'
 import { ConnectionBar } from './connection'
 import { DiffView } from './diffview'
 import { Icon } from './icons'
-import { Empty, Problem, Sheet, useFetched } from './parts'
+import { Empty, Pane, Problem, Sheet, useFetched } from './parts'
 import { POLICIES } from './policies'
 import { Windowed } from './windowed'
 
@@ -26,13 +26,13 @@ export function ThreadPane({ id, sheet }: { id: string; sheet: '' | 'diff' | 'in
   }, [session?.turns, id, !!session])
   const open = thread.value?.session === id ? thread.value : undefined
   if (!session && fresh.value) {
-    return <main class="pane"><Empty icon="sessions" title="This session is not here"><p>{threadProblem.value || 'It may have been removed.'}</p><a class="button" href="/" data-inside="1">All sessions</a></Empty></main>
+    return <Pane><Empty icon="sessions" title="This session is not here"><p>{threadProblem.value || 'It may have been removed.'}</p><a class="button" href="/" data-inside="1">All sessions</a></Empty></Pane>
   }
-  if (!session) return <main class="pane"><p class="loading" role="status">Loading …</p></main>
+  if (!session) return <Pane><p class="loading" role="status">Loading …</p></Pane>
   const node = nodes.value.get(session.node)
   const shown = stateOf(session, node)
   return (
-    <main class="pane thread" aria-label={title(session)}>
+    <Pane class="thread" label={title(session)}>
       <header class="pane-head">
         <button type="button" class="plain back" aria-label="Back to all sessions" onClick={() => go('/')}><Icon name="back" /></button>
         <div class="pane-title">
@@ -54,7 +54,7 @@ export function ThreadPane({ id, sheet }: { id: string; sheet: '' | 'diff' | 'in
       <p class="sr" role="status">{shown === 'waiting' ? 'The agent needs your decision' : shown === 'done' ? 'The agent is done' : ''}</p>
       {sheet === 'diff' && <DiffSheet session={session} />}
       {sheet === 'info' && <InfoSheet session={session} />}
-    </main>
+    </Pane>
   )
 }
 
@@ -83,6 +83,7 @@ function DiffSheet({ session }: { session: P.SessionRecord }) {
 
 function InfoSheet({ session }: { session: P.SessionRecord }) {
   const [problem, setProblem] = useState('')
+  const [said, setSaid] = useState('')
   const [name, setName] = useState(session.title)
   const [model, setModel] = useState(session.model)
   const node = nodes.value.get(session.node)
@@ -92,6 +93,11 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
   const usage = thread.value?.usage.value
   const path = `sessions/${encodeURIComponent(session.id)}`
   const call = (what: Promise<unknown>, then?: () => void) => void what.then(() => { setProblem(''); then?.() }, (error: unknown) => setProblem(words(error)))
+  const fork = async () => {
+    const { status, value } = await send<P.SessionRecord>('POST', `${path}/fork`, {})
+    if (status === 202) setSaid('The machine has not answered yet. The fork is in the list as soon as it has.')
+    else go(sessionPath(value.id))
+  }
   const close = () => back(sessionPath(session.id))
   const policy = POLICIES.find((one) => (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === session.policy[part]))
   return (
@@ -104,8 +110,9 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
         <label>Policy
           <select value={policy?.name ?? ''} onChange={(event) => call(patch(path, { policy: event.currentTarget.value }))}>
             {!policy && <option value="">Its own</option>}
-            {POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}: {one.words}</option>)}
+            {POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}</option>)}
           </select>
+          {policy && <small class="faint">It {policy.words}.</small>}
         </label>
         <button type="submit" class="primary">Save</button>
       </form>
@@ -121,8 +128,9 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
           <div key={one}><dt>{one.replace('_', ' ')}</dt><dd>{init.receipt![one].level}, by {init.receipt![one].means}{init.receipt![one].note && ` (${init.receipt![one].note})`}</dd></div>
         ))}
       </dl>
+      <p role="status" class={said ? '' : 'sr'}>{said}</p>
       <div class="row wrap">
-        {features.includes('fork') && <button type="button" onClick={() => call(post<P.SessionRecord>(`${path}/fork`).then((made) => go(sessionPath(made.id))))}>Fork</button>}
+        {features.includes('fork') && <button type="button" onClick={() => call(fork())}>Fork</button>}
         <button type="button" onClick={() => call(patch(path, { archived: !session.archived }), close)}>{session.archived ? 'Bring back' : 'Archive'}</button>
         {session.status !== 'closed' && <button type="button" class="deny" onClick={() => call(post(`${path}/close`), close)}>End the agent</button>}
       </div>

@@ -14,6 +14,7 @@ from ...bus.base import Bus
 from ...errors import BusClosed, BusError
 from ...events import AnyEvent, Done, Outcome, Text, Thinking, ToolResult, ToolUse, TurnStarted
 from ...sessions.log import EventLog
+from ...sessions.prompts import prompt_key
 from ...sessions.records import PROMPTS, PromptRecord
 
 LATE_S = 15.0
@@ -56,11 +57,11 @@ class Turns:
 
     async def known(self, session: str, prompt: str) -> bool:
         """Whether there is such a prompt already: an earlier delivery of the same message."""
-        return await self._table.get(f"{session}.{prompt}") is not None
+        return await self._table.get(prompt_key(session, prompt)) is not None
 
     async def end(self, session: str, prompt: str, *, after: int, began: Notify, called: Callable[[int], None]) -> End:
         """Wait for a turn's end. `began` is awaited when it begins, `called` told each model call's number."""
-        key = f"{session}.{prompt}"
+        key = prompt_key(session, prompt)
         over: asyncio.Future[PromptRecord] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, set()).add(over)
         reading = asyncio.create_task(self._read(session, prompt, after, began, called))

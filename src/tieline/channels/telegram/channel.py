@@ -32,6 +32,7 @@ from .chats import Chats
 from .ears import Ears
 from .files import Files
 from .live import LiveAnswer
+from .memory import Memory
 from .settings import TelegramConfig
 from .voice import Voice
 
@@ -80,7 +81,8 @@ class Telegram:
         self._relay = relay
         self._bot = make_bot(self._config.token, self._config.api, self._config.timeout_s)
         self._stack.push_async_callback(self._bot.session.close)
-        self._voice = Voice(self._bot, self._config)
+        memory = Memory(relay)
+        self._voice = Voice(self._bot, self._config, memory)
         keep = self._config.keep_files_days
         files = Files(self._bot, self._folder, max_file=self._config.max_file, keep_days=keep)
         asks = self._surroundings.asks
@@ -91,6 +93,7 @@ class Telegram:
             bot=self._bot,
             chats=self._chats,
             voice=self._voice,
+            memory=memory,
             files=files,
             relay=relay,
             asks=asks,
@@ -129,11 +132,9 @@ class Telegram:
             return dead("bad_address", f"an address is {self.subject_prefix}.<id of a chat>")
         if not self._chats.allowed(chat):
             return dead("denied", "this chat is not allowed")
-        assert self._ears is not None
         try:
             async with asyncio.timeout(max(0.1, time_left(context))):
                 if note := note_of(envelope.payload):
-                    self._ears.note(note)
                     await self._voice.ask(chat, note, envelope)
                     return delivered()
                 live = self._live.get(envelope.in_reply_to)

@@ -1,7 +1,6 @@
 """What people do in chats: messages, buttons, /start. Everything from a chat that is not allowed is left unheard."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -11,16 +10,16 @@ from aiogram.types import Message as Shown
 
 from ...errors import BusError, TielineError
 from ...messages import Payload, Receipt, Refused
-from ..base import AskNote, Asks, Outlet
+from ..base import Asks, Outlet
 from .api import Trouble, tried
 from .chats import Chats
 from .files import Files
-from .render import pressed, token_of
+from .memory import Memory
+from .render import pressed
 from .settings import TelegramConfig
 from .voice import Voice
 
 HELP = "What you write here is passed on, and the answer comes here. Reply to a message to answer exactly that one."
-MAX_NOTES = 1000
 
 
 class Ears:
@@ -33,6 +32,7 @@ class Ears:
         bot: Bot,
         chats: Chats,
         voice: Voice,
+        memory: Memory,
         files: Files,
         relay: Outlet,
         asks: Asks | None,
@@ -48,14 +48,8 @@ class Ears:
         self._relay = relay
         self._asks = asks
         self._sent = sent
-        self._notes: OrderedDict[str, AskNote] = OrderedDict()  # by the token of their buttons
+        self._memory = memory
         self.unheard = 0
-
-    def note(self, note: AskNote) -> None:
-        """An ask that is shown: its buttons mean something now."""
-        self._notes[token_of(note)] = note
-        while len(self._notes) > MAX_NOTES:
-            self._notes.popitem(last=False)
 
     async def hear(self, update: Update) -> None:
         """One update. Raises Trouble or BusError when it should be given again."""
@@ -95,9 +89,9 @@ class Ears:
 
     async def _pass_on(self, chat: int, message: Message, payload: Payload, update: int) -> None:
         answered = message.reply_to_message
-        about = self._voice.about(chat, answered.message_id) if answered else None
+        about = await self._memory.about(chat, answered.message_id) if answered else None
         if about is not None:
-            to, reply = about.reply_to or about.sender, about.id
+            to, reply = about.to, about.id
         else:
             to, reply = self._config.routes.get(str(chat)) or self._config.to, ""
         if not to:
@@ -154,14 +148,14 @@ class Ears:
             await self._answer(query, "You may not decide this.")
             return
         press = pressed(query.data)
-        note = self._notes.get(press[1]) if press else None
-        if press is None or note is None or self._asks is None:
+        asked = await self._memory.button(press[1]) if press else None
+        if press is None or asked is None or self._asks is None:
             await self._answer(query, "This is no longer open.")
             await self._without_buttons(query)
             return
         by = f"{self._prefix}.{query.from_user.id}"
         try:
-            outcome = await self._asks.decide(note.id, allow=press[0], digest=note.digest, by=by)
+            outcome = await self._asks.decide(asked.ask, allow=press[0], digest=asked.digest, by=by)
         except TielineError as error:
             outcome = error.message
         await self._answer(query, outcome)

@@ -1,5 +1,4 @@
-"""What the bot says: texts, files, asks. Each message that was said is remembered with what it was about, so that
-answers find their way and the next attempt of a delivery goes on where the last one stopped."""
+"""What the bot says: texts, files, asks. The next attempt of a delivery goes on where the last one stopped."""
 
 import asyncio
 import time
@@ -15,12 +14,11 @@ from aiogram.types import FSInputFile, InlineKeyboardMarkup, LinkPreviewOptions,
 from ...messages import AttachmentRef
 from ..base import AskNote, Envelope
 from .api import Trouble, tried
-from .render import ask_text, buttons, rendered
+from .memory import REMEMBERED, Memory
+from .render import ask_text, buttons, rendered, token_of
 from .settings import TelegramConfig
 from .split import split
 
-REMEMBERED = 2000
-"""Messages, asks and half-said envelopes that are known; an older one is as if it had never been."""
 NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 """A link in an agent's answer is not fetched by anybody without a click."""
 
@@ -41,17 +39,12 @@ class Said:
 
 
 class Voice:
-    def __init__(self, bot: Bot, config: TelegramConfig) -> None:
+    def __init__(self, bot: Bot, config: TelegramConfig, memory: Memory) -> None:
         self._bot = bot
         self._config = config
-        self._about: OrderedDict[tuple[int, int], Envelope] = OrderedDict()  # chat, message → what it was about
-        self._asks: OrderedDict[tuple[int, str], int] = OrderedDict()  # chat, ask → the message that shows it
+        self._memory = memory
         self._progress: OrderedDict[str, int] = OrderedDict()  # envelope → parts of it that were said
         self._last: OrderedDict[int, Said] = OrderedDict()
-
-    def about(self, chat: int, message: int) -> Envelope | None:
-        """What a message of ours was about."""
-        return self._about.get((chat, message))
 
     def last(self, chat: int) -> Said | None:
         return self._last.get(chat)
@@ -69,31 +62,32 @@ class Voice:
             if number == 0 and instead_of:
                 try:
                     await self.edit(chat, instead_of, piece)
-                    self._told(chat, instead_of, envelope, piece)
                     self._keep(self._progress, envelope.id, number + 1)
+                    await self._told(chat, instead_of, envelope, piece)
                     continue
                 except Trouble as error:
                     if error.again:
                         raise
             sent = await self.text(chat, piece)
-            self._told(chat, sent.message_id, envelope, piece)
             self._keep(self._progress, envelope.id, number + 1)
+            await self._told(chat, sent.message_id, envelope, piece)
         for number, file in enumerate(payload.attachments, len(pieces)):
             if number >= done:
                 sent = await self._file(chat, file)
-                self._told(chat, sent.message_id, envelope, "")
                 self._keep(self._progress, envelope.id, number + 1)
+                await self._told(chat, sent.message_id, envelope, "")
         self._progress.pop(envelope.id, None)
 
     async def ask(self, chat: int, note: AskNote, envelope: Envelope) -> None:
         """An ask with its buttons; when it is over, its message says how and has none."""
-        text, known = ask_text(note, content=self._config.content), self._asks.get((chat, note.id))
-        if known:
+        text = ask_text(note, content=self._config.content)
+        await self._memory.asked(token_of(note), note)  # its buttons mean something from the moment that they are seen
+        if known := await self._memory.shown(chat, note.id):
             await self.edit(chat, known, text, keyboard=buttons(note))
             return
         sent = await self.text(chat, text, keyboard=buttons(note))
-        self._told(chat, sent.message_id, envelope, text)
-        self._keep(self._asks, (chat, note.id), sent.message_id)
+        await self._memory.showed(chat, note.id, sent.message_id)
+        await self._told(chat, sent.message_id, envelope, text)
 
     async def text(self, chat: int, piece: str, *, keyboard: InlineKeyboardMarkup | None = None) -> Message:
         text, entities = rendered(piece)
@@ -145,9 +139,9 @@ class Voice:
             return None
         return path if fits and any(path.is_relative_to(folder) for folder in folders) else None
 
-    def _told(self, chat: int, message: int, envelope: Envelope, text: str) -> None:
-        self._keep(self._about, (chat, message), envelope)
+    async def _told(self, chat: int, message: int, envelope: Envelope, text: str) -> None:
         self._keep(self._last, chat, Said(envelope, text))
+        await self._memory.told(chat, message, envelope)
 
     @staticmethod
     def _keep(where: OrderedDict[K, V], key: K, value: V) -> None:

@@ -52,7 +52,7 @@ async function draw() {
   const reply = await fetch("openapi.json");
   const about = document.getElementById("about");
   if (!reply.ok) {
-    about.textContent = `The document cannot be read (${reply.status}): log in first.`;
+    about.textContent = `The document cannot be read (${reply.status}): sign in first.`;
     return;
   }
   const said = await reply.json();

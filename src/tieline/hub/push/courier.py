@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import logging
+import ssl
 from typing import Any, Literal
 
 import msgspec
@@ -34,10 +35,12 @@ class Delivery(Struct, frozen=True, kw_only=True):
 class Courier:
     """`async with Courier(bus, contact=…)`. The libraries, the key and the connections come with the first use."""
 
-    def __init__(self, bus: Bus, *, contact: str, loopback: bool = False) -> None:
+    def __init__(self, bus: Bus, *, contact: str, loopback: bool = False, trust: ssl.SSLContext | None = None) -> None:
+        """`trust`: whose word counts about who a push service is; else of those that the system knows."""
         self._bus = bus
         self._contact = contact
         self._loopback = loopback
+        self._trust = trust
         self._lock = asyncio.Lock()
         self._room = asyncio.Semaphore(MAX_AT_ONCE)
         self._ready: tuple[vapid.Libraries, vapid.Vapid] | None = None
@@ -131,12 +134,12 @@ class Courier:
             if self._ready is None:
                 libraries = await vapid.libraries()
                 pair = await vapid.kept(self._bus, libraries)
-                self._client = await asyncio.to_thread(_client)  # it reads all certificates
+                self._client = await asyncio.to_thread(_client, self._trust)  # it reads all certificates
                 self._ready = libraries, pair
             return self._ready
 
 
-def _client() -> Any:
+def _client(trust: ssl.SSLContext | None) -> Any:
     import httpx2
 
-    return httpx2.AsyncClient(timeout=POST_S, trust_env=False, follow_redirects=False)
+    return httpx2.AsyncClient(timeout=POST_S, trust_env=False, follow_redirects=False, verify=trust or True)

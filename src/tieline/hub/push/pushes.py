@@ -33,7 +33,6 @@ DECIDED_S = 86400
 LOOKING_S = 30
 """How long another hub is believed that somebody looks at it; it says so again well before."""
 TIDY_S = 3600.0
-OWNER = "owner"
 
 DECIDED = "pushed"
 LOOKING = "looking"
@@ -181,7 +180,7 @@ class Pushes:
 
     async def handle(self, fact: Fact) -> None:
         """Decide about one fact, and carry what comes of it."""
-        known = [one for one in self.subscriptions.all() if self._is_known(one.device)]
+        known = [one for one in self.subscriptions.all() if self._devices.knows(one.device)]
         pushed = not await self._claim(fact)
         visible = not pushed and await self.visible()
         found = decide(fact, subscriptions=known, visible=visible, live=True, pushed=pushed, now=time.time())
@@ -245,7 +244,7 @@ class Pushes:
         while True:
             try:
                 for one in self.subscriptions.all():
-                    if one.device in self._revoked or not self._is_known(one.device):
+                    if one.device in self._revoked or not self._devices.knows(one.device):
                         await self.subscriptions.remove(one)
                 self._revoked.clear()
             except BusClosed:
@@ -258,9 +257,6 @@ class Pushes:
             except TimeoutError:
                 continue
             self._upkeep.clear()
-
-    def _is_known(self, device: str) -> bool:
-        return device == OWNER or self._devices.get(device) is not None
 
 
 def contact(config: HubConfig) -> str:

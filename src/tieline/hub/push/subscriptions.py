@@ -1,6 +1,5 @@
 """Who wants pushes: browsers, each of a device, in a bus table that every hub knows. They go with their device."""
 
-import asyncio
 import hashlib
 import time
 
@@ -27,26 +26,13 @@ class Subscriptions:
         self._mirror = Mirror(self._table, self._apply)
         self._known: dict[str, Subscription] = {}
         self._loopback = loopback
-        self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Subscriptions":
-        self._task = asyncio.create_task(self._mirror.run(), name="push-subscriptions")
-        loaded = asyncio.ensure_future(self._mirror.loaded.wait())
-        try:
-            await asyncio.wait({loaded, self._task}, return_when=asyncio.FIRST_COMPLETED)
-            if self._task.done():
-                self._task.result()
-        except BaseException:
-            await self.__aexit__()
-            raise
-        finally:
-            loaded.cancel()
+        await self._mirror.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._mirror.__aexit__()
 
     def all(self) -> list[Subscription]:
         return list(self._known.values())

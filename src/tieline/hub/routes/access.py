@@ -69,13 +69,16 @@ async def offer(request: Asked) -> Response[bytes]:
     secret, expires_at = await hub.devices.offer(pairing.kind, name=_name(pairing.name), by=device.id)
     word = "login" if pairing.kind == "page" else "pair"
     url = f"{_url(request)}/#{word}={secret}"
-    return answer(Offer(kind=pairing.kind, secret=secret, url=url, expires_at=expires_at), 201)
+    qr = _picture(url) if pairing.kind == "page" else ""
+    return answer(Offer(kind=pairing.kind, secret=secret, url=url, expires_at=expires_at, qr=qr), 201)
 
 
 @post(
     "/api/v1/pair",
     tags=TAGS,
-    opt=spec(body=Claim, gives=Paired, status=201, problems=("Unauthenticated", "Forbidden", "TooManyRequests")),
+    opt=spec(
+        body=Claim, gives=Paired, status=201, problems=("Unauthenticated", "Forbidden", "Conflict", "TooManyRequests")
+    ),
 )
 async def pair(request: Asked) -> Response[bytes]:
     """Exchange a secret for a key of one's own: for clients and nodes."""
@@ -133,9 +136,8 @@ async def _revoke(hub: "Hub", id: str) -> None:
 
 
 def _cookie(request: Asked, key: str, **more: int) -> str:
-    scope = _scope(request)
-    secure = hub_of(request).origins.secure(request.headers.get("host", ""), scope)
-    return cookie(cookie_name(scope["server"][1]), key, secure=secure, **more)
+    scope, host, origins = _scope(request), request.headers["host"], hub_of(request).origins
+    return cookie(cookie_name(origins.port(host, scope)), key, secure=origins.secure(host, scope), **more)
 
 
 def _url(request: Asked) -> str:
@@ -145,6 +147,13 @@ def _url(request: Asked) -> str:
     if hub.url and (hub.config.hub.public_url or is_loopback(host_name(host))):
         return hub.url.rstrip("/")
     return f"{request.scope['scheme']}://{host}"
+
+
+def _picture(url: str) -> str:
+    """A QR code that a camera reads also where the page is dark."""
+    import segno
+
+    return segno.make(url, error="l", micro=False).svg_data_uri(border=4, light="white", omitsize=True)
 
 
 def _name(name: str) -> str:

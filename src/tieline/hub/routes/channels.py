@@ -10,7 +10,8 @@ from msgspec.structs import asdict, replace
 from ...messages import Limits, Receipt
 from ...protocol.relay import ChannelTest, ChannelTestView, ChannelView, ReloadView
 from ...relay.lanes import LaneView
-from ...relay.reload import ChannelReport, ChannelSet
+from ...relay.reload import ChannelSet
+from ...relay.reports import ChannelReport
 from ..problems import NotFound
 from ..problems import Refused as HubRefused
 from ..request import Asked, answer, body, hub_of

@@ -41,6 +41,8 @@ async def take(request: Asked, channel: FromPath[str]) -> Response[bytes]:
         if not hub.relay.active:  # another hub of this bus does; whoever sends it again may meet that one
             raise HookRefused(503, "standby", "this hub's relay stands by", retry_after_s=5.0)
         found = hub.channels.channel(channel)
+        if found is None and hub.channels.starting(channel):
+            raise HookRefused(503, "starting", "this channel is being started", retry_after_s=5.0)
         if not isinstance(found, Hooked):
             raise HookRefused(404, "no_webhook", "no channel of this name takes webhooks")
         if busy.locked():

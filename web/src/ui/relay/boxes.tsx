@@ -4,8 +4,9 @@ import { get, post, words } from '../../api'
 import { ago } from '../../format'
 import type * as P from '../../protocol'
 import { now } from '../../store'
+import { Icon } from '../icons'
 import { Empty, Problem } from '../parts'
-import { Letter, nameOf, RelayPage, textOf, useFresh } from './frame'
+import { Letter, nameOf, plain, RelayPage, textOf, useFresh } from './frame'
 
 export function Inboxes() {
   const [open, setOpen] = useState('')
@@ -20,6 +21,7 @@ export function Inboxes() {
               <strong class="grow ellipsis">{nameOf(box.subject)}</strong>
               {box.channel && <span class="tag">{box.channel}</span>}
               <span class={box.waiting ? 'badge' : 'faint'}>{box.waiting ?? 0}</span>
+              <span class={open === box.subject ? 'turned' : ''}><Icon name="chevron" /></span>
             </button>
             {open === box.subject && <Inbox subject={box.subject} readable={!box.channel} />}
           </li>
@@ -64,7 +66,7 @@ export function DeadLetters() {
         {letters.map((one) => (
           <li key={one.envelope.id} class="letter">
             <div class="letter-head"><strong>{nameOf(one.envelope.from)}</strong><span class="faint">to</span><strong>{nameOf(one.envelope.subject)}</strong>{one.at ? <span class="faint">{ago(one.at, now.value)}</span> : null}</div>
-            <p><span class="chip failed">{one.reason}</span> <span class="faint">{one.detail}</span></p>
+            <p><span class="chip failed">{plain(one.reason)}</span> <span class="faint">{one.detail}</span></p>
             <div class="letter-text">{textOf(one.envelope.payload)}</div>
             <div class="row end">
               {one.retried_as && <span class="faint small-text grow">Was sent again</span>}
@@ -89,7 +91,7 @@ export function Channels() {
   return (
     <RelayPage at="channels" title="Channels" actions={<button type="button" class="small" onClick={() => call(post<P.ReloadView>('channels/reload').then((told) => setSaid(told.problem || 'The configuration was read again.')))}>Read the configuration again</button>}>
       <Problem text={problem || found.problem} />
-      <p role="status">{said}</p>
+      <p role="status" class={said ? '' : 'sr'}>{said}</p>
       {found.value && !found.value.length && <Empty icon="channel" title="No channels"><p>Telegram, webhooks and notifications are set up in <code>tieline.toml</code>.</p></Empty>}
       <ul class="letters">
         {(found.value ?? []).map((one) => (

@@ -5,7 +5,7 @@ import { ago, title } from '../../format'
 import type * as P from '../../protocol'
 import { link, nodes, now, sessions } from '../../store'
 import { Icon } from '../icons'
-import { useFetched } from '../parts'
+import { Pane, useFetched } from '../parts'
 
 export const OWNER = 'relay.user.owner'
 const FRESH_MS = 4000
@@ -14,13 +14,13 @@ const TABS = [['messages', 'Threads'], ['inboxes', 'Inboxes'], ['dead', 'Dead le
 
 export function RelayPage(props: { at: (typeof TABS)[number][0]; title: string; children: ComponentChildren; actions?: ComponentChildren }) {
   return (
-    <main class="pane" tabIndex={-1}>
+    <Pane>
       <header class="pane-head"><div class="pane-title"><h1>{props.title}</h1></div>{props.actions}</header>
       <nav class="tabs" aria-label="Messages">
         {TABS.map(([name, label]) => <a key={name} href={`/${name}`} data-inside="1" aria-current={name === props.at ? 'page' : undefined}>{label}</a>)}
       </nav>
       <div class="pane-scroll page">{props.children}</div>
-    </main>
+    </Pane>
   )
 }
 
@@ -51,13 +51,16 @@ export function Receipt({ of }: { of: P.MessageView }) {
     <ol class="receipt" aria-label="Where it got to">
       {steps.map((step, index) => (
         <li key={index} class={BAD.has(step.state) ? 'bad' : index === steps.length - 1 ? 'end' : ''} title={[step.detail, step.channel].filter(Boolean).join(' · ')}>
-          <Icon name={BAD.has(step.state) ? 'warn' : 'check'} />{step.state}{step.reason && `: ${step.reason}`}
+          <Icon name={BAD.has(step.state) ? 'warn' : 'check'} />{step.state}{step.reason && `: ${plain(step.reason)}`}
         </li>
       ))}
       {!of.receipt.over && <li>{of.receipt.waiting ? `waiting: ${of.receipt.waiting}` : '…'}</li>}
     </ol>
   )
 }
+
+/** A reason's name as words. */
+export const plain = (reason: string) => reason.replaceAll('_', ' ')
 
 export function textOf(payload: P.Payload | undefined): string {
   if (!payload) return '(no longer kept)'

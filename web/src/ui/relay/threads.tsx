@@ -1,6 +1,6 @@
 /** Threads of messages between people, agents and channels, and where each message is. */
 import { useState } from 'preact/hooks'
-import { get, newId, post, words } from '../../api'
+import { get, Wish, words } from '../../api'
 import { ago } from '../../format'
 import { keep, kept } from '../../kept'
 import type * as P from '../../protocol'
@@ -8,7 +8,7 @@ import { go } from '../../route'
 import { now, sessions } from '../../store'
 import { Icon } from '../icons'
 import { Empty, Problem, Sheet } from '../parts'
-import { Letter, nameOf, OWNER, RelayPage, textOf, useFresh } from './frame'
+import { Letter, nameOf, OWNER, plain, RelayPage, textOf, useFresh } from './frame'
 
 export function Messages() {
   const [writing, setWriting] = useState(false)
@@ -38,13 +38,13 @@ function NewMessage({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState(() => kept('draft.message', ''))
   const [reply, setReply] = useState(true)
   const [problem, setProblem] = useState('')
-  const [key] = useState(newId)
+  const [wish] = useState(() => new Wish())
   const inboxes = useFresh(() => get<P.InboxView[]>('inboxes'), [])
   const all = [...sessions.value.values()].filter((one) => !one.archived)
   const known = [...all.map((one) => `relay.agent.${one.id}`), ...(inboxes.value ?? []).map((one) => one.subject).filter((one) => one !== OWNER)]
   const send = async () => {
     try {
-      const made = await post<P.MessageView>('messages', { to, text, no_reply: !reply } satisfies P.NewMessage, key)
+      const { value: made } = await wish.send<P.MessageView>('POST', 'messages', { to, text, no_reply: !reply } satisfies P.NewMessage)
       keep('draft.message', '')
       onClose()
       go(`/messages/${encodeURIComponent(made.receipt.thread)}`)
@@ -79,6 +79,7 @@ function NewMessage({ onClose }: { onClose: () => void }) {
 export function MessageThread({ id }: { id: string }) {
   const [text, setText] = useState('')
   const [problem, setProblem] = useState('')
+  const [wish] = useState(() => new Wish())
   const found = useFresh(() => get<P.TraceView>(`messages/${encodeURIComponent(id)}/trace`), [id])
   const messages = found.value?.messages ?? []
   const last = messages.at(-1)
@@ -86,7 +87,7 @@ export function MessageThread({ id }: { id: string }) {
   const to = theirs ? theirs.envelope?.reply_to || theirs.receipt.sender : last?.receipt.subject
   const send = async () => {
     try {
-      await post('messages', { to: to ?? '', text, thread: found.value!.thread, in_reply_to: theirs?.receipt.id ?? '' } satisfies P.NewMessage)
+      await wish.send('POST', 'messages', { to: to ?? '', text, thread: found.value!.thread, in_reply_to: theirs?.receipt.id ?? '' } satisfies P.NewMessage)
       setText('')
       setProblem('')
       found.reload()
@@ -100,7 +101,7 @@ export function MessageThread({ id }: { id: string }) {
       <div class="letters">
         {messages.map((one) => <Letter key={one.receipt.id} of={one} />)}
         {(found.value?.dead ?? []).map((one) => (
-          <article key={one.envelope.id} class="letter"><div class="letter-head"><strong>{nameOf(one.envelope.from)}</strong><span class="faint">to</span><strong>{nameOf(one.envelope.subject)}</strong><span class="chip failed">{one.state ?? 'dead'}: {one.reason}</span></div>
+          <article key={one.envelope.id} class="letter"><div class="letter-head"><strong>{nameOf(one.envelope.from)}</strong><span class="faint">to</span><strong>{nameOf(one.envelope.subject)}</strong><span class="chip failed">{one.state ?? 'dead'}: {plain(one.reason)}</span></div>
             <div class="letter-text">{textOf(one.envelope.payload)}</div>{one.detail && <p class="faint small-text">{one.detail}</p>}</article>
         ))}
       </div>
