@@ -21,6 +21,7 @@ help: ## this list
 
 up: setup ## start the hub with this machine's agents; prints its address and a QR code
 	@$(BIN)/tieline up
+	@command -v tieline >/dev/null || echo 'Here: `. $(BIN)/activate` lets this shell find `tieline`.'
 
 setup: $(SETUP) $(PAGE) ## a .venv with the package, all extras and the tools, and the page (needs npm)
 

@@ -49,24 +49,25 @@ ROOT = Path(__file__).parent.parent
 
 
 class Ticker(Scripted):
-    """Its turns are texts that say when they were emitted, one every few milliseconds."""
+    """Its turns are texts that say when they were emitted: the next when it is told to, as an echo goes."""
 
     def __init__(self) -> None:
         super().__init__(Endless(), name="ticker")
+        self.go = asyncio.Event()
 
     @asynccontextmanager
     async def open(self, spec: Any, ask: Any) -> AsyncGenerator[Any, None]:
         async with super().open(spec, ask) as conversation:
-            conversation.turn = _ticks  # type: ignore[method-assign]
+            conversation.turn = self._ticks  # type: ignore[method-assign]
             yield conversation
 
-
-async def _ticks(prompt: Prompt) -> AsyncIterator[Event]:
-    yield TurnStarted(prompt.text)
-    for _ in range(EVENTS):
-        await asyncio.sleep(0.003)
-        yield Text(str(time.monotonic_ns()))
-    yield Done("success")
+    async def _ticks(self, prompt: Prompt) -> AsyncIterator[Event]:
+        yield TurnStarted(prompt.text)
+        for _ in range(EVENTS):
+            await self.go.wait()
+            self.go.clear()
+            yield Text(str(time.monotonic_ns()))
+        yield Done("success")
 
 
 class Clients:
@@ -112,8 +113,9 @@ async def clients() -> AsyncGenerator[Clients, None]:
 
 
 class Setting:
-    def __init__(self, bus: Bus, router: Router, hub: Hub, serving: Serving, place: str) -> None:
+    def __init__(self, bus: Bus, router: Router, hub: Hub, serving: Serving, place: str, ticker: Ticker) -> None:
         self.bus, self.router, self.hub, self.port, self.place = bus, router, hub, serving.port, place
+        self.ticker = ticker
 
     @property
     def door(self) -> dict[str, Any]:
@@ -129,14 +131,15 @@ async def setting() -> AsyncGenerator[Setting, None]:
         env = {"TIELINE_HOME": place, "HOME": place, "PATH": os.defpath}
         config = Config(environ=env, pool=COLD)
         identity = identify(env)
-        drivers = {"scripted": Scripted(Endless()), "ticker": Ticker()}
+        ticker = Ticker()
+        drivers = {"scripted": Scripted(Endless()), "ticker": ticker}
         async with AsyncExitStack() as stack:
             bus = await stack.enter_async_context(open_bus(f"sqlite://{place}/bus.db"))
             router = await stack.enter_async_context(Router(bus, config, node=identity.id, drivers=drivers))
             local = await stack.enter_async_context(Executor(router, bus, config, identity=identity))
             hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
             serving = await stack.enter_async_context(serve(build(hub)))
-            yield Setting(bus, router, hub, serving, place)
+            yield Setting(bus, router, hub, serving, place, ticker)
 
 
 # --- the rows ------------------------------------------------------------------------------------------------
@@ -174,6 +177,9 @@ async def soon(hub: Setting, other: Clients, bare: int) -> Row:
     session = await hub.session("ticker")
     assert await other.do("follow", session=session, until="done", **hub.door) == "ready"
     await hub.router.prompt(session, "go")
+    for _ in range(EVENTS):
+        hub.ticker.go.set()
+        assert await other.hear() == "ready"
     ours = await other.hear()
     after = await other.do("echo", port=bare, path="/echo", count=ECHOES, size=200)
     reference = statistics.median([*before, *after])

@@ -125,6 +125,7 @@ def follow(port: int, path: str, token: str, session: str, until: str) -> list[f
         event = json.loads(text)["event"]
         if event["type"] == "text":
             taken.append((now - int(event["text"])) / 1e9)
+            print("ready", flush=True)  # for the next
         elif event["type"] == until:
             line.close()
             return taken

@@ -1,16 +1,21 @@
-"""The documents are true: their code runs, their links lead somewhere, they name no host of a registry."""
+"""The documents are true: their code runs, their commands exist, their links lead somewhere."""
 
 import inspect
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+
+from tieline.cli.app import HELP, app
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 BIN = Path(sys.executable).parent
@@ -66,6 +71,115 @@ def test_console_blocks_run(text: str, mark: str, tmp_path: Path) -> None:
                 timeout=60,
             )
             assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+
+# --- commands: every verb and option that a document or a help text names -----------------------------------
+
+TIELINE: Any = typer.main.get_command(app)
+SEPARATORS = frozenset({";", "|", "||", "&", "&&", "(", ")", "<", ">", ">>"})
+
+
+def described(command: Any = TIELINE, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from described(inner, (*path, name))
+
+
+def invocations(line: str) -> Iterator[list[str]]:
+    """The arguments of each `tieline` in a line of shell."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    current: list[str] | None = None
+    for word in words:
+        if word in SEPARATORS or word == "tieline":
+            if current is not None:
+                yield current
+            current = [] if word == "tieline" else None
+        elif current is not None:
+            current.append(word)
+    if current is not None:
+        yield current
+
+
+def fault_of(arguments: list[str]) -> str | None:
+    """What of it the program does not have. Words in capitals stand for something, as in a usage line."""
+    command, path = TIELINE, "tieline"
+    rest = list(arguments)
+    while getattr(command, "commands", None) and rest and not rest[0].startswith(("-", "[")) and not rest[0].isupper():
+        name = rest.pop(0)
+        if name not in command.commands:
+            return f"{path} has no verb {name}"
+        command, path = command.commands[name], f"{path} {name}"
+    known = {*HELP, *(option for param in command.params for option in (*param.opts, *param.secondary_opts))}
+    for word in rest:
+        option = word.strip("[]…").split("=")[0]
+        if option.startswith("-") and option != "-" and option not in known:
+            return f"{path} has no option {option}"
+    return None
+
+
+def documented(page: Path) -> Iterator[str]:
+    """Lines of shell on a page: in its blocks, and in the middle of a sentence."""
+    text = page.read_text()
+    for match in FENCE.finditer(text):
+        if match[1] in ("console", "sh"):
+            # What a command prints may name a command too, in the same form.
+            yield from (line.removeprefix("$ ").strip() for line in match[3].splitlines() if "tieline " in line)
+    for span in re.findall(r"`(tieline [^`]+)`", FENCE.sub("", text)):
+        yield " ".join(span.replace("\\|", " ").split())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_documented_commands_exist(page: Path) -> None:
+    faults = {
+        f"{line}: {fault}" for line in documented(page) for each in invocations(line) if (fault := fault_of(each))
+    }
+    assert faults == set()
+
+
+def test_examples_of_the_help_exist() -> None:
+    shown = [line for _, command in described() for line in (command.epilog or "").splitlines() if "tieline " in line]
+    assert len(shown) > 30
+    # An example may be followed by what it means, after some spaces.
+    lines = [line.strip().split("   ")[0] for line in shown]
+    assert [fault for line in lines for each in invocations(line) if (fault := fault_of(each))] == []
+
+
+@pytest.mark.parametrize(("path", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in described()])
+def test_help_fits_a_terminal(path: tuple[str, ...], command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    above = None
+    for name in ("tieline", *path[:-1]):
+        above = typer.Context(TIELINE, info_name=name, parent=above, help_option_names=list(HELP))
+    page = command.get_help(typer.Context(command, info_name=path[-1], parent=above) if path else above)
+    assert page.startswith(f"Usage: {' '.join(('tieline', *path))} [OPTIONS]")
+    assert "\nExamples\n  " in page
+    assert [line for line in page.splitlines() if len(line) > 80] == []
+
+
+def test_every_verb_is_on_the_page_of_the_command_line() -> None:
+    page = (ROOT / "docs/cli.md").read_text()
+    assert [verb for verb in TIELINE.commands if f"`tieline {verb}" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("tieline run codex 'do it' --policy edits | jq .type", None),
+        ("tieline pair [--page --node] ; tieline node join URL [--secret S] # there", None),
+        ("tieline COMMAND --help", None),
+        ("git diff | tieline send 1f0c2a -", None),
+        ("tieline frobnicate", "tieline has no verb frobnicate"),
+        ("tieline sessions; tieline node jion URL", "tieline node has no verb jion"),
+        ("tieline tail 1f0c2a --folow", "tieline tail has no option --folow"),
+        ("tieline dead retry --patern='x'", "tieline dead retry has no option --patern"),
+    ],
+)
+def test_the_check_of_commands_can_fail(line: str, fault: str | None) -> None:
+    assert [found for each in invocations(line) if (found := fault_of(each))] == ([fault] if fault else [])
+
+
+# --- links, names -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,8 +1,10 @@
 """Who may import whom, as the architecture says; and what `import tieline` may load."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "tieline"
@@ -142,6 +144,30 @@ def test_every_module_has_a_room() -> None:
 def test_files_are_short() -> None:
     long = {name: count for name, path in modules().items() if (count := len(path.read_text().splitlines())) > 500}
     assert long == {}
+
+
+def test_what_is_heavy_is_an_extra() -> None:
+    project = tomllib.loads((SOURCE.parent.parent / "pyproject.toml").read_text())["project"]
+    for extra, package in {
+        "claude": "claude-agent-sdk",
+        "nats": "nats-py",
+        "telegram": "aiogram",
+        "notify": "apprise",
+        "push": "pywebpush",
+        "traces": "opentelemetry-sdk",
+    }.items():
+        assert any(named.startswith(package) for named in project["optional-dependencies"][extra])
+        assert not any(named.startswith(package) for named in project["dependencies"])
+
+
+def test_types_are_checked_strictly() -> None:
+    """`make check` runs the type checker; nothing here asks it to look away."""
+    setting = tomllib.loads((SOURCE.parent.parent / "pyproject.toml").read_text())["tool"]["pyright"]
+    assert setting["typeCheckingMode"] == "strict"
+    assert "src" in setting["include"]
+    assert not [name for name in setting if name.startswith("report")]
+    loose = re.compile(r"# (pyright: (basic|standard|\w+ *=)|type: ignore$)", re.MULTILINE)
+    assert [name for name, path in modules().items() if loose.search(path.read_text())] == []
 
 
 def test_import_is_light() -> None:
