@@ -1,8 +1,11 @@
 """One measured ratio: ours against the reference, in the same run."""
 
+import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
+from typing import Any
 
 from msgspec import Struct
 
@@ -50,3 +53,9 @@ async def side_by_side_async(kinds: Sequence[Callable[[], Awaitable[object]]], r
             await kind()
             times.append(time.perf_counter() - start)
     return [statistics.median(times) for times in taken]
+
+
+def measure(section: str) -> list[Row]:
+    """The rows of one of this package's sections."""
+    result: Any = import_module(f".{section}", __package__).measure()
+    return asyncio.run(result) if asyncio.iscoroutine(result) else result
