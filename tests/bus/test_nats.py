@@ -10,6 +10,7 @@ from tieline.testing.bus_contract import BusContract
 from .conftest import NatsServer
 
 
+@pytest.mark.slow
 class TestNats(BusContract):
     @pytest.fixture
     def url(self, nats_server: NatsServer) -> str:

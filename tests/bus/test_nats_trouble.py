@@ -122,6 +122,7 @@ async def insist(bus: Bus, subject: str) -> int:
                 continue
 
 
+@pytest.mark.slow
 async def test_nobody_there() -> None:
     with pytest.raises(BusUnavailable, match=r"cannot reach NATS at 127\.0\.0\.1:\d+") as caught:
         async with open_bus(f"nats://user:secret@127.0.0.1:{free_port()}"):

@@ -161,6 +161,7 @@ async def test_so_many_sessions_at_a_time(tmp_path: Path) -> None:
         await until(here.relay, patient.id, lambda r: r.state == "seen")
 
 
+@pytest.mark.slow
 async def test_time_left_is_the_turns_time(tmp_path: Path) -> None:
     async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()], [Say("next")]) as here:
         with pytest.raises(Unanswered) as caught:
@@ -232,6 +233,7 @@ async def test_a_prompt_that_a_person_takes_back(tmp_path: Path) -> None:
         assert (receipt.state, receipt.reason) == ("dead", "interrupted")
 
 
+@pytest.mark.slow
 async def test_a_message_that_waits_behind_others_in_its_session(tmp_path: Path) -> None:
     async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()]) as here:
         await here.router.create(cwd=str(tmp_path), id="s1")
@@ -271,6 +273,7 @@ async def test_a_session_that_answers_by_itself_answers_once(tmp_path: Path) -> 
         assert [r.id for r in here.relay.inbox(ME).unread()] == [own.id]
 
 
+@pytest.mark.slow
 async def test_a_node_that_is_offline(tmp_path: Path) -> None:
     class Away(LocalSessions):
         online = False

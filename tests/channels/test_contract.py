@@ -114,6 +114,7 @@ class Chat:
         return True
 
 
+@pytest.mark.slow
 @IMPORTS_AIOGRAM
 class TestTelegram(ChannelContract):
     module = telegram

@@ -19,6 +19,7 @@ from tests.hub.test_hooks import toml
 from tieline import config as configuration
 from tieline.daemon import hub_on
 from tieline.script import Call, Run, Say
+from tieline.testing import mcp_server
 from tieline.testing.http import LoopbackServer
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
@@ -43,26 +44,6 @@ async def agent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
         yield opened, entry
 
 
-TOOL = """
-import json, subprocess, sys
-for line in sys.stdin:
-    ask = json.loads(line)
-    if "id" not in ask:
-        continue
-    result = {}
-    if ask["method"] == "initialize":
-        result = {"protocolVersion": ask["params"]["protocolVersion"], "capabilities": {"tools": {}},
-                  "serverInfo": {"name": "letters", "version": "1"}}
-    elif ask["method"] == "tools/list":
-        result = {"tools": [{"name": "post", "description": "Posts a letter.", "inputSchema": {"type": "object"}}]}
-    elif ask["method"] == "tools/call":
-        command = [*sys.argv[1:], "message", "send", "relay.user.boss", "by a tool"]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        result = {"content": [{"type": "text", "text": done.stdout + done.stderr}]}
-    print(json.dumps({"jsonrpc": "2.0", "id": ask["id"], "result": result}), flush=True)
-"""
-
-
 async def test_what_an_mcp_tool_sends_inherits(agent: tuple[Any, str], tmp_path: Path) -> None:
     """It says neither who it is nor what it works on; Codex gives the servers of tools an empty environment."""
     rig, entry = agent
@@ -75,7 +56,8 @@ async def test_what_an_mcp_tool_sends_inherits(agent: tuple[Any, str], tmp_path:
     own = {"TIELINE_HOME": str(tmp_path / "state"), "TIELINE_CONFIG": str(tmp_path / "t.toml")}
     async with hub_on(configuration.load(environ={**rig.options["env"], **own})) as (hub, serving):
         assert hub.relay is not None
-        command = [sys.executable, "-c", TOOL, str(Path(sys.executable).parent / "tieline")]
+        words = ("message", "send", "relay.user.boss", "by a tool")
+        command = mcp_server.command_line("post", str(Path(sys.executable).parent / "tieline"), *words)
         env = {"TIELINE_HUB": serving.url, "TIELINE_TOKEN": hub.token}
         if "claude" in entry:
             server = {"command": command[0], "args": command[1:], "env": env}

@@ -18,7 +18,7 @@ from tieline.relay.plugins import ChannelError
 from tieline.testing.telegram import TOKEN, BotApi
 from tieline.testing.waiting import eventually
 
-pytestmark = IMPORTS_AIOGRAM
+pytestmark = [pytest.mark.slow, IMPORTS_AIOGRAM]
 
 ADA = 4711
 GROUP = -1001

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.cli.hub_process import HubProcess
 
 from tieline.testing.command_line import WAIT_S, CommandLine
@@ -11,6 +12,7 @@ from tieline.testing.command_line import WAIT_S, CommandLine
 EXAMPLE = Path(__file__).parents[2] / "examples/hub/follow.py"
 
 
+@pytest.mark.slow
 def test_it_follows_a_session_to_its_end(cli: CommandLine) -> None:
     with HubProcess(cli):
         ended = subprocess.run(

@@ -40,6 +40,7 @@ def waiting(hub: Setting, session: str) -> None:
 # --- sessions -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sessions_are_listed_filtered_and_found(hub: Setting) -> None:
     id = started(hub, "talker", "a title to look for")
     hub.until(id, lambda record: record.turns == 1)
@@ -93,6 +94,7 @@ def test_the_widest_columns_give_way(needed: list[int], room: int, widths: list[
 # --- send and tail --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_send_waits_and_gives_the_turns_status(hub: Setting) -> None:
     ended = hub.run("send", "--new", "talker", "-", "--wait", "--policy", "full", given="say hello")
     assert (ended.returncode, ended.stdout) == (0, "world.\n")
@@ -106,6 +108,7 @@ def test_send_waits_and_gives_the_turns_status(hub: Setting) -> None:
     assert frames[-1]["event"]["type"] == "done"
 
 
+@pytest.mark.slow
 def test_tail_shows_what_was_said_and_what_is_said(hub: Setting) -> None:
     id = started(hub, "talker", "for the tail")
     hub.until(id, lambda record: record.turns == 1)
@@ -140,6 +143,7 @@ def _until_done(lines: Iterator[bytes]) -> Iterator[bytes]:
             return
 
 
+@pytest.mark.slow
 def test_steer_and_bad_usage(hub: Setting) -> None:
     id = started(hub, "talker", "nothing runs here")
     hub.until(id, lambda record: record.turns == 1)
@@ -159,6 +163,7 @@ def test_steer_and_bad_usage(hub: Setting) -> None:
 # --- decisions ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_only_ask_is_approved_without_its_name(hub: Setting) -> None:
     (hub.place / "made.txt").unlink(missing_ok=True)
     nothing = hub.run("approve")
@@ -170,6 +175,7 @@ def test_the_only_ask_is_approved_without_its_name(hub: Setting) -> None:
     assert (hub.place / "made.txt").read_text() == "hi\n"
 
 
+@pytest.mark.slow
 def test_several_asks_are_listed(hub: Setting) -> None:
     one, two = (started(hub, "worker", f"number {number}") for number in (1, 2))
     for id in (one, two):
@@ -199,6 +205,7 @@ def test_several_asks_are_listed(hub: Setting) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_question_is_shown_and_answered(hub: Setting) -> None:
     id = started(hub, "asker", "ask me something")
     waiting(hub, id)
@@ -216,6 +223,7 @@ def test_a_question_is_shown_and_answered(hub: Setting) -> None:
 # --- abort, diff, open ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_abort(hub: Setting) -> None:
     id = started(hub, "stalling", "to be aborted")
     hub.until(id, lambda record: record.status == "working")
@@ -224,6 +232,7 @@ def test_abort(hub: Setting) -> None:
     assert ok(hub, "abort", id) == "no turn was running\n"
 
 
+@pytest.mark.slow
 def test_diff(hub: Setting) -> None:
     id = started(hub, "editor", "write it", "--policy", "full")
     hub.until(id, lambda record: record.turns == 1)
@@ -234,6 +243,7 @@ def test_diff(hub: Setting) -> None:
         assert terminal.wait() == 0
 
 
+@pytest.mark.slow
 def test_open_prints_an_address_that_lets_one_browser_in(hub: Setting) -> None:
     id = started(hub, "talker", "to be opened")
     url = ok(hub, "open", short(id), "--print").strip()

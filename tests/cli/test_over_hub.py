@@ -32,6 +32,7 @@ def told(ended: "subprocess.CompletedProcess[str]") -> tuple[int, str, str]:
     return ended.returncode, ended.stdout, TOOK.sub("(", ended.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

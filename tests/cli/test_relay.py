@@ -44,6 +44,7 @@ def ok(hub: CommandLine, *arguments: str, given: str = "") -> str:
     return ended.stdout
 
 
+@pytest.mark.slow
 def test_a_message_becomes_a_file_and_its_steps_are_shown(hub: Setting) -> None:
     id = ok(hub, "message", "send", "relay.folder.notes", "-", "--no-reply", given="from standard input\n").strip()
     tested = json.loads(ok(hub, "channels", "test", "notes", "--json"))
@@ -58,6 +59,7 @@ def test_a_message_becomes_a_file_and_its_steps_are_shown(hub: Setting) -> None:
     assert id in ok(hub, "message", "trace", id)
 
 
+@pytest.mark.slow
 def test_an_agent_is_asked_and_its_answer_printed(hub: Setting) -> None:
     said = ok(hub, "message", "ask", "relay.agent.desk.ada", "hello?", "--timeout", "30").strip()
     assert said == "Hello from the agent."
@@ -67,6 +69,7 @@ def test_an_agent_is_asked_and_its_answer_printed(hub: Setting) -> None:
     assert trace["depth"] == [0, 1]
 
 
+@pytest.mark.slow
 def test_an_inbox_is_looked_at_and_read(hub: Setting) -> None:
     ok(hub, "message", "send", "relay.user.bob", "first of two")
     body = json.dumps({"n": 2})
@@ -82,6 +85,7 @@ def test_an_inbox_is_looked_at_and_read(hub: Setting) -> None:
     assert json.loads(ok(hub, "inbox", "relay.user.bob", "--json"))[0]["state"] == "seen"
 
 
+@pytest.mark.slow
 def test_dead_letters_are_listed_shown_retried_and_dropped(hub: Setting) -> None:
     ended = hub.run("message", "send", "relay.user.carol", "never", "--max-hops", "0")
     assert ended.returncode == 2
@@ -135,6 +139,7 @@ def test_a_channel_that_cannot_deliver_says_why(hub: Setting) -> None:
     assert hub.run("channels", "test", "nobody").returncode == 2
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_channel_that_fails_says_so(hub: Setting) -> None:
     ids = [ok(hub, "message", "send", "relay.webhook.away", "x", "--no-reply").strip() for _ in range(5)]
     until = time.monotonic() + 60
@@ -144,6 +149,7 @@ def test_what_waits_for_a_channel_that_fails_says_so(hub: Setting) -> None:
     assert (channels["away"]["state"], channels["away"]["circuit"]) == ("failing", "open")
 
 
+@pytest.mark.slow
 def test_bad_usage_is_told(hub: Setting) -> None:
     for arguments, words in [
         (("message", "send", "nowhere", "x"), "begins with relay."),
@@ -163,6 +169,7 @@ def test_without_a_hub_it_says_how_to_start_one(tmp_path: Path) -> None:
     assert "tieline up" in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["message send", "message ask", "dead retry", "channels test", "inbox"])
 def test_help_has_examples(tmp_path: Path, verb: str) -> None:
     shown = ok(CommandLine(tmp_path), *verb.split(), "--help")

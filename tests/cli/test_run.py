@@ -175,6 +175,7 @@ async def stalled(cli: CommandLine, *arguments: str) -> "subprocess.Popen[bytes]
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 async def test_signal_ends_the_turn_and_leaves_nothing(cli: CommandLine, number: signal.Signals, status: int) -> None:
     process = await stalled(cli, "--json")
@@ -198,6 +199,7 @@ async def test_second_signal_leaves_at_once(cli: CommandLine) -> None:
     await eventually(lambda: not at_work_in(cli.place), "a process is left")
 
 
+@pytest.mark.slow
 async def test_kill_leaves_nothing(cli: CommandLine) -> None:
     process = await stalled(cli)
     assert at_work_in(cli.place)
@@ -223,6 +225,7 @@ async def test_reader_that_leaves(cli: CommandLine) -> None:
 # --- bad input ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -36,6 +36,7 @@ def test_live_view(cli: CommandLine) -> None:
         assert terminal.raw.rfind("\x1b[?25h") > terminal.raw.rfind("\x1b[?25l"), "the cursor is back"
 
 
+@pytest.mark.slow
 def test_spinner_tells_the_time(cli: CommandLine) -> None:
     cli.agent("slow", [Stall(1.5)], [Say("ok")])
     with cli.terminal("run", "slow", "go") as terminal:
@@ -249,6 +250,7 @@ def test_failure(cli: CommandLine) -> None:
 STUBBORN = Run("trap '' TERM INT HUP; touch begun; sleep 300; sleep 300")
 
 
+@pytest.mark.slow
 async def test_interrupt(cli: CommandLine) -> None:
     cli.agent("sleeper", [STUBBORN], [Say("never")])
     with cli.terminal("run", "sleeper", "go", "--policy", "full") as terminal:
@@ -285,6 +287,7 @@ def test_interrupt_while_asked(cli: CommandLine) -> None:
         assert not (cli.place / "ran.txt").exists()
 
 
+@pytest.mark.slow
 def test_timeout_while_asked(cli: CommandLine) -> None:
     cli.agent("runner", [Run("touch ran.txt")], [Say("never")])
     with cli.terminal("run", "runner", "go", "--timeout", "1") as terminal:
@@ -295,6 +298,7 @@ def test_timeout_while_asked(cli: CommandLine) -> None:
         assert terminal.restored
 
 
+@pytest.mark.slow
 async def test_window_closed(cli: CommandLine) -> None:
     cli.agent("sleeper", [STUBBORN], [Say("never")])
     with cli.terminal("run", "sleeper", "go", "--policy", "full") as terminal:

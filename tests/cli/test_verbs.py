@@ -80,6 +80,7 @@ def test_agents_unknown(cli: CommandLine) -> None:
     assert "unknown agent 'nonesuch'" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_probe_that_hangs_does_not_hold_the_others(cli: CommandLine, tmp_path: Path) -> None:
     program = tmp_path / "hangs"
     program.write_text("#!/bin/sh\nexec sleep 300\n")
@@ -103,6 +104,7 @@ def test_older(version: str, floor: str, expected: bool) -> None:
 # --- schema -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SCHEMAS])
 def test_schema_is_valid(cli: CommandLine, name: str) -> None:
     schema = json.loads(cli.run("schema", name).stdout)
@@ -110,6 +112,7 @@ def test_schema_is_valid(cli: CommandLine, name: str) -> None:
     assert schema["title"].startswith("Tieline ")
 
 
+@pytest.mark.slow
 def test_events_of_a_run_fit_the_schema(cli: CommandLine) -> None:
     cli.agent("helper", [Run("echo x")], [Say("ok")])
     schema = json.loads(cli.run("schema").stdout)
@@ -129,6 +132,7 @@ def test_schema_unknown(cli: CommandLine) -> None:
 # --- demo ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_demo_without_a_terminal_ends_by_itself(cli: CommandLine) -> None:
     ended = cli.run("demo")
     assert ended.returncode == 0, ended.stderr
@@ -139,6 +143,7 @@ def test_demo_without_a_terminal_ends_by_itself(cli: CommandLine) -> None:
     assert not list((cli.place.parent / "home").glob("tieline-demo-*")), "its directory is gone"
 
 
+@pytest.mark.slow
 def test_demo_in_a_terminal(cli: CommandLine) -> None:
     with cli.terminal("demo", "--keep") as terminal:
         terminal.expect("› The greeting is wrong.")
@@ -163,6 +168,7 @@ def test_demo_in_a_terminal(cli: CommandLine) -> None:
     assert "Hello, {name}!" in (kept / "greeting.py").read_text()
 
 
+@pytest.mark.slow
 def test_demo_that_says_yes(cli: CommandLine) -> None:
     with cli.terminal("demo", "--yes") as terminal:
         terminal.expect("✓ done")
@@ -194,6 +200,7 @@ def test_demo_whose_window_is_closed_leaves_no_directory(cli: CommandLine) -> No
 # --- help and version ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [[], ["run"], ["agents"], ["schema"], ["demo"]])
 def test_help_has_examples(cli: CommandLine, command: list[str]) -> None:
     for flag in ("--help", "-h"):

@@ -273,6 +273,7 @@ async def test_the_stream_tells_what_happens(by: Any, hub: Running, client: Clie
     assert [frame.seq for frame in log.events] == [frame.seq for frame in seen if isinstance(frame, EventFrame)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["websocket", "sse"])
 async def test_the_stream_survives_lost_connections(by: Any, hub: Running) -> None:
     """Cut again and again while an agent talks: all events, each once, in order."""
@@ -324,6 +325,7 @@ async def test_a_stream_from_a_cursor(by: Any, hub: Running, client: Client) -> 
     assert seen == [one.seq for one in (await client.events(made.id)).events]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["websocket", "sse"])
 async def test_the_stream_of_a_stranger_ends(by: Any, hub: Running, client: Client) -> None:
     async with Client(hub.url, "tl_wrong") as stranger:

@@ -78,6 +78,7 @@ async def bench(tmp_path: Path) -> AsyncGenerator[Bench, None]:
 
 
 class TestPeer:
+    @pytest.mark.slow
     async def test_story(self, bench: Bench) -> None:
         seen = await bench.turn("story")
         assert the(seen, Thinking).text == "Let me think."
@@ -98,6 +99,7 @@ class TestPeer:
         assert tokens.cost_usd == 0.25
         assert done(seen).usage == "complete"
 
+    @pytest.mark.slow
     async def test_tools(self, bench: Bench) -> None:
         seen = await bench.turn(f"tools {bench.place}/a.txt")
         edit, _, command, fetch = of(seen, ToolUse)
@@ -115,6 +117,7 @@ class TestPeer:
         assert last.paths == ("a.txt",)
         assert "-two\n-three\n+2\n+3\n" in last.diff, "the turn's changes, not the last call's"
 
+    @pytest.mark.slow
     async def test_options(self, bench: Bench) -> None:
         every = "allow_always allow_once reject_once reject_always"
         cases: list[tuple[Any, Remember, str, str]] = [
@@ -141,16 +144,19 @@ class TestPeer:
                 assert seen.index(call) < seen.index(ask), "the call first shows up in the request for permission"
                 assert the(seen, ToolResult).status == ("denied" if decision == "deny" else "error")
 
+    @pytest.mark.slow
     async def test_a_denial_that_is_ignored_is_told(self, bench: Bench) -> None:
         seen = await bench.turn("ignore", policy=Policy("allow", "deny", "allow"))
         assert the(seen, ToolResult).status == "denied"
         assert "reports that it ran" in the(seen, Warning).message
 
+    @pytest.mark.slow
     async def test_proposed_plan(self, bench: Bench) -> None:
         seen = await bench.turn("propose", on_ask=yes)
         assert the(seen, Ask).kind == "plan"
         assert the(seen, Ask).plan == "1. Look\n2. Change"
 
+    @pytest.mark.slow
     async def test_question(self, bench: Bench) -> None:
         def decide(ask: Ask) -> Answer:
             colour, sure, count = ask.questions
@@ -167,6 +173,7 @@ class TestPeer:
         refused = await bench.turn("question", on_ask=no)
         assert json.loads(done(refused).text)["action"] == "decline"
 
+    @pytest.mark.slow
     async def test_what_we_do_not_offer(self, bench: Bench) -> None:
         """Every request gets an answer, and is kept."""
         seen = await bench.turn(f"beyond {bench.place}/x")
@@ -179,6 +186,7 @@ class TestPeer:
         ]
         assert not (bench.place / "x").exists()
 
+    @pytest.mark.slow
     async def test_odd_messages_are_kept(self, bench: Bench) -> None:
         seen = await bench.turn("odd")
         others = of(seen, Other)
@@ -189,6 +197,7 @@ class TestPeer:
         assert any(other.raw == "not a message" for other in others)
         assert done(seen).text == "odd"
 
+    @pytest.mark.slow
     async def test_stop_reasons(self, bench: Bench) -> None:
         """An end without any answer is no success."""
         ends = {"max_tokens": "error", "max_turn_requests": "max_turns", "refusal": "error", "end_turn": "error"}
@@ -198,11 +207,13 @@ class TestPeer:
                 assert done(seen).status == status
                 assert bool(done(seen).error) == (status == "error")
 
+    @pytest.mark.slow
     async def test_error_with_details(self, bench: Bench) -> None:
         seen = await bench.turn("error")
         assert the(seen, Error).message == "Internal error: the disk is full"
         assert done(seen).status == "error"
 
+    @pytest.mark.slow
     async def test_interrupt(self, bench: Bench) -> None:
         async with bench.session() as session:
             seen: list[Event] = []
@@ -215,6 +226,7 @@ class TestPeer:
             again = await collect(session.turn("story"))
             assert done(again).status == "success"
 
+    @pytest.mark.slow
     async def test_interrupt_withdraws_an_ask(self, bench: Bench) -> None:
         """The agent is told that its request is cancelled, as the protocol wants it."""
         asked = asyncio.Event()
@@ -238,6 +250,7 @@ class TestPeer:
         assert the(seen, ToolResult).status == "denied"
         assert the(seen, Answer).decision == "deny"
 
+    @pytest.mark.slow
     async def test_what_comes_between_turns_is_told_in_the_next(self, bench: Bench) -> None:
         async def nobody(ask: Ask, emit: Emit) -> Answer:
             raise AssertionError("nothing is asked")
@@ -252,16 +265,19 @@ class TestPeer:
         assert kept == [{"sessionUpdate": "from_the_future"}, {"sessionUpdate": "usage_update"}]
         assert "too late" not in [text.text for text in of(seen, Text)]
 
+    @pytest.mark.slow
     async def test_resume_swallows_the_history(self, bench: Bench) -> None:
         async with bench.session(resume="peer-7") as session:
             assert session.native_id == "peer-7"
             seen = await collect(session.turn("story"))
         assert the(seen, Text).text == "One. Two."
 
+    @pytest.mark.slow
     async def test_fork(self, bench: Bench) -> None:
         async with bench.session(resume="peer-7", fork=True) as session:
             assert session.native_id == "peer-7-copy"
 
+    @pytest.mark.slow
     async def test_options_reach_the_agent(self, bench: Bench) -> None:
         servers = {
             "local": McpServer(command=("serve", "--fast"), env={"KEY": "value"}),
@@ -282,6 +298,7 @@ class TestPeer:
         )
         assert (far["url"], far["headers"]) == ("http://127.0.0.1:1/mcp", [{"name": "X", "value": "y"}])
 
+    @pytest.mark.slow
     async def test_content_of_a_prompt(self, bench: Bench) -> None:
         (bench.place / "notes.txt").write_text("some notes")
         attachments = (
@@ -297,6 +314,7 @@ class TestPeer:
         assert notes["resource"]["uri"].endswith("notes.txt")
         assert pdf["resource"]["blob"] == "JVBERg=="
 
+    @pytest.mark.slow
     async def test_what_this_version_does_not_offer_is_refused(self, bench: Bench) -> None:
         """The preset declares it, `initialize` does not: then it is refused where it is asked for."""
         bare = {"PEER_BARE": "1"}
@@ -313,10 +331,12 @@ class TestPeer:
                 await collect(session.turn(Prompt("x", (Attachment(data=b"x", media_type="image/png"),))))
             assert done(await collect(session.turn("story"))).status == "success"
 
+    @pytest.mark.slow
     async def test_another_version_of_the_protocol(self, bench: Bench) -> None:
         with pytest.raises(AgentStartFailed, match="version 2 of ACP"):
             await bench.turn("story", env={"PEER_VERSION": "2"})
 
+    @pytest.mark.slow
     async def test_signed_out(self, bench: Bench) -> None:
         with pytest.raises(AgentStartFailed, match="not signed in"):
             await bench.turn("story", env={"PEER_SIGNED_OUT": "1"})
@@ -346,6 +366,7 @@ class TestBroken:
         with pytest.raises(AgentStartFailed, match="Welcome to the agent"):
             await bench.turn("hello", driver=driver)
 
+    @pytest.mark.slow
     async def test_prints_garbage_and_stays(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(acp, "START_S", 0.5)
         driver = bench.driver(["/bin/sh", "-c", "echo What is your name?; exec sleep 300"])

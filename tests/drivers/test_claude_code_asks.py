@@ -1,7 +1,6 @@
 """What the real Claude Code asks for, and how its rules and ours go together."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tieline.library import open_session
 from tieline.policy import Policy
 from tieline.script import Call, Get, Inquire, Propose, Run, Say, Write
 from tieline.sessions.session import Session
+from tieline.testing import mcp_server
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.streams import collect, done, of, the
 
@@ -116,8 +116,13 @@ async def test_user_rules_are_honoured_when_told_so(tmp_path: Path, place: Path)
     assert len(decide.asks) == 1, "it was remembered for ever"
 
 
+def words(word: str) -> McpServer:
+    """Its tool `speak` says the word, which it has from its environment."""
+    return McpServer(command=mcp_server.command_line("speak", "/usr/bin/printenv", "WORD"), env={"WORD": word})
+
+
 async def test_mcp_tool_is_asked_for_and_remembered(rig: ClaudeCodeRig, place: Path) -> None:
-    server = McpServer(command=(sys.executable, "-c", MCP_SERVER), env={"WORD": "secret-word"})
+    server = words("secret-word")
     decide = Decide("session")
     rig.play([Call("mcp__words__speak")], [Call("mcp__words__speak")], [Say("Ok.")])
     async with talk(
@@ -131,7 +136,7 @@ async def test_mcp_tool_is_asked_for_and_remembered(rig: ClaudeCodeRig, place: P
 
 async def test_full_policy_asks_nobody(rig: ClaudeCodeRig, place: Path) -> None:
     """As bypassPermissions would, also for what the policy has no line for, and also as root."""
-    server = McpServer(command=(sys.executable, "-c", MCP_SERVER), env={"WORD": "heard"})
+    server = words("heard")
     rig.play([Call("mcp__words__speak")], [Call("Read", {"file_path": "/etc/hostname"})], [Say("Ok.")])
     async with talk(rig, place, FULL, mcp_servers={"words": server}) as session:
         seen = await collect(session.turn("speak"))
@@ -218,21 +223,3 @@ async def test_withdrawn_ask(rig: ClaudeCodeRig, place: Path) -> None:
     assert the(seen, Answer).reason == "the agent withdrew it"
     assert the(seen, ToolResult).status == "denied"
     assert done(seen).status == "interrupted"
-
-
-MCP_SERVER = """
-import json, os, sys
-for line in sys.stdin:
-    ask = json.loads(line)
-    if "id" not in ask:
-        continue
-    result = {}
-    if ask["method"] == "initialize":
-        result = {"protocolVersion": ask["params"]["protocolVersion"], "capabilities": {"tools": {}},
-                  "serverInfo": {"name": "words", "version": "1"}}
-    elif ask["method"] == "tools/list":
-        result = {"tools": [{"name": "speak", "description": "Speaks.", "inputSchema": {"type": "object"}}]}
-    elif ask["method"] == "tools/call":
-        result = {"content": [{"type": "text", "text": os.environ["WORD"]}]}
-    print(json.dumps({"jsonrpc": "2.0", "id": ask["id"], "result": result}), flush=True)
-"""

@@ -271,6 +271,7 @@ def test_the_instruction_is_a_flag_and_the_prompt_as_it_is() -> None:
     assert user_message(Prompt("  hello\n"))["message"] == {"role": "user", "content": "  hello\n"}
 
 
+@pytest.mark.slow
 def test_the_sdk_is_imported_when_a_session_is_opened() -> None:
     """In a process of its own: here it may be imported already. First as if it were not installed."""
     code = """

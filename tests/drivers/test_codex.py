@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tieline.events import Answer, Ask, Command, Edit, Mcp, Text, ToolResult, To
 from tieline.library import open_session
 from tieline.policy import Level, Policy
 from tieline.script import AnyStep, Call, Inquire, Run, Say, Stall, Write
+from tieline.testing import mcp_server
 from tieline.testing.driver_contract import DriverContract
 from tieline.testing.driver_contract.setting import eventually, yes
 from tieline.testing.http import LoopbackServer, Request
@@ -215,27 +217,9 @@ async def test_more_permissions(tmp_path: Path, place: Path) -> None:
     assert (ask.capability, ask.reason, dict(ask.input)) == ("network", "to fetch", wanted)
 
 
-MCP_SERVER = """
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message:
-        continue
-    tool = {"name": "echo", "description": "says it", "inputSchema": {"type": "object"}}
-    able = {"capabilities": {"tools": {}}, "serverInfo": {"name": "parrot", "version": "1"}}
-    result = {
-        "initialize": lambda p: {"protocolVersion": p["protocolVersion"], **able},
-        "tools/list": lambda p: {"tools": [tool]},
-        "tools/call": lambda p: {"content": [{"type": "text", "text": "parrot says " + p["arguments"]["text"]}]},
-    }.get(message["method"], lambda p: {})(message.get("params"))
-    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
-"""
-
-
-async def test_mcp_tools_are_asked_about(rig: CodexRig, place: Path, tmp_path: Path) -> None:
-    program = tmp_path / "parrot.py"
-    program.write_text(MCP_SERVER)
-    servers = {"parrot": McpServer(command=("python3", str(program)))}
+async def test_mcp_tools_are_asked_about(rig: CodexRig, place: Path) -> None:
+    parrot = "import json, sys; print('parrot says', json.load(sys.stdin)['text'])"
+    servers = {"parrot": McpServer(command=mcp_server.command_line("echo", sys.executable, "-c", parrot))}
     asked: list[Ask] = []
 
     def decide(ask: Ask) -> bool:

@@ -266,6 +266,7 @@ async def test_missing(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "told"),
     [
@@ -335,6 +336,7 @@ async def test_strange_messages_are_kept_and_answered(tmp_path: Path) -> None:
     assert any("item/dream/requestInterpretation" in warning.message for warning in of(seen, Warning))
 
 
+@pytest.mark.slow
 async def test_an_interrupt_that_is_not_heard_ends_the_agent(tmp_path: Path) -> None:
     deaf = STRANGE.replace('print("What', 'while True: input()\n            print("What')
     async with open_session(cwd=tmp_path, policy=FULL, **agent(tmp_path, deaf)) as session:

@@ -51,6 +51,7 @@ async def test_completion_event_ends_the_turn_before_the_process(
     assert not at_work_in(place)
 
 
+@pytest.mark.slow
 async def test_a_session_that_is_left_at_once_waits_for_nothing_that_stays(tmp_path: Path, place: Path) -> None:
     rig = ShellRig(tmp_path, JSONL)
     rig.play_steps([{"do": "say", "text": "first"}, SAY_AND_STAY])
@@ -108,6 +109,7 @@ async def test_resume_of_no_session(tmp_path: Path, place: Path) -> None:
     assert "no session nowhere" in done(seen).error
 
 
+@pytest.mark.slow
 async def test_total_time(tmp_path: Path, place: Path) -> None:
     rig = ShellRig(tmp_path, JSONL, timeout_s=1.0)
     rig.play([Say("beginning"), Stall()], [Say("after it")])
@@ -127,6 +129,7 @@ async def test_silence(tmp_path: Path, place: Path) -> None:
     assert done(seen).text == "beginning"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", ["say", "complain"])
 async def test_signs_of_life_on_either_stream(tmp_path: Path, place: Path, sign: str) -> None:
     rig = ShellRig(tmp_path, TEXT, idle_timeout_s=1.0)
@@ -136,6 +139,7 @@ async def test_signs_of_life_on_either_stream(tmp_path: Path, place: Path, sign:
     assert done(seen).duration_s > 1.5
 
 
+@pytest.mark.slow
 async def test_timeout_of_one_that_ignores_it(tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell_process, "TERM_GRACE_S", 0.2)
     rig = ShellRig(tmp_path, TEXT, timeout_s=0.7)
@@ -173,6 +177,7 @@ async def test_interrupt_before_it_has_started(tmp_path: Path, place: Path) -> N
     assert not rig.heard()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [TEXT, JSONL], ids=["text", "jsonl"])
 async def test_what_it_leaves_behind_does_not_hold_the_turn(
     tmp_path: Path, place: Path, base: Mapping[str, Any]
@@ -185,6 +190,7 @@ async def test_what_it_leaves_behind_does_not_hold_the_turn(
     await eventually(lambda: not at_work_in(place), "it is still there")
 
 
+@pytest.mark.slow
 async def test_output_that_ends_before_the_process(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,6 +180,7 @@ def test_blank_lines_are_nothing() -> None:
     assert normaliser.line(b"") == normaliser.line(b"  \r") == []
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["type", "item", "text", "content", "usage", "id", "x"]), inner)))  # fmt: skip  # noqa: E501
 def test_no_message_breaks_it(message: Any) -> None:
     fields = Fields(

@@ -315,6 +315,7 @@ class Late:
             yield change
 
 
+@pytest.mark.slow
 async def test_what_the_bus_tells_late_does_not_bring_a_device_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

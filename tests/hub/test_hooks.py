@@ -197,6 +197,7 @@ def telegram(api: BotApi, **more: Any) -> tuple[str, str, dict[str, Any]]:
     return ("phone", "type telegram", {**config, **more})
 
 
+@pytest.mark.slow
 @IMPORTS_AIOGRAM
 async def test_telegram_posts_to_the_door(tmp_path: Path) -> None:
     async with BotApi() as api:
@@ -227,6 +228,7 @@ async def test_telegram_posts_to_the_door(tmp_path: Path) -> None:
             assert desk.got.empty(), "the same update again is the same message"
 
 
+@pytest.mark.slow
 @IMPORTS_AIOGRAM
 async def test_updates_that_nobody_understands_are_passed_over(tmp_path: Path) -> None:
     async with BotApi() as api, hooked(tmp_path, telegram(api)) as hub:
@@ -244,8 +246,8 @@ async def test_updates_that_nobody_understands_are_passed_over(tmp_path: Path) -
         assert desk.got.empty()
 
 
-@IMPORTS_AIOGRAM
 @pytest.mark.slow
+@IMPORTS_AIOGRAM
 async def test_a_loop_through_telegram_and_a_webhook_ends_by_its_budget(tmp_path: Path) -> None:
     """A chat's messages go to a webhook; what is posted comes back into the chat; a program there repeats it."""
     async with BotApi() as api:

@@ -45,6 +45,7 @@ async def test_a_body_that_says_it_is_too_large_is_not_waited_for(shared: Runnin
     await writer.wait_closed()
 
 
+@pytest.mark.slow
 async def test_a_stranger_cannot_make_us_read(shared: Running) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
     head = "POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
@@ -80,6 +81,7 @@ async def test_a_slow_body_is_refused(shared: Running, monkeypatch: pytest.Monke
     await writer.wait_closed()
 
 
+@pytest.mark.slow
 async def test_a_request_that_does_not_arrive_is_dropped(shared: Running, tmp_path: Path) -> None:
     async with running(tmp_path, head_s=1.0) as hub:
         for said in (b"", b"GET /hea", b"GET /healthz HTTP/1.1\r\nHost: local"):
@@ -91,6 +93,7 @@ async def test_a_request_that_does_not_arrive_is_dropped(shared: Running, tmp_pa
     assert (await shared.client.get("/healthz")).status_code == 200
 
 
+@pytest.mark.slow
 async def test_the_second_request_of_a_connection_may_not_dawdle_either(tmp_path: Path) -> None:
     async with running(tmp_path, head_s=1.0) as hub:
         reader, writer = await asyncio.open_connection("127.0.0.1", hub.serving.port)
@@ -144,6 +147,7 @@ async def test_a_whole_head_has_a_size_too(shared: Running) -> None:
     writer.close()
 
 
+@pytest.mark.slow
 async def test_line_ends_between_requests_hold_nothing(tmp_path: Path) -> None:
     async with running(tmp_path, head_s=1.0) as hub:
         reader, writer = await asyncio.open_connection("127.0.0.1", hub.serving.port)

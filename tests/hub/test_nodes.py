@@ -68,6 +68,7 @@ async def test_a_presence_that_ran_out_comes_back(bus: Bus, tmp_path: Path) -> N
         assert (await nodes.get("n1")).online
 
 
+@pytest.mark.slow
 async def test_another_hub_that_dies(bus: Bus, tmp_path: Path) -> None:
     """Its nodes are shown as offline by those that are left, when the time of its word is up."""
     async with Nodes(bus, env(tmp_path / "one")) as one, Nodes(bus, env(tmp_path / "two")) as two:

@@ -195,6 +195,7 @@ async def test_dead_letters_are_shown_sent_again_and_dropped(hub: Running) -> No
 # --- channels ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @IMPORTS_AIOGRAM
 async def test_channels_are_listed_reloaded_and_tested(tmp_path: Path) -> None:
     broken = ("bad", "type webhook", {"secrets": ["nonsense"], "to": "relay.desk"})
@@ -250,6 +251,7 @@ async def test_every_view_decodes_as_what_it_says(hub: Running) -> None:
 # --- a person in a chat and an agent ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @IMPORTS_AIOGRAM
 async def test_an_agent_answers_in_the_chat_and_is_allowed_from_there(tmp_path: Path) -> None:
     """One message that is edited while the agent writes; its ask as buttons; its answer in the message's place."""

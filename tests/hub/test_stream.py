@@ -166,6 +166,7 @@ async def test_an_empty_log_is_no_gap_later(hub: Served, monkeypatch: pytest.Mon
         assert (await one.subscribe(after=ready["cursor"], epoch=ready["epoch"]))["state"] == "ok"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ring", [4, 10_000])
 async def test_the_seam_has_neither_gap_nor_double(hub: Served, ring: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients come at any moment of a log that grows, from any cursor: from memory and from the log."""

@@ -23,7 +23,7 @@ from tieline.relaying import relaying
 from tieline.testing.telegram import BotApi
 from tieline.testing.waiting import eventually
 
-pytestmark = IMPORTS_AIOGRAM
+pytestmark = [pytest.mark.slow, IMPORTS_AIOGRAM]
 
 STRANGER = 666
 HOOK = {"mode": "webhook", "webhook_url": "https://hub.test/hooks/in/phone", "secret": "Sesame"}
@@ -75,7 +75,6 @@ async def test_the_hub_does_not_wait_for_it(tmp_path: Path, monkeypatch: pytest.
             assert (await relay.status(lost.id)).waiting == "no_channel", "what was taken waits, should it be mended"
 
 
-@pytest.mark.slow
 async def test_nothing_gets_in_and_nothing_grows(tmp_path: Path) -> None:
     """Malformed, huge, replayed and forged updates, and those of strangers, again and again."""
     async with BotApi() as api, hooked(tmp_path, telegram(api, **HOOK)) as hub:

@@ -36,6 +36,7 @@ def facts(span: Any) -> dict[str, str]:
     return {one.key: one.value.string_value for one in span.attributes}
 
 
+@pytest.mark.slow
 async def test_from_prompt_to_done(tmp_path: Path) -> None:
     collector = Collector()
     async with LoopbackServer(collector) as server, running(tmp_path, config=HubConfig(traces=server.url)) as hub:

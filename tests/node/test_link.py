@@ -182,6 +182,7 @@ async def test_what_nobody_fetches_expires_and_is_said_to(hub: Running, tmp_path
     assert await state_of(hub.hub, "waits") == "sent"
 
 
+@pytest.mark.slow
 async def test_the_hub_ends_and_comes_back(tmp_path: Path) -> None:
     """A hub restart is harmless: the node goes on meanwhile, and nothing is lost or doubled."""
     async with hub_at(tmp_path / "hub") as hub:

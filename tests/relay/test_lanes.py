@@ -131,6 +131,7 @@ async def test_a_circuit_opens_and_closes(relay: Relay) -> None:
     await eventually(lambda: relay.channels()[0].circuit == "closed", "the circuit stays open")
 
 
+@pytest.mark.slow
 async def test_a_node_that_is_away_is_no_failure(relay: Relay) -> None:
     door = Door()
     online = False

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 from tests.relay.conftest import QUICK, over, relaying, within
 
@@ -43,6 +44,7 @@ async def test_a_holder_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
         await lease.drop()
 
 
+@pytest.mark.slow
 async def test_one_that_may_live_is_waited_for(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/bus.db"
     async with open_bus(url) as bus:
@@ -53,6 +55,7 @@ async def test_one_that_may_live_is_waited_for(tmp_path: Path) -> None:
         assert relay.active
 
 
+@pytest.mark.slow
 async def test_who_cannot_renew_it_stops(tmp_path: Path) -> None:
     """Another took it: the first one knows before it does anything more, and is a standby from then on."""
     async with relaying(f"sqlite://{tmp_path}/bus.db", settings=replace(QUICK, lease_s=6)) as relay:
@@ -63,6 +66,7 @@ async def test_who_cannot_renew_it_stops(tmp_path: Path) -> None:
         await eventually(lambda: relay.lease.other == far, "it does not know by whom", timeout=30)
 
 
+@pytest.mark.slow
 async def test_it_is_kept_while_it_is_renewed(tmp_path: Path) -> None:
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
         lease = Lease(bus.table("relay"), 6)
@@ -78,6 +82,7 @@ async def test_it_is_kept_while_it_is_renewed(tmp_path: Path) -> None:
         await lease.drop()
 
 
+@pytest.mark.slow
 async def test_who_gets_it_back_goes_on(tmp_path: Path) -> None:
     """Lost, and free again: the same relay is active again, with its channels and its mail."""
     got: list[str] = []

@@ -258,6 +258,7 @@ async def test_a_late_answer_is_a_dead_letter(relay: Relay) -> None:
     assert (letter.reason, letter.envelope.payload.text) == ("asker_gone", "too late")
 
 
+@pytest.mark.slow
 async def test_one_relay_is_active_and_another_takes_over(url: str) -> None:
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(open_bus(url))

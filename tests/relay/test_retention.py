@@ -4,6 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
 from tests.relay.conftest import BOUND, over, relaying
 
 from tieline.channels.base import DeliveryContext, dead
@@ -42,6 +43,7 @@ async def test_unread_mail_has_its_own_time(tmp_path: Path) -> None:
         assert relay.inboxes() == {}
 
 
+@pytest.mark.slow
 async def test_dead_letters_have_their_own_time(tmp_path: Path) -> None:
     async with relaying(f"sqlite://{tmp_path}/bus.db", keep_dead_s=1, keep_s=3600) as relay:
         relay.serve("relay.program2.x", closed)

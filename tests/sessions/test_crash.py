@@ -94,6 +94,7 @@ async def outcome(router: Router, prompt: str) -> str:
     return (await router.prompts.get("s", prompt)).status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("replies", "policy", "moment"),
     [
@@ -129,6 +130,7 @@ async def test_killed_in_the_middle(
             assert not Path(setting.cwd, "asked").exists()
 
 
+@pytest.mark.slow
 async def test_killed_again_and_again(tmp_path: Path, url: str) -> None:
     """Many prompts, an owner killed at every few events: each prompt ends, each turn is whole, none is run twice."""
     setting = write_setting(tmp_path, url, [[Say("x")] for _ in range(40)], prompts=20)

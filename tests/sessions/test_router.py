@@ -225,6 +225,7 @@ async def test_an_ask_is_withdrawn_with_its_turn(tmp_path: Path, url: str) -> No
         assert not router.asks.pending()
 
 
+@pytest.mark.slow
 async def test_two_answers_at_once_a_thousand_times(tmp_path: Path, url: str) -> None:
     async with routing(url, []) as router:
         await router.create(cwd=str(tmp_path), id="s")
@@ -306,6 +307,7 @@ async def test_diff_since_the_session_began(tmp_path: Path, url: str) -> None:
         assert router.get(session.id).branch == "trunk"
 
 
+@pytest.mark.slow
 async def test_a_quiet_agent_is_said_to_be_stuck(tmp_path: Path, url: str) -> None:
     async with routing(url, [[Stall()], [Say("alive")]], watchdog=WatchdogConfig(quiet_s=0.5)) as router:
         session = await router.create(cwd=str(tmp_path))

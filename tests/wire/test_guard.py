@@ -78,6 +78,7 @@ def begin(parents: list[Parent], body: str, *, children: int) -> Parent:
     return parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 async def test_parent_dies(parents: list[Parent], number: signal.Signals) -> None:
     parent = begin(parents, "start(STUBBORN); ready()", children=1)
@@ -85,6 +86,7 @@ async def test_parent_dies(parents: list[Parent], number: signal.Signals) -> Non
     await parent.gone()
 
 
+@pytest.mark.slow
 async def test_parent_dies_whose_guard_is_its_fork(parents: list[Parent]) -> None:
     """A head start's guard is forked, and watches over what is started later as well."""
     body = """
@@ -100,6 +102,7 @@ ready()
     await parent.gone()
 
 
+@pytest.mark.slow
 async def test_a_forked_guard_that_was_killed_is_replaced(parents: list[Parent]) -> None:
     body = """
 from tieline.wire import launch as module
@@ -115,6 +118,7 @@ ready()
     await parent.gone()
 
 
+@pytest.mark.slow
 async def test_parent_exits_without_a_word(parents: list[Parent]) -> None:
     body = "start(STUBBORN); print(*live(), flush=True); sys.stdin.readline(); os._exit(0)"
     parent = begin(parents, body, children=1)
@@ -124,6 +128,7 @@ async def test_parent_exits_without_a_word(parents: list[Parent]) -> None:
     await parent.gone()
 
 
+@pytest.mark.slow
 async def test_two_children_and_a_grandchild_in_its_own_session(parents: list[Parent]) -> None:
     parent = begin(parents, "start(STUBBORN); start(FAMILY, STUBBORN); ready()", children=3)
     assert len(parent.marks) == 2
@@ -144,6 +149,7 @@ async def test_child_gets_the_chance_to_leave_by_itself(parents: list[Parent], t
     assert told.read_text() == "term", "once, not twice"
 
 
+@pytest.mark.slow
 async def test_a_fork_of_the_parent_does_not_keep_the_guard_waiting(parents: list[Parent]) -> None:
     """It inherits the guard's input and, by its life, hides the parent's end from it."""
     body = """
@@ -176,6 +182,7 @@ time.sleep(300)
     assert parent.marks == {"0"}
 
 
+@pytest.mark.slow
 async def test_a_fork_has_a_guard_of_its_own(parents: list[Parent]) -> None:
     """What the fork starts ends with the fork; what the parent started does not."""
     body = """
@@ -201,6 +208,7 @@ time.sleep(300)
     await parent.gone()
 
 
+@pytest.mark.slow
 async def test_a_guard_that_was_killed_is_replaced(parents: list[Parent]) -> None:
     """The new one knows all the children, also those that the old one was told of."""
     body = """
@@ -237,6 +245,7 @@ start(STUBBORN)
     await parent.gone()
 
 
+@pytest.mark.slow
 async def test_guard_leaves_with_its_parent(parents: list[Parent]) -> None:
     parent = Parent(
         "start(STUBBORN); from tieline.wire import launch as module; "
@@ -250,6 +259,7 @@ async def test_guard_leaves_with_its_parent(parents: list[Parent]) -> None:
     await eventually(lambda: not alive(int(number)), "the guard stays")
 
 
+@pytest.mark.slow
 async def test_forgotten_children_are_not_touched(parents: list[Parent]) -> None:
     """A child that was closed is no longer the guard's: another process may have its number by now."""
     parent = begin(

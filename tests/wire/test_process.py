@@ -80,6 +80,7 @@ async def test_megabyte_lines(tmp_path: Path) -> None:
         assert [len(line) for line in await read(process)] == [1_000_000, 5_000_000]
 
 
+@pytest.mark.slow
 async def test_line_too_long(tmp_path: Path) -> None:
     code = "import sys; print('first'); sys.stdout.write('y' * 10_000_000)"
     async with ended(start(code, cwd=tmp_path, max_line=1_000_000)) as process:
@@ -218,6 +219,7 @@ async def test_kill_ends_the_stream(tmp_path: Path) -> None:
         assert process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cancellations", [1, 2])
 async def test_cancelled_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cancellations: int) -> None:
     """A second cancellation, while it waits for the end, loses its patience but nothing else."""

@@ -181,8 +181,8 @@ class Pushes:
     async def handle(self, fact: Fact) -> None:
         """Decide about one fact, and carry what comes of it."""
         known = [one for one in self.subscriptions.all() if self._devices.knows(one.device)]
+        visible = await self.visible()  # before it is claimed: whoever reads of that knows that it is decided
         pushed = not await self._claim(fact)
-        visible = not pushed and await self.visible()
         found = decide(fact, subscriptions=known, visible=visible, live=True, pushed=pushed, now=time.time())
         await asyncio.gather(*map(self._carry, found))
 

@@ -1,7 +1,6 @@
 """Going on, options, bad input."""
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,23 +9,10 @@ from ...drivers.base import Attachment, McpServer, Prompt
 from ...errors import Unsupported, UsageError
 from ...policy import CAPABILITIES
 from ...script import Run, Say
+from .. import mcp_server
 from ..rig import Rig
 from ..streams import collect, done
 from .setting import PNG, PNG_BASE64, Setting, eventually
-
-MCP_SERVER = """
-import json, os, sys
-open(os.environ["PROOF"], "w").close()
-for line in sys.stdin:
-    call = json.loads(line)
-    if "id" in call:
-        version = call.get("params", {}).get("protocolVersion", "")
-        server = {"name": "x", "version": "1"}
-        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}
-        result = result if call["method"] == "initialize" else {"tools": []}
-        print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": result}), flush=True)
-"""
-"""One that answers: some agents wait for it before they open a session."""
 
 
 class Options(Setting):
@@ -146,7 +132,9 @@ class Options(Setting):
             pytest.skip(f"{rig.driver.name} takes no MCP servers")
         self.able(rig, "mcp_server")
         proof = place / "mcp-was-started"
-        server = McpServer(command=(sys.executable, "-c", MCP_SERVER), env={"PROOF": str(proof)})
+        started = ("/bin/sh", "-c", 'touch "$PROOF"; exec "$@"', "sh")
+        # One that answers: some agents wait for it before they open a session.
+        server = McpServer(command=(*started, *mcp_server.command_line("nothing", "true")), env={"PROOF": str(proof)})
         rig.play([Say("Done.")])
         async with self.session(rig, place, mcp_servers={"proof": server}) as session:
             await collect(session.turn("hello"))
