@@ -26,19 +26,20 @@ BOUNDS = """
   builds its rows per batch; against a bare table of prepared rows 0.38 to 0.50 was measured. Reading one subject of the
   large log is measured with ten sessions interleaved; with 10,000 taken in turns, the hardest layout (a page per
   record), it was 1.67, and 1.44 to 1.50 with fifty. By the strictest readings these two rows do not hold.
-- **from the warm pool:** both agents do more in their first turn than in later ones, whoever drives them: by hand over
-  their own protocols four to five times a later one was measured. Through the pool it is 2.3 to 2.6 with Claude Code,
-  1.9 to 2.1 with Gemini. Claude Code could be made to do it ahead by asking it for its use of the context; it then asks
-  its vendor 27 times for a count of tokens, for a conversation that nobody may want.
+- **from the warm pool:** both agents do more in their first turn than in later ones, whoever drives them: driven by
+  hand Claude Code takes 180 ms and then 45, Gemini 98 and then 15. It is their own code, run for the first time (in
+  Gemini 40 ms of it are a stack trace that it makes of a stream's end). The pool has Claude Code make its instructions
+  and tools ahead, which takes 40 ms off; more would need a prompt, and a prompt asks the vendor or leaves a trace.
+  The later turns are measured when the pool is full again; while it starts the next agent they take half as long
+  again with Claude Code (then the rows are at 2.0 and 2.3).
 - **the relay on SQLite:** a message is stored with its receipt and the steps it takes; a record of the bare bus is
   published, consumed and acknowledged. In a process whose memory was full of other things 0.36 was measured, by
   itself 0.49.
-- **added to a turn by the hub:** 0.98 to 1.2 ms in seven runs. About 0.6 of them are one HTTP request through uvicorn
-  and Litestar and its response, the rest the frames of the stream: about 30 rounds of the loop in a turn, none of which
-  stands out.
-- **event to frame:** the event is on the disk first: of 0.42 ms the commit takes 0.2 (0.09 when one follows the other
-  without a pause), two wake-ups of threads 0.05, the driver's side 0.04, the fan-out 0.09, the way to the client 0.04.
-  On a file system in memory the row is at 2.5.
+- **added to a turn by the hub:** about 0.6 ms are one HTTP request through uvicorn and Litestar and its response, the
+  rest the frames of the stream: about 30 rounds of the loop in a turn, none of which stands out.
+- **event to frame:** the event is on the disk first: of 0.4 ms the writer's thread takes 0.2 (0.07 of it the disk, the
+  rest SQLite and the waking of a thread that has just slept), two wake-ups 0.05, the driver's side 0.04, the fan-out
+  0.06, the way to the client 0.04. On a file system in memory the row is at 2.5.
 """
 
 SECTIONS = {

@@ -113,7 +113,8 @@ async def long() -> list[Row]:
 
 
 async def pooled(name: str) -> list[Row]:
-    """The first turn of a new session whose agent was kept ready, against a later turn of the same session."""
+    """The first turn of a new session whose agent was kept ready, against a later turn of the same session. The later
+    ones are taken when the next agent is ready: until then its start takes their processor."""
     agent = next(agent for agent in agents() if agent.name == name)
     firsts: list[float] = []
     laters: list[float] = []
@@ -126,6 +127,8 @@ async def pooled(name: str) -> list[Row]:
                 session = await router.create(name, cwd=place, policy=FULL, model=model)
                 after = 0
                 for number in range(4):
+                    if number:
+                        await eventually(lambda: len(router.pool) > 0, "the pool is not filled again", timeout=60)
                     start = time.perf_counter()
                     after = await turn(router, session.id, number, after)
                     (firsts if number == 0 else laters).append(time.perf_counter() - start)

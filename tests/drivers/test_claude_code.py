@@ -1,6 +1,8 @@
 """The real Claude Code over the scripted model."""
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from importlib.metadata import version
@@ -32,6 +34,8 @@ from tieline.testing.driver_contract import DriverContract
 from tieline.testing.policy_contract import PolicyContract
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.streams import collect, done, of, the
+from tieline.testing.waiting import eventually
+from tieline.wire import launch
 
 pytestmark = pytest.mark.real
 
@@ -89,6 +93,29 @@ async def test_usage_is_of_the_turn_and_the_whole_tree(rig: ClaudeCodeRig, place
     assert the(first, Usage).tokens.input == 25
     helped = next(text for text in of(second, Text) if text.text == "helped")
     assert helped.parent == next(use.id for use in of(second, ToolUse) if use.name == "Agent")
+
+
+async def test_what_it_does_ahead_is_between_it_and_us(rig: ClaudeCodeRig, place: Path) -> None:
+    """Its vendor is not asked, its home has no trace of it, and the conversation neither."""
+    rig.play([Say("Here.")])
+    async with talk(rig, place) as session:
+        await session.warm_up()
+        assert not rig.model.requests and not rig.model.asides and not rig.model.unheard
+        assert not list(rig.home.rglob("*.jsonl"))
+        seen = await collect(session.turn("hello"))
+    assert the(seen, Text).text == "Here."
+    (request,) = rig.model.requests
+    said = [message for message in request["messages"] if message["role"] == "user"]
+    assert len(said) == 1 and "hello" in str(said)
+
+
+async def test_one_that_dies_while_it_warms_up(rig: ClaudeCodeRig, place: Path) -> None:
+    async with talk(rig, place) as session:
+        for pid in launch.live().values():
+            os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(5):  # not as long as it may take
+            await session.warm_up()
+        await eventually(lambda: not session.alive, "it is not known to be dead")
 
 
 async def test_max_budget(rig: ClaudeCodeRig, place: Path) -> None:

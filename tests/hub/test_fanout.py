@@ -33,7 +33,8 @@ class Sink:
 
     async def send(self, message: Any) -> None:
         await self.open.wait()
-        self.taken.append(msgspec.json.decode(message["text"]))
+        framed = message["framed"]
+        self.taken.append(msgspec.json.decode(framed[framed.index(b"{") :]))
 
     def dropped(self, code: int, why: str) -> None:
         self.ended.append((code, why))

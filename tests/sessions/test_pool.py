@@ -147,6 +147,34 @@ async def test_other_options_are_never_used(tmp_path: Path, env: dict[str, str])
         assert await taken(pool, driver, spec)
 
 
+async def test_one_with_old_instructions_is_never_handed_out(tmp_path: Path, env: dict[str, str]) -> None:
+    driver, spec = agent(), Spec(cwd=place(tmp_path, "a"), env=env)
+    async with Pool() as pool:
+        pool.prepare(driver, spec)
+        await ready(pool, 1)
+        Path(spec.cwd, "AGENTS.md").write_text("Be brief.")
+        assert not await taken(pool, driver, spec)
+        await running(tmp_path, 0)
+        pool.prepare(driver, spec)
+        await ready(pool, 1)
+        assert await taken(pool, driver, spec)
+
+
+async def test_one_with_old_instructions_is_replaced(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tieline.sessions.pool.LOOK_S", 0.05)
+    driver, spec = agent(), Spec(cwd=place(tmp_path, "a"), env=env)
+    async with Pool() as pool:
+        pool.prepare(driver, spec)
+        await ready(pool, 1)
+        Path(spec.cwd, "AGENTS.md").write_text("Be brief.")
+        await eventually(lambda: opened(spec) == 2, "it was not opened anew", timeout=WAIT)
+        await ready(pool, 1)
+        await running(tmp_path, 1)
+        assert await taken(pool, driver, spec)
+
+
 async def test_a_dead_one_is_never_handed_out(tmp_path: Path, env: dict[str, str]) -> None:
     driver = agent()
     spec = Spec(cwd=place(tmp_path, "a"), env=env)

@@ -14,7 +14,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -140,6 +140,13 @@ class Conversation(Protocol):
     async def steer(self, text: str) -> None:
         """Say something to the agent in the middle of its turn. Raises Unsupported."""
         ...
+
+
+@runtime_checkable
+class CanWarmUp(Protocol):
+    """A conversation that can do something ahead of its first turn. It asks nobody for it and leaves no trace."""
+
+    async def warm_up(self) -> None: ...
 
 
 class Driver(Protocol):

@@ -14,7 +14,7 @@ from ..sessions.log import subject
 from .packets import Joiner, Packet, event_packet
 
 MAX_PAGE = 8 * 1024 * 1024
-"""Characters of a page; one event that is larger comes alone."""
+"""Bytes of a page; one event that is larger comes alone."""
 FIRST_LOOK = 4
 FURTHER = 4
 """How far back the first look goes, in pages, and how much further each one after it."""
@@ -29,9 +29,9 @@ class Page(Struct, frozen=True, kw_only=True):
     more: bool
 
     def json(self) -> bytes:
-        events = ",".join(one.message["text"] for one in self.events)
-        more = "true" if self.more else "false"
-        return f'{{"events":[{events}],"first":{self.first},"last":{self.last},"more":{more}}}'.encode()
+        events = b",".join(one.data for one in self.events)
+        more = b"true" if self.more else b"false"
+        return b'{"events":[%b],"first":%d,"last":%d,"more":%b}' % (events, self.first, self.last, more)
 
 
 async def onward(bus: Bus, session: str, *, after: int, before: int | None, limit: int) -> Page:

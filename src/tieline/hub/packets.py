@@ -11,6 +11,7 @@ from msgspec import Struct
 from ..bus.base import Bus, Record
 from ..protocol.frames import AnyHubFrame, encode
 from ..sessions.log import PART, happened_at, subject
+from .framed import framed
 
 MAX_OPEN = 1000
 """Events of which some parts are there and some are not, at most; the oldest are given up."""
@@ -26,20 +27,25 @@ class Packet:
     __slots__ = ("_placed", "_streamed", "message", "seq", "session", "size")
 
     def __init__(self, data: bytes, *, seq: int | None = None, session: str = "") -> None:
-        text = data.decode()
+        data.decode()  # raises UnicodeDecodeError: a browser hangs up on text that is none
         self.seq = 0 if seq is None else seq
         self.session = session
-        self.size = len(text)
-        self.message: Message = {"type": "websocket.send", "text": text}
+        self.size = len(data)
+        self.message: Message = {"type": "websocket.send", "framed": framed(data)}
         self._placed = seq is not None
         self._streamed: Message | None = None
+
+    @property
+    def data(self) -> bytes:
+        """The frame's JSON."""
+        return self.message["framed"][-self.size :]
 
     @property
     def streamed(self) -> Message:
         """The same as a server-sent event. What has an id is where one resumes."""
         if self._streamed is None:
-            head = f"id: {self.seq}\n" if self._placed else ""
-            body = f"{head}data: {self.message['text']}\n\n".encode()  # JSON has no line breaks of its own
+            head = b"id: %d\n" % self.seq if self._placed else b""
+            body = b"%bdata: %b\n\n" % (head, self.data)  # JSON has no line breaks of its own
             self._streamed = {"type": "http.response.body", "body": body, "more_body": True}
         return self._streamed
 

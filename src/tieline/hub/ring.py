@@ -6,7 +6,7 @@ from .packets import Packet
 
 RING_EVENTS = 10_000
 RING_SIZE = 16 * 1024 * 1024
-"""Events that are kept, at most so many and so many characters of them."""
+"""Events that are kept, at most so many and so many bytes of them."""
 AT_ONCE = 256
 SPARE = 1000
 """Places of events that are gone, before the list is moved together."""

@@ -18,6 +18,7 @@ from ..config import HubConfig
 from ..errors import UsageError
 from ..protocol.link import MAX_FRAME
 from . import doors
+from .framed import FramedProtocol
 from .origins import is_loopback
 
 HEAD_S = 15.0
@@ -92,7 +93,7 @@ async def serve(
             uvicorn.Config(
                 app,
                 http=_impatient(head_s),
-                ws="websockets-sansio",
+                ws=FramedProtocol,
                 ws_max_size=MAX_FRAME + 1024,
                 ws_per_message_deflate=False,
                 ws_ping_interval=None,  # both protocols have beats of their own

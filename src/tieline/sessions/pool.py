@@ -1,16 +1,19 @@
 """Conversations opened ahead of their first prompt, so that a new session's first turn costs a warm one.
 
 One is kept ready per agent, directory, policy and options that are configured or were used lately; bounded in number,
-memory and age. One that was prepared for other options is never used: the whole spec is the key. Nor is one that died.
+memory and age. One that was prepared for other options is never used: the whole spec is the key. Nor is one that died,
+nor one that was opened with instructions or settings that have changed since (`premises`).
 """
 
 import asyncio
 import os
 import time
 from collections import OrderedDict
-from contextlib import suppress
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +22,7 @@ from ..config import PoolConfig
 from ..drivers.base import Driver, Spec
 from ..errors import TielineError
 from ..wire import launch
+from .premises import premises
 from .session import Session
 
 LOOK_S = 30.0
@@ -28,6 +32,7 @@ LOOK_S = 30.0
 class _Ready(Struct):
     session: Session
     since: float
+    premises: bytes
     marks: list[str]  # of the processes that were started for it
 
     def pids(self) -> list[int]:
@@ -54,7 +59,7 @@ class Pool:
         self._always: dict[bytes, tuple[Driver, Spec]] = {}  # those that are configured
         self._opening: dict[bytes, _Opening] = {}
         self._one_at_a_time = asyncio.Lock()  # an agent that starts takes time from those that work
-        self._closing: set[asyncio.Task[None]] = set()
+        self._working: set[asyncio.Task[None]] = set()
         self._clock: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -73,7 +78,7 @@ class Pool:
         await asyncio.gather(*tasks, return_exceptions=True)
         for key in list(self._ready):
             self._evict(key)
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await asyncio.gather(*self._working, return_exceptions=True)
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -86,10 +91,13 @@ class Pool:
                 await asyncio.wait({opening.task})
             else:  # it waits behind others: whoever wants it is faster alone
                 opening.task.cancel()
-        ready = self._ready.get(key)
-        if ready is None:
+        if key not in self._ready:
             return None
-        if not ready.usable or time.monotonic() - ready.since >= self._limits.age_s:
+        now = await asyncio.to_thread(premises, spec.cwd, spec.env)
+        ready = self._ready.get(key)
+        if ready is None:  # somebody else was faster
+            return None
+        if not ready.usable or ready.premises != now or time.monotonic() - ready.since >= self._limits.age_s:
             self._evict(key)
             return None
         del self._ready[key]
@@ -108,11 +116,11 @@ class Pool:
         elif key not in self._opening and (key in self._always or len(self._always) < self._limits.number):
             self._open_soon(key, driver, spec)
 
-    def _open_soon(self, key: bytes, driver: Driver, spec: Spec) -> None:
-        opening = self._opening[key] = _Opening(asyncio.create_task(self._open(key, driver, spec)))
+    def _open_soon(self, key: bytes, driver: Driver, spec: Spec, since: float | None = None) -> None:
+        opening = self._opening[key] = _Opening(asyncio.create_task(self._open(key, driver, spec, since)))
         opening.task.add_done_callback(lambda _: self._opening.pop(key, None))
 
-    async def _open(self, key: bytes, driver: Driver, spec: Spec) -> None:
+    async def _open(self, key: bytes, driver: Driver, spec: Spec, since: float | None) -> None:
         async with self._one_at_a_time:
             self._opening[key].begun = True
             while len(self._ready) >= self._limits.number:
@@ -120,9 +128,13 @@ class Pool:
             marks: list[str] = []
             launch.started.set(marks)
             with suppress(TielineError, OSError):  # it fails again, and is told, when somebody really wants it
+                before = await asyncio.to_thread(premises, spec.cwd, spec.env)
                 session = Session(driver, spec, ask_expiry_s=None)
-                await session.__aenter__()
-                self._ready[key] = _Ready(session, time.monotonic(), marks)
+                async with AsyncExitStack() as stack:
+                    await stack.enter_async_context(session)
+                    await session.warm_up()
+                    stack.pop_all()  # it is the pool's from here on
+                self._ready[key] = _Ready(session, since or time.monotonic(), before, marks)
         self._tend()
 
     def _last_wanted(self) -> bytes:
@@ -149,19 +161,32 @@ class Pool:
         for key, (driver, spec) in self._always.items():
             if key not in self._ready and key not in self._opening:
                 self._open_soon(key, driver, spec)
+        for key, ready in self._ready.items():
+            self._own(self._look_again(key, ready))
         if self._ready or self._always:
             oldest = min((ready.since for ready in self._ready.values()), default=now)
             wait = max(0.01, oldest + self._limits.age_s - now)
             self._clock = asyncio.get_running_loop().call_later(min(wait, LOOK_S), self._tend)
 
+    async def _look_again(self, key: bytes, ready: _Ready) -> None:
+        """What it was opened with has changed: another one in its place, which is not wanted any later for that."""
+        driver, spec = ready.session.driver, ready.session.spec
+        now = await asyncio.to_thread(premises, spec.cwd, spec.env)
+        if now != ready.premises and self._ready.get(key) is ready and not self._closed:
+            self._evict(key)
+            self._open_soon(key, driver, spec, ready.since)
+
     def _evict(self, key: bytes) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._ready.pop(key).session.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closed_one)
+        return self._own(self._ready.pop(key).session.close())
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._worked)
         return task
 
-    def _closed_one(self, task: asyncio.Task[None]) -> None:
-        self._closing.discard(task)
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._working.discard(task)
         if not task.cancelled():
             task.exception()  # nobody waits for it; what it held is killed in any case
 

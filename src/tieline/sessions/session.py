@@ -7,7 +7,7 @@ from types import TracebackType
 
 from msgspec.structs import replace
 
-from ..drivers.base import Conversation, Driver, Prompt, Spec, check, check_prompt
+from ..drivers.base import CanWarmUp, Conversation, Driver, Prompt, Spec, check, check_prompt
 from ..errors import SessionClosed, TielineError, Unsupported
 from ..events import Action, Answer, Done, Error, Event, TurnStarted
 from ..policy import Receipt
@@ -15,6 +15,9 @@ from .asks import DEFAULT_EXPIRY_S, Asks, OnAsk
 
 ABANDON_GRACE_S = 10.0
 """How long an abandoned turn may take to end after its interrupt; then the conversation is closed."""
+
+WARM_UP_S = 10.0
+"""How long an agent may take to do ahead what its first turn would do."""
 
 
 class Session:
@@ -49,6 +52,13 @@ class Session:
         """End the agent. Doing it twice is fine."""
         self._conversation = None
         await self._stack.aclose()
+
+    async def warm_up(self) -> None:
+        """Have the agent do ahead what its first turn would do, if it can."""
+        if isinstance(self._conversation, CanWarmUp):
+            with suppress(TimeoutError, OSError):  # nothing depends on it; if it died, the next look says so
+                async with asyncio.timeout(WARM_UP_S):
+                    await self._conversation.warm_up()
 
     @property
     def agent(self) -> str:

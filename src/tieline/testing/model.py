@@ -60,6 +60,8 @@ class ScriptedModel:
         self._server = LoopbackServer(self._answer)
         self.requests: list[Any] = []
         """The body of every main-loop call so far."""
+        self.asides: list[str] = []
+        """What it was asked besides, such as to count tokens."""
         self.unheard: list[str] = []
         """Requests that no voice understood."""
         self.called = asyncio.Event()
@@ -91,6 +93,7 @@ class ScriptedModel:
     def reset(self) -> None:
         self._replies.clear()
         self.requests.clear()
+        self.asides.clear()
         self.called.clear()
         self.stalled.clear()
 
@@ -101,6 +104,7 @@ class ScriptedModel:
             await request.respond(404, b'{"error":{"message":"the scripted model does not know this"}}')
             return
         if await kind.aside(request):
+            self.asides.append(f"{request.method} {request.target}")
             return
         body = request.json()
         self.requests.append(body)

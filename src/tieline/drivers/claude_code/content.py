@@ -1,4 +1,4 @@
-"""A prompt as Claude Code's own message."""
+"""A prompt as Claude Code's own message, and what its hooks are told."""
 
 import base64
 from collections.abc import Mapping
@@ -35,3 +35,8 @@ def _block(attachment: Attachment) -> Message:
         source = {"type": "base64", "media_type": media, "data": base64.b64encode(data).decode()}
     block: Message = {"type": "image" if media.startswith("image/") else "document", "source": source}
     return block if block["type"] == "image" or not attachment.name else {**block, "title": attachment.name}
+
+
+def hooked(event: str, **said: str) -> Message:
+    """What a hook of ours answers."""
+    return {"hookSpecificOutput": {"hookEventName": event, **said}}

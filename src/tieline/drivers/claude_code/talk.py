@@ -18,7 +18,7 @@ from ...policy import Receipt
 from ...wire.process import Process
 from ..base import AskFn, Prompt, Spec
 from ..turn import Turn
-from .content import sendable, user_message
+from .content import hooked, sendable, user_message
 from .events import SOURCE, Message, Normaliser
 from .launch import INSTALL, SDK, UPGRADE
 from .policy import Permits, answered, rules
@@ -111,6 +111,10 @@ class Talk:
             await self._process.wait(EXIT_S)
             raise self._no_start(f"the handshake failed: {error}") from None
         self._up = True
+
+    async def warm_up(self) -> None:
+        """It counts its instructions and tools, for which it makes them. A summary it counts without its vendor."""
+        await self._wire.ask({"subtype": "get_context_usage", "detail": "summary"})
 
     def _no_start(self, otherwise: str) -> AgentStartFailed:
         said = [event.message for event in self._held if isinstance(event, Error)]
@@ -270,9 +274,7 @@ class Talk:
     async def _before(self, given: Any, tool: str | None, context: Any) -> Message:
         """The hook before every tool call."""
         decision = self._permits.before(given["tool_name"], given["tool_input"])
-        if decision is None:
-            return {}
-        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": decision}}
+        return hooked("PreToolUse", permissionDecision=decision) if decision else {}
 
     async def _beside(self, given: Any, tool: str | None, context: Any) -> Message:
         """The hook before a prompt is taken up: what its turn adds to the system instruction goes beside it."""
@@ -280,7 +282,7 @@ class Talk:
         if prompt is None or prompt.text not in given["prompt"]:
             return {}  # something said in the middle of the turn, or the agent to itself
         self._unheard = None
-        return {"hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": prompt.system}}
+        return hooked("UserPromptSubmit", additionalContext=prompt.system)
 
     async def _permit(self, name: str, given: dict[str, Any], context: "ToolPermissionContext") -> "PermissionResult":
         from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny

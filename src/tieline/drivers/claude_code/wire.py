@@ -4,6 +4,7 @@ and nothing but the control protocol goes through the SDK."""
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
@@ -14,6 +15,8 @@ from .events import Message
 CONTROL = frozenset({"control_request", "control_response", "control_cancel_request"})
 SERVED = frozenset({"can_use_tool", "hook_callback", "mcp_message"})
 """Requests that the SDK answers; it refuses all others, and we show them."""
+OURS = "tieline-"
+"""How the ids of our own requests begin, those that the SDK has no words for."""
 
 
 class Wire:
@@ -25,6 +28,7 @@ class Wire:
         self._garbage = garbage
         self._control: asyncio.Queue[Message | None] = asyncio.Queue()
         self._decoder = msgspec.json.Decoder(dict[str, Any])
+        self._asked: dict[str, asyncio.Future[None]] = {}
 
     async def pump(self, room: Callable[[], Coroutine[Any, Any, None]]) -> str:
         """Read until the end; why it ended."""
@@ -37,7 +41,20 @@ class Wire:
             return str(error)
         finally:
             self._control.put_nowait(None)
+            for waiting in self._asked.values():
+                waiting.set_exception(ConnectionError("Claude Code is gone"))
         return "it closed its output"
+
+    async def ask(self, request: Message) -> None:
+        """A control request of our own, until it is answered, in whatever way. Raises ConnectionError."""
+        number = OURS + uuid4().hex
+        answered = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            message = {"type": "control_request", "request_id": number, "request": request}
+            await self._process.write(msgspec.json.encode(message) + b"\n")
+            await answered
+        finally:
+            self._asked.pop(number, None)
 
     def _route(self, line: bytes) -> None:
         try:
@@ -50,6 +67,12 @@ class Wire:
         if not isinstance(kind, str) or kind not in CONTROL:
             self._take(message)
             return
+        if kind == "control_response":
+            number: str = message.get("response", {}).get("request_id", "")
+            if (waiting := self._asked.pop(number, None)) is not None:
+                if not waiting.done():
+                    waiting.set_result(None)
+                return
         self._control.put_nowait(message)
         if kind == "control_request" and message.get("request", {}).get("subtype") not in SERVED:
             self._take(message)
