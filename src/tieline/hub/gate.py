@@ -64,7 +64,7 @@ def admit(visit: Visit, scope: Scope, hub: "Hub") -> None:
     if need == "node" and device.kind != "node":
         raise Refused("Forbidden", "this door is for nodes", hint="`tieline node join` makes a machine one.")
     if device.kind == "node" and need != "node" and (visit.method, visit.path) not in doors.NODE_MAY:
-        raise Refused("Forbidden", "a node's key opens the link only", hint="Pair this device as a client.")
+        raise Refused("Forbidden", "a node's key opens the link, and little else", hint="Pair this device as a client.")
 
 
 def _identify(visit: Visit, scope: Scope, hub: "Hub") -> None:

@@ -90,8 +90,8 @@ class EventLog:
         if len(data) <= MAX_RECORD:
             await self._bus.announce(deltas_subject(session), data)
 
-    def writer(self, session: str, prompt: str) -> "Writer":
-        return Writer(self, session, prompt)
+    def writer(self, session: str) -> "Writer":
+        return Writer(self, session)
 
     async def read(
         self, session: str, *, after: int = 0, follow: bool = True, deltas: bool = False
@@ -120,11 +120,9 @@ class EventLog:
 class Writer:
     """Writes one turn: in order, many at once on their way, all of them down when `close` returns."""
 
-    def __init__(self, log: EventLog, session: str, prompt: str) -> None:
+    def __init__(self, log: EventLog, session: str) -> None:
         self._log = log
         self._session = session
-        self._prompt = prompt
-        self._count = 0
         self._last = 0
         self._flying: deque[asyncio.Task[int]] = deque()
 
@@ -134,10 +132,9 @@ class Writer:
             return
         while len(self._flying) >= MAX_IN_FLIGHT:
             self._last = await self._flying.popleft()
-        self._count += 1
-        # Tasks start in the order they are made, and the bus keeps the order it is called in.
-        name = f"{self._prompt}.{self._count}"
-        self._flying.append(asyncio.create_task(self._log.append(self._session, event, id=name)))
+        # Tasks start in the order they are made, and the bus keeps the order it is called in. No ids: nobody writes an
+        # event of a turn a second time, and to look for the first costs as much as to write it.
+        self._flying.append(asyncio.create_task(self._log.append(self._session, event)))
         if _is_large(event):
             await self.close()  # it takes several records, and nothing may come between them
 

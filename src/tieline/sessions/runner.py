@@ -140,7 +140,7 @@ class Runner:
                 wait = min(wait * 2, LONGEST_WAIT_S)
 
     async def _turn(self, prompt: PromptRecord) -> None:
-        writer = self._log.writer(self.record.id, prompt.id)
+        writer = self._log.writer(self.record.id)
         done = Done("error", error="the turn had no end")
         await self._change(status="working", problem="", active_at=time.time())
         self._heard = time.monotonic()
