@@ -69,6 +69,7 @@ def test_sessions_on_a_terminal(hub: Setting) -> None:
 
 def test_ids_are_whole_on_a_narrow_terminal(hub: Setting) -> None:
     id = started(hub, "talker", "much is said about what it is to do here, more than fits")
+    hub.until(id, lambda record: record.turns == 1)
     with hub.terminal("sessions", "-q", "more than fits", columns=60) as terminal:
         terminal.expect(short(id))
         terminal.expect("talker")

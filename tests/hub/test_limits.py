@@ -94,12 +94,13 @@ async def test_a_request_that_does_not_arrive_is_dropped(shared: Running, tmp_pa
 
 
 @pytest.mark.slow
-async def test_the_second_request_of_a_connection_may_not_dawdle_either(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [b"GET /hea", b"\r\n"])
+async def test_the_second_request_of_a_connection_may_not_dawdle_either(tmp_path: Path, said: bytes) -> None:
     async with running(tmp_path, head_s=1.0) as hub:
         reader, writer = await asyncio.open_connection("127.0.0.1", hub.serving.port)
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert await answer(reader) == 200
-        writer.write(b"GET /hea")
+        writer.write(said)
         async with asyncio.timeout(60):
             with suppress(ConnectionResetError):
                 while await reader.read(4096):
@@ -147,18 +148,22 @@ async def test_a_whole_head_has_a_size_too(shared: Running) -> None:
     writer.close()
 
 
-@pytest.mark.slow
-async def test_line_ends_between_requests_hold_nothing(tmp_path: Path) -> None:
-    async with running(tmp_path, head_s=1.0) as hub:
-        reader, writer = await asyncio.open_connection("127.0.0.1", hub.serving.port)
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert await answer(reader) == 200
-        writer.write(b"\r\n")
-        async with asyncio.timeout(60):
-            with suppress(ConnectionResetError):
-                while await reader.read(4096):
-                    pass
-        writer.close()
+@pytest.mark.parametrize(("kilobytes", "expected"), [(30, 200), (34, 400)])
+async def test_a_head_may_come_in_pieces(shared: Running, kilobytes: int, expected: int) -> None:
+    """Each byte counts once, also behind the body of the request before it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
+    first = f"Host: localhost\r\nAuthorization: Bearer {shared.hub.token}\r\nContent-Length: 40000\r\n\r\n"
+    writer.write(f"POST /api/v1/nowhere HTTP/1.1\r\n{first}".encode())
+    writer.write(b" " * 40_000 + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+    assert await answer(reader) == 404
+    async with asyncio.timeout(60):
+        await reader.readuntil(b"}")  # the problem
+    for number in range(kilobytes):
+        writer.write(b"X-%d: %s\r\n" % (number, b"x" * 1016))
+        await writer.drain()
+    writer.write(b"\r\n")
+    assert await answer(reader) == expected
+    writer.close()
 
 
 async def test_a_websocket_stays_open_beyond_the_time_for_a_head(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from tests.node.conftest import hub_at, joined_to, until, until_done
 
 from tieline.bus import open_bus
 from tieline.errors import Unsupported, UsageError
+from tieline.hub.background import background
 from tieline.hub.nodes import NodeOffline, UnknownNode
 from tieline.hub.orders import MOST_WAITING
 from tieline.hub.switch import NEEDS
 from tieline.policy import Policy
 from tieline.protocol import commands as c
-from tieline.protocol.commands import Result
+from tieline.protocol.commands import Order, Result, decode_order
 from tieline.protocol.link import CAPABILITIES
 from tieline.protocol.views import CommandView, NodeView
 from tieline.script import Say
@@ -100,6 +101,31 @@ async def test_what_another_node_says_about_an_order_is_not_believed(hub: Runnin
     assert await shown(hub, "mine", "sent")
     await hub.hub.switch.settle(Result(id="mine"), "n1")
     assert await shown(hub, "mine", "applied")
+
+
+async def test_an_order_of_another_version_is_refused_and_stops_nobody(hub: Running) -> None:
+    """As a newer hub on the same bus would send it."""
+    bus, switch = hub.hub.bus, hub.hub.switch
+    await switch.orders.send(switch.local, Order(id="new", command=c.Unknown(said="something_newer")))
+    strange = b'{"id":"raw","command":{"name":"something_newer","field":[1]},"by":"me"}'
+    await bus.publish(f"commands.{switch.local}", strange)
+    create = c.CreateSession(session="s", agent="scripted", cwd=hub.cwd, policy=FULL)
+    await switch.orders.send(switch.local, Order(id="known", command=create))
+    await until(lambda: shown(hub, "known", "applied"), "it hears no more")
+    await until(lambda: shown(hub, "new", "refused"), "it is not refused")
+    view = await switch.orders.get("new")
+    assert view is not None and "something_newer" in view.problem
+    read = decode_order(strange)
+    assert (read.id, read.by, read.command) == ("raw", "me", c.Unknown(said="something_newer"))
+
+
+async def test_one_that_dies_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        raise ValueError("a mistake")
+
+    with pytest.raises(ValueError, match="a mistake"):
+        await background(work(), "the-worker")
+    assert "the-worker ended by a fault" in caplog.text
 
 
 @pytest.mark.slow

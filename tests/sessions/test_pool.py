@@ -175,6 +175,23 @@ async def test_one_with_old_instructions_is_replaced(
         assert await taken(pool, driver, spec)
 
 
+async def test_one_that_is_replaced_is_not_wanted_more_for_that(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tieline.sessions.pool.LOOK_S", 0.05)
+    driver = agent()
+    first, second, third = (Spec(cwd=place(tmp_path, name), env=env) for name in "abc")
+    async with Pool(PoolConfig(number=2)) as pool:
+        for number, spec in enumerate((first, second), 1):
+            pool.prepare(driver, spec)
+            await ready(pool, number)
+        Path(first.cwd, "AGENTS.md").write_text("Be brief.")
+        await eventually(lambda: opened(first) == 2 and len(pool) == 2, "it was not opened anew", timeout=WAIT)
+        pool.prepare(driver, third)
+        await eventually(lambda: opened(third) == 1 and len(pool) == 2, "the third was not opened", timeout=WAIT)
+        assert [await taken(pool, driver, spec) for spec in (first, second, third)] == [False, True, True]
+
+
 async def test_a_dead_one_is_never_handed_out(tmp_path: Path, env: dict[str, str]) -> None:
     driver = agent()
     spec = Spec(cwd=place(tmp_path, "a"), env=env)

@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tieline.sessions.premises import premises
@@ -35,25 +36,37 @@ def write(path: Path, text: str = "x") -> None:
     path.write_text(text)
 
 
-CHANGES: dict[str, Callable[[Path], None]] = {
-    "instructions": lambda place: write(place / "CLAUDE.md"),
-    "instructions above": lambda place: write(place.parent / "AGENTS.md"),
-    "settings": lambda place: write(place / ".gemini/settings.json"),
-    "the user's": lambda place: write(place.parent.parent / "home/.codex/config.toml"),
-    "elsewhere": lambda place: write(place.parent.parent / "claude/settings.json"),
-    "a command": lambda place: write(place / ".claude/commands/new.md"),
-    "a skill": lambda place: write(place / ".claude/skills/one/SKILL.md"),
-    "a commit": commit,
-    "a branch": lambda place: git(place, "checkout", "-q", "-b", "other"),
+IN_A_FILE = (
+    "CLAUDE.md", ".mcp.json", ".env", ".claude/settings.json", ".claude/rules/one.md", ".claude/commands/new.md",
+    ".claude/skills/one/SKILL.md", ".codex/config.toml", ".codex/rules/one.rules", ".gemini/settings.json",
+    ".gemini/extensions/one/gemini-extension.json", ".opencode/agent/one.md", ".agents/skills/one/SKILL.md",
+)  # fmt: skip
+CHANGES: dict[str, Callable[[Path, Path], None]] = {
+    "instructions above": lambda place, root: write(place.parent / "AGENTS.md"),
+    "claude elsewhere": lambda place, root: write(root / "claude/settings.json"),
+    "rules elsewhere": lambda place, root: write(root / "claude/rules/one.md"),
+    "skills elsewhere": lambda place, root: write(root / "claude/skills/one/SKILL.md"),
+    "codex elsewhere": lambda place, root: write(root / "codex/rules/one.rules"),
+    "opencode elsewhere": lambda place, root: write(root / "config/opencode/agent/one.md"),
+    "a server": lambda place, root: write(root / "claude/.claude.json", '{"mcpServers":{"a":{"command":"b"}}}'),
+    "a server here": lambda place, root: write(
+        root / "claude/.claude.json",
+        msgspec.json.encode({"projects": {str(place): {"mcpServers": {"a": {}}}}}).decode(),
+    ),
+    "a commit": lambda place, root: commit(place),
+    "a branch": lambda place, root: git(place, "checkout", "-q", "-b", "other"),
+    **{f"{name} here": lambda place, root, name=name: write(place / name) for name in IN_A_FILE},
+    **{f"{name} at home": lambda place, root, name=name: write(root / "home" / name) for name in IN_A_FILE},
 }
 
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_counts(place: Path, tmp_path: Path, what: str) -> None:
-    env = {"HOME": str(tmp_path / "home"), "CLAUDE_CONFIG_DIR": str(tmp_path / "claude")}
+    moved = {"CLAUDE_CONFIG_DIR": "claude", "CODEX_HOME": "codex", "XDG_CONFIG_HOME": "config"}
+    env = {"HOME": str(tmp_path / "home")} | {name: str(tmp_path / folder) for name, folder in moved.items()}
     before = premises(str(place), env)
     assert premises(str(place), env) == before
-    CHANGES[what](place)
+    CHANGES[what](place, tmp_path)
     assert premises(str(place), env) != before
 
 
@@ -72,6 +85,7 @@ def test_work_and_state_do_not_count(place: Path, tmp_path: Path) -> None:
     write(place / "new.py")
     write(tmp_path / "home/.claude/projects/x/session.jsonl")
     write(tmp_path / "home/.codex/sessions/x.jsonl")
+    write(tmp_path / "home/.claude.json", '{"numStartups":3,"projects":{"/elsewhere":{"mcpServers":{"a":{}}}}}')
     assert premises(str(place), env) == before
 
 
@@ -88,5 +102,7 @@ def test_places_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "CLAUDE.md").mkdir()
     (tmp_path / ".git").write_text("nonsense")
     (tmp_path / ".claude").write_text("a file")
-    assert premises(str(tmp_path), {}) == premises(str(tmp_path), {})
+    (tmp_path / ".claude.json").write_text("{")
+    home = {"HOME": str(tmp_path)}
+    assert premises(str(tmp_path), home) == premises(str(tmp_path), home)
     assert premises(str(tmp_path / "gone"), {"HOME": "/nowhere", "CODEX_HOME": "/nowhere"})

@@ -22,6 +22,7 @@ from ..bus.base import Bus, Table
 from ..errors import BusClosed, BusError, Conflict
 from ..ids import new_id
 from ..protocol.views import DeviceView
+from .background import background
 from .mirror import Mirror
 from .problems import NotFound, Refused
 
@@ -81,7 +82,7 @@ class Devices:
 
     async def __aenter__(self) -> "Devices":
         await self._mirror.__aenter__()
-        self._upkeep = asyncio.create_task(self._keep_seen())
+        self._upkeep = background(self._keep_seen(), "devices-seen")
         return self
 
     async def __aexit__(

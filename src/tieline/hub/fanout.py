@@ -17,6 +17,7 @@ from ..bus.base import Bus, Record
 from ..errors import BusClosed, BusError
 from ..protocol.frames import HEARTBEAT_S, AnyHubFrame, Beat, GoneFrame, PromptFrame
 from ..sessions.log import subject
+from .background import background
 from .follower import Follower, Key
 from .packets import Joiner, Packet, Peek, Whole, delta_packet, event_packet, packet
 from .retention import Retention
@@ -68,7 +69,7 @@ class Fanout:
         await self._warm_up()
         self._unsubscribe = self._state.subscribe(self._changed)
         work: tuple[Coroutine[Any, Any, None], ...] = (self._read(), self._listen(), self._beat(), self.retention.run())
-        self._tasks = [asyncio.create_task(one, name=f"fanout-{one.__name__}") for one in work]
+        self._tasks = [background(one, f"fanout-{one.__name__}") for one in work]
         return self
 
     async def __aexit__(self, *_: object) -> None:

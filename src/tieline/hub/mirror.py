@@ -9,6 +9,7 @@ import msgspec
 
 from ..bus.base import Change, Entry, Table
 from ..errors import BusClosed, BusError
+from .background import background
 
 AGAIN_S = 1.0
 """Between two tries to read a table of a bus that is out of reach."""
@@ -43,7 +44,7 @@ class Mirror:
 
     def start(self) -> None:
         """For those who read several at once: `settled` and `stop` are theirs, too."""
-        self._task = asyncio.create_task(self._run(), name=f"state-{self._table.name}")
+        self._task = background(self._run(), f"state-{self._table.name}")
 
     async def settled(self) -> None:
         """All values that were present at the start have been applied. Raises BusClosed when they never will be."""

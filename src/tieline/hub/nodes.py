@@ -23,6 +23,7 @@ from ..ids import new_id
 from ..node.identity import kept_id
 from ..protocol.views import NodeView
 from ..sessions.records import ASKS, PROMPTS, SESSIONS, SessionRecord
+from .background import background
 
 NODES = "nodes"
 PRESENCE = "presence"
@@ -112,7 +113,7 @@ class Nodes:
             if held.hub == self.hub and not _alive(held.pid):  # ours, from before a crash
                 await self.presence.delete(entry.key)
         await self._find_lost()
-        self._watch = asyncio.create_task(self._watch_presence())
+        self._watch = background(self._watch_presence(), "nodes-presence")
         return self
 
     async def __aexit__(

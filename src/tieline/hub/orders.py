@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from ..bus.base import Bus, Table
 from ..errors import BusClosed, BusError, Conflict, UsageError
 from ..node.executor import EXPIRED
-from ..protocol.commands import READING, Order, Result
+from ..protocol.commands import READING, Order, Result, decode_order
 from ..protocol.views import CommandView
+from .background import background
 
 COMMANDS = "commands"
 EXPIRES_S = 24 * 3600.0
@@ -32,7 +33,6 @@ RANK = {"sent": 0, "received": 1, "expired": 2, "refused": 3, "applied": 3}
 
 _decode = msgspec.json.Decoder(CommandView).decode
 _encode = msgspec.json.encode
-decode_order = msgspec.json.Decoder(Order).decode
 
 
 def subject(node: str) -> str:
@@ -74,7 +74,10 @@ class Orders:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "Orders":
-        self._tasks = [asyncio.create_task(self._keep_sweeping()), asyncio.create_task(self._keep_writing())]
+        self._tasks = [
+            background(self._keep_sweeping(), "orders-sweep"),
+            background(self._keep_writing(), "orders-write"),
+        ]
         return self
 
     async def __aexit__(

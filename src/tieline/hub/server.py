@@ -139,19 +139,22 @@ def _impatient(head_s: float) -> type[HttpToolsProtocol]:
 
         _waiting: asyncio.TimerHandle | None = None
         _part: Literal["none", "head", "body"] = "none"  # what of a request is being read
-        _head = 0  # bytes of it so far
+        _head = 0  # bytes of its headers so far
+        _unended = 0  # bytes of a head that has no end yet
+        _begun = 0  # requests that began in what came last
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             self._wait(True)
 
         def data_received(self, data: bytes) -> None:
+            before, self._begun = self._part, 0
             super().data_received(data)
             if self.transport.is_closing():  # it was no request
                 return
-            if self._part == "head":
-                self._head += len(data)
-                if self._head > MAX_HEAD:
+            if self._part == "head" and before != "body" and self._begun < 2:  # else part of it is of another request
+                self._unended += len(data)
+                if self._unended > MAX_HEAD:
                     self.send_400_response("The head of the request is too large.")
             working = bool(self.cycle) and not self.cycle.response_complete
             ours = self.transport.get_protocol() is self  # else it is a WebSocket now
@@ -168,7 +171,8 @@ def _impatient(head_s: float) -> type[HttpToolsProtocol]:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            self._part, self._head = "head", 0
+            self._part, self._head, self._unended = "head", 0, 0
+            self._begun += 1
 
         def on_header(self, name: bytes, value: bytes) -> None:
             self._head += len(name) + len(value)

@@ -22,11 +22,12 @@ from ..ids import new_id
 from ..node.executor import Executor
 from ..node.inbox import Inbox
 from ..protocol import commands as c
-from ..protocol.commands import AnyCommand, Order, Result
+from ..protocol.commands import AnyCommand, Order, Result, decode_order
 from ..protocol.link import Capability
 from ..protocol.views import CommandView, NodeView
+from .background import background
 from .nodes import SAY_S, Lost, NodeOffline, Nodes, Presence
-from .orders import EXPIRES_S, Orders, concluded, decode_order, subject, view_of
+from .orders import EXPIRES_S, Orders, concluded, subject, view_of
 
 WAIT_S = 10.0
 AGAIN_S = 1.0
@@ -251,7 +252,7 @@ class Switch:
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work))
+        self._tasks.append(background(work, f"switch-{work.__name__}"))
 
 
 def _check_id(id: str) -> None:

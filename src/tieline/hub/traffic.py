@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from ..bus.base import check_headers
 from ..bus.subjects import check_key, check_subject
 from ..protocol import link as p
-from ..protocol.commands import READING, Order
+from ..protocol.commands import READING, Order, decode_order
 from ..sessions.log import deltas_subject
 from .backlog import Backlog
 from .handshake import CLOSE_BAD_FRAME, Closing
-from .orders import decode_order, subject
+from .orders import subject
 from .replica import Replica
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..config import Config
 from ..drivers.base import Prompt
-from ..errors import UsageError
+from ..errors import Unsupported, UsageError
 from ..events import Answer
 from ..protocol import commands as c
 from ..protocol.commands import Order
@@ -89,6 +89,10 @@ class Deeds:
                 return await asyncio.to_thread(browse, path, home=home, also=also)
             case c.Refresh():
                 return await self._agents.refresh()
+            case c.Unknown(said=said):
+                raise Unsupported(
+                    "this machine", said, hint="It runs another version of Tieline; update the older one."
+                )
 
     async def _create(self, order: Order, command: c.CreateSession) -> SessionRecord:
         return await self._router.create(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..bus.base import Bus, Table
 from ..errors import BusClosed, BusError
-from ..protocol.commands import Order, Result
+from ..protocol.commands import Order, Result, decode_order
 from .executor import Executor
 
 INBOX = "inbox"
@@ -26,7 +26,6 @@ AGAIN_S = 1.0
 """Until what the bus did not take is tried again."""
 
 _encode = msgspec.json.encode
-_order = msgspec.json.Decoder(Order).decode
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -56,7 +55,7 @@ class Inbox:
             log, seq = entry.key.split(".")[-2:]
             if log == self.place.log and int(seq) > self.place.seq:
                 self.place = replace(self.place, seq=int(seq))  # we died before that was written down
-            self._hold(entry.key, _order(entry.value))
+            self._hold(entry.key, decode_order(entry.value))
 
     async def take(self, log: str, orders: Sequence[tuple[int, Order]]) -> None:
         """Durable when it returns; what is here already is taken once."""

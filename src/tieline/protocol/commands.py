@@ -1,6 +1,6 @@
 """What a node can be told to do. Each is a value with a `name` tag, durable on its way, applied once by its id."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -135,8 +135,15 @@ AnyCommand = (
     | GetMessages | GetDiff | Browse | Refresh
 )  # fmt: skip
 
+
+class Unknown(Command, tag="unknown", frozen=True, kw_only=True):
+    """One of another version of Tieline. Whoever is told it refuses it, by its name."""
+
+    said: str = ""
+
+
 COMMANDS: tuple[type[Command], ...] = AnyCommand.__args__
-for _command in COMMANDS:
+for _command in (*COMMANDS, Unknown):
     _command.name = str(_command.__struct_config__.tag)
 
 DECISIONS = (ApprovePermission, DenyPermission, AnswerQuestion)
@@ -148,10 +155,34 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command on its way: `commands.<node>` on the hub's bus, then over the link, then the node's own bus."""
 
     id: str
-    command: AnyCommand
+    command: AnyCommand | Unknown
     by: str = ""  # the device that wants it; stamped by the hub
     at: float = 0.0
     expires_at: float = 0.0
+
+
+class _Strange(Struct, frozen=True, kw_only=True):
+    """As much of an order as every version has."""
+
+    id: str
+    command: dict[str, Any]
+    by: str = ""
+    at: float = 0.0
+    expires_at: float = 0.0
+
+
+_order = msgspec.json.Decoder(Order).decode
+_strange = msgspec.json.Decoder(_Strange).decode
+
+
+def decode_order(data: bytes) -> Order:
+    """Also one whose command this version does not know: it is to be refused, not to stand in the way."""
+    try:
+        return _order(data)
+    except msgspec.ValidationError:
+        found = _strange(data)
+        command = Unknown(said=str(found.command.get("name", ""))[:100])
+        return Order(id=found.id, command=command, by=found.by, at=found.at, expires_at=found.expires_at)
 
 
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,7 +8,6 @@ nor one that was opened with instructions or settings that have changed since (`
 import asyncio
 import os
 import time
-from collections import OrderedDict
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -32,6 +31,7 @@ LOOK_S = 30.0
 class _Ready(Struct):
     session: Session
     since: float
+    wanted: float  # when somebody last did
     premises: bytes
     marks: list[str]  # of the processes that were started for it
 
@@ -55,7 +55,7 @@ class Pool:
 
     def __init__(self, limits: PoolConfig | None = None) -> None:
         self._limits = limits or PoolConfig()
-        self._ready: OrderedDict[bytes, _Ready] = OrderedDict()
+        self._ready: dict[bytes, _Ready] = {}
         self._always: dict[bytes, tuple[Driver, Spec]] = {}  # those that are configured
         self._opening: dict[bytes, _Opening] = {}
         self._one_at_a_time = asyncio.Lock()  # an agent that starts takes time from those that work
@@ -112,17 +112,21 @@ class Pool:
             self._always[key] = driver, spec
             self._tend()
         elif key in self._ready:
-            self._ready.move_to_end(key)
+            self._ready[key].wanted = time.monotonic()
         elif key not in self._opening and (key in self._always or len(self._always) < self._limits.number):
             self._open_soon(key, driver, spec)
 
-    def _open_soon(self, key: bytes, driver: Driver, spec: Spec, since: float | None = None) -> None:
-        opening = self._opening[key] = _Opening(asyncio.create_task(self._open(key, driver, spec, since)))
+    def _open_soon(self, key: bytes, driver: Driver, spec: Spec, old: _Ready | None = None) -> None:
+        """`old`: in whose place. It is wanted as little as that one, and drives nobody out."""
+        opening = self._opening[key] = _Opening(asyncio.create_task(self._open(key, driver, spec, old)))
         opening.task.add_done_callback(lambda _: self._opening.pop(key, None))
 
-    async def _open(self, key: bytes, driver: Driver, spec: Spec, since: float | None) -> None:
+    async def _open(self, key: bytes, driver: Driver, spec: Spec, old: _Ready | None) -> None:
+        wanted = old.wanted if old else time.monotonic()
         async with self._one_at_a_time:
             self._opening[key].begun = True
+            if old and len(self._ready) >= self._limits.number:
+                return
             while len(self._ready) >= self._limits.number:
                 await asyncio.wait({self._evict(self._last_wanted())})
             marks: list[str] = []
@@ -134,12 +138,13 @@ class Pool:
                     await stack.enter_async_context(session)
                     await session.warm_up()
                     stack.pop_all()  # it is the pool's from here on
-                self._ready[key] = _Ready(session, since or time.monotonic(), before, marks)
+                since = old.since if old else time.monotonic()
+                self._ready[key] = _Ready(session, since, wanted, before, marks)
         self._tend()
 
     def _last_wanted(self) -> bytes:
-        """The one that waits longest, of those that are not configured if there are any."""
-        return next((key for key in self._ready if key not in self._always), next(iter(self._ready)))
+        """Of those that are not configured, if there are any."""
+        return min(self._ready, key=lambda key: (key in self._always, self._ready[key].wanted))
 
     def _tend(self) -> None:
         """Let go of what is dead, too old or too much; look again later."""
@@ -169,12 +174,12 @@ class Pool:
             self._clock = asyncio.get_running_loop().call_later(min(wait, LOOK_S), self._tend)
 
     async def _look_again(self, key: bytes, ready: _Ready) -> None:
-        """What it was opened with has changed: another one in its place, which is not wanted any later for that."""
+        """Another one in its place, when what it was opened with has changed."""
         driver, spec = ready.session.driver, ready.session.spec
         now = await asyncio.to_thread(premises, spec.cwd, spec.env)
         if now != ready.premises and self._ready.get(key) is ready and not self._closed:
             self._evict(key)
-            self._open_soon(key, driver, spec, ready.since)
+            self._open_soon(key, driver, spec, ready)
 
     def _evict(self, key: bytes) -> asyncio.Task[None]:
         return self._own(self._ready.pop(key).session.close())

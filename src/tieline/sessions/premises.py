@@ -1,8 +1,9 @@
 """What an agent reads once, when it is opened: its instructions and settings, and which commit it stands on.
 
 A conversation that was opened ahead would go on by the old ones, so it is used only while they are unchanged. One list
-for all agents: a file that one of them does not read costs it nothing but a fresh start. What an agent is told of
-uncommitted work may be as old as the conversation; it looks again before it does anything about it.
+for all agents: a file that one of them does not read costs it nothing but a fresh start, a file that is missing here an
+agent with the wrong rules. What an agent is told of uncommitted work may be as old as the conversation; it looks again
+before it does anything about it.
 """
 
 import hashlib
@@ -11,28 +12,41 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-FILES = (
-    "AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "QWEN.md",
-    ".mcp.json", "opencode.json", "opencode.jsonc",
-    ".claude/CLAUDE.md", ".claude/settings.json", ".claude/settings.local.json",
-    ".codex/AGENTS.md", ".codex/AGENTS.override.md", ".codex/config.toml",
-    ".gemini/GEMINI.md", ".gemini/settings.json", ".gemini/.env",
-    ".qwen/QWEN.md", ".qwen/settings.json",
-    ".config/opencode/AGENTS.md", ".config/opencode/opencode.json", ".config/opencode/opencode.jsonc",
-)  # fmt: skip
+import msgspec
+from msgspec import Raw, Struct
+
+FILES = ("AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "QWEN.md", ".env", ".mcp.json",
+         "opencode.json", "opencode.jsonc")  # fmt: skip
 """In the directory, in those above it, and in the user's home."""
-FOLDERS = (
-    ".claude/agents", ".claude/commands", ".claude/output-styles", ".claude/rules", ".claude/skills",
-    ".codex/rules", ".gemini/agents", ".gemini/commands", ".gemini/policies", ".opencode", ".qwen/commands",
+
+
+class Own(Struct, frozen=True):
+    """A folder of an agent's own, in the same places, or where a variable says that the user's is."""
+
+    folder: str
+    variable: str
+    files: tuple[str, ...]
+    folders: tuple[str, ...]  # the files in these, and one level below: skills are folders
+
+
+OPENCODE = ("AGENTS.md", "opencode.json", "opencode.jsonc"), (
+    "agent", "agents", "command", "commands", "mode", "modes", "plugin", "plugins", "skill", "skills")  # fmt: skip
+OWN = (
+    Own(".claude", "CLAUDE_CONFIG_DIR",
+        ("CLAUDE.md", "settings.json", "settings.local.json", "plugins/installed_plugins.json"),
+        ("agents", "commands", "output-styles", "rules", "skills")),
+    Own(".codex", "CODEX_HOME", ("AGENTS.md", "AGENTS.override.md", "config.toml"), ("prompts", "rules", "skills")),
+    Own(".gemini", "", ("GEMINI.md", "settings.json", "system.md", ".env"),
+        ("agents", "commands", "extensions", "policies", "skills")),
+    Own(".qwen", "", ("QWEN.md", "settings.json", ".env"), ("agents", "commands", "extensions", "skills")),
+    Own(".opencode", "OPENCODE_CONFIG_DIR", *OPENCODE),
+    Own(".config/opencode", "", *OPENCODE),
+    Own(".agents", "", (), ("skills",)),
 )  # fmt: skip
-"""The files in these, and one level below: skills are folders."""
-HOMES = {
-    "CLAUDE_CONFIG_DIR": ("CLAUDE.md", "settings.json"),
-    "CODEX_HOME": ("AGENTS.md", "AGENTS.override.md", "config.toml"),
-}
 MAX_FILES = 100
 """In a folder, that are looked at; of these size and time must do."""
 MAX_BYTES = 1024 * 1024
+MAX_STATE = 32 * 1024 * 1024
 
 
 def premises(cwd: str, env: Mapping[str, str]) -> bytes:
@@ -46,6 +60,7 @@ def premises(cwd: str, env: Mapping[str, str]) -> bytes:
         with suppress(OSError):
             found = Path(path).stat()
             digest.update(b"%b\0%d %d\0" % (os.fsencode(path), found.st_size, found.st_mtime_ns))
+    digest.update(_claude_servers(cwd, env))
     return digest.digest()
 
 
@@ -59,14 +74,22 @@ def _places(cwd: str, env: Mapping[str, str]) -> Iterator[str]:
     yield from dict.fromkeys((cwd, *map(str, Path(cwd).parents), *home))
 
 
+def _own(cwd: str, env: Mapping[str, str]) -> Iterator[tuple[str, Own]]:
+    """The agents' own folders that are there."""
+    for own in OWN:
+        found = [f"{place}/{own.folder}" for place in _places(cwd, env)]
+        if moved := env.get(own.variable):
+            found.append(moved)
+        yield from ((folder, own) for folder in found if _there(folder))
+    if elsewhere := env.get("XDG_CONFIG_HOME"):
+        yield f"{elsewhere}/opencode", Own("", "", *OPENCODE)
+
+
 def _read_whole(cwd: str, env: Mapping[str, str], git: str) -> Iterator[str]:
     for place in _places(cwd, env):
-        for name in FILES:
-            yield f"{place}/{name}"
-    for variable, names in HOMES.items():
-        if home := env.get(variable):
-            for name in names:
-                yield f"{home}/{name}"
+        yield from (f"{place}/{name}" for name in FILES)
+    for folder, own in _own(cwd, env):
+        yield from (f"{folder}/{name}" for name in own.files)
     if git:
         yield f"{git}/HEAD"
 
@@ -74,9 +97,9 @@ def _read_whole(cwd: str, env: Mapping[str, str], git: str) -> Iterator[str]:
 def _looked_at(cwd: str, env: Mapping[str, str], git: str) -> Iterator[str]:
     if git:
         yield f"{git}/logs/HEAD"  # a line more with every commit, checkout and reset
-    for place in _places(cwd, env):
-        for name in FOLDERS:
-            for path in _within(f"{place}/{name}"):
+    for folder, own in _own(cwd, env):
+        for name in own.folders:
+            for path in _within(f"{folder}/{name}"):
                 yield path
                 yield from _within(path)
 
@@ -101,3 +124,30 @@ def _git_directory(cwd: str) -> str:
             head, _, where = Path(git).read_text().partition(":")
             return str(Path(place, where.strip())) if head == "gitdir" else ""
     return ""
+
+
+class _Project(Struct):
+    mcpServers: Raw = Raw()
+    enabledMcpjsonServers: Raw = Raw()
+    disabledMcpjsonServers: Raw = Raw()
+    hasTrustDialogAccepted: Raw = Raw()
+
+
+class _State(_Project):
+    projects: dict[str, _Project] = {}
+
+
+_state = msgspec.json.Decoder(_State)
+
+
+def _claude_servers(cwd: str, env: Mapping[str, str]) -> bytes:
+    """What `claude mcp add` writes, out of a file in which Claude Code keeps its state as well."""
+    home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "")
+    with suppress(OSError, msgspec.MsgspecError):
+        path = Path(home, ".claude.json")
+        if path.stat().st_size <= MAX_STATE:
+            state = _state.decode(path.read_bytes())
+            here = (state.projects.get(str(place)) for place in (Path(cwd), *Path(cwd).parents))
+            values = (getattr(one, name) for one in (state, *here) if one for name in _Project.__struct_fields__)
+            return b"\0".join(map(bytes, values)).strip(b"\0")
+    return b""

@@ -42,7 +42,8 @@ class Wire:
         finally:
             self._control.put_nowait(None)
             for waiting in self._asked.values():
-                waiting.set_exception(ConnectionError("Claude Code is gone"))
+                if not waiting.done():
+                    waiting.set_exception(ConnectionError("Claude Code is gone"))
         return "it closed its output"
 
     async def ask(self, request: Message) -> None:

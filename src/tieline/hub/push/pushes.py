@@ -16,6 +16,7 @@ from ...errors import BusClosed, BusError, Conflict
 from ...ids import new_id
 from ...protocol.frames import AnyHubFrame, AskFrame, GoneFrame, NodeFrame
 from ...protocol.views import NodeView
+from ..background import background
 from ..devices import Devices
 from ..fanout import Fanout
 from ..packets import Peek, Whole
@@ -79,7 +80,7 @@ class Pushes:
             self._devices.on_revoke(self._gone),
         ]
         work = (self._decide_all(), self._say_who_looks(), self._tidy(), self._make_key())
-        self._tasks = [asyncio.create_task(one, name=f"push-{one.__name__}") for one in work]
+        self._tasks = [background(one, f"push-{one.__name__}") for one in work]
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -9,6 +9,7 @@ from ...drivers.base import Attachment, McpServer, Prompt
 from ...errors import Unsupported, UsageError
 from ...policy import CAPABILITIES
 from ...script import Run, Say
+from ...sessions.premises import premises
 from .. import mcp_server
 from ..rig import Rig
 from ..streams import collect, done
@@ -32,6 +33,22 @@ class Options(Setting):
             seen = await collect(session.turn("which word was it"))
             assert done(seen).text.strip() == "You said albatross."
         assert rig.heard().count("albatross") > before, "the earlier turn was sent to the model again"
+
+    async def test_warm(self, rig: Rig, place: Path) -> None:
+        """It waits for its first prompt, and has nobody asked before. What it writes by itself is no change of what
+        it reads at its start: the pool would never use it."""
+        if not rig.driver.features.warm:
+            pytest.skip(f"{rig.driver.name} gains nothing by being opened ahead")
+        async with self.session(rig, place):
+            pass  # a new home gets what it gets at the first start
+        rig.play([Say("Here.")])
+        async with self.session(rig, place) as session:
+            before, heard = premises(session.spec.cwd, session.spec.env), rig.heard()
+            await session.warm_up()
+            assert rig.heard() == heard
+            seen = await collect(session.turn("hello"))
+            assert done(seen).text.strip() == "Here."
+            assert premises(session.spec.cwd, session.spec.env) == before
 
     async def test_resume_unknown(self, rig: Rig, place: Path) -> None:
         if not rig.driver.features.resume:
