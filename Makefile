@@ -6,6 +6,9 @@ PINS := requirements/dev.txt
 AGENTS := tests/agents/node_modules/.stamp
 SETUP := $(VENV)/.stamp
 WEB := web/node_modules/.stamp
+# What Vite wants (`engines` in web/package.json): said before npm fails in the middle.
+NODE_FITS := const [major, minor] = process.versions.node.split(".").map(Number); \
+	process.exit(major === 20 && minor >= 19 || major === 22 && minor >= 12 || major > 22 ? 0 : 1)
 PAGE := src/tieline/hub/static/index.html
 # What the page is made from; its types come from the protocol's own values.
 PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.json web/*.mjs -type f ! -name protocol.ts 2>/dev/null) \
@@ -34,7 +37,8 @@ $(SETUP): $(PINS) requirements/uv.txt pyproject.toml
 	@touch $@
 
 $(WEB): web/package-lock.json
-	@command -v npm >/dev/null || { echo "The page is built with npm: install Node.js 20 or newer." >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "The page is built with npm: install Node.js 20.19+ or 22.12+." >&2; exit 1; }
+	@node -e '$(NODE_FITS)' || { echo "The page is built with Node.js 20.19+ or 22.12+; this is $$(node --version)." >&2; exit 1; }
 	@cd web && npm ci --ignore-scripts --loglevel=error
 	@touch $@
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from .errors import BadSubject, TielineError
+from .errors import BadSubject, BusError, TielineError
 
 MAX_TOKENS = 16
 MAX_ADDRESS = 256
@@ -127,8 +127,8 @@ ORDER: Mapping[str, int] = {
 Reason = Literal[
     "",
     # refusals: the message was not accepted
-    "bad_address", "reserved_subject", "no_endpoint", "denied", "rate_limited", "mailbox_full", "too_large",
-    "hops_exceeded", "cycle", "ttl_expired", "calls_exceeded",
+    "bad_address", "bad_thread", "reserved_subject", "no_endpoint", "denied", "rate_limited", "mailbox_full",
+    "too_large", "hops_exceeded", "cycle", "ttl_expired", "calls_exceeded",
     # what went wrong later
     "max_concurrent_exceeded", "circuit_open", "node_offline", "no_channel", "delivery_failed", "gave_up",
     "rejected", "asker_gone", "unread_too_long",
@@ -246,6 +246,10 @@ class RelayStandby(TielineError):
     def __init__(self, active: str) -> None:
         super().__init__(f"the relay of this bus is run by {active or 'another process'}", hint="Ask that one.")
         self.active = active
+
+
+UNSURE = (BusError, RelayStandby)
+"""What sending raises when nobody knows whether the message is stored: no refusal. The same `key` again is harmless."""
 
 
 encode = msgspec.json.Encoder().encode

@@ -13,6 +13,7 @@ from .drivers.base import Attachment
 from .errors import TielineError, UsageError
 from .events import Answer, Command, Edit, Fetch, Mcp
 from .hub.hub import Hub
+from .hub.problems import is_usage
 from .hub.telling import ask_of, node_of
 from .ids import new_id
 from .protocol.commands import (
@@ -233,8 +234,8 @@ def _content(record: AskRecord) -> str:
 
 
 def _check(result: Result) -> None:
-    if result.refusal is not None:
-        refusal = result.refusal
-        if refusal.code in ("expired", "NodeOffline"):
-            raise TielineError(refusal.message, hint=refusal.hint)
-        raise UsageError(refusal.message, field=refusal.field, hint=refusal.hint)
+    """Raises what the node refused: a UsageError is final, anything else is tried again."""
+    if refusal := result.refusal:
+        if is_usage(refusal.code):
+            raise UsageError(refusal.message, field=refusal.field, hint=refusal.hint)
+        raise TielineError(refusal.message, hint=refusal.hint)

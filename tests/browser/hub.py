@@ -20,6 +20,8 @@ from tieline.sessions.log import subject
 from tieline.testing.rig import scratch_env
 
 WAIT_S = 60.0
+NAME = "hub.test"
+"""By which other machines reach the hub; the tests' browser knows it."""
 DEMO = Path(__file__).parents[2] / "src/tieline/cli/demo.json"
 GREETING = '"""Says hello."""\n\n\ndef greet(name: str) -> str:\n    return "Hello " + name\n'
 
@@ -80,7 +82,7 @@ class HubProcess:
             await self._client.aclose()
 
     async def start(self) -> None:
-        lines = ['default_agent = "demo"', "[hub]", "push_loopback = true"]
+        lines = ['default_agent = "demo"', "[hub]", "push_loopback = true", f'hosts = ["{NAME}"]']
         for name, entry in self._agents.items():
             lines += [f"[agents.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
         self._config.write_text("\n".join(lines) + "\n")

@@ -1,7 +1,8 @@
 """From the first start to the first approved edit, and every way to decide, in a real browser."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,10 @@ from playwright.async_api import Locator, Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.hub import HubProcess
 from tests.client.proxy import Proxy
-from tests.node.conftest import node_at, settings
+from tests.node.conftest import Node, node_at, settings
 
 from tieline.node.identity import identify
-from tieline.script import Run, Say
+from tieline.script import Reply, Run, Say
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -129,18 +130,28 @@ async def test_from_the_list_to_the_end_by_keyboard(hub: HubProcess, open_page: 
     await expect(page.get_by_role("log").get_by_text("“no more today”")).to_be_visible()
 
 
-async def test_a_machine_goes_away_and_comes_back(hub: HubProcess, open_page: OpenPage, tmp_path: Path) -> None:
-    """What was decided and written meanwhile is kept, over a reload too, and is said to be where it is."""
+@asynccontextmanager
+async def workshop(hub: HubProcess, root: Path, *replies: Reply) -> AsyncGenerator[tuple[Proxy, Node]]:
+    """Another machine, and its way to the hub, which can be cut."""
     secret = (await hub.request("POST", "pairings", {"kind": "node"}))["secret"]
-    node = identify(settings(tmp_path / "node").environ).id
+    node = identify(settings(root).environ).id
     paired = await hub.request("POST", "pair", {"secret": secret, "name": "workshop", "node": node})
-    replies = [[Run("touch deployed")], [Say("It is deployed.")], [Say("And this is done too.")]]
     async with (
         Proxy(int(hub.url.rpartition(":")[2])) as way,
-        node_at(tmp_path / "node", way.url, paired["key"], replies) as joined,
+        node_at(root, way.url, paired["key"], replies) as joined,
     ):
         await joined.joined()
-        asked = {"agent": "scripted", "node": node, "cwd": joined.cwd, "prompt": "deploy it", "title": "far away"}
+        try:
+            yield way, joined
+        finally:
+            await hub.request("DELETE", f"nodes/{node}")
+
+
+async def test_a_machine_goes_away_and_comes_back(hub: HubProcess, open_page: OpenPage, tmp_path: Path) -> None:
+    """What was decided and written meanwhile is kept, over a reload too, and is said to be where it is."""
+    replies = [[Run("touch deployed")], [Say("It is deployed.")], [Say("And this is done too.")]]
+    async with workshop(hub, tmp_path / "node", *replies) as (way, joined):
+        asked = {"agent": "scripted", "node": joined.id, "cwd": joined.cwd, "prompt": "deploy it", "title": "far away"}
         session = (await hub.request("POST", "sessions", asked))["id"]
         page = await open_page(hub)
         ask = page.get_by_label("Needs you").get_by_role("article").filter(has_text="far away")
@@ -173,3 +184,45 @@ async def test_a_machine_goes_away_and_comes_back(hub: HubProcess, open_page: Op
         await expect(log.locator(".bubble")).to_have_count(2)
         await expect(page.get_by_label("Waiting prompts")).to_have_count(0)
         assert (tmp_path / "node" / "work" / "deployed").exists()
+
+
+async def test_what_a_machine_refuses_when_it_is_back_is_told(
+    hub: HubProcess, open_page: OpenPage, tmp_path: Path
+) -> None:
+    """The hub's word is not the machine's: a new session keeps its words until it is there, a change is followed."""
+    async with workshop(hub, tmp_path / "node", [Say("It is mended.")]) as (way, joined):
+        page = await open_page(hub, "desktop")
+        away = page.locator(".side .connection .away")
+
+        async def cut() -> None:
+            way.refuse = True
+            way.cut()
+            await expect(away).to_have_text("workshop offline")
+
+        await cut()
+        await page.get_by_role("link", name="New", exact=True).click()
+        sheet = page.get_by_role("dialog", name="New session")
+        await sheet.get_by_role("radio", name=re.compile("workshop")).check()
+        await sheet.get_by_role("radio", name="Scripted").check()
+        await sheet.get_by_label("Directory", exact=True).fill(f"{joined.cwd}/nowhere")
+        await sheet.get_by_label("First prompt").fill("Mend it.")
+        await sheet.get_by_role("button", name="Start").click()
+        await expect(sheet.get_by_role("status")).to_contain_text("workshop is offline")
+        way.refuse = False
+        await expect(sheet.get_by_role("alert")).to_contain_text("nowhere")
+        await expect(sheet.get_by_label("First prompt")).to_have_value("Mend it.")
+        await sheet.get_by_label("Directory", exact=True).fill(joined.cwd)
+        await sheet.get_by_role("button", name="Start").click()
+        await expect(page.get_by_role("log").get_by_text("It is mended.")).to_be_visible()
+        assert await page.evaluate("localStorage.getItem('tieline.draft.new')") is None
+        await cut()
+        await page.get_by_role("button", name="About this session").click()
+        await page.get_by_label("Title").fill("mended")
+        await page.get_by_role("button", name="Save").click()
+        order = page.locator(".thread .order")
+        await expect(order).to_contain_text("Title and model: the hub has it. workshop is offline")
+        await page.reload()
+        await expect(order).to_contain_text("workshop is offline")
+        way.refuse = False
+        await expect(page.get_by_role("heading", name="mended")).to_be_visible()
+        await expect(order).to_have_count(0)

@@ -104,7 +104,7 @@ async def test_first_approved_edit(scene: Scene, open_page: OpenPage, shot: Shot
 async def test_files_and_commands_of_the_agent(scene: Scene, open_page: OpenPage) -> None:
     hub, rigs = scene
     rig = rigs["Claude Code"]
-    place = hub.root / "shouting"  # of its own: an agent that waits in the pool knows only the commands of its start
+    place = hub.root / "shouting"  # of its own: the other tests' agents need no such command
     commands = place / ".claude" / "commands"
     commands.mkdir(parents=True)
     (commands / "shout.md").write_text("Say this as loud as you can: $ARGUMENTS\n")

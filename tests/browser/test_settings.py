@@ -8,7 +8,7 @@ import pytest
 import segno
 from playwright.async_api import Page, expect
 from tests.browser.conftest import OpenPage
-from tests.browser.hub import HubProcess
+from tests.browser.hub import NAME, HubProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -80,17 +80,37 @@ async def test_joining_a_machine_shows_the_command(hub: HubProcess, open_page: O
 
 
 async def test_another_phone_is_let_in_by_its_camera(hub: HubProcess, open_page: OpenPage) -> None:
-    page = await open_page(hub, path="/settings")
+    """Where the hub is reached by a name that others know too."""
+    page = await open_page(hub)
+    url = hub.url.replace("127.0.0.1", NAME)
+    await page.goto((await hub.login()).replace(hub.url, url))
+    await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+    await page.goto(f"{url}/settings")
     await page.get_by_role("button", name="Add a phone or browser").click()
     devices = page.get_by_label("Devices")
     code = devices.get_by_role("img", name="The link as a QR code")
     await expect(code).to_have_js_property("complete", True)
     assert await code.evaluate("one => one.naturalWidth") > 0, "the browser shows it"
     link = str(await devices.locator("pre.command").text_content())
-    assert link.startswith(f"{hub.url}/#login=")
+    assert link.startswith(f"{url}/#login=")
     assert await code.get_attribute("src") == segno.make(link, error="l", micro=False).svg_data_uri(
         border=4, light="white", omitsize=True
     )
+    await expect(devices.get_by_text("Only the hub’s own machine")).to_have_count(0)
+    await page.get_by_role("button", name="Join a machine").click()
+    await expect(page.get_by_label("Machines").locator("pre.command")).to_contain_text(f"{url}/#pair=")
+    await expect(page.get_by_text("Only the hub’s own machine")).to_have_count(0)
+
+
+async def test_an_address_that_nobody_else_reaches_is_no_code(hub: HubProcess, open_page: OpenPage) -> None:
+    page = await open_page(hub, path="/settings")
+    for place, button in (("Devices", "Add a phone or browser"), ("Machines", "Join a machine")):
+        section = page.get_by_label(place)
+        await section.get_by_role("button", name=button).click()
+        await expect(section.locator("pre.command")).to_contain_text(f"{hub.url}/#")
+        await expect(section.get_by_text("Only the hub’s own machine reaches this address.")).to_be_visible()
+        await expect(section.get_by_text("tieline up --host 0.0.0.0")).to_be_visible()
+        await expect(section.get_by_role("img", name="The link as a QR code")).to_have_count(0)
 
 
 async def test_focus_goes_where_the_page_goes(hub: HubProcess, open_page: OpenPage) -> None:

@@ -245,3 +245,22 @@ async def test_offline_the_page_still_opens(hub: HubProcess, open_page: OpenPage
     await expect(page.get_by_role("heading", name="Settings")).to_be_visible()
     await expect(page.locator(".connection").first).not_to_have_attribute("data-hub", "online")
     await page.context.set_offline(False)
+
+
+async def test_what_was_kept_goes_from_a_page_that_was_opened_without_the_hub(
+    hub: HubProcess, open_page: OpenPage
+) -> None:
+    """Such a page does not know who it is when the hub is back."""
+    session = await hub.session("talker")
+    page = await open_page(hub, path=f"/s/{session}")
+    await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    await page.wait_for_function("() => caches.keys().then(all => all.length > 0)")
+    await hub.kill()
+    await page.get_by_label("Message", exact=True).fill("before the reload")
+    await page.get_by_role("button", name="Send").click()
+    await expect(page.get_by_label("On its way to the hub")).to_be_visible()
+    await page.reload()
+    await expect(page.locator(".connection").first).to_have_attribute("data-hub", re.compile("waiting|connecting"))
+    await hub.start()
+    await expect(log(page).get_by_text("before the reload")).to_have_count(1)
+    await expect(page.get_by_label("Waiting prompts")).to_have_count(0)

@@ -18,51 +18,64 @@ from tieline.channels.agent.channel import session_of
 from tieline.channels.agent.turns import Calls
 from tieline.channels.base import NewSession, NodeOffline, Surroundings
 from tieline.config import Config
+from tieline.drivers.base import Prompt
 from tieline.drivers.scripted import Scripted
-from tieline.errors import UsageError
+from tieline.errors import BusUnavailable, UsageError
 from tieline.events import Read, Text, ToolResult, ToolUse
 from tieline.messages import AttachmentRef, Budget, Envelope, Limits, Payload, Unanswered
 from tieline.policy import PRESETS
 from tieline.relay import Relay
+from tieline.relaying import HubSessions
 from tieline.script import Fail, Reply, Run, Say, Stall
-from tieline.sessions.local import LocalSessions
+from tieline.sessions.records import PromptRecord
 from tieline.sessions.router import Router
 from tieline.testing.channel_contract import Context, Outlet
+from tieline.testing.hub import hub_around
 
 ME = "relay.user.me"
-ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 BOB = "relay.agent.shop.bob"
 
 
 class Setting:
-    def __init__(self, bus: Bus, relay: Relay, router: Router, told: list[str], stalled: asyncio.Event) -> None:
+    def __init__(
+        self, bus: Bus, relay: Relay, router: Router, sessions: HubSessions, told: list[str], stalled: asyncio.Event
+    ) -> None:
         self.bus = bus
         self.relay = relay
         self.router = router
+        self.sessions = sessions
         self.told = told
         self.stalled = stalled
 
 
 @asynccontextmanager
 async def setting(
-    url: str, place: Path, *replies: Reply, sessions: Any = None, agent: str = "scripted", **channel: Any
+    url: str,
+    place: Path,
+    *replies: Reply,
+    sessions: type[HubSessions] = HubSessions,
+    node: type[Router] = Router,
+    agent: str = "scripted",
+    **channel: Any,
 ) -> AsyncGenerator[Setting, None]:
-    """A router with the scripted agent, and a relay with the agent channel, on one bus."""
+    """A hub whose node has the scripted agent, and a relay with the agent channel, on one bus."""
     told: list[str] = []
     stalled = asyncio.Event()
     driver = Scripted(replies, on_told=told.append, on_stall=stalled.set)
     gone = {"type": "shell", "command": ["/no-such-program"], "output": "text"}
-    config = Config(default_agent="scripted", environ=ENV, agents={"gone": gone})
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(place.parent / "state")}
+    config = Config(default_agent="scripted", environ=env, agents={"gone": gone})
     async with (
         open_bus(url) as bus,
-        Router(bus, config, drivers={"scripted": driver}) as router,
+        node(bus, config, drivers={"scripted": driver}) as router,
+        hub_around(router, bus, config) as hub,
         Relay(bus, config, settings=QUICK) as relaying,
     ):
         project = Project(cwd=str(place), policy="full", agent=agent, accept_unenforced=True)
         own = AgentConfig(projects={"shop": project, "Bank": project}, **channel)
-        local = sessions(router, bus) if sessions else LocalSessions(router, bus)
-        await relaying.register(create("agents", own, Surroundings(sessions=local)))
-        yield Setting(bus, relaying, router, told, stalled)
+        reached = sessions(hub)
+        await relaying.register(create("agents", own, Surroundings(sessions=reached)))
+        yield Setting(bus, relaying, router, reached, told, stalled)
 
 
 async def test_a_message_is_a_prompt_and_its_turn_the_answer(url: str, tmp_path: Path) -> None:
@@ -275,7 +288,7 @@ async def test_a_session_that_answers_by_itself_answers_once(tmp_path: Path) -> 
 
 @pytest.mark.slow
 async def test_a_node_that_is_offline(tmp_path: Path) -> None:
-    class Away(LocalSessions):
+    class Away(HubSessions):
         online = False
 
         async def create(self, session: str, wanted: NewSession) -> None:
@@ -291,6 +304,44 @@ async def test_a_node_that_is_offline(tmp_path: Path) -> None:
         assert (receipt.state, receipt.reason) == ("expired", "node_offline")
         Away.online = True
         assert (await over(here.relay, sent.id)).state == "answered"
+
+
+class Unsure(Router):
+    """A node that keeps a prompt and cannot say so: what its bus does not acknowledge may be stored."""
+
+    answers = 0
+
+    async def prompt(self, session: str, prompt: str | Prompt, **more: Any) -> PromptRecord:
+        kept = await super().prompt(session, prompt, **more)
+        if not self.answers:
+            self.answers += 1
+            raise BusUnavailable("no acknowledgement came")
+        return kept
+
+
+async def test_a_prompt_that_the_node_did_not_confirm(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("heard")], [Say("twice")], node=Unsure) as here:
+        sent = await here.relay.send(BOB, "hi", sender=ME, reply_to=ME)
+        receipt = await over(here.relay, sent.id)
+        assert (receipt.state, receipt.attempts) == ("answered", 2), receipt
+        assert here.router.get(session_of("shop", "bob")).turns == 1, "the same prompt again"
+        assert await here.relay.dead.list() == []
+
+
+class Broken(Router):
+    async def prompt(self, session: str, prompt: str | Prompt, **more: Any) -> PromptRecord:
+        raise Unforeseen
+
+
+class Unforeseen(Exception):
+    pass
+
+
+async def test_what_a_node_did_not_foresee_is_tried_again_up_to_the_end(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, node=Broken) as here:
+        sent = await here.relay.send(BOB, "hi", sender=ME)
+        receipt = await over(here.relay, sent.id)
+        assert (receipt.state, receipt.reason, receipt.attempts) == ("dead", "delivery_failed", QUICK.attempts)
 
 
 async def test_attachments_are_named_and_never_opened(tmp_path: Path) -> None:
@@ -325,7 +376,7 @@ async def test_a_delivery_that_is_cut_off_anywhere_is_taken_up_again(tmp_path: P
         channel = create(
             "other",
             AgentConfig(subject_prefix="relay.agents2", projects={"shop": Project(cwd=str(tmp_path), policy="full")}),
-            Surroundings(sessions=LocalSessions(here.router, here.bus)),
+            Surroundings(sessions=here.sessions),
         )
         await channel.start(Outlet(here.relay, "relay.agents2"))
         for rounds in range(30):

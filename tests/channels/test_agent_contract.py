@@ -10,51 +10,43 @@ from tieline.bus import open_bus
 from tieline.channels import agent
 from tieline.channels.base import Surroundings
 from tieline.config import Config
-from tieline.drivers.base import Attachment
+from tieline.drivers.base import Prompt
 from tieline.drivers.scripted import Scripted
 from tieline.errors import BusUnavailable
+from tieline.relaying import HubSessions
 from tieline.script import Say
-from tieline.sessions.local import LocalSessions
+from tieline.sessions.records import PromptRecord
 from tieline.sessions.router import Router
 from tieline.testing.channel_contract import ChannelContract
+from tieline.testing.hub import hub_around
 
 
-class Flaky(LocalSessions):
-    """Sessions that cannot be reached for a while."""
+class Flaky(Router):
+    """A node whose bus is away for a while."""
 
     failing = 0
 
-    async def prompt(
-        self,
-        session: str,
-        prompt: str,
-        text: str,
-        *,
-        attachments: tuple[Attachment, ...] = (),
-        system: str = "",
-        timeout_s: float | None = None,
-        by: str = "",
-    ) -> None:
+    async def prompt(self, session: str, prompt: str | Prompt, **more: Any) -> PromptRecord:
         if self.failing > 0:
             self.failing -= 1
             raise BusUnavailable("not now")
-        await super().prompt(session, prompt, text, attachments=attachments, system=system, timeout_s=timeout_s, by=by)
+        return await super().prompt(session, prompt, **more)
 
 
 class FarAgent:
     address = "relay.agent.shop.bob"
 
-    def __init__(self, sessions: Flaky, told: list[str], place: Path) -> None:
+    def __init__(self, node: Flaky, sessions: HubSessions, told: list[str], place: Path) -> None:
         self.config: Mapping[str, Any] = {"projects": {"shop": {"cwd": str(place), "policy": "full"}}}
         self.surroundings = Surroundings(sessions=sessions)
-        self._sessions = sessions
+        self._node = node
         self._told = told
 
     def texts(self) -> list[str]:
         return self._told
 
     def fail(self, times: int) -> None:
-        self._sessions.failing = times
+        self._node.failing = times
 
     async def say(self, text: str) -> bool:
         return False  # sessions send through the relay as themselves, not through the channel
@@ -67,9 +59,9 @@ class TestAgentChannel(ChannelContract):
     async def far(self, tmp_path: Path) -> AsyncGenerator[FarAgent, None]:
         told: list[str] = []
         driver = Scripted([[Say("x")]] * 20, on_told=told.append)
-        config = Config(default_agent="scripted", environ={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"})
-        async with (
-            open_bus(f"sqlite://{tmp_path}/sessions.db") as bus,
-            Router(bus, config, drivers={"scripted": driver}) as router,
-        ):
-            yield FarAgent(Flaky(router, bus), told, tmp_path)
+        env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(tmp_path / "state")}
+        config = Config(default_agent="scripted", environ=env)
+        async with open_bus(f"sqlite://{tmp_path}/sessions.db") as bus:
+            node = Flaky(bus, config, drivers={"scripted": driver})
+            async with node, hub_around(node, bus, config) as hub:
+                yield FarAgent(node, HubSessions(hub), told, tmp_path)

@@ -13,9 +13,10 @@ from tieline.channels.agent import AgentConfig, Project, create
 from tieline.channels.base import Surroundings
 from tieline.config import Config
 from tieline.relay import Relay
+from tieline.relaying import HubSessions
 from tieline.script import Say
-from tieline.sessions.local import LocalSessions
 from tieline.sessions.router import Router
+from tieline.testing.hub import hub_around
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.rigs.gemini import GeminiRig
@@ -55,11 +56,13 @@ async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
     for name in ("AGENTS.md", "CLAUDE.md", "GEMINI.md"):
         (place / name).write_text("Here they sell teapots.\n")
     async with RIGS[agent](tmp_path / "home") as rig:
-        config = Config(default_agent=agent, environ=dict(rig.options["env"]))
+        env = {**rig.options["env"], "TIELINE_HOME": str(tmp_path / "state")}
+        config = Config(default_agent=agent, environ=env)
         rig.play([Say("It is forty-two.")], [Say("Still forty-two.")])
         async with (
             open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
             Router(bus, config, drivers={agent: rig.driver}) as router,
+            hub_around(router, bus, config) as hub,
             Relay(bus, config, settings=QUICK) as relay,
         ):
             own = Project(
@@ -68,7 +71,7 @@ async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
             channel = create(
                 "agents",
                 AgentConfig(projects={"shop": own}),
-                Surroundings(sessions=LocalSessions(router, bus)),
+                Surroundings(sessions=HubSessions(hub)),
             )
             await relay.register(channel)
             for expected in ("It is forty-two.", "Still forty-two."):

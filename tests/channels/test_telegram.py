@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.channels.conftest import IMPORTS_AIOGRAM, Desk, made, relay_with
-from tests.relay.conftest import over, until
+from tests.relay.conftest import QUICK, lose_lease, over, until
 
 from tieline.channels.base import AskNote, Channel
 from tieline.errors import TielineError
 from tieline.messages import AttachmentRef, Payload
-from tieline.relay import Relay
+from tieline.relay import Relay, Settings
 from tieline.relay.plugins import ChannelError
 from tieline.testing.telegram import TOKEN, BotApi
 from tieline.testing.waiting import eventually
@@ -26,8 +27,10 @@ STRANGER = 666
 
 
 @asynccontextmanager
-async def bot(path: Path, *, asks: Any = None, **config: Any) -> AsyncGenerator[tuple[BotApi, Relay, Channel]]:
-    async with BotApi() as api, relay_with(path) as relay:
+async def bot(
+    path: Path, *, asks: Any = None, settings: Settings = QUICK, **config: Any
+) -> AsyncGenerator[tuple[BotApi, Relay, Channel]]:
+    async with BotApi() as api, relay_with(path, settings=settings) as relay:
         own = {"token": TOKEN, "api": api.url, "chats": [ADA], "to": "relay.desk", "quick_s": 0, **config}
         channel = await made(path, "phone", "telegram", own, asks=asks)
         await relay.register(channel)
@@ -372,6 +375,21 @@ async def test_it_goes_on_after_the_api_was_away(tmp_path: Path, monkeypatch: py
             await api.write(ADA, f"after {status}")
             assert (await desk.next()).payload.text == f"after {status}"
         await eventually(lambda: channel.status().state == "running", "it is well again", timeout=30)
+        view = relay.channels()[0]
+        assert (view.state, view.problem, "slow down" in view.last_error) == ("running", "", True), view
+
+
+async def test_a_lost_lease_is_no_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows whether it arrives: the update is given again, and is the same message."""
+    monkeypatch.setattr("tieline.channels.telegram.channel.PAUSE_S", (0.01, 0.05))
+    async with bot(tmp_path, settings=replace(QUICK, lease_s=3)) as (api, relay, _):
+        desk = Desk(relay)
+        lose_lease(relay)
+        await api.write(ADA, "hello")
+        assert (await desk.next()).payload.text == "hello"
+        await api.write(ADA, "still there?")
+        assert (await desk.next()).payload.text == "still there?"
+        assert api.said(ADA) == [], "told that it was not sent"
 
 
 @pytest.mark.parametrize(

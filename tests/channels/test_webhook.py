@@ -272,6 +272,39 @@ async def test_the_answer_may_come_later_by_a_webhook(tmp_path: Path) -> None:
         assert (refused.status, refused.code) == (422, "no_endpoint")
 
 
+async def test_a_later_answer_finds_its_way_after_a_restart(tmp_path: Path) -> None:
+    receiver = Receiver()
+    async with LoopbackServer(receiver) as server:
+        config: dict[str, Any] = {"secrets": [SECRET], "url": server.url}
+        async with relay_with(tmp_path, ("ci", "webhook", config)) as relay:
+            sent = await relay.send("relay.webhook.ci", "well?", sender="relay.user.ada", reply_to="relay.user.team")
+            await over(relay, sent.id)
+        async with relay_with(tmp_path) as relay:
+            channel = await webhook(tmp_path, relay, **config)
+            reply = await channel.receive(answer_to(sent.id))
+            receipt = await relay.status(reply.message)
+            assert receipt.subject == "relay.user.team", "where the message said, not whoever sent it"
+
+
+async def test_only_whoever_was_asked_can_answer(tmp_path: Path) -> None:
+    """`ci` is no beginning of `ci2`: an address is compared token by token."""
+    receiver = Receiver()
+    async with LoopbackServer(receiver) as server, relay_with(tmp_path) as relay:
+        desk, other = Desk(relay), await webhook(tmp_path, relay, **IN)
+        await webhook(tmp_path, relay, "ci2", secrets=[OTHER], url=server.url)
+        sent = await relay.send("relay.webhook.ci2", "well?", sender="relay.user.ada", reply_to="relay.user.ada")
+        await over(relay, sent.id)
+        await other.receive(answer_to(sent.id))
+        stray = await desk.next()
+        assert (stray.in_reply_to, stray.sender) == ("", "relay.webhook.ci"), "it goes where all of its mail goes"
+        assert (await relay.status(sent.id)).answer == ""
+        assert relay.inbox("relay.user.ada").unread() == []
+
+
+def answer_to(id: str) -> HookRequest:
+    return hook(msgspec.json.encode({"type": "tieline.message", "data": {"text": "yes", "in_reply_to": id}}).decode())
+
+
 # --- loops -----------------------------------------------------------------------------------------------------
 
 

@@ -147,6 +147,8 @@ def test_what_waits_for_a_channel_that_fails_says_so(hub: Setting) -> None:
         assert time.monotonic() < until, shown
     channels = {one["id"]: one for one in json.loads(ok(hub, "channels", "list", "--json"))}
     assert (channels["away"]["state"], channels["away"]["circuit"]) == ("failing", "open")
+    listed = [line.split() for line in ok(hub, "channels", "list").splitlines()]
+    assert [line[1:4] for line in listed if line[0] == "away"] == [["failing,", "circuit", "open"]]
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from tests.channels.conftest import IMPORTS_AIOGRAM, OTHER, SECRET, Desk, dead_letter
 from tests.channels.test_webhook_signing import signed
 from tests.hub.conftest import Running, running
-from tests.relay.conftest import BOUND
+from tests.relay.conftest import BOUND, lose_lease
 
 from tieline.relaying import relaying
 from tieline.testing.http import LoopbackServer, Request
@@ -99,6 +99,17 @@ async def test_refusals_are_problems(tmp_path: Path) -> None:
             assert (problem["status"], problem["code"]) == (status, code)
             assert problem["detail"]
         assert desk.got.empty()
+
+
+async def test_a_lease_that_is_lost_on_the_way_is_told(tmp_path: Path) -> None:
+    """It may be stored or not: whoever sends it again, by the same id, sends it once."""
+    async with hooked(tmp_path, IN) as hub:
+        assert hub.hub.relay is not None
+        Desk(hub.hub.relay)
+        lose_lease(hub.hub.relay)
+        reply = await post(hub)
+        assert (reply.status_code, reply.json()["code"]) == (503, "standby"), reply.text
+        assert "retry-after" in reply.headers
 
 
 async def test_the_door_is_for_posts_only(tmp_path: Path) -> None:
@@ -224,8 +235,12 @@ async def test_telegram_posts_to_the_door(tmp_path: Path) -> None:
                 assert desk.got.empty()
                 for _ in range(3):
                     assert (await push(update)).status_code == 200
-            assert (await desk.next()).payload.text == "by webhook"
-            assert desk.got.empty(), "the same update again is the same message"
+                assert (await desk.next()).payload.text == "by webhook"
+                assert desk.got.empty(), "the same update again is the same message"
+                lose_lease(hub.hub.relay)
+                reply = await push(api.update(message=api.message(ADA, text="in a bad moment")))
+                assert (reply.status_code, reply.json()["code"]) == (503, "standby"), reply.text
+                assert api.said(ADA) == [], "told that it was not sent"
 
 
 @pytest.mark.slow

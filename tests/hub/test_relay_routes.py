@@ -74,6 +74,27 @@ async def test_a_message_to_a_session_is_answered_step_by_step(hub: Running) -> 
     assert thread["parties"] == ["relay.user.owner", f"relay.agent.{session['id']}"]
 
 
+async def test_a_thread_whose_beginning_is_not_kept_any_longer(hub: Running) -> None:
+    relay = hub.hub.relay
+    assert relay is not None
+
+    async def echo(envelope: Envelope, context: DeliveryContext) -> str:
+        return envelope.payload.text
+
+    relay.serve("relay.echo", echo)
+    for text in ("old", "new"):
+        sent = (await post(hub, "messages", {"to": "relay.echo", "text": text}, 201))["receipt"]["id"]
+        await settled(hub, sent)
+    old, new = [receipt for receipt in reversed(await relay.recent()) if receipt.subject == "relay.user.owner"]
+    await relay.ledger._receipts.delete(old.thread)  # pyright: ignore[reportPrivateUsage]
+    await relay.ledger._threads.delete(f"{old.thread}.{old.id}")  # pyright: ignore[reportPrivateUsage]
+    found = await get(hub, "messages")
+    assert {thread["id"]: thread["count"] for thread in found} == {old.thread: 1, new.thread: 2}
+    trace = await get(hub, f"messages/{old.id}/trace")
+    assert [message["receipt"]["id"] for message in trace["messages"]] == [old.id]
+    assert (await get(hub, "messages", 404, thread="unknown"))["code"] == "UnknownMessage"
+
+
 async def test_asking_waits_for_the_answer(hub: Running) -> None:
     hub.play([Say("Blue.")])
     session = await hub.session()
@@ -216,7 +237,12 @@ async def test_channels_are_listed_reloaded_and_tested(tmp_path: Path) -> None:
         tested = await post(hub, "channels/phone/test")
         assert tested["delivered"] is False
         assert tested["message"]["state"] == "dead"
-        await post(hub, "channels/bad/test", status=404)
+        refused = await post(hub, "channels/bad/test", status=404)
+        assert (refused["detail"], refused["field"]) == (channels["bad"]["problem"], channels["bad"]["field"])
+        refused = await post(hub, "channels/gone/test", status=404)
+        assert "pip install tieline_not_there" in refused["hint"], "what is wrong with it, not that it is not there"
+        refused = await post(hub, "channels/nobody/test", status=404)
+        assert refused["detail"] == "no channel 'nobody'"
         place = Path(hub.env["HOME"], ".config/tieline/tieline.toml")
         place.write_text("[[channels]]\nid = 'x'\n")
         changed = await post(hub, "channels/reload")

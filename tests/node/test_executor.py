@@ -12,6 +12,7 @@ from tests.node.conftest import executor_at, settings, until_done
 
 from tieline.bus import Bus
 from tieline.drivers.base import Attachment
+from tieline.errors import BusUnavailable
 from tieline.events import Answer
 from tieline.node.agents import Agents
 from tieline.node.deeds import GIVES, session_of
@@ -237,3 +238,22 @@ async def test_agents_are_shown_as_they_are(tmp_path: Path) -> None:
         assert status.default_agent == "on" and {one.name for one in status.agents} == set(views)
         assert (await told.do(c.CreateSession(cwd=told.cwd, policy=FULL))).agent == "on"
     assert Agents(config, lambda name: executor.router.driver(name)).off("gemini")
+
+
+@pytest.mark.parametrize("method", ["prompt", "cancel"])
+async def test_a_bus_that_was_away_is_not_remembered(told: Told, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """Whoever asks again by the same id is not told of it for good."""
+    session = await told.session()
+    command: AnyCommand = c.SendPrompt(session=session, prompt="p1", text="go")
+    if method == "cancel":
+        command = c.CancelPrompt(session=session, prompt=(await told.do(command)).id)
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise BusUnavailable("the server is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(told.executor.router if method == "prompt" else told.executor.router.prompts, method, away)
+        assert await told.refused(command, id="one") == "BusUnavailable"
+    again = await told.result(command, id="one")
+    assert again.refusal is None or again.refusal.code != "BusUnavailable"
+    assert await told.result(command, id="one") == again

@@ -60,6 +60,17 @@ async def until(relay: Relay, id: str, true: Callable[[Receipt], bool]) -> Recei
         unsubscribe()
 
 
+def lose_lease(relay: Relay) -> None:
+    """The next message that is stored finds the lease run out: nobody can say whether it will arrive."""
+
+    def probe(moment: str) -> None:
+        if moment == "after stored":
+            relay.ledger.probe = None
+            relay.lease._until = 0.0  # pyright: ignore[reportPrivateUsage]
+
+    relay.ledger.probe = probe
+
+
 async def within(awaitable: Awaitable[Any]) -> Any:
     async with asyncio.timeout(BOUND):
         return await awaitable

@@ -21,12 +21,12 @@ from tieline.config import Config
 from tieline.drivers.scripted import Scripted
 from tieline.messages import Envelope, Receipt
 from tieline.relay import Relay, Settings
+from tieline.relaying import HubSessions
 from tieline.script import Run, Say
-from tieline.sessions.local import LocalSessions
 from tieline.sessions.router import Router
+from tieline.testing.hub import hub_around
 
 ME = "relay.user.me"
-ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 QUICK = Settings(first_wait_s=0.01, longest_wait_s=0.05, room_wait_s=0.02, stop_s=0.2)
 
 
@@ -41,16 +41,18 @@ class Life(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def owner(url: str, place: str, name: str) -> AsyncGenerator[tuple[Relay, Router], None]:
-    """Everything that lives in one process: sessions, relay, the agent channel."""
+    """Everything that lives in one process: sessions, hub, relay, the agent channel."""
     driver = Scripted([[Run("echo ran >> effects")], [Say("done")]])
-    config = Config(default_agent="scripted", environ=ENV)
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": f"{place}/state"}
+    config = Config(default_agent="scripted", environ=env)
     async with (
         open_bus(url) as bus,
         Router(bus, config, drivers={"scripted": driver}) as router,
+        hub_around(router, bus, config) as hub,
         Relay(bus, config, settings=QUICK) as relay,
     ):
         own = AgentConfig(projects={name: Project(cwd=place, policy="full")})
-        await relay.register(create("agents", own, Surroundings(sessions=LocalSessions(router, bus))))
+        await relay.register(create("agents", own, Surroundings(sessions=HubSessions(hub))))
         yield relay, router
 
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.relay.conftest import over, relaying, states, until, within
 
 from tieline.channels.base import ChannelStatus, DeliveryContext, Outlet, dead, delivered, failed
-from tieline.errors import UsageError
+from tieline.errors import BusUnavailable, UsageError
 from tieline.messages import DeliveryResult, Envelope, Limits, Receipt
 from tieline.relay import Relay
 from tieline.testing.waiting import eventually
@@ -131,6 +132,48 @@ async def test_a_circuit_opens_and_closes(relay: Relay) -> None:
     await eventually(lambda: relay.channels()[0].circuit == "closed", "the circuit stays open")
 
 
+@pytest.mark.parametrize("where", ["reading its body", "writing its end"])
+async def test_a_circuit_whose_trial_is_cut_off_is_tried_again(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    door = Door(max_concurrent=1)
+    cut_here, away = asyncio.Event(), False
+    envelope_of, keep = relay.ledger.envelope, relay.ledger.keep
+
+    async def down(envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
+        return failed("down", retry_after_s=0.01)
+
+    async def envelope(receipt: Receipt) -> Envelope | None:
+        if away and where == "reading its body":
+            cut_here.set()
+            await asyncio.Event().wait()
+        return await envelope_of(receipt)
+
+    async def written(receipt: Receipt, moment: str = "") -> None:
+        if away and where == "writing its end" and receipt.steps[-1].state != "offered":
+            cut_here.set()
+            raise BusUnavailable("away")
+        await keep(receipt, moment)
+
+    monkeypatch.setattr(relay.ledger, "envelope", envelope)
+    monkeypatch.setattr(relay.ledger, "keep", written)
+    door.do = down
+    await relay.register(door)
+    large = "x" * 20_000  # it is read again each time
+    sent = [await relay.send(f"relay.door.{number}", large, sender=ME) for number in range(5)]
+    await eventually(lambda: relay.channels()[0].circuit == "open", "the circuit stays closed")
+    away = True
+    await within(cut_here.wait())
+    await relay.unregister("door", keep=True, grace_s=0.0)
+    away = False
+    new = Door()
+    new.open.set()
+    await relay.register(new)
+    for receipt in sent:
+        assert (await over(relay, receipt.id)).state == "injected"
+    await eventually(lambda: relay.channels()[0].circuit == "closed", "the circuit stays open")
+
+
 @pytest.mark.slow
 async def test_a_node_that_is_away_is_no_failure(relay: Relay) -> None:
     door = Door()
@@ -152,6 +195,28 @@ async def test_a_node_that_is_away_is_no_failure(relay: Relay) -> None:
     receipt = await over(relay, sent.id)
     assert (receipt.state, receipt.attempts) == ("injected", 1)
     assert relay.channels()[0].failed == 0
+
+
+async def test_what_was_handed_over_to_a_node_that_went_away_is_over_in_its_time(relay: Relay) -> None:
+    """Its prompt is in the session, its time runs out, and the node cannot be told to take it back."""
+    door, taken = Door(), 0
+
+    async def away(envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
+        nonlocal taken
+        taken += 1
+        await context.progress("injected")
+        await eventually(lambda: time.time() > context.expires_at, "time stands still")
+        return failed("node_offline", "the node is away", counts=False)
+
+    door.do = away
+    await relay.register(door)
+    sent = await relay.send("relay.door.a", "x", sender=ME, limits=Limits(ttl_s=0.2))
+    async with asyncio.timeout(10):
+        receipt = await over(relay, sent.id)
+    assert (receipt.steps[-1].state, receipt.reason, taken) == ("expired", "node_offline", 1)
+    (letter,) = await relay.dead.list()
+    assert (letter.envelope.id, letter.state, letter.reason) == (sent.id, "expired", "node_offline")
+    assert (relay.dispatch.live, relay.dispatch.mailboxes) == ({}, {})
 
 
 async def test_a_channel_is_replaced_and_nothing_is_lost(relay: Relay) -> None:
@@ -194,7 +259,9 @@ async def test_a_channel_speaks_for_itself_alone(relay: Relay) -> None:
     await outlet.progress(sent.id, "seen")
     assert (await outlet.status(sent.id)).state == "stored", "it is not the channel's own mail"
     outlet.report("the bell is broken")
-    assert (relay.channels()[0].state, relay.channels()[0].problem) == ("failing", "the bell is broken")
+    view = relay.channels()[0]
+    assert (view.state, view.problem, view.last_error) == ("running", "", "the bell is broken"), "once is no state"
+    assert view.last_error_at
 
 
 async def test_a_channel_that_does_not_start(relay: Relay) -> None:

@@ -3,6 +3,7 @@ whatever happens between, and no place that was kept for it is lost."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tieline.config import Config
 from tieline.errors import BusUnavailable
 from tieline.messages import DeliveryResult, Envelope, RelayStandby
 from tieline.relay import Relay
+from tieline.relay.ledger import OFFERED
 from tieline.testing.waiting import eventually
 
 Publish = Callable[..., Awaitable[int]]
@@ -82,9 +84,17 @@ async def test_a_serial_channel_and_an_open_circuit_offer_nothing_ahead(relay: R
     for number in range(5):
         sent = await relay.send(f"relay.down.{number}", "x", sender=ME)
         await until(relay, sent.id, lambda receipt: receipt.state == "failed" or len(receipt.steps) > 3)
+        assert await offered_ahead(relay, sent.seq) == "down", "its circuit is closed yet"
     waits = await relay.send("relay.down.late", "x", sender=ME)
     assert relay.channels()[0].circuit == "open"
     assert states(await relay.status(waits.id))[:2] == ["accepted", "stored"]
+    assert await offered_ahead(relay, waits.seq) == "", "its circuit is open"
+
+
+async def offered_ahead(relay: Relay, seq: int) -> str:
+    """The endpoint that a message was offered to when it was stored, as the log says."""
+    async with aclosing(relay.ledger.mail_after(seq - 1)) as records:
+        return (await anext(records)).headers.get(OFFERED, "")
 
 
 async def test_what_an_open_circuit_holds_up_says_so(relay: Relay) -> None:

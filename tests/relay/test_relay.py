@@ -35,9 +35,11 @@ async def silent(envelope: Envelope, context: DeliveryContext) -> None:
     return None
 
 
-async def refusal(relay: Relay, subject: str, payload: Payload | str = "x", *, sender: str = ME) -> Refused:
+async def refusal(
+    relay: Relay, subject: str, payload: Payload | str = "x", *, sender: str = ME, thread: str = ""
+) -> Refused:
     with pytest.raises(Refused) as caught:
-        await relay.send(subject, payload, sender=sender)
+        await relay.send(subject, payload, sender=sender, thread=thread)
     return caught.value
 
 
@@ -126,7 +128,9 @@ async def test_refusals_have_reason_codes(tmp_path: Path) -> None:
         assert (await refusal(relay, "relay.program2.x", "x" * 800_000)).reason == "too_large"
         for _ in range(3):
             await relay.send("relay.user.box", "x", sender="relay.user.other")
-        assert (await refusal(relay, "relay.user.box", sender="relay.user.other")).reason == "mailbox_full"
+        full = await refusal(relay, "relay.user.box", sender="relay.user.other")
+        assert (full.reason, full.retry_after_s) == ("mailbox_full", 60.0), "a sender is told when to try again"
+        assert (await refusal(relay, "relay.user.box", thread="no thread")).reason == "bad_thread"
         assert await relay.dead.list() == [], "a refusal that its sender sees is not a dead letter"
 
 

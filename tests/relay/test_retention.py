@@ -5,10 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.relay.conftest import BOUND, over, relaying
 
 from tieline.channels.base import DeliveryContext, dead
-from tieline.messages import DeliveryResult, Envelope, Limits
+from tieline.messages import DeliveryResult, Envelope, Limits, Step
 from tieline.relay import Relay
 from tieline.testing.waiting import eventually
 
@@ -21,6 +22,10 @@ async def closed(envelope: Envelope, context: DeliveryContext) -> DeliveryResult
 
 async def silent(envelope: Envelope, context: DeliveryContext) -> None:
     return None
+
+
+async def echo(envelope: Envelope, context: DeliveryContext) -> str:
+    return f"you said {envelope.payload.text}"
 
 
 async def test_unread_mail_has_its_own_time(tmp_path: Path) -> None:
@@ -75,6 +80,32 @@ async def test_what_is_over_is_trimmed_and_what_waits_is_not(tmp_path: Path) -> 
     async with relaying(url) as relay:
         assert (await relay.status(new.id)).state == "injected"
         assert relay.dispatch.live == {}
+
+
+@pytest.mark.slow
+async def test_a_thread_is_known_as_long_as_its_messages(tmp_path: Path) -> None:
+    async with relaying(f"sqlite://{tmp_path}/bus.db", keep_s=1) as relay:
+        relay.serve("relay.program2.echo", echo)
+        sent = await relay.send("relay.program2.echo", "x", sender=ME, reply_to="relay.user.you")
+        unread = (await over(relay, sent.id)).answer
+        async with asyncio.timeout(BOUND):
+            while await relay.ledger.receipt(sent.id):  # noqa: ASYNC110 (the table's clock has no event to wait for)
+                await asyncio.sleep(0.05)
+        assert [receipt.id for receipt in await relay.recent()] == [unread]
+        assert [message.receipt.id for message in await relay.thread(sent.thread)] == [unread]
+        assert [message.receipt.id for message in await relay.trace(unread)] == [unread]
+
+
+async def test_what_ends_late_keeps_its_place_in_the_thread(relay: Relay) -> None:
+    relay.serve("relay.program2.echo", echo)
+    sent = await relay.send("relay.program2.echo", "x", sender=ME, reply_to="relay.user.you")
+    unread = (await over(relay, sent.id)).answer
+    await relay.ledger._threads.delete(f"{sent.thread}.{unread}")  # pyright: ignore[reportPrivateUsage]
+    live = relay.dispatch.live[unread]
+    live.receipt = replace(live.receipt, steps=(Step("accepted", 0.0), Step("stored", 0.0)))  # from long ago
+    assert [message.receipt.id for message in await relay.thread(sent.thread)] == [sent.id], "its time is over"
+    await relay.inbox("relay.user.you").read(unread)
+    assert {message.receipt.id for message in await relay.thread(sent.thread)} == {sent.id, unread}
 
 
 async def trimmed(relay: Relay, *, hours: int) -> int:

@@ -1,5 +1,5 @@
 /** Requests to the hub. What changes something carries a key, so that sending it twice does it once. */
-import type { Problem } from './protocol'
+import type { Me, Problem } from './protocol'
 
 export class Refused extends Error {
   constructor(readonly problem: Problem) {
@@ -9,6 +9,18 @@ export class Refused extends Error {
 
 /** The hub could not be reached; nothing is known about what became of the request. */
 export class Unreachable extends Error {}
+
+/** Whether nobody can say yet what became of a request: it is asked again, with the same key. The hub keeps no answer of
+ * 500 and above; but a 502 with a code, and `expired`, are a machine's own word. */
+export function unsure(error: unknown): boolean {
+  if (!(error instanceof Refused)) return true
+  const { status, code } = error.problem
+  if (status >= 500) return !(code === 'expired' || (status === 502 && code))
+  return status === 408 || status === 429 || code === 'InProgress'
+}
+
+/** Whether the hub knows nothing of what was asked for. Any other refusal says nothing about it. */
+export const unknown = (error: unknown): boolean => error instanceof Refused && error.problem.status === 404
 
 let csrf = ''
 
@@ -30,6 +42,8 @@ export interface Answered<T> {
 export async function send<T>(method: string, path: string, body?: unknown, key = newId()): Promise<Answered<T>> {
   const headers: Record<string, string> = { Accept: 'application/json' }
   if (method !== 'GET') {
+    // A page that was opened while the hub was away does not know it yet.
+    if (!csrf && path !== 'login') csrf = (await get<Me>('me')).csrf ?? ''
     headers['X-Tieline-CSRF'] = csrf
     headers['Idempotency-Key'] = key
   }
@@ -54,7 +68,6 @@ export async function send<T>(method: string, path: string, body?: unknown, key 
 
 export const get = async <T>(path: string): Promise<T> => (await send<T>('GET', path)).value
 export const post = async <T>(path: string, body: unknown = {}, key?: string): Promise<T> => (await send<T>('POST', path, body, key)).value
-export const patch = async <T>(path: string, body: unknown, key?: string): Promise<T> => (await send<T>('PATCH', path, body, key)).value
 export const remove = async <T>(path: string, key?: string): Promise<T> => (await send<T>('DELETE', path, undefined, key)).value
 
 /** One wish of a person's, however often it is sent: the same key as long as nobody knows what became of it, another one
@@ -72,7 +85,7 @@ export class Wish {
       this.asked = ''
       return answer
     } catch (error) {
-      if (error instanceof Refused) this.asked = ''
+      if (!unsure(error)) this.asked = ''
       throw error
     }
   }

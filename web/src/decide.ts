@@ -1,9 +1,9 @@
 /** A person's decisions on their way: sent by the page → at the hub → at the node → applied by the agent. */
 import { signal } from '@preact/signals'
-import { Refused, get, newId, post, words } from './api'
+import { newId, post, unsure, words } from './api'
 import { keep, kept } from './kept'
 import type * as P from './protocol'
-import { commands, onReady, asks, takeCommand } from './store'
+import { askAgain, asks, commands, lookAt, onReady, takeCommand } from './store'
 
 export interface Decided {
   readonly body: P.Decision
@@ -26,6 +26,7 @@ export function decided(ask: string): Decided | undefined {
   const found = made.value.get(ask)
   const command = found?.command ? commands.value.get(found.command) : undefined
   if (!found || !command) return found
+  if (found.state === 'refused' && command.state !== 'applied') return found // nobody knew of it; only its end says more
   return { ...found, state: command.state ?? 'sent', problem: command.problem ?? '' }
 }
 
@@ -42,8 +43,8 @@ async function hand(ask: string, one: Decided): Promise<void> {
     takeCommand(command)
     put(ask, { ...one, state: command.state ?? 'sent', problem: command.problem ?? '', command: command.id })
   } catch (error) {
-    if (error instanceof Refused) put(ask, { ...one, state: 'refused', problem: words(error) })
-    // Otherwise the hub is away: it stays "sending" and goes again, with the same key, when the hub is back.
+    if (unsure(error)) askAgain() // it stays "sending" and goes again, with the same key
+    else put(ask, { ...one, state: 'refused', problem: words(error) })
   }
 }
 
@@ -51,19 +52,12 @@ function put(ask: string, one: Decided): void {
   store(new Map(made.value).set(ask, one))
 }
 
-/** Where one is that went on its way before the page was loaded, or while the connection was away. */
-async function look(ask: string, one: Decided): Promise<void> {
-  try {
-    takeCommand(await get<P.CommandView>(`commands/${encodeURIComponent(one.command)}`))
-  } catch (error) {
-    if (error instanceof Refused) put(ask, { ...one, state: 'refused', problem: 'Nobody knows any more whether the machine got this: decide again.', command: '' })
-  }
-}
-
 onReady(() => {
   store(new Map([...made.value].filter(([ask]) => asks.value.has(ask)))) // the others are over
   for (const [ask, one] of made.value) {
     if (one.state === 'sending') void hand(ask, one)
-    else if (one.command) void look(ask, one)
+    else if (one.state === 'sent' || one.state === 'received') {
+      void lookAt(one.command, () => put(ask, { ...one, state: 'refused', problem: 'Nobody knows any more whether the machine got this: decide again.' }))
+    }
   }
 })

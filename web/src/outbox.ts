@@ -1,9 +1,9 @@
 /** What a person wrote is never lost: it is kept here until the hub has it, and sent again with the same id. */
 import { computed, signal } from '@preact/signals'
-import { Refused, get, newId, send, words } from './api'
+import { Refused, get, newId, send, unknown, unsure, words } from './api'
 import { keep, kept } from './kept'
 import type * as P from './protocol'
-import { commands, onReady, prompts, takeCommand } from './store'
+import { askAgain, commands, lookAt, onReady, prompts, takeCommand } from './store'
 
 export interface File {
   readonly name: string
@@ -23,14 +23,11 @@ export interface Outgoing {
   readonly command?: string // which tells where it is, when the machine did not take it at once
 }
 
-const outgoing = signal<readonly Outgoing[]>(kept<Outgoing[]>('outbox', []).map(woken))
+const outgoing = signal<readonly Outgoing[]>(kept<Outgoing[]>('outbox', []))
 const files = new Map<string, readonly File[]>() // too large to be kept in the browser's storage
 
-/** After a reload. Never without its files unless the person says so. */
-function woken(one: Outgoing): Outgoing {
-  if (one.state !== 'sending' || !one.files.length) return one
-  return { ...one, state: 'failed', problem: 'The page was loaded anew and has its files no more: attach them again, or send the words alone.' }
-}
+/** After a reload: it never goes without its files unless the person says so. */
+const bereft = (one: Outgoing): boolean => one.state === 'sending' && one.files.length > 0 && !files.has(one.id)
 
 function store(all: readonly Outgoing[]): void {
   outgoing.value = all
@@ -75,15 +72,19 @@ async function flush(): Promise<void> {
   flushing = true
   try {
     for (;;) {
-      const one = outgoing.value.find((candidate) => candidate.state === 'sending')
+      const one = outgoing.value.find((candidate) => candidate.state === 'sending' && !bereft(candidate))
       if (!one) return
       const body: P.NewPrompt = { id: one.id, text: one.text, steer: one.steer, attachments: files.get(one.id) ?? [] }
       try {
-        const { status, value } = await send<P.PromptView | P.CommandView | null>('POST', `sessions/${encodeURIComponent(one.session)}/prompts`, body, one.id)
-        if (status === 202) change(one.id, { state: 'sent', command: value?.id ?? '' }) // the hub has it, the machine does not yet
+        const { status, value } = await send<P.PromptView | P.CommandView | null>('POST', `${room(one)}/prompts`, body, one.id)
+        if (status === 202) ordered(one.id, value as P.CommandView) // the hub has it, the machine does not yet
         else dismiss(one.id)
       } catch (error) {
-        if (!(error instanceof Refused)) return // the hub is away; it goes again when it is back
+        if (unsure(error)) {
+          if (error instanceof Refused) change(one.id, { problem: words(error) })
+          askAgain()
+          return
+        }
         change(one.id, { state: 'failed', problem: words(error) })
       }
     }
@@ -92,28 +93,50 @@ async function flush(): Promise<void> {
   }
 }
 
-/** What the hub had while its machine was away: the machine may have taken it, or not in time, while we were. */
-async function reconcile(): Promise<void> {
-  for (const one of outgoing.value.filter((candidate) => candidate.state === 'sent')) {
-    try {
-      takeCommand(await get<P.CommandView>(`commands/${encodeURIComponent(one.command ?? '')}`))
-    } catch (error) {
-      if (error instanceof Refused) change(one.id, { state: 'failed', problem: 'Nobody knows any more whether the machine got this.' })
+const room = (one: Outgoing): string => `sessions/${encodeURIComponent(one.session)}`
+
+function ordered(id: string, command: P.CommandView): void {
+  change(id, { state: 'sent', problem: '', command: command.id })
+  takeCommand(command)
+  settle() // its frame may have come before this answer
+}
+
+/** What became of what the machine did not take at once. `applied` is the last word, whatever was thought of it here. */
+function settle(): void {
+  for (const one of outgoing.peek()) {
+    const command = one.command ? commands.peek().get(one.command) : undefined
+    if (command?.state === 'applied') dismiss(one.id)
+    else if (one.state === 'sent' && (command?.state === 'refused' || command?.state === 'expired')) {
+      change(one.id, { state: 'failed', problem: command.problem || 'The machine did not take it.' })
     }
   }
 }
 
-commands.subscribe((all) => {
-  for (const one of outgoing.peek()) {
-    const command = one.state === 'sent' ? all.get(one.command ?? '') : undefined
-    if (command?.state === 'applied') dismiss(one.id)
-    else if (command?.state === 'refused' || command?.state === 'expired') change(one.id, { state: 'failed', problem: command.problem || 'The machine did not take it.' })
+commands.subscribe(settle)
+
+/** What the hub had while its machine was away: the machine may have taken it, or not in time, while we were. */
+function reconcile(): void {
+  for (const one of outgoing.value) {
+    if (one.state === 'sent') void lookAt(one.command ?? '', () => change(one.id, { state: 'failed', problem: 'Nobody knows any more whether the machine got this.' }))
+    else if (bereft(one)) void search(one)
   }
-})
+}
+
+/** Its files are gone with the page that had them; but the machine may have taken it before. */
+async function search(one: Outgoing): Promise<void> {
+  try {
+    const known = await get<P.PromptView[]>(`${room(one)}/prompts?over=true`)
+    if (known.some((prompt) => prompt.id === one.id)) return dismiss(one.id)
+  } catch (error) {
+    if (unsure(error)) askAgain()
+    if (!unknown(error)) return
+  }
+  change(one.id, { state: 'failed', problem: 'The page was loaded anew and has its files no more: attach them again, or send the words alone.' })
+}
 
 onReady(() => {
   void flush()
-  void reconcile()
+  reconcile()
 })
 
 export interface Waiting {

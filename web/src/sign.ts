@@ -1,5 +1,5 @@
 /** Signing in and out. The secret comes in the address's fragment, which no server sees, and leaves the address at once. */
-import { get, post, Refused, setCsrf } from './api'
+import { get, post, Refused, setCsrf, unsure } from './api'
 import { forgetAll } from './kept'
 import type * as P from './protocol'
 import { connection, me } from './store'
@@ -44,7 +44,7 @@ export async function arrive(): Promise<string> {
     known(await get<P.Me>('me'))
     return ''
   } catch (error) {
-    if (error instanceof Refused) return problem || ' '
+    if (!unsure(error)) return problem || ' '
     connection.start() // the hub is away: show what there is and keep trying
     return ''
   }

@@ -1,6 +1,6 @@
 /** Everything the page knows, as signals: what the hub says is put in here, and what is drawn is drawn from here. */
 import { batch, computed, signal } from '@preact/signals'
-import { get, words } from './api'
+import { get, unknown, unsure, words } from './api'
 import { keep, kept } from './kept'
 import { closeNotification } from './push'
 import type * as P from './protocol'
@@ -27,6 +27,7 @@ const BEGINNING = 10 // events among which an agent says what it is
 const MAX_THREADS = 4
 const MAX_COMMANDS = 200
 const AGAIN_MS = 1500
+const UNSURE_MS = 5000
 
 setInterval(() => (now.value = Date.now() / 1000), 1000)
 
@@ -53,9 +54,18 @@ const stream = new Stream(take, (state) => (link.value = state))
 export const connection: Pick<Stream, 'start' | 'stop' | 'visible' | 'wake'> = stream
 
 const listeners = new Set<() => void>()
-/** Called each time the hub is there again. */
+/** Called each time the hub is there again, and a while after somebody was `unsure`. */
 export function onReady(listener: () => void): void {
   listeners.add(listener)
+}
+
+let soon: ReturnType<typeof setTimeout> | undefined
+/** The hub could not say what became of something, and the connection may well be there: it is asked again. */
+export function askAgain(): void {
+  soon ??= setTimeout(() => {
+    soon = undefined
+    for (const listener of listeners) listener()
+  }, UNSURE_MS)
 }
 
 function put<T extends { readonly id: string }>(into: { value: ReadonlyMap<string, T> }, one: T): void {
@@ -115,6 +125,16 @@ export function takeCommand(command: P.CommandView): void {
   const all = new Map(commands.value).set(command.id, command)
   while (all.size > MAX_COMMANDS) all.delete(all.keys().next().value!)
   commands.value = all
+}
+
+/** Where a command is that went on its way before the page was loaded, or while the connection was away. */
+export async function lookAt(command: string, lost: () => void): Promise<void> {
+  try {
+    takeCommand(await get<P.CommandView>(`commands/${encodeURIComponent(command)}`))
+  } catch (error) {
+    if (unknown(error)) lost()
+    else if (unsure(error)) askAgain()
+  }
 }
 
 const RANK = { sent: 0, received: 1, expired: 2, applied: 3, refused: 3 } // a node's own word is above the hub's guess

@@ -123,7 +123,8 @@ export class Thread {
     this.byKey = new Map()
     this.rows = this.rows.map((row) => {
       const before = kept.get(row.key)
-      if (before) before.content.value = fresh.get(row.key)!.content.peek()
+      const content = fresh.get(row.key)!.content.peek()
+      if (before && !same(before.content.peek(), content)) before.content.value = content // else it need not be drawn again
       const used = before ?? row
       this.byKey.set(row.key, used)
       return used
@@ -266,6 +267,12 @@ export class Thread {
     }
     this.live.clear()
   }
+}
+
+/** Whether two contents were made of the same events. */
+function same(one: Content, other: Content): boolean {
+  const [left, right] = [one, other] as Record<string, unknown>[]
+  return Object.keys({ ...left, ...right }).every((name) => left![name] === right![name])
 }
 
 const NONE = Number.MIN_SAFE_INTEGER

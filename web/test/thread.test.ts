@@ -46,6 +46,17 @@ describe('a thread', () => {
     }
   })
 
+  it('draws nothing anew because older events come before it', () => {
+    const thread = new Thread('s')
+    thread.take(FRAMES.slice(5)) // the tool's call is on the older page
+    const before = new Map(thread.items.value.map((item) => [item.key, item.content.value]))
+    thread.take([...FRAMES.slice(0, 5), frame(1, { type: 'text', text: 'long ago' })])
+    const after = new Map(thread.items.value.map((item) => [item.key, item.content.value]))
+    expect([...before.keys()].filter((key) => after.has(key) && before.get(key) !== after.get(key))).toEqual([])
+    expect(after.get('ask q1')).toBe(before.get('ask q1'))
+    expect(after.get('tool t1')).toMatchObject({ result: { output: 'x' } })
+  })
+
   it('takes nothing twice', () => {
     const thread = new Thread('s')
     thread.take(FRAMES)

@@ -84,7 +84,8 @@ class Sender(Protocol):
         key: str = "",
         within: str = "",
     ) -> Receipt:
-        """Stored when it returns. Raises Refused with a reason code. The same `key` again is the same message.
+        """Stored when it returns. Raises Refused with a reason code; after a BusError or RelayStandby nobody knows
+        whether it is stored. The same `key` again is the same message.
 
         `within` names the message that the sender is working on, for one that the relay does not know to be."""
         ...
@@ -125,7 +126,7 @@ class Outlet(Protocol):
     async def recall(self, key: str) -> bytes | None: ...
 
     def report(self, problem: str) -> None:
-        """What went wrong outside of a delivery, for people; empty when it is well again."""
+        """What went wrong once, outside of a delivery: it is shown as the last error. What lasts is in `status`."""
         ...
 
 
@@ -166,7 +167,8 @@ class Sessions(Protocol):
     """Tells sessions what to do, wherever they run. What comes of it is read from the bus: the tables `sessions` and
     `prompts` and the logs `events.<session>` have the sessions of every node.
 
-    Each may raise NodeOffline; what the session refuses is raised as UsageError. All are harmless to do twice."""
+    Each may raise NodeOffline; what the session refuses for good is raised as UsageError, what may pass as any other
+    TielineError. All are harmless to do twice."""
 
     @property
     def bus(self) -> Bus: ...

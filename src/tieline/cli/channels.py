@@ -122,7 +122,7 @@ def _table(found: Sequence[ChannelView]) -> None:
     rows: list[list[switchboard.Cell]] = [
         [
             (one.id, "bold"),
-            (one.state, STYLES.get(one.state, "")),
+            (f"{one.state}, circuit open" if one.circuit == "open" else one.state, STYLES.get(one.state, "")),
             one.prefix,
             str(one.delivered),
             str(one.failed),

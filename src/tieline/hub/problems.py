@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from .. import errors
 from ..errors import TielineError
 from ..protocol.commands import Refusal
 from ..protocol.problems import MEDIA_TYPE, Problem
@@ -32,6 +33,7 @@ STATUS: dict[str, int] = {
     "TooManyRequests": 429,
     "BusFull": 507,
     "BusError": 503,
+    "ChannelStarting": 503,
     "NodeOffline": 503,
     "RelayStandby": 503,
     "AgentError": 502,
@@ -71,6 +73,12 @@ def refusal_problem(refusal: Refusal, instance: str = "") -> Problem:
     """What a node refused. A name we do not know is a usage error of a newer peer."""
     status = STATUS.get(refusal.code) or _descent(refusal.code)
     return _problem(refusal.code, status, refusal.message, refusal.field, refusal.hint, instance)
+
+
+def is_usage(code: str) -> bool:
+    """Whether a refusal is surely the asker's own doing, so that asking again will not help. Any other may pass: a node
+    whose bus is away, a failure that nobody foresaw, a name that we do not know."""
+    return "UsageError" in _names(code)
 
 
 def http_problem(status: int, detail: str = "", instance: str = "", *, field: str = "") -> Problem:
@@ -114,8 +122,10 @@ def _problem(code: str, status: int, detail: str, field: str, hint: str, instanc
 
 def _descent(code: str) -> int:
     """The status of an error that is not named above but descends from one that is."""
-    from .. import errors
+    return next((STATUS[name] for name in _names(code) if name in STATUS), 400)
 
+
+def _names(code: str) -> list[str]:
+    """An error's name and those it descends from; none for one that we do not know."""
     kind: Any = getattr(errors, code, None)
-    names = [parent.__name__ for parent in kind.__mro__] if isinstance(kind, type) else []
-    return next((STATUS[name] for name in names if name in STATUS), 400)
+    return [parent.__name__ for parent in kind.__mro__] if isinstance(kind, type) else []

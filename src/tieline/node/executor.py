@@ -12,9 +12,10 @@ from types import TracebackType
 
 import msgspec
 
+from .. import errors
 from ..bus.base import Bus, Table
 from ..config import Config
-from ..errors import Conflict, TielineError, UsageError
+from ..errors import BusError, Conflict, TielineError, UsageError
 from ..protocol import commands as c
 from ..protocol.commands import Order, Refusal, Result
 from ..protocol.link import NodeStatus
@@ -87,9 +88,10 @@ class Executor:
         finally:
             del self._running[order.id]
         future.set_result(result)
-        self._known[order.id] = result
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
+        if not _passes(result):
+            self._known[order.id] = result
+            if len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
         return result
 
     async def _once(self, order: Order) -> Result:
@@ -108,7 +110,8 @@ class Executor:
                 unsure = _refused(order, INDETERMINATE, "the node died while it did this; it may have been done")
                 await self._table.put(key, _encode(unsure), expect=0, ttl=KEPT_S)
             result = await self._apply(order)
-            await self._table.put(key, _encode(result), ttl=KEPT_S)
+            if not _passes(result):
+                await self._table.put(key, _encode(result), ttl=KEPT_S)
             return result
         except Conflict:
             return _refused(order, INDETERMINATE, "somebody else carries out the same order")
@@ -129,6 +132,12 @@ class Executor:
 
 def _late(order: Order) -> bool:
     return 0 < order.expires_at < time.time()
+
+
+def _passes(result: Result) -> bool:
+    """A failure of the bus. The same order again may go well, so it is not what becomes of it."""
+    kind = getattr(errors, result.refusal.code, None) if result.refusal else None
+    return isinstance(kind, type) and issubclass(kind, BusError)
 
 
 def _refusal(order: Order, error: TielineError) -> Result:

@@ -25,7 +25,8 @@ class Offer(Struct, frozen=True, kw_only=True):
     secret: str
     url: str  # with the secret in its fragment, which no server and no log gets to see
     expires_at: float
-    qr: str = ""  # a page's url as a picture, in a data: address
+    qr: str = ""  # a page's url as a picture, in a data: address; none where no camera could follow it
+    here_only: bool = False  # nobody but the hub's own machine reaches the url
 
 
 class Paired(Struct, frozen=True, kw_only=True):

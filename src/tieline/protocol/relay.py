@@ -154,7 +154,7 @@ class ChannelView(Struct, frozen=True, kw_only=True):
     source: str = ""  # type telegram, package acme_channel, path ./my_channel.py
     prefix: str = ""
     name: str = ""
-    problem: str = ""  # why it is broken, or its last error
+    problem: str = ""  # why it is broken, or what is wrong with it just now
     hint: str = ""
     field: str = ""  # the part of the configuration that is wrong
     circuit: Literal["closed", "open"] = "closed"  # open: it failed so often that it is left alone for a while

@@ -51,23 +51,20 @@ class Attempts:
         """Called by a lane when it has room for it."""
         try:
             await self._offer(lane, live)
-        except (BusClosed, RelayStandby):  # the next one makes it again
-            lane.breaker.abandoned()
+        except (BusClosed, RelayStandby):
+            pass  # the next one makes it again
         except BusError as error:  # nothing was offered that is not written down
-            lane.breaker.abandoned()
             lane.last_error, lane.last_error_at = error.message[:MAX_DETAIL], time.time()
             self._dispatch.later(live, self._settings.room_wait_s)
 
     async def _offer(self, lane: Lane, live: Live) -> None:
         deliver, receipt, now = lane.deliver, live.receipt, time.time()
         if live.gone or deliver is None or not self._valid():
-            lane.breaker.abandoned()
             return
         envelope = live.envelope or await self._ledger.envelope(receipt)
         begun = reached(receipt, "injected")
         refusal = self._pointless(live, envelope, now) if not begun or envelope is None else None
         if refusal is not None or envelope is None:
-            lane.breaker.abandoned()
             await self.end(live, envelope, *(refusal or ("dead", "body_lost")))
             return
         attempt = receipt.attempts + (not begun)
@@ -85,7 +82,6 @@ class Attempts:
             live.receipt = receipt if live.receipt is offered else replace(live.receipt, attempts=receipt.attempts)
             raise
         except asyncio.CancelledError:
-            lane.breaker.abandoned()
             live.receipt = replace(live.receipt, attempts=receipt.attempts)  # that was not its fault
             with contextlib.suppress(BusError):
                 await self._ledger.keep(live.receipt, "interrupted")
@@ -137,8 +133,7 @@ class Attempts:
                 await self._failed(lane, live, envelope, result)
                 lane.went_wrong(f"{result.reason}: {result.detail}" if result.detail else result.reason)
             case "failed":
-                await self._held_up(lane, live, result)
-                lane.breaker.abandoned()
+                await self._held_up(lane, live, envelope, result)
 
     async def _delivered(self, lane: Lane, live: Live, envelope: Envelope, result: DeliveryResult) -> None:
         add, receipt = self._dispatch.add, live.receipt
@@ -171,9 +166,12 @@ class Attempts:
             await self._ledger.keep(receipt)
             self._wait(live, receipt, wait)
 
-    async def _held_up(self, lane: Lane, live: Live, result: DeliveryResult) -> None:
+    async def _held_up(self, lane: Lane, live: Live, envelope: Envelope, result: DeliveryResult) -> None:
         """No attempt, it only has to wait. Written down when it begins to wait, not each time it is looked at."""
         receipt = live.receipt
+        if receipt.expires_at <= time.time():  # its deadline may have passed while it ran, and does not come again
+            await self.end(live, envelope, *late(result.reason), result.detail)
+            return
         again = receipt.steps[-2:-1] and receipt.steps[-2].reason == result.reason
         steps = receipt.steps[:-1] if again else receipt.steps
         step = Step("failed", time.time(), receipt.attempts, result.reason, result.detail[:MAX_DETAIL], lane.id)

@@ -52,7 +52,10 @@ class Hooked(Protocol):
     @property
     def max_body(self) -> int: ...
 
-    async def receive(self, request: HookRequest) -> HookReply: ...
+    async def receive(self, request: HookRequest) -> HookReply:
+        """Raises HookRefused. What the relay raises when nobody knows whether the message is stored may go through: the
+        door makes a 503 of it."""
+        ...
 
 
 STATUS_OF: Mapping[str, int] = {
@@ -60,6 +63,5 @@ STATUS_OF: Mapping[str, int] = {
     "mailbox_full": 429,
     "too_large": 413,
     "denied": 403,
-    "circuit_open": 503,
 }
 """A refusal of the relay, in HTTP. The others are 422: sending it again does not help, and a loop ends there."""

@@ -33,57 +33,64 @@ class Inquiries:
         self._ledger = ledger
         self._dispatch = dispatch
         self._sending = sending
-        self._waiting: dict[str, asyncio.Future[Envelope]] = {}
+        self._waiting: dict[str, set[asyncio.Future[Envelope]]] = {}  # several who ask with one key are at one address
 
     async def ask(self, letter: "Letter", timeout: float) -> Envelope:
         """Send it, and wait for its answer. Raises Refused, or Unanswered with the reason."""
+        loop = asyncio.get_running_loop()
         own = new_id()
         id = await self._ledger.claim_key(address(letter.sender), letter.key, own) if letter.key else own
         least = min(timeout, (letter.limits and letter.limits.ttl_s) or timeout)
         limits = replace(letter.limits or Limits(), ttl_s=least)
-        at, answered = self._open(id)
-        told: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        at = f"{PREFIX}.{id}"
+        answered: asyncio.Future[Envelope] = loop.create_future()
+        told: asyncio.Future[str] = loop.create_future()  # an answer that came before we waited; empty: none will come
 
         def heard(receipt: Receipt) -> None:
-            if receipt.id == id and silence(receipt) and not told.done():
-                told.set_result(receipt)
+            if told.done():
+                return
+            if receipt.subject == at and receipt.over:
+                told.set_result(receipt.id)
+            elif receipt.id == id and receipt.answer and receipt.answer not in self._dispatch.live:
+                told.set_result(receipt.answer)
+            elif receipt.id == id and silence(receipt):
+                told.set_result("")
 
+        self._waiting.setdefault(at, set()).add(answered)
         self._dispatch.heard.append(heard)
         try:
             receipt = await self._sending.known(id) if id != own else None
             if receipt is None:
                 await self._sending.send(replace(letter, reply_to=at, limits=limits, id=id))
-            elif receipt.answer and (answer := await self._answer(receipt.answer)):
-                return answer
             else:
                 heard(receipt)
             await asyncio.wait({answered, told}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if answered.done():
                 return answered.result()
-            receipt = told.result() if told.done() else await self._sending.known(id)
+            if told.done() and (answer := await self._answer(told.result())):
+                return answer
+            receipt = await self._sending.known(id)
             assert receipt is not None
             reason = silence(receipt) or "timeout"
             raise Unanswered(reason, WORDS.get(reason, f"no answer from {letter.subject}: {reason}"), receipt)
         finally:
             self._dispatch.heard.remove(heard)
-            self._waiting.pop(at, None)
+            self._waiting[at].discard(answered)
+            if not self._waiting[at]:
+                del self._waiting[at]
             told.cancel()
 
     async def _answer(self, id: str) -> Envelope | None:
-        receipt = await self._sending.known(id)
+        receipt = await self._sending.known(id) if id else None
         return await self._ledger.envelope(receipt) if receipt else None
 
-    def _open(self, id: str) -> tuple[str, "asyncio.Future[Envelope]"]:
-        future: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
-        self._waiting[f"{PREFIX}.{id}"] = future
-        return f"{PREFIX}.{id}", future
-
     async def deliver(self, subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
-        future = self._waiting.get(subject)
-        if future is None:
+        waiting = self._waiting.get(subject)
+        if waiting is None:
             return dead("asker_gone", "whoever asked does not wait any longer")
-        if not future.done():
-            future.set_result(envelope)
+        for future in waiting:
+            if not future.done():
+                future.set_result(envelope)
         return delivered()
 
 

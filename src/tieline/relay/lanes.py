@@ -156,8 +156,7 @@ class Lane:
         return len(self._running) + self._reserved < self.max_concurrent
 
     def _start(self, live: Live) -> None:
-        self.breaker.begin()
-        live.task = task = asyncio.ensure_future(self._work(live))
+        live.task = task = asyncio.ensure_future(self._work(live, tries=self.breaker.begin()))
         self._running.add(task)
         task.add_done_callback(self._worked)
 
@@ -182,7 +181,7 @@ class Lane:
             del self._queues[subject]
         return live
 
-    async def _work(self, live: Live) -> None:
+    async def _work(self, live: Live, *, tries: bool) -> None:
         cut_off = False
         try:
             await self._run(self, live)
@@ -191,6 +190,8 @@ class Lane:
             raise
         finally:
             live.task = None
+            if tries:  # here, where no way out leads past it: else the lane would wait for ever
+                self.breaker.tried()
             subject = live.receipt.subject
             if subject in self._busy:
                 self._busy.discard(subject)
@@ -252,8 +253,11 @@ class Lane:
 
     def went_wrong(self, problem: str) -> None:
         self.failed += 1
-        self.last_error, self.last_error_at = problem[:500], time.time()
+        self.note(problem)
         self.breaker.failed()
+
+    def note(self, problem: str) -> None:
+        self.last_error, self.last_error_at = problem[:500], time.time()
 
     def view(self) -> LaneView:
         status = self.status() if self.status is not None else ChannelStatus(state="running")

@@ -75,6 +75,7 @@ class Ledger:
         self._own = bus.table("relay")
         self._keep = max(1, round(keep_s))
         self._keep_unread = max(1, round(keep_unread_s)) + 86400  # a backstop: the relay itself ends it, and says so
+        self._keep_thread = self._keep_unread + self._keep  # longer than the receipt: see `keep`
         self._keep_dead = max(1, round(keep_dead_s))
         self._keep_keys = keep_keys_s
 
@@ -84,12 +85,15 @@ class Ledger:
         """Its place in the log, and in the same write that it is offered to an endpoint. The same id again is the same
         record."""
         self._probe("before stored")
-        if envelope.thread != envelope.id:
-            await self._threads.put(f"{envelope.thread}.{envelope.id}", b"1", ttl=self._keep)
+        await self._join(envelope.thread, envelope.id)
         headers = {OFFERED: offered} if offered else None
         seq = await self._bus.publish(f"{MAIL}.{envelope.subject}", data, id=envelope.id, headers=headers)
         self._probe("after stored")
         return seq
+
+    async def _join(self, thread: str, id: str) -> None:
+        if thread != id:
+            await self._threads.put(f"{thread}.{id}", b"1", ttl=self._keep_thread)
 
     async def claim_key(self, sender: str, key: str, id: str) -> str:
         """The id of the message with this key: the one given, or that of an earlier one."""
@@ -127,7 +131,11 @@ class Ledger:
     # --- receipts ---
 
     async def keep(self, receipt: Receipt, moment: str = "") -> None:
+        """A receipt never outlives its place in the thread. That place is kept long enough for what ends in its time:
+        only what was there for longer (nobody relayed, or its answer came late) has it renewed."""
         self._probe(f"before {moment or receipt.steps[-1].state}")
+        if receipt.over and time.time() > receipt.steps[0].at + self._keep_unread:
+            await self._join(receipt.thread, receipt.id)
         await self._receipts.put(receipt.id, encode(receipt), ttl=self._keep if receipt.over else None)
         self._probe(f"after {moment or receipt.steps[-1].state}")
 

@@ -88,4 +88,4 @@ class ChannelOutlet:
         return await self._relay.ledger.recall(f"{self._lane.id}.{key}")
 
     def report(self, problem: str) -> None:
-        self._lane.problem = problem[:500]
+        self._lane.note(problem)

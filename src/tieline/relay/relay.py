@@ -6,7 +6,6 @@ by the same id; what was over stays over.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -200,31 +199,36 @@ class Relay:
     # --- where is it ---
 
     async def status(self, id: str) -> Receipt:
+        if receipt := await self._receipt(id):
+            return receipt
+        raise UnknownMessage(id)
+
+    async def _receipt(self, id: str) -> Receipt | None:
         self.check_active()
         if live := self.dispatch.live.get(id):
             return replace(live.receipt, waiting=self.dispatch.waiting(live))
-        receipt = await self.ledger.receipt(id)
-        if receipt is None:
-            raise UnknownMessage(id)
-        return receipt
+        return await self.ledger.receipt(id)
 
     async def message(self, id: str) -> Message:
         return await self.ledger.message(await self.status(id))
 
     async def trace(self, id: str) -> list[Message]:
         """Every message of its thread, in order, with how far each got."""
-        thread = (await self.status(id)).thread
-        found: list[Message] = []
-        for member in sorted(set(await self.ledger.thread(thread))):
-            with contextlib.suppress(UnknownMessage):
-                found.append(await self.message(member))
-        return sorted(found, key=lambda message: (message.receipt.steps[0].at, message.receipt.seq))
+        return await self.thread((await self.status(id)).thread, id)
+
+    async def thread(self, name: str, *members: str) -> list[Message]:
+        """The messages of a thread that are still known, those of its `members` among them, in order. Its name is the
+        id of its first message, unless its sender chose another."""
+        ids = {*members, *await self.ledger.thread(name)}
+        found = [receipt for id in ids if (receipt := await self._receipt(id))]
+        found.sort(key=lambda receipt: (receipt.steps[0].at, receipt.seq))
+        return [await self.ledger.message(receipt) for receipt in found]
 
     async def recent(self, limit: int = 100) -> list[Receipt]:
         """The newest messages, newest first."""
         self.check_active()
         ids = sorted({*await self.ledger.newest(limit), *self.dispatch.live}, reverse=True)[:limit]
-        return [await self.status(id) for id in ids]
+        return [receipt for id in ids if (receipt := await self._receipt(id))]
 
     async def progress(self, id: str, state: Progress) -> None:
         """A message that was delivered got further: somebody has read it."""

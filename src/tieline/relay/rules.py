@@ -96,9 +96,10 @@ class Breaker:
             return None
         return max(0.0, self._until - self._clock())
 
-    def begin(self) -> None:
-        if self.open:
-            self._trying = True
+    def begin(self) -> bool:
+        """A delivery begins. Whether it is the one that tries: the others wait until `tried`."""
+        self._trying = self.open
+        return self._trying
 
     def succeeded(self) -> None:
         self._failures = self._opened = 0
@@ -113,6 +114,6 @@ class Breaker:
             self._opened += 1
             self._trying = False
 
-    def abandoned(self) -> None:
-        """The one that tried neither succeeded nor failed."""
+    def tried(self) -> None:
+        """The one that tried has ended, however that was: if it neither succeeded nor failed, another may try."""
         self._trying = False

@@ -43,6 +43,7 @@ SYSTEM = "relay.system"
 RESERVED = (SYSTEM, ASK_PREFIX)
 """Nobody's endpoints: the relay's own."""
 MAX_KEY = 200
+FULL_S = 60.0  # when a mailbox that is full is worth another try
 MAX_UNSURE = 1000
 """Messages of which the bus did not say whether it has them; they are stored again, by the same id, until it does.
 Their senders were told that it is not known."""
@@ -88,7 +89,8 @@ class Sending:
         original = await self._envelope(letter.in_reply_to) if letter.in_reply_to else None
         work = None if letter.again else self._works.of(sender)
         cause = work.envelope if work else await self._envelope(letter.within) if letter.within else None
-        back = original is not None and original.reply_to == subject
+        # A person who sends a dead letter again begins anew: also an answer's budget is a fresh one then.
+        back = original is not None and original.reply_to == subject and not letter.again
         fresh = "" if letter.id else new_id()
         envelope = Envelope(
             id=letter.id or fresh,
@@ -110,11 +112,11 @@ class Sending:
         if not envelope.thread:
             envelope = replace(envelope, thread=envelope.id)
         if problem := budgets.problem(envelope.budget, subject, now, back=back, person=self._person(subject)):
-            refusal = Refused(problem[0], f"{subject}: {problem[1]}")
-            await self._ledger.bury(
-                DeadLetter(envelope=envelope, reason=problem[0], detail=problem[1], at=now, state="refused")
-            )
-            raise refusal
+            if not letter.again:  # else it is a dead letter already
+                await self._ledger.bury(
+                    DeadLetter(envelope=envelope, reason=problem[0], detail=problem[1], at=now, state="refused")
+                )
+            raise Refused(problem[0], f"{subject}: {problem[1]}")
         receipt = await self._accept(envelope, fresh=envelope.id == fresh)
         if work is not None:
             work.calls_left -= 1
@@ -227,7 +229,8 @@ class Sending:
         if lane is None:
             raise Refused("no_endpoint", f"nobody answers for {subject}", hint="See the list of endpoints.")
         if self._dispatch.mailboxes.get(subject, 0) >= self._config.mailbox:
-            raise Refused("mailbox_full", f"{self._config.mailbox} messages wait for {subject} already")
+            told = f"{self._config.mailbox} messages wait for {subject} already"
+            raise Refused("mailbox_full", told, retry_after_s=FULL_S)
         data = encode(envelope)
         if len(data) > MAX_ENVELOPE:
             raise Refused(

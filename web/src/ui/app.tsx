@@ -1,6 +1,7 @@
 /** The page's frame: the list beside the pane on wide screens, one of them at a time on a phone. */
 import { effect, signal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
+import { ordersElsewhere } from '../orders'
 import { place, type Place } from '../route'
 import { asks, me } from '../store'
 import { ConnectionBar } from './connection'
@@ -8,6 +9,7 @@ import { NeedsYou, Sessions } from './home'
 import { Icon } from './icons'
 import { Login } from './login'
 import { NewSession } from './newsession'
+import { Orders } from './orders'
 import { Empty, Pane } from './parts'
 import { Channels, DeadLetters, Inboxes } from './relay/boxes'
 import { Messages, MessageThread } from './relay/threads'
@@ -95,6 +97,7 @@ export function App() {
         </div>
         <ConnectionBar />
         <div class="side-scroll">
+          <Orders of={ordersElsewhere()} />
           <NeedsYou />
           <Sessions />
         </div>

@@ -1,9 +1,10 @@
 /** Where a person writes. It is never disabled: what cannot be delivered now is kept and delivered later. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { post, remove, words } from '../api'
+import { send as ask, words } from '../api'
 import { attach, fits, MAX_TOTAL, size } from '../files'
 import { agentName } from '../format'
 import { keep, kept } from '../kept'
+import { told } from '../orders'
 import { again, dismiss, sendPrompt, waiting, type File as Attached, type Waiting } from '../outbox'
 import type * as P from '../protocol'
 import { nodes, thread } from '../store'
@@ -75,7 +76,8 @@ export function Composer({ session }: { session: P.SessionRecord }) {
   const stop = async () => {
     setStopping(true)
     try {
-      await post(`sessions/${encodeURIComponent(session.id)}/abort`)
+      const heard = await told<boolean>('Stop', session.id, ask('POST', `sessions/${encodeURIComponent(session.id)}/abort`, {}))
+      if (heard === undefined) setStopping(false) // the machine has not heard of it: that stands above
     } catch (error) {
       setProblem(words(error))
       setStopping(false)
@@ -133,8 +135,8 @@ function Queue({ session }: { session: string }) {
   const all = waiting(session)
   const [problem, setProblem] = useState('')
   if (!all.length) return null
-  const call = (what: Promise<unknown>) => void what.then(() => setProblem(''), (error: unknown) => setProblem(words(error)))
-  const at = (id: string) => `sessions/${encodeURIComponent(session)}/prompts/${encodeURIComponent(id)}`
+  const tell = (what: string, method: string, id: string, more = '', body?: unknown) =>
+    void told(what, session, ask(method, `sessions/${encodeURIComponent(session)}/prompts/${encodeURIComponent(id)}${more}`, body)).then(() => setProblem(''), (error: unknown) => setProblem(words(error)))
   return (
     <section class="queue" aria-label="Waiting prompts">
       <Problem text={problem} />
@@ -142,8 +144,8 @@ function Queue({ session }: { session: string }) {
         {all.map((one, index) => (
           <QueueRow
             key={one.id} one={one}
-            onDrop={() => (one.tick === 'node' ? call(remove(at(one.id))) : dismiss(one.id))}
-            onFirst={one.tick === 'node' && index > 0 ? () => call(post(`${at(one.id)}/move`, { before: all[0]!.id })) : undefined}
+            onDrop={() => (one.tick === 'node' ? tell('Remove from the queue', 'DELETE', one.id) : dismiss(one.id))}
+            onFirst={one.tick === 'node' && index > 0 ? () => tell('Move to the front', 'POST', one.id, '/move', { before: all[0]!.id }) : undefined}
           />
         ))}
       </ol>
@@ -161,7 +163,7 @@ function QueueRow({ one, onDrop, onFirst }: { one: Waiting; onDrop: () => void; 
       <Ticks tick={one.tick} />
       {one.tick === 'failed' && <button type="button" class="small" onClick={() => again(one.id)}>Again</button>}
       {onFirst && <button type="button" class="plain" aria-label="Next" title="Next" onClick={onFirst}><Icon name="up" /></button>}
-      {one.tick !== 'hub' && one.tick !== 'sending' && <button type="button" class="plain" aria-label="Remove from the queue" onClick={onDrop}><Icon name="cross" /></button>}
+      {one.tick !== 'hub' && (one.tick !== 'sending' || one.problem) && <button type="button" class="plain" aria-label="Remove from the queue" onClick={onDrop}><Icon name="cross" /></button>}
     </li>
   )
 }

@@ -3,10 +3,12 @@ import { useEffect, useMemo, useState } from 'preact/hooks'
 import { get, newId, Refused, Wish, words } from '../api'
 import { agentName, base, tilde } from '../format'
 import { keep, kept } from '../kept'
+import { dropOrder, ordersElsewhere, ordersOf, told } from '../orders'
 import type * as P from '../protocol'
 import { back, go, session as sessionPath } from '../route'
 import { nodes, sessions } from '../store'
 import { Icon } from './icons'
+import { Orders, silent } from './orders'
 import { Problem, Sheet } from './parts'
 import { POLICIES } from './policies'
 
@@ -33,7 +35,7 @@ export function NewSession() {
   const [accept, setAccept] = useState(false)
   const [busy, setBusy] = useState(false)
   const [ordered, setOrdered] = useState(false)
-  const [id] = useState(newId) // one id for one sheet: sending it twice makes one session
+  const [id, setId] = useState(newId) // one id until a machine has refused it: sending it twice makes one session
   const [wish] = useState(() => new Wish())
 
   const unenforced = problem instanceof Refused && problem.problem.code === 'PolicyUnenforceable'
@@ -44,11 +46,11 @@ export function NewSession() {
       id, node: node?.id ?? '', agent: agent?.name ?? '', cwd, policy, model, prompt: prompt.trim(), ...(accept ? { accept_unenforced: true } : {}),
     }
     try {
-      const { status } = await wish.send<P.SessionRecord | P.CommandView>('POST', 'sessions', body)
+      const made = await told<P.SessionRecord>(`New session in ${base(cwd)}`, id, wish.send('POST', 'sessions', body), prompt)
       keep('last', { node: node?.id ?? '', agent: agent?.name ?? '', policy } satisfies Last)
+      if (!made) return setOrdered(true) // the hub has it, the machine has not answered yet: the draft may be needed again
       keep('draft.new', '')
-      if (status === 202) setOrdered(true) // the hub has it, the machine has not answered yet
-      else go(sessionPath(id), true)
+      go(sessionPath(id), true)
     } catch (error) {
       setProblem(error instanceof Refused ? error : words(error))
       setBusy(false)
@@ -56,10 +58,19 @@ export function NewSession() {
   }
   const begun = ordered && sessions.value.has(id)
   useEffect(() => { if (begun) go(sessionPath(id), true) }, [begun])
+  const refused = ordersOf(id).find((one) => one.problem)
+  useEffect(() => {
+    if (!refused) return
+    dropOrder(refused.id) // it is told right here
+    setProblem(refused.problem)
+    setId(newId())
+    setOrdered(false)
+    setBusy(false)
+  }, [refused?.id])
   if (ordered) {
     return (
       <Sheet title="New session" onClose={() => back('/')}>
-        <p role="status">The hub has it. {node?.name || 'The machine'} {node?.online ? 'has not answered yet' : 'is offline'}: the session begins as soon as it is there.</p>
+        <p role="status">The hub has it. {silent(node?.id ?? '')}: the session begins as soon as it is there.</p>
         <button type="button" onClick={() => back('/')}>All sessions</button>
       </Sheet>
     )
@@ -67,6 +78,7 @@ export function NewSession() {
   return (
     <Sheet title="New session" onClose={() => back('/')}>
       <form class="stack new-session" onSubmit={(event) => { event.preventDefault(); void create() }}>
+        <Orders of={ordersElsewhere()} />
         {machines.length === 0 && <Problem text="No machine is connected yet. Settings tells how to join one." />}
         <fieldset>
           <legend>Machine</legend>

@@ -1,12 +1,14 @@
 /** This device's notifications, the machines, the devices, and how to add one. */
 import { useEffect, useState } from 'preact/hooks'
-import { get, post, remove, words } from '../api'
+import { get, post, remove, send, words } from '../api'
 import { agentName, ago } from '../format'
+import { ordersOf, told } from '../orders'
 import type * as P from '../protocol'
 import { disablePush, enablePush, lookAtPush, pushState, pushView, testPush } from '../push'
 import { signOut } from '../sign'
 import { link, me, nodes, now } from '../store'
 import { Icon } from './icons'
+import { Orders } from './orders'
 import { Copy, Pane, Problem, useFetched } from './parts'
 
 export function Settings() {
@@ -59,13 +61,24 @@ function Notifications() {
   )
 }
 
+const DOINGS = {
+  node: { there: 'On the machine that shall join, type:', here: 'On this machine it works, for another user:' },
+  page: { there: 'Point the other device’s camera at this, or open the link there:', here: 'On this machine it works, in another browser:' },
+}
+
 /** A secret made for one machine or device, shown while it is good. */
 function Offered({ offer }: { offer: P.Offer }) {
   const seconds = Math.max(0, Math.round(offer.expires_at - now.value))
   const command = offer.kind === 'node' ? `tieline node join '${offer.url}'` : offer.url
   return (
     <div class="offer" role="status">
-      <p>{offer.kind === 'node' ? 'On the machine that shall join, type:' : 'Point the other device’s camera at this, or open the link there:'}</p>
+      {offer.here_only && (
+        <div class="card">
+          <p><Icon name="warn" /> <strong>Only the hub’s own machine reaches this address.</strong></p>
+          <p>For {offer.kind === 'node' ? 'another machine' : 'a phone'}: <code>tieline down</code>, then <code>tieline up --host 0.0.0.0</code> with TLS (<code>hub.tls_certificate</code>, <code>hub.tls_key</code>), or with <code>--insecure</code> on a network you trust. Behind a proxy or a tunnel, say its address in <code>hub.public_url</code>. Then come back here.</p>
+        </div>
+      )}
+      <p>{DOINGS[offer.kind === 'node' ? 'node' : 'page'][offer.here_only ? 'here' : 'there']}</p>
       {offer.qr && seconds > 0 && <img class="qr" src={offer.qr} alt="The link as a QR code" />}
       <pre class="code command">{command}</pre>
       <div class="row wrap">
@@ -91,6 +104,7 @@ function Machines() {
     <section aria-label="Machines">
       <h2><Icon name="machine" /> Machines</h2>
       <Problem text={problem} />
+      <Orders of={ordersOf('')} />
       <ul class="cards">
         {all.map((node) => (
           <li key={node.id} class="card">
@@ -109,7 +123,7 @@ function Machines() {
               ))}
             </ul>
             <div class="row end">
-              {node.online && <button type="button" class="small" onClick={() => call(post(`nodes/${encodeURIComponent(node.id)}/refresh`))}>Look again</button>}
+              {node.online && <button type="button" class="small" onClick={() => call(told(`Look again at ${node.name || node.id}`, '', send('POST', `nodes/${encodeURIComponent(node.id)}/refresh`, {})))}>Look again</button>}
               {!node.local && <button type="button" class="small deny" onClick={() => { if (confirm(`Remove ${node.name || node.id}? Its key is revoked and its sessions are no longer shown.`)) call(remove(`nodes/${encodeURIComponent(node.id)}`)) }}>Remove</button>}
             </div>
           </li>

@@ -1,8 +1,9 @@
 /** One session: its conversation, what it is connected to, and where to write. */
 import { useEffect, useState } from 'preact/hooks'
-import { get, patch, post, send, words } from '../api'
+import { get, send, words } from '../api'
 import { remark } from '../diff'
 import { agentName, count, cost, SHOWN, stateOf, tilde, title } from '../format'
+import { ordersOf, told } from '../orders'
 import { sendPrompt } from '../outbox'
 import type * as P from '../protocol'
 import { back, go, session as sessionPath } from '../route'
@@ -11,6 +12,7 @@ import { addToDraft, Composer } from './composer'
 import { ConnectionBar } from './connection'
 import { DiffView } from './diffview'
 import { Icon } from './icons'
+import { Orders } from './orders'
 import { Empty, Pane, Problem, Sheet, useFetched } from './parts'
 import { POLICIES } from './policies'
 import { Windowed } from './windowed'
@@ -43,6 +45,7 @@ export function ThreadPane({ id, sheet }: { id: string; sheet: '' | 'diff' | 'in
         <button type="button" class="plain" aria-label="About this session" title="About" onClick={() => go(sessionPath(id, 'info'))}><Icon name="more" /></button>
       </header>
       <ConnectionBar session={session} />
+      {sheet !== 'info' && <Orders of={ordersOf(id)} />}
       {threadProblem.value && <Problem text={threadProblem.value} />}
       {open ? (
         <Windowed key={open.session} thread={open} items={open.items.value} onTop={() => void loadOlder(open)}>
@@ -83,7 +86,6 @@ function DiffSheet({ session }: { session: P.SessionRecord }) {
 
 function InfoSheet({ session }: { session: P.SessionRecord }) {
   const [problem, setProblem] = useState('')
-  const [said, setSaid] = useState('')
   const [name, setName] = useState(session.title)
   const [model, setModel] = useState(session.model)
   const node = nodes.value.get(session.node)
@@ -92,23 +94,21 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
   const init = thread.value?.init.value
   const usage = thread.value?.usage.value
   const path = `sessions/${encodeURIComponent(session.id)}`
-  const call = (what: Promise<unknown>, then?: () => void) => void what.then(() => { setProblem(''); then?.() }, (error: unknown) => setProblem(words(error)))
-  const fork = async () => {
-    const { status, value } = await send<P.SessionRecord>('POST', `${path}/fork`, {})
-    if (status === 202) setSaid('The machine has not answered yet. The fork is in the list as soon as it has.')
-    else go(sessionPath(value.id))
-  }
+  const tell = <T,>(what: string, method: string, at: string, body: unknown, then?: (value: T | undefined) => void) =>
+    void told<T>(what, session.id, send(method, at, body)).then((value) => { setProblem(''); then?.(value) }, (error: unknown) => setProblem(words(error)))
+  const change = (what: string, body: P.SessionChange, then?: () => void) => tell(what, 'PATCH', path, body, then)
+  const archive = session.archived ? 'Bring back' : 'Archive'
   const close = () => back(sessionPath(session.id))
   const policy = POLICIES.find((one) => (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === session.policy[part]))
   return (
     <Sheet title="About this session" onClose={close}>
       <Problem text={problem} />
-      <form class="stack" onSubmit={(event) => { event.preventDefault(); call(patch(path, { title: name, ...(features.includes('model') && model !== session.model ? { model } : {}) }), close) }}>
+      <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title and model', { title: name, ...(features.includes('model') && model !== session.model ? { model } : {}) }, close) }}>
         <label>Title<input type="text" value={name} placeholder={title(session)} onInput={(event) => setName(event.currentTarget.value)} /></label>
         {features.includes('model') && <label>Model, from the next turn<input type="text" value={model} list="models" placeholder={init?.model || 'the agent’s own choice'} onInput={(event) => setModel(event.currentTarget.value)} /></label>}
         <datalist id="models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
         <label>Policy
-          <select value={policy?.name ?? ''} onChange={(event) => call(patch(path, { policy: event.currentTarget.value }))}>
+          <select value={policy?.name ?? ''} onChange={(event) => change('Policy', { policy: event.currentTarget.value })}>
             {!policy && <option value="">Its own</option>}
             {POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}</option>)}
           </select>
@@ -128,11 +128,11 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
           <div key={one}><dt>{one.replace('_', ' ')}</dt><dd>{init.receipt![one].level}, by {init.receipt![one].means}{init.receipt![one].note && ` (${init.receipt![one].note})`}</dd></div>
         ))}
       </dl>
-      <p role="status" class={said ? '' : 'sr'}>{said}</p>
+      <Orders of={ordersOf(session.id)} />
       <div class="row wrap">
-        {features.includes('fork') && <button type="button" onClick={() => call(fork())}>Fork</button>}
-        <button type="button" onClick={() => call(patch(path, { archived: !session.archived }), close)}>{session.archived ? 'Bring back' : 'Archive'}</button>
-        {session.status !== 'closed' && <button type="button" class="deny" onClick={() => call(post(`${path}/close`), close)}>End the agent</button>}
+        {features.includes('fork') && <button type="button" onClick={() => tell<P.SessionRecord>('Fork', 'POST', `${path}/fork`, {}, (made) => { if (made) go(sessionPath(made.id)) })}>Fork</button>}
+        <button type="button" onClick={() => change(archive, { archived: !session.archived }, close)}>{archive}</button>
+        {session.status !== 'closed' && <button type="button" class="deny" onClick={() => tell('End the agent', 'POST', `${path}/close`, {}, close)}>End the agent</button>}
       </div>
     </Sheet>
   )

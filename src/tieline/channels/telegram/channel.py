@@ -11,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 from aiogram.types import Update
 
-from ...errors import BusError, UsageError
-from ...messages import Receipt
+from ...errors import TielineError, UsageError
+from ...messages import UNSURE, Receipt
 from ...relay.asking import AskMail, note_of
 from ...relay.hooks import HookRefused, HookReply, HookRequest
 from ..base import (
@@ -187,7 +187,7 @@ class Telegram:
             raise HookRefused(400, "bad_update", "this is no update of the Bot API", field="body")
         try:
             await self._ears.hear(update)
-        except (Trouble, BusError) as error:
+        except Trouble as error:
             raise HookRefused(503, "unavailable", error.message, retry_after_s=5.0) from None
         return HookReply(status=200)
 
@@ -197,7 +197,7 @@ class Telegram:
         while True:
             try:
                 await tried(self._bot.set_webhook(self._hook, secret_token=self._secret, allowed_updates=UPDATES))
-                self._well()
+                self._problem = ""
                 return
             except Trouble as error:
                 pause = await self._unwell(error, pause)
@@ -215,10 +215,10 @@ class Telegram:
                 # Only now are they confirmed: what was not stored comes again.
                 offset = max([offset, *(each["update_id"] + 1 for each in found if _numbered(each))])
                 pause = PAUSE_S[0]
-                self._well()
+                self._problem = ""
                 if found and not any(map(_numbered, found)):
                     raise Trouble("Telegram gives updates without a number", again=True)
-            except (Trouble, BusError) as error:
+            except (Trouble, *UNSURE) as error:
                 pause = await self._unwell(error, pause)
             except Exception as error:  # whatever it is, the bot must not fall silent for good
                 pause = await self._unwell(Trouble(f"polling failed: {type(error).__name__}", again=True), pause)
@@ -249,18 +249,13 @@ class Telegram:
                 if error.again and self._tries[update.update_id] < MAX_TRIES:
                     raise  # it is given again
                 await self._ears.give_up(update, error.message)
-            except BusError:
+            except UNSURE:
                 raise
             except Exception as error:  # one message that trips us must not keep the others from being heard
                 self._relay.report(f"an update could not be read: {type(error).__name__}")
             self._tries.pop(update.update_id, None)
 
-    def _well(self) -> None:
-        if self._problem:
-            self._problem = ""
-            self._relay.report("")
-
-    async def _unwell(self, error: Trouble | BusError, pause: float) -> float:
+    async def _unwell(self, error: TielineError, pause: float) -> float:
         self._problem = error.message
         self._relay.report(error.message)
         wait = error.wait_s if isinstance(error, Trouble) else None

@@ -8,8 +8,8 @@ from aiogram import Bot
 from aiogram.types import CallbackQuery, Message, Update
 from aiogram.types import Message as Shown
 
-from ...errors import BusError, TielineError
-from ...messages import Payload, Receipt, Refused
+from ...errors import TielineError
+from ...messages import UNSURE, Payload, Receipt
 from ..base import Asks, Outlet
 from .api import Trouble, tried
 from .chats import Chats
@@ -52,7 +52,7 @@ class Ears:
         self.unheard = 0
 
     async def hear(self, update: Update) -> None:
-        """One update. Raises Trouble or BusError when it should be given again."""
+        """One update. Raises Trouble, or one of UNSURE, when it should be given again."""
         if update.message is not None:
             await self._message(update.message, update.update_id)
         elif update.callback_query is not None:
@@ -108,9 +108,7 @@ class Ears:
                 key=f"telegram:{self._id}:{update}",
                 within=self._cause(chat, message, payload),
             )
-        except Refused as error:
-            await self._say(chat, f"Not sent: {error.message}.")
-        except BusError:
+        except UNSURE:  # it may arrive yet: who is told otherwise writes it twice
             raise
         except TielineError as error:
             await self._say(chat, f"Not sent: {error.message}.")

@@ -2,15 +2,14 @@
 
 import random
 import time
-from collections import OrderedDict
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from ...errors import BadSubject, BusError, UsageError
-from ...messages import Refused, UnknownMessage
+from ...errors import BadSubject, UsageError
+from ...messages import Refused, UnknownMessage, under
 from ...relay.hooks import STATUS_OF, HookRefused, HookReply, HookRequest
 from ..base import (
     ChannelStatus,
@@ -36,8 +35,8 @@ TYPE = "tieline.message"
 MAX_ANSWER = 64 * 1024
 BACKOFF_S = (1.0, 300.0)
 """The first pause between attempts, and the longest; each is drawn between its half and its whole."""
-REMEMBERED = 1000
-"""Messages that went out and whose answers we can place without asking."""
+KEEP_S = 7 * 86400
+"""How long we know where the answer to a message goes that went out."""
 AGAIN = (408, 409, 425, 429)
 """Answers of a server that may be another one the next time; so are all of its own errors (5xx)."""
 
@@ -50,7 +49,6 @@ class Webhook:
         self.max_body = config.max_bytes
         self._config = config
         self._sign_with = config.sign_with or config.secrets
-        self._sent: OrderedDict[str, str] = OrderedDict()  # message → where its answer goes
         self._relay: Outlet | None = None
         self._client: httpx2.AsyncClient | None = None
         self._stopped = False
@@ -84,6 +82,7 @@ class Webhook:
     async def deliver(self, subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
         if self._client is None:
             return dead("rejected", "this webhook only takes in: it has no url")
+        assert self._relay is not None
         import httpx2
 
         body = _body(envelope)
@@ -94,7 +93,8 @@ class Webhook:
             loop.HEADER: loop.header(envelope),
             **sign(self._sign_with, envelope.id, body),
         }
-        self._remember(envelope)
+        if self._config.secrets and envelope.reply_to:  # before it leaves: the answer may be faster than the response
+            await self._relay.remember(_note(envelope.id), envelope.reply_to.encode(), ttl_s=KEEP_S)
         left = min(self._config.timeout_s, time_left(context))
         if left <= 0:
             return dead("ttl_expired", "no time was left to send it")
@@ -119,12 +119,6 @@ class Webhook:
         if response.is_redirect:
             return dead("rejected", f"{told}: redirects are not followed; configure the final url")
         return dead("rejected", told)
-
-    def _remember(self, envelope: Envelope) -> None:
-        self._sent[envelope.id] = envelope.reply_to
-        self._sent.move_to_end(envelope.id)
-        while len(self._sent) > REMEMBERED:
-            self._sent.popitem(last=False)
 
     # --- in --------------------------------------------------------------------------------------------
 
@@ -162,8 +156,6 @@ class Webhook:
             ) from None
         except BadSubject as error:
             raise HookRefused(422, "bad_address", error.message, hint=error.hint) from None
-        except BusError as error:  # it may be stored or not: the same id again is harmless
-            raise HookRefused(503, "unavailable", error.message, retry_after_s=5.0) from None
         return HookReply(message=receipt.id)
 
     def _payload(self, request: HookRequest) -> tuple[Payload, str]:
@@ -204,8 +196,9 @@ class Webhook:
                 receipt = await relay.status(answers)
             except UnknownMessage:
                 receipt = None
-            if receipt is not None and receipt.subject.startswith(self.subject_prefix):
-                return self._sent.get(answers) or receipt.sender, answers, None
+            if receipt is not None and under(self.subject_prefix, receipt.subject):
+                kept = await relay.recall(_note(answers))
+                return kept.decode() if kept else receipt.sender, answers, None
         trail = loop.trail(request.headers)
         if trail is None:
             return config.to, "", None
@@ -216,6 +209,11 @@ class Webhook:
             except (UnknownMessage, UsageError):
                 pass  # another hub's message
         return config.to, "", trail.limits()
+
+
+def _note(id: str) -> str:
+    """Where we keep where a message's answer goes."""
+    return f"sent.{id}"
 
 
 def _at(value: Any, place: str) -> Any:

@@ -2,6 +2,7 @@
 
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from litestar import Response, delete, get, post
 from litestar.params import FromPath
@@ -69,8 +70,10 @@ async def offer(request: Asked) -> Response[bytes]:
     secret, expires_at = await hub.devices.offer(pairing.kind, name=_name(pairing.name), by=device.id)
     word = "login" if pairing.kind == "page" else "pair"
     url = f"{_url(request)}/#{word}={secret}"
-    qr = _picture(url) if pairing.kind == "page" else ""
-    return answer(Offer(kind=pairing.kind, secret=secret, url=url, expires_at=expires_at, qr=qr), 201)
+    here_only = is_loopback(urlsplit(url).hostname or "")
+    qr = _picture(url) if pairing.kind == "page" and not here_only else ""
+    made = Offer(kind=pairing.kind, secret=secret, url=url, expires_at=expires_at, qr=qr, here_only=here_only)
+    return answer(made, 201)
 
 
 @post(

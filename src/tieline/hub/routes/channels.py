@@ -7,6 +7,7 @@ from litestar import Response, get, post
 from litestar.params import FromPath
 from msgspec.structs import asdict, replace
 
+from ...channels.base import Channel
 from ...messages import Limits, Receipt
 from ...protocol.relay import ChannelTest, ChannelTestView, ChannelView, ReloadView
 from ...relay.lanes import LaneView
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 TAGS = ["channels"]
 TEST_S = 30.0
+AGAIN_S = 5.0
+"""When a channel that is being started is worth another try."""
 
 
 def channels_of(request: Asked) -> ChannelSet:
@@ -49,14 +52,12 @@ async def reload(request: Asked) -> Response[bytes]:
     "/api/v1/channels/{id:str}/test",
     tags=TAGS,
     status_code=200,
-    opt=spec(body=ChannelTest, needs_body=False, gives=ChannelTestView, problems=("NotFound",)),
+    opt=spec(body=ChannelTest, needs_body=False, gives=ChannelTestView, problems=("NotFound", "ChannelStarting")),
 )
 async def test(request: Asked, id: FromPath[str]) -> Response[bytes]:
     """Send a message through a channel and see what becomes of it. Nobody's answer is waited for."""
     wanted = await body(request, ChannelTest, empty=ChannelTest())
-    channel = channels_of(request).channel(id)
-    if channel is None:
-        raise NotFound("channel", id)
+    channel = _channel(request, id)
     async with told(request) as relay:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         sent: list[str] = []
@@ -79,6 +80,21 @@ async def test(request: Asked, id: FromPath[str]) -> Response[bytes]:
         view = shown(await relay.message(receipt.id))
         fine = view.state in ("injected", "seen", "answered")
         return answer(ChannelTestView(channel=id, delivered=fine, message=view))
+
+
+def _channel(request: Asked, id: str) -> Channel:
+    """The one that runs. Why it does not is told; that there is none only when there is no entry."""
+    channels = channels_of(request)
+    if (channel := channels.channel(id)) is not None:
+        return channel
+    report = next((report for report in channels.reports() if report.id == id), None)
+    if report is None:
+        raise NotFound("channel", id)
+    if report.state == "starting":
+        hint = "Try again in a few seconds."
+        raise HubRefused("ChannelStarting", f"the channel {id!r} is being started", hint=hint, retry_s=AGAIN_S)
+    problem = report.problem or f"the channel {id!r} is disabled"
+    raise HubRefused("NotFound", problem, field=report.field, hint=report.hint)
 
 
 def _views(request: Asked) -> list[ChannelView]:

@@ -8,6 +8,8 @@ import msgspec
 from litestar import Response, post
 from litestar.params import FromPath
 
+from ...errors import BusError
+from ...messages import RelayStandby
 from ...protocol.problems import MEDIA_TYPE, Problem
 from ...relay.hooks import Hooked, HookRefused, HookRequest
 from ..request import Asked, answer, hub_of
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 MAX_AT_ONCE = 32
 """Requests that are worked on; a stranger can send as many as they like, and costs us no more than these."""
+
+AGAIN_S = 5.0
+"""When it is worth another try to whoever meets us in a bad moment: the same again is harmless."""
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -38,11 +43,11 @@ async def take(request: Asked, channel: FromPath[str]) -> Response[bytes]:
     try:
         if hub.channels is None or hub.relay is None:
             raise HookRefused(503, "no_relay", "this hub runs no relay")
-        if not hub.relay.active:  # another hub of this bus does; whoever sends it again may meet that one
-            raise HookRefused(503, "standby", "this hub's relay stands by", retry_after_s=5.0)
+        if not hub.relay.active:
+            raise _standby()
         found = hub.channels.channel(channel)
         if found is None and hub.channels.starting(channel):
-            raise HookRefused(503, "starting", "this channel is being started", retry_after_s=5.0)
+            raise HookRefused(503, "starting", "this channel is being started", retry_after_s=AGAIN_S)
         if not isinstance(found, Hooked):
             raise HookRefused(404, "no_webhook", "no channel of this name takes webhooks")
         if busy.locked():
@@ -52,11 +57,21 @@ async def take(request: Asked, channel: FromPath[str]) -> Response[bytes]:
             content = await request.body()
             if len(content) > found.max_body:
                 raise HookRefused(413, "too_large", f"the body is larger than {found.max_body} bytes", field="body")
-            reply = await found.receive(HookRequest(headers=headers, body=content))
+            try:
+                reply = await found.receive(HookRequest(headers=headers, body=content))
+            except RelayStandby:
+                raise _standby() from None
+            except BusError as error:
+                raise HookRefused(503, "unavailable", error.message, retry_after_s=AGAIN_S) from None
             return answer(Taken(message=reply.message), reply.status)
     except HookRefused as error:
         hub.log.info("hook refused", channel=channel[:64], code=error.code)
         return _refusal(error, request.scope["state"].get("request", ""))
+
+
+def _standby() -> HookRefused:
+    """Another hub of this bus runs the relay; whoever sends it again may meet that one."""
+    return HookRefused(503, "standby", "this hub's relay stands by", retry_after_s=AGAIN_S)
 
 
 def _busy(request: Asked) -> asyncio.Semaphore:

@@ -137,35 +137,28 @@ async def threads(request: Asked, thread: FromQuery[str] = "", limit: Limit = 50
     """Threads of messages, the last active first; with `thread`, that one."""
     async with told(request) as relay:
         if thread:
-            return answer([await _thread(relay, thread)])
-        newest = [receipt.thread for receipt in await relay.recent(MAX_PAGE)]
-        return answer([await _thread(relay, id) for id in list(dict.fromkeys(newest))[:limit]])
+            messages = await relay.thread(thread)
+            if not messages:
+                raise UnknownMessage(thread)
+            return answer([_thread(thread, messages)])
+        members: dict[str, list[str]] = {}
+        for receipt in await relay.recent(MAX_PAGE):
+            members.setdefault(receipt.thread, []).append(receipt.id)
+        found = {name: await relay.thread(name, *ids) for name, ids in list(members.items())[:limit]}
+        return answer([_thread(name, messages) for name, messages in found.items() if messages])
 
 
-async def _thread(relay: Relay, thread: str) -> ThreadView:
-    views = [shown(message) for message in await _messages(relay, thread)]
+def _thread(name: str, messages: list[Message]) -> ThreadView:
+    views = list(map(shown, messages))
     parties = dict.fromkeys(party for view in views for party in (view.receipt.sender, view.receipt.subject))
     return ThreadView(
-        id=thread,
+        id=name,
         first=views[0],
         last=max(views, key=lambda view: max((step.at for step in view.receipt.steps), default=0.0)),
         count=len(views),
         parties=tuple(parties),
         open=sum(not view.receipt.over for view in views),
     )
-
-
-async def _messages(relay: Relay, thread: str) -> list[Message]:
-    """All of a thread. Its name is that of its first message, unless its sender chose another."""
-    found: list[Message] = []
-    for id in sorted(set(await relay.ledger.thread(thread))):
-        try:
-            found.append(await relay.message(id))
-        except UnknownMessage:
-            continue
-    if not found:
-        raise UnknownMessage(thread)
-    return sorted(found, key=lambda message: (message.receipt.steps[0].at, message.receipt.seq))
 
 
 @get("/api/v1/messages/{id:str}", tags=TAGS, opt=spec(gives=MessageView, problems=("UnknownMessage",)))
@@ -180,10 +173,7 @@ async def trace(request: Asked, id: FromPath[str]) -> Response[bytes]:
     """The whole chain that a message belongs to, with what did not arrive."""
     async with told(request) as relay:
         thread = await _thread_of(relay, id)
-        try:
-            messages = await _messages(relay, thread)
-        except UnknownMessage:  # all of it was refused
-            messages = []
+        messages = await relay.thread(thread, id)  # none, if all of it was refused
         dead = [letter for letter in await relay.dead.list() if letter.envelope.thread == thread]
         if not messages and not dead:
             raise UnknownMessage(id)
