@@ -10,7 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Literal
 
 from ..bus.base import Bus, Record
@@ -19,7 +19,7 @@ from ..protocol.frames import HEARTBEAT_S, AnyHubFrame, Beat, GoneFrame, PromptF
 from ..sessions.log import subject
 from .background import background
 from .follower import Follower, Key
-from .packets import Joiner, Packet, Peek, Whole, delta_packet, event_packet, packet
+from .packets import Joiner, Packet, Peek, Whole, delta_packet, event_packet, packet, peek
 from .retention import Retention
 from .ring import Ring
 from .said import DELTAS, Said
@@ -217,17 +217,15 @@ class Fanout:
                 await asyncio.sleep(AGAIN_S)
 
     def _delta(self, session: str, data: bytes) -> None:
-        made = delta_packet(session, data)
-        if made is None:
-            return
-        one, said = made
-        if (said.item or said.id) in self._finished.get(session, ()):
-            return  # it was overtaken by its item
-        if said.type in DELTAS:
-            self._said.add(session, said)
-            self._soon()
-        else:
-            self._tell_deltas([(said, one)])
+        with suppress(ValueError):  # it is not JSON: nobody misses it
+            said = peek(data)
+            if (said.item or said.id) in self._finished.get(session, ()):
+                return  # it was overtaken by its item
+            if said.type in DELTAS:
+                self._said.add(session, said)
+                self._soon()
+            else:
+                self._tell_deltas([(said, delta_packet(session, data))])
 
     def _note(self, session: str, item: str) -> None:
         known = self._finished.pop(session, None)

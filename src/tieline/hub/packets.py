@@ -89,12 +89,9 @@ def event_packet(whole: "Whole") -> tuple[Packet, Peek] | None:
         return None
 
 
-def delta_packet(session: str, event: bytes) -> tuple[Packet, Peek] | None:
-    try:
-        said = peek(event)
-        return Packet(b'{"type":"delta","session":%b,"event":%b}' % (encode(session), event), session=session), said
-    except ValueError:
-        return None
+def delta_packet(session: str, event: bytes) -> Packet:
+    """Raises ValueError for what is no text."""
+    return Packet(b'{"type":"delta","session":%b,"event":%b}' % (encode(session), event), session=session)
 
 
 class Whole(Struct, frozen=True, gc=False):

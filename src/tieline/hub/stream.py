@@ -77,7 +77,8 @@ class Streams:
         if (await receive())["type"] != "websocket.connect":
             return
         await send({"type": "websocket.accept"})
-        await _Connection(self, receive, send, scope.get("state", {}).get("device")).run()
+        state = scope.get("state", {})
+        await _Connection(self, receive, state.get("send", send), state.get("device")).run()
 
     @property
     def full(self) -> bool:

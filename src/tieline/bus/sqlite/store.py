@@ -69,20 +69,17 @@ class Store:
 
     # --- transactions ---
 
-    def begin(self, *, alone: bool = False) -> None:
-        """`alone`: for one record without an id, which is a transaction by itself, without the words around it."""
+    def begin(self) -> None:
         self.now = time.time()
         self.rows = []
         self.changes = []
-        if not alone or self._unindexed + 1 >= INDEX_STEP:
-            self.execute("BEGIN IMMEDIATE")
+        self.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
         self.flush()
-        if self.connection.in_transaction:
-            if self._unindexed >= INDEX_STEP:
-                self.index()
-            self.execute("COMMIT")
+        if self._unindexed >= INDEX_STEP:
+            self.index()
+        self.execute("COMMIT")
 
     def rollback(self) -> None:
         self._waiting.clear()
@@ -132,6 +129,20 @@ class Store:
             seqs.append(high)
         self.high = high
         return seqs
+
+    def add(self, publication: Publication) -> int | None:
+        """One record without an id: a transaction by itself, without the words around it. None when there is more to
+        do than that."""
+        subject, data, id, headers = publication
+        number = self._subjects.get(subject)
+        if number is None or id is not None or self._unindexed + 1 >= INDEX_STEP:
+            return None
+        now, seq = time.time(), self.high + 1
+        self.execute(SQL["add_records"], (seq, number, now, msgspec.json.encode(headers) if headers else None, data))
+        self.high = seq
+        self._unindexed += 1
+        self.rows, self.changes = [(seq, subject, now, headers, data)], []
+        return seq
 
     def _remember(self, family: str, id: str, seq: int) -> None:
         self.execute(SQL["add_id"], (family, id, seq, self.now))

@@ -25,6 +25,9 @@ MOST_AT_ONCE = 1024
 LAY_OUT_AFTER = 20
 """Transactions until it is worth it to lay out the write-ahead log: whoever only looks something up does not wait."""
 
+LONELY = 8
+"""After so many transactions of one piece each, the next piece is handed over at once instead of after the round."""
+
 Work = tuple["asyncio.Future[Any]", Callable[[Store], Any] | None, Publication | None]
 Committed = Callable[[list[Row], list[Changed]], None]
 
@@ -36,6 +39,7 @@ class Writer:
         self._committed = committed  # called in the loop after each transaction
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Work] = []
+        self._alone = 0  # transactions of late that were one piece of work
         self._queue: SimpleQueue[list[Work] | None] = SimpleQueue()
         self._closed = False
         self._done: Wake[tuple[list[Row], list[Changed], list[Work], list[Any]]] = Wake(self._loop, self._finish)
@@ -46,9 +50,7 @@ class Writer:
         if self._closed:
             raise BusClosed
         future: asyncio.Future[int] = self._loop.create_future()
-        if not self._gathered:
-            self._loop.call_soon(self._hand_over)
-        self._gathered.append((future, None, publication))
+        self._gather((future, None, publication))
         return future
 
     def do(self, job: Callable[[Store], T]) -> "asyncio.Future[T]":
@@ -56,9 +58,7 @@ class Writer:
         if self._closed:
             raise BusClosed
         future: asyncio.Future[T] = self._loop.create_future()
-        if not self._gathered:
-            self._loop.call_soon(self._hand_over)
-        self._gathered.append((future, job, None))
+        self._gather((future, job, None))
         return future
 
     async def close(self) -> None:
@@ -68,6 +68,14 @@ class Writer:
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         self._done.close()
+
+    def _gather(self, work: Work) -> None:
+        self._gathered.append(work)
+        if self._alone >= LONELY:  # nobody will join it in this round either
+            self._alone = LONELY - 1
+            self._hand_over()
+        elif len(self._gathered) == 1:
+            self._loop.call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
         if self._gathered:
@@ -100,7 +108,10 @@ class Writer:
         outcomes: list[Any] = []
         try:
             first = works[0][2]
-            store.begin(alone=len(works) == 1 and first is not None and first[2] is None)
+            if len(works) == 1 and first is not None and (seq := store.add(first)) is not None:
+                self._done.put((store.rows, store.changes, works, [seq]))
+                return
+            store.begin()
             gathered: list[Publication] = []
             for _, job, publication in works:
                 if publication is not None:
@@ -130,6 +141,7 @@ class Writer:
 
     def _finish(self, done: tuple[list[Row], list[Changed], list[Work], list[Any]]) -> None:
         rows, changes, works, outcomes = done
+        self._alone = self._alone + 1 if len(works) == 1 else 0
         self._committed(rows, changes)  # followers first: publishers only go on to publish more
         for (future, _, _), outcome in zip(works, outcomes, strict=True):
             if not future.done():
