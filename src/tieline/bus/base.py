@@ -17,6 +17,7 @@ Cursors are ints that grow, with gaps; one belongs to the family that it was rea
 """
 
 import re
+from asyncio import Future
 from collections.abc import AsyncGenerator, Mapping
 from typing import Protocol
 
@@ -36,8 +37,8 @@ MAX_PENDING = 256
 
 _HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _RESERVED = ("nats-", "kv-", "tieline-")
-_MAX_HEADERS = 4096
 _MAX_REASON = 500
+_MAX_HEADERS = 4096
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -187,6 +188,12 @@ class Bus(Protocol):
         self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
     ) -> int: ...
 
+    def publishing(
+        self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Future[int]:
+        """The same, under way when it returns: for many in order, without a task for each."""
+        ...
+
     def read(self, pattern: str, *, after: int = 0, follow: bool = True) -> AsyncGenerator[Record, None]:
         """Nothing happens before the first `anext`; without `follow` it ends after what is there by then."""
         ...
@@ -281,19 +288,3 @@ def clean_reason(reason: str) -> str:
     """A reason is often an exception's text: made fit for a header."""
     text = " ".join(reason.encode(errors="replace").decode().split())
     return "".join(character for character in text if character.isprintable())[:_MAX_REASON].strip()
-
-
-def dead_subject(group: str, subject: str) -> str:
-    return f"dead.{group}.{subject}"
-
-
-def dead_headers(record: Record, group: str, attempt: int, reason: str) -> dict[str, str]:
-    """The record's own, and why it is dead."""
-    own = {name: value for name, value in record.headers.items() if not name.startswith("Tieline-")}
-    return own | {
-        "Tieline-Reason": clean_reason(reason) or "no reason given",
-        "Tieline-Group": group,
-        "Tieline-Subject": record.subject,
-        "Tieline-Seq": str(record.seq),
-        "Tieline-Deliveries": str(attempt),
-    }

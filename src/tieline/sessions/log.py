@@ -84,6 +84,11 @@ class EventLog:
             seq = await self._bus.publish(subject(session), piece, id=own, headers={PART: f"{part + 1}/{last}"})
         return seq
 
+    def appending(self, session: str, event: Event) -> "asyncio.Future[int]":
+        """One that fits into a record, under way when it returns. Without an id: nobody writes it a second time, and to
+        look for the first would cost as much as to write it."""
+        return self._bus.publishing(subject(session), encode(event))
+
     async def announce(self, session: str, event: Event) -> None:
         """A delta, for those who listen now, in whichever process. One that is too large for it is not said."""
         data = encode(event)
@@ -124,7 +129,7 @@ class Writer:
         self._log = log
         self._session = session
         self._last = 0
-        self._flying: deque[asyncio.Task[int]] = deque()
+        self._flying: deque[asyncio.Future[int]] = deque()
 
     async def write(self, event: Event) -> None:
         if isinstance(event, EPHEMERAL):
@@ -132,11 +137,11 @@ class Writer:
             return
         while len(self._flying) >= MAX_IN_FLIGHT:
             self._last = await self._flying.popleft()
-        # Tasks start in the order they are made, and the bus keeps the order it is called in. No ids: nobody writes an
-        # event of a turn a second time, and to look for the first costs as much as to write it.
-        self._flying.append(asyncio.create_task(self._log.append(self._session, event)))
-        if _is_large(event):
-            await self.close()  # it takes several records, and nothing may come between them
+        if _is_large(event):  # it takes several records, and nothing may come between them
+            await self.close()
+            self._last = await self._log.append(self._session, event)
+        else:
+            self._flying.append(self._log.appending(self._session, event))
 
     async def close(self) -> int:
         """Everything is down when it returns, with the last one's place in the log. Raises what the bus raised."""

@@ -1,5 +1,6 @@
 """The bus on NATS JetStream. `docs/bus.md` says how it keeps its promises."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -62,6 +63,11 @@ class NatsBus:
             check_headers(headers)
             own = dict(headers)
         return await self._streams.publish(subject, bytes(data), id, own)
+
+    def publishing(
+        self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> "asyncio.Future[int]":
+        return asyncio.ensure_future(self.publish(subject, data, id=id, headers=headers))
 
     async def read(self, pattern: str, *, after: int = 0, follow: bool = True) -> AsyncGenerator[Record, None]:
         check_pattern(pattern)

@@ -8,7 +8,8 @@ import msgspec
 from nats.aio.msg import Msg
 
 from ...errors import BusUnavailable
-from ..base import Delivery, Record, dead_headers, dead_subject
+from ..base import Delivery, Record
+from ..dead import dead_headers, dead_subject
 from .link import Link
 from .pull import Meta, Pull, ensure_consumer, meta, record, request
 from .streams import Streams

@@ -133,6 +133,11 @@ class SqliteBus:
     async def publish(
         self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
     ) -> int:
+        return await self.publishing(subject, data, id=id, headers=headers)
+
+    def publishing(
+        self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> "asyncio.Future[int]":
         check_subject(subject)
         if type(data) is not bytes:
             data = bytes(data)
@@ -143,7 +148,7 @@ class SqliteBus:
         if headers:
             check_headers(headers)
             headers = dict(headers)
-        return await self._writer.publish((subject, data, id, headers))
+        return self._writer.publish((subject, data, id, headers))
 
     async def read(self, pattern: str, *, after: int = 0, follow: bool = True) -> AsyncGenerator[Record, None]:
         bell = Bell()

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from ...errors import Conflict
-from ..base import Record, dead_headers, dead_subject
+from ..base import Record
+from ..dead import dead_headers, dead_subject
 from ..subjects import family
 from .file import SQL
 

@@ -53,6 +53,15 @@ class Records(Setting):
             found = [int(body) for body in await bodies(bus, f"{family}.{subject}")]
             assert found == list(range(subject, 500, 10))
 
+    async def test_under_way_in_the_order_of_the_calls(self, bus: Bus, family: str) -> None:
+        ways = [bus.publishing(f"{family}.a", str(n).encode(), headers={"n": str(n)}) for n in range(100)]
+        seqs = await asyncio.gather(*ways)
+        assert seqs == sorted(seqs)
+        assert [int(body) for body in await bodies(bus, f"{family}.a")] == list(range(100))
+        assert await bus.publishing(f"{family}.a", b"again", id="x") == await bus.publish(f"{family}.a", b"", id="x")
+        with pytest.raises(BadSubject):
+            await bus.publishing("no good", b"")
+
     async def test_the_same_id_is_one_record(self, bus: Bus, family: str) -> None:
         first = await bus.publish(f"{family}.a", b"first", id="x")
         assert await bus.publish(f"{family}.a", b"second", id="x") == first
