@@ -38,8 +38,8 @@ BOUNDS = """
 - **added to a turn by the hub:** 0.85 to 1.16 ms in some forty runs, 1.03 in the middle. Half of it is one HTTP request
   through uvicorn and Litestar and its response; the rest are the frames, the deltas and the state of sessions that the
   hub follows on the same loop while the turn goes on: about 30 rounds of the loop, none of which stands out.
-- **event to frame:** the event is on the disk first: of 0.32 ms the writer's thread takes 0.15 (0.07 of it the disk, the
-  rest SQLite and the waking of a thread that has just slept). 2.77 to 2.95 was measured.
+- **event to frame:** the event is on the disk first: of 0.32 ms the writer's thread takes 0.15 (0.07 of it the disk,
+  the rest SQLite and the waking of a thread that has just slept). 2.77 to 2.95 was measured.
 """
 
 SECTIONS = {
