@@ -24,6 +24,7 @@ LAYERS: list[set[str]] = [
         "bus.base",
         "bus.subjects",
         "bus.listeners",
+        "bus.dead",
     },
     {"sessions"},
     {"mesh", "relay"},

@@ -146,8 +146,9 @@ class Pool:
         """Of those that are not configured, if there are any."""
         return min(self._ready, key=lambda key: (key in self._always, self._ready[key].wanted))
 
-    def _tend(self) -> None:
-        """Let go of what is dead, too old or too much; look again later."""
+    def _tend(self, *, look: bool = False) -> None:
+        """Let go of what is dead, too old or too much, and `look` whether the rest was opened with what is there now;
+        again later."""
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
@@ -166,12 +167,12 @@ class Pool:
         for key, (driver, spec) in self._always.items():
             if key not in self._ready and key not in self._opening:
                 self._open_soon(key, driver, spec)
-        for key, ready in self._ready.items():
+        for key, ready in self._ready.items() if look else ():
             self._own(self._look_again(key, ready))
         if self._ready or self._always:
             oldest = min((ready.since for ready in self._ready.values()), default=now)
             wait = max(0.01, oldest + self._limits.age_s - now)
-            self._clock = asyncio.get_running_loop().call_later(min(wait, LOOK_S), self._tend)
+            self._clock = asyncio.get_running_loop().call_later(min(wait, LOOK_S), lambda: self._tend(look=True))
 
     async def _look_again(self, key: bytes, ready: _Ready) -> None:
         """Another one in its place, when what it was opened with has changed."""
