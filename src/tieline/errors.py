@@ -186,3 +186,9 @@ class Conflict(BusError):
         self.table = table
         self.key = key
         self.expected = expected
+
+
+def kind_of(name: str) -> type[TielineError] | None:
+    """The error of that name, as a peer tells it; None for one that we do not know."""
+    kind: object = globals().get(name)
+    return kind if isinstance(kind, type) and issubclass(kind, TielineError) else None

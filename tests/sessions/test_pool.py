@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -147,12 +148,17 @@ async def test_other_options_are_never_used(tmp_path: Path, env: dict[str, str])
         assert await taken(pool, driver, spec)
 
 
+async def outdated(pool: Pool, driver: Driver, spec: Spec) -> None:
+    """It holds one for this that was opened with other instructions than there are now."""
+    pool.prepare(driver, spec)
+    await ready(pool, 1)
+    Path(spec.cwd, "AGENTS.md").write_text("Be brief.")
+
+
 async def test_one_with_old_instructions_is_never_handed_out(tmp_path: Path, env: dict[str, str]) -> None:
     driver, spec = agent(), Spec(cwd=place(tmp_path, "a"), env=env)
     async with Pool() as pool:
-        pool.prepare(driver, spec)
-        await ready(pool, 1)
-        Path(spec.cwd, "AGENTS.md").write_text("Be brief.")
+        await outdated(pool, driver, spec)
         assert not await taken(pool, driver, spec)
         await running(tmp_path, 0)
         pool.prepare(driver, spec)
@@ -166,9 +172,7 @@ async def test_one_with_old_instructions_is_replaced(
     monkeypatch.setattr("tieline.sessions.pool.LOOK_S", 0.05)
     driver, spec = agent(), Spec(cwd=place(tmp_path, "a"), env=env)
     async with Pool() as pool:
-        pool.prepare(driver, spec)
-        await ready(pool, 1)
-        Path(spec.cwd, "AGENTS.md").write_text("Be brief.")
+        await outdated(pool, driver, spec)
         await eventually(lambda: opened(spec) == 2, "it was not opened anew", timeout=WAIT)
         await ready(pool, 1)
         await running(tmp_path, 1)
@@ -190,6 +194,31 @@ async def test_one_that_is_replaced_is_not_wanted_more_for_that(
         pool.prepare(driver, third)
         await eventually(lambda: opened(third) == 1 and len(pool) == 2, "the third was not opened", timeout=WAIT)
         assert [await taken(pool, driver, spec) for spec in (first, second, third)] == [False, True, True]
+
+
+async def test_a_file_system_that_hangs_holds_up_one_look_and_not_the_end(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tieline.sessions.pool.LOOK_S", 0.02)
+    driver, go_on, looks = agent(), threading.Event(), list[str]()
+
+    def hang(cwd: str, env: object) -> bytes:
+        looks.append(cwd)
+        go_on.wait(WAIT)
+        return b""
+
+    try:
+        async with asyncio.timeout(WAIT / 2), Pool() as pool:
+            for number, name in enumerate("ab", 1):
+                pool.prepare(driver, Spec(cwd=place(tmp_path, name), env=env))
+                await ready(pool, number)
+            monkeypatch.setattr("tieline.sessions.pool.premises", hang)
+            await eventually(lambda: bool(looks), "it does not look", timeout=WAIT)
+            await asyncio.sleep(0.2)  # ten times the clock
+            assert len(looks) == 1
+    finally:
+        go_on.set()
+    assert not at_work_in(tmp_path / "places")
 
 
 async def test_a_dead_one_is_never_handed_out(tmp_path: Path, env: dict[str, str]) -> None:

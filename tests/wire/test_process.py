@@ -378,7 +378,7 @@ async def test_an_answer_may_come_before_its_request(tmp_path: Path) -> None:
         def gone(self, reason: str) -> None: ...
 
     answer = '{"id":1,"result":"hello"}\\n{"id":2,"result":"opened"}\\n{"method":"over"}'
-    argv = [sys.executable, "-I", "-c", f"input(); print('{answer}', flush=True); input()"]
+    argv = [sys.executable, "-I", "-c", f"input(); input(); print('{answer}', flush=True); input()"]
     early = launch.ahead(argv, cwd=tmp_path, env=ENV)
     words = b'{"id":1,"method":"hi","params":{}}\n{"id":2,"method":"open","params":{}}\n'
     early.say(words)

@@ -11,8 +11,7 @@ TielineError
 
 import msgspec
 
-from .. import errors
-from ..errors import TielineError, UsageError
+from ..errors import TielineError, UsageError, kind_of
 from ..protocol.problems import Problem
 
 
@@ -82,10 +81,10 @@ def refusal(url: str, status: int, body: bytes) -> TielineError:
 
 def named(code: str, message: str, field: str = "", hint: str = "") -> TielineError | None:
     """The error of this name, as the hub or a node raised it; None when there is none by that name."""
-    kind = getattr(errors, code, None)
+    kind = kind_of(code)
     if code == "AlreadyAnswered":
         from ..sessions.pending import AlreadyAnswered as kind
-    if not (isinstance(kind, type) and issubclass(kind, TielineError)):
+    if kind is None:
         return None
     error = kind.__new__(kind)  # not by its own constructor, which would write the message anew
     TielineError.__init__(error, message, hint=hint)

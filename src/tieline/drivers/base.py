@@ -6,6 +6,7 @@
 - `ask` is awaited whenever the agent wants a decision. A driver maps the policy to the agent's native controls, but
   what is decided is decided by `ask` alone.
 - `interrupt()` ends the running turn within a bound, if need be by killing the agent.
+- A conversation that can make something ready ahead of its first turn has `warm_up()` (CanWarmUp); the pool calls it.
 - What the agent cannot do is in `features`, and `check` refuses it before anything starts.
 
 `turn.Turn` keeps most of these promises for a driver.

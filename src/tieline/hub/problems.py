@@ -5,12 +5,10 @@ not ours is a 500 whose text stays in the log.
 """
 
 from http import HTTPStatus
-from typing import Any
 
 import msgspec
 
-from .. import errors
-from ..errors import TielineError
+from ..errors import TielineError, kind_of
 from ..protocol.commands import Refusal
 from ..protocol.problems import MEDIA_TYPE, Problem
 
@@ -127,5 +125,5 @@ def _descent(code: str) -> int:
 
 def _names(code: str) -> list[str]:
     """An error's name and those it descends from; none for one that we do not know."""
-    kind: Any = getattr(errors, code, None)
-    return [parent.__name__ for parent in kind.__mro__] if isinstance(kind, type) else []
+    kind = kind_of(code)
+    return [parent.__name__ for parent in kind.__mro__] if kind else []

@@ -12,10 +12,9 @@ from types import TracebackType
 
 import msgspec
 
-from .. import errors
 from ..bus.base import Bus, Table
 from ..config import Config
-from ..errors import BusError, Conflict, TielineError, UsageError
+from ..errors import BusError, Conflict, TielineError, UsageError, kind_of
 from ..protocol import commands as c
 from ..protocol.commands import Order, Refusal, Result
 from ..protocol.link import NodeStatus
@@ -136,8 +135,8 @@ def _late(order: Order) -> bool:
 
 def _passes(result: Result) -> bool:
     """A failure of the bus. The same order again may go well, so it is not what becomes of it."""
-    kind = getattr(errors, result.refusal.code, None) if result.refusal else None
-    return isinstance(kind, type) and issubclass(kind, BusError)
+    kind = kind_of(result.refusal.code) if result.refusal else None
+    return kind is not None and issubclass(kind, BusError)
 
 
 def _refusal(order: Order, error: TielineError) -> Result:

@@ -54,7 +54,7 @@ class Attempts:
         except (BusClosed, RelayStandby):
             pass  # the next one makes it again
         except BusError as error:  # nothing was offered that is not written down
-            lane.last_error, lane.last_error_at = error.message[:MAX_DETAIL], time.time()
+            lane.note(error.message)
             self._dispatch.later(live, self._settings.room_wait_s)
 
     async def _offer(self, lane: Lane, live: Live) -> None:

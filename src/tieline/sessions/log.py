@@ -13,23 +13,7 @@ from itertools import count
 from msgspec import Struct
 
 from ..bus.base import MAX_RECORD, Announcement, Bus, Record
-from ..events import (
-    AnyEvent,
-    Ask,
-    Diff,
-    Done,
-    Event,
-    Other,
-    Text,
-    TextDelta,
-    Thinking,
-    ThinkingDelta,
-    ToolOutput,
-    ToolResult,
-    ToolUse,
-    decode,
-    encode,
-)
+from ..events import AnyEvent, Event, TextDelta, ThinkingDelta, ToolOutput, decode, encode
 
 EPHEMERAL = (TextDelta, ThinkingDelta, ToolOutput)
 MAX_UNREAD_DELTAS = 1000
@@ -84,10 +68,11 @@ class EventLog:
             seq = await self._bus.publish(subject(session), piece, id=own, headers={PART: f"{part + 1}/{last}"})
         return seq
 
-    def appending(self, session: str, event: Event) -> "asyncio.Future[int]":
-        """One that fits into a record, under way when it returns. Without an id: nobody writes it a second time, and to
-        look for the first would cost as much as to write it."""
-        return self._bus.publishing(subject(session), encode(event))
+    def appending(self, session: str, event: Event) -> "asyncio.Future[int] | None":
+        """Under way when it returns; None if it takes more than one record. Without an id: nobody writes it a second
+        time, and to look for the first would cost as much as to write it."""
+        data = encode(event)
+        return self._bus.publishing(subject(session), data) if len(data) <= MAX_RECORD else None
 
     async def announce(self, session: str, event: Event) -> None:
         """A delta, for those who listen now, in whichever process. One that is too large for it is not said."""
@@ -137,11 +122,11 @@ class Writer:
             return
         while len(self._flying) >= MAX_IN_FLIGHT:
             self._last = await self._flying.popleft()
-        if _is_large(event):  # it takes several records, and nothing may come between them
+        if flying := self._log.appending(self._session, event):
+            self._flying.append(flying)
+        else:  # nothing may come between its records
             await self.close()
             self._last = await self._log.append(self._session, event)
-        else:
-            self._flying.append(self._log.appending(self._session, event))
 
     async def close(self) -> int:
         """Everything is down when it returns, with the last one's place in the log. Raises what the bus raised."""
@@ -154,17 +139,6 @@ class Writer:
         if problem is not None:
             raise problem
         return self._last
-
-
-def _is_large(event: Event) -> bool:
-    """Whether it may need more than one record; sure to be told for those that do."""
-    match event:
-        case Text(text=text) | Thinking(text=text) | ToolResult(output=text) | Diff(diff=text) | Done(text=text):
-            return len(text) > MAX_RECORD // 8  # a character takes at most six bytes of JSON
-        case ToolUse() | Ask() | Other():
-            return len(encode(event)) > MAX_RECORD
-        case _:
-            return False
 
 
 class _Joint:

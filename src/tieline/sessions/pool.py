@@ -8,11 +8,9 @@ nor one that was opened with instructions or settings that have changed since (`
 import asyncio
 import os
 import time
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -59,7 +57,8 @@ class Pool:
         self._always: dict[bytes, tuple[Driver, Spec]] = {}  # those that are configured
         self._opening: dict[bytes, _Opening] = {}
         self._one_at_a_time = asyncio.Lock()  # an agent that starts takes time from those that work
-        self._working: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
         self._clock: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -73,12 +72,14 @@ class Pool:
         if self._clock is not None:
             self._clock.cancel()
         tasks = [opening.task for opening in self._opening.values()]
+        if self._looking is not None:
+            tasks.append(self._looking)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for key in list(self._ready):
             self._evict(key)
-        await asyncio.gather(*self._working, return_exceptions=True)
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -167,32 +168,30 @@ class Pool:
         for key, (driver, spec) in self._always.items():
             if key not in self._ready and key not in self._opening:
                 self._open_soon(key, driver, spec)
-        for key, ready in self._ready.items() if look else ():
-            self._own(self._look_again(key, ready))
+        if look and (self._looking is None or self._looking.done()):  # a file system may keep the last look waiting
+            self._looking = asyncio.create_task(self._look_again())
         if self._ready or self._always:
             oldest = min((ready.since for ready in self._ready.values()), default=now)
             wait = max(0.01, oldest + self._limits.age_s - now)
             self._clock = asyncio.get_running_loop().call_later(min(wait, LOOK_S), lambda: self._tend(look=True))
 
-    async def _look_again(self, key: bytes, ready: _Ready) -> None:
-        """Another one in its place, when what it was opened with has changed."""
-        driver, spec = ready.session.driver, ready.session.spec
-        now = await asyncio.to_thread(premises, spec.cwd, spec.env)
-        if now != ready.premises and self._ready.get(key) is ready and not self._closed:
-            self._evict(key)
-            self._open_soon(key, driver, spec, ready)
+    async def _look_again(self) -> None:
+        """Another one in the place of each whose premises have changed."""
+        for key, ready in list(self._ready.items()):
+            driver, spec = ready.session.driver, ready.session.spec
+            now = await asyncio.to_thread(premises, spec.cwd, spec.env)
+            if now != ready.premises and self._ready.get(key) is ready:
+                self._evict(key)
+                self._open_soon(key, driver, spec, ready)
 
     def _evict(self, key: bytes) -> asyncio.Task[None]:
-        return self._own(self._ready.pop(key).session.close())
-
-    def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._working.add(task)
-        task.add_done_callback(self._worked)
+        task = asyncio.create_task(self._ready.pop(key).session.close())
+        self._closing.add(task)
+        task.add_done_callback(self._evicted)
         return task
 
-    def _worked(self, task: asyncio.Task[None]) -> None:
-        self._working.discard(task)
+    def _evicted(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
         if not task.cancelled():
             task.exception()  # nobody waits for it; what it held is killed in any case
 

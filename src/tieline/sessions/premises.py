@@ -29,8 +29,8 @@ class Own(Struct, frozen=True):
     folders: tuple[str, ...]  # the files in these, and one level below: skills are folders
 
 
-OPENCODE = ("AGENTS.md", "opencode.json", "opencode.jsonc"), (
-    "agent", "agents", "command", "commands", "mode", "modes", "plugin", "plugins", "skill", "skills")  # fmt: skip
+OPENCODE_FILES = ("AGENTS.md", "opencode.json", "opencode.jsonc")
+OPENCODE_FOLDERS = ("agent", "agents", "command", "commands", "mode", "modes", "plugin", "plugins", "skill", "skills")
 OWN = (
     Own(".claude", "CLAUDE_CONFIG_DIR",
         ("CLAUDE.md", "settings.json", "settings.local.json", "plugins/installed_plugins.json"),
@@ -39,8 +39,9 @@ OWN = (
     Own(".gemini", "", ("GEMINI.md", "settings.json", "system.md", ".env"),
         ("agents", "commands", "extensions", "policies", "skills")),
     Own(".qwen", "", ("QWEN.md", "settings.json", ".env"), ("agents", "commands", "extensions", "skills")),
-    Own(".opencode", "OPENCODE_CONFIG_DIR", *OPENCODE),
-    Own(".config/opencode", "", *OPENCODE),
+    Own(".opencode", "OPENCODE_CONFIG_DIR", OPENCODE_FILES, OPENCODE_FOLDERS),
+    Own(".config", "XDG_CONFIG_HOME",
+        tuple(f"opencode/{name}" for name in OPENCODE_FILES), tuple(f"opencode/{name}" for name in OPENCODE_FOLDERS)),
     Own(".agents", "", (), ("skills",)),
 )  # fmt: skip
 MAX_FILES = 100
@@ -81,8 +82,6 @@ def _own(cwd: str, env: Mapping[str, str]) -> Iterator[tuple[str, Own]]:
         if moved := env.get(own.variable):
             found.append(moved)
         yield from ((folder, own) for folder in found if _there(folder))
-    if elsewhere := env.get("XDG_CONFIG_HOME"):
-        yield f"{elsewhere}/opencode", Own("", "", *OPENCODE)
 
 
 def _read_whole(cwd: str, env: Mapping[str, str], git: str) -> Iterator[str]:
