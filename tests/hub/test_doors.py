@@ -1,17 +1,18 @@
 """Every route and every upgrade of the application is guarded, or named as open. A new unguarded one fails here."""
 
 import re
+from collections.abc import Iterable
 
 import pytest
-from litestar import Litestar, get
-from litestar.routes import ASGIRoute, HTTPRoute, WebSocketRoute
 from tests.hub.conftest import Running, caller
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from tieline.hub import app as hub_app
 from tieline.hub import doors
+from tieline.hub.app import Application, all_routes
 from tieline.hub.gate import Gate
+from tieline.hub.request import Asked, Reply, answer
+from tieline.hub.routing import Plain, Route, get
 from tieline.hub.server import serve
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -32,18 +33,15 @@ PAGE = re.compile(
 """The page: the same for everybody, which a test makes sure of."""
 
 
-def every_door(app: Litestar) -> list[tuple[str, str]]:
+def every_door(routes: Iterable[Route | Plain]) -> list[tuple[str, str]]:
     """Method and path of each; plain ASGI ones are asked in every way."""
     found: set[tuple[str, str]] = set()
-    for route in app.routes:
-        path = re.sub(r"\{[^}]*\}", "x", route.path_format)
-        if isinstance(route, HTTPRoute):
-            found |= {(str(method), path) for method in route.methods}
-        elif isinstance(route, WebSocketRoute):
-            found.add((WEBSOCKET, path))
+    for route in routes:
+        if isinstance(route, Plain):
+            found |= {(method, route.path) for method in ("GET", "POST", "DELETE", WEBSOCKET)}
         else:
-            assert isinstance(route, ASGIRoute)
-            found |= {(method, path) for method in ("GET", "POST", "DELETE", WEBSOCKET)}
+            paths = [re.sub(r"\{[^}]*\}", "x", path) for path in route.paths]
+            found |= {(method, path) for method in (route.method, "OPTIONS") for path in paths}
     return sorted(found)
 
 
@@ -68,7 +66,7 @@ def may_be_open(method: str, path: str) -> bool:
 
 
 async def test_every_route_and_upgrade_is_guarded(shared: Running) -> None:
-    found = every_door(hub_app.application(shared.hub))
+    found = every_door(all_routes(shared.hub))
     assert len(found) > 60
     opened = [
         (method, path, status)
@@ -80,7 +78,7 @@ async def test_every_route_and_upgrade_is_guarded(shared: Running) -> None:
 
 async def test_every_api_route_is_asked_of_strangers(shared: Running) -> None:
     """The list is not empty by mistake: what everybody knows is in it."""
-    found = every_door(hub_app.application(shared.hub))
+    found = every_door(all_routes(shared.hub))
     for door in (
         ("POST", "/api/v1/sessions"),
         ("DELETE", "/api/v1/devices/x"),
@@ -92,12 +90,12 @@ async def test_every_api_route_is_asked_of_strangers(shared: Running) -> None:
 
 
 async def test_the_check_sees_a_new_unguarded_door(shared: Running) -> None:
-    @get("/unheard-of")
-    async def new() -> str:
-        return "hello"
+    @get("/unheard-of", spec=None)
+    async def new(request: Asked) -> Reply:
+        return answer("hello")
 
-    app = Litestar([new], openapi_config=None, logging_config=None)
-    assert ("GET", "/unheard-of") in every_door(app)
+    app = Application(shared.hub, [new])
+    assert ("GET", "/unheard-of") in every_door([new])
     async with serve(app) as bare:  # type: ignore[arg-type]
         assert (
             await knock(bare.url, "GET", "/unheard-of") == 200
@@ -121,9 +119,7 @@ async def test_what_is_open_is_named_alike(shared: Running) -> None:
 
 
 async def test_the_page_is_the_same_for_everybody(shared: Running) -> None:
-    found = [
-        path for method, path in every_door(hub_app.application(shared.hub)) if method == "GET" and PAGE.fullmatch(path)
-    ]
+    found = [path for method, path in every_door(all_routes(shared.hub)) if method == "GET" and PAGE.fullmatch(path)]
     async with caller(shared.url) as stranger:
         for path in found:
             own, foreign = await shared.client.get(path), await stranger.get(path)

@@ -1,21 +1,20 @@
-"""The hub as an ASGI application: Litestar's routes behind the gate.
+"""The hub as an ASGI application: its routes behind the gate.
 
 A file in `routes/` (or `page.py`) gives its handlers by `routes(hub)`; PARTS names them. Nothing is reachable that is
 not one of them, and nothing without passing the gate.
 """
 
+from collections.abc import Iterable
 from importlib import import_module
-from typing import Any, cast
-
-from litestar import Litestar, Request, Response
-from litestar.datastructures import State
-from litestar.exceptions import HTTPException, ValidationException
 
 from ..errors import TielineError
 from ..protocol.problems import MEDIA_TYPE, Problem
-from .gate import App, Gate
+from .gate import Gate
 from .hub import Hub
+from .outgoing import Receive, Scope, Send
 from .problems import Problematic, Refused, headers, http_problem, problem_of, render
+from .request import Asked, Reply
+from .routing import Map, Plain, Route
 
 PARTS = (
     "routes.access",
@@ -36,66 +35,62 @@ PARTS = (
 
 
 def build(hub: Hub) -> Gate:
-    return Gate(cast(App, application(hub)), hub)
+    return Gate(Application(hub, all_routes(hub)), hub)
 
 
-def application(hub: Hub) -> Litestar:
-    """All routes, without the gate: for the gate alone, and for the test that knocks at every one of them."""
-    handlers: list[Any] = []
-    for part in PARTS:
-        handlers += import_module(f"{__package__}.{part}").routes(hub)
-    return Litestar(
-        handlers,
-        openapi_config=None,  # ours is made from the values themselves: see openapi
-        logging_config=None,
-        state=State({"hub": hub}),
-        exception_handlers={
-            Problematic: _problematic,
-            TielineError: _refused,
-            HTTPException: _unknown,
-            Exception: _failed,
-        },
-        pdb_on_exception=False,
-        debug=False,
-    )
+def all_routes(hub: Hub) -> list[Route | Plain]:
+    return [one for part in PARTS for one in import_module(f"{__package__}.{part}").routes(hub)]
 
 
-def _answer(problem: Problem, retry_s: float = 0.0) -> Response[bytes]:
-    more = {name.decode(): value.decode() for name, value in headers(problem, retry_s)}
-    more.pop("content-type")
-    return Response(render(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=more)
+class Application:
+    """Routes, without the gate."""
+
+    def __init__(self, hub: Hub, routes: Iterable[Route | Plain]) -> None:
+        self._hub = hub
+        self._routes = tuple(routes)
+        self._map = Map(self._routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self._map.find(scope["path"])
+        if found is not None:
+            scope["path_template"] = found[0].template
+            if found[0].plain is not None:
+                await found[0].plain(scope, receive, send)
+                return
+        if scope["type"] != "http":
+            raise Refused("NotFound", "there is no such door")
+        request = Asked(self._hub, scope, self._routes)
+        if found is None:
+            reply = _answer(http_problem(404, "there is nothing here", request.id))
+        elif (route := found[0].routes.get(scope["method"])) is None:
+            reply = _other_method(request, found[0].routes)
+        else:
+            reply = await self._answered(route, request, found[1])
+        await reply.send(send)
+
+    async def _answered(self, route: Route, request: Asked, words: dict[str, str]) -> Reply:
+        state = request.scope["state"]
+        try:
+            return await route.answer(request, words)
+        except Problematic as error:
+            state["why"] = error.problem.detail
+            return _answer(error.problem)
+        except TielineError as error:
+            state["why"] = error.message
+            return _answer(problem_of(error, request.id), error.retry_s if isinstance(error, Refused) else 0.0)
+        except Exception as error:
+            self._hub.log.error("failed", path=request.scope["path"], id=request.id, exc_info=error)
+            return _answer(http_problem(500, "something went wrong here; the log says what", request.id))
 
 
-def _id(request: Request[Any, Any, Any]) -> str:
-    return request.scope["state"].get("request", "")
+def _other_method(request: Asked, routes: dict[str, Route]) -> Reply:
+    allow = {"allow": ", ".join(sorted({*routes, "OPTIONS"}))}
+    if request.scope["method"] == "OPTIONS":
+        return Reply(status=204, headers=allow)
+    problem = http_problem(405, "this door is not opened that way", request.id)
+    return Reply(render(problem), 405, MEDIA_TYPE, allow)
 
 
-def _problematic(request: Request[Any, Any, Any], error: Problematic) -> Response[bytes]:
-    request.scope["state"]["why"] = error.problem.detail
-    return _answer(error.problem)
-
-
-def _refused(request: Request[Any, Any, Any], error: TielineError) -> Response[bytes]:
-    problem = problem_of(error, _id(request))
-    request.scope["state"]["why"] = error.message
-    return _answer(problem, error.retry_s if isinstance(error, Refused) else 0.0)
-
-
-def _unknown(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """What the framework itself refuses: no such path, no such method, a query it cannot read."""
-    detail, field = error.detail, ""
-    if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
-        first: dict[str, Any] = error.extra[0]  # type: ignore[reportUnknownVariableType]
-        detail, field = str(first.get("message", detail)), str(first.get("key", ""))
-    status = error.status_code if error.status_code < 500 else 500
-    problem = http_problem(status, detail, _id(request), field=field)
-    reply = _answer(problem)
-    for name, value in (error.headers or {}).items():
-        reply.headers.setdefault(name, value)
-    return reply
-
-
-def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    scope = request.scope
-    request.app.state.hub.log.error("failed", path=scope["path"], id=_id(request), exc_info=error)
-    return _answer(http_problem(500, "something went wrong here; the log says what", _id(request)))
+def _answer(problem: Problem, retry_s: float = 0.0) -> Reply:
+    more = {name.decode(): value.decode() for name, value in headers(problem, retry_s) if name != b"content-type"}
+    return Reply(render(problem), problem.status, MEDIA_TYPE, more)

@@ -15,7 +15,7 @@ from ..ids import new_id
 from . import doors
 from .auth import cookie_name
 from .once import deed, digest_of, identity
-from .outgoing import Message, Outgoing, Receive, Scope, Send, Visit
+from .outgoing import Outgoing, Receive, Scope, Send, Visit
 from .problems import Refused
 
 if TYPE_CHECKING:
@@ -142,8 +142,7 @@ class Gate:
         if visit.method in CHANGING or "length" in said or "encoding" in said:
             if visit.path in doors.GUESSED:
                 self._hub.guess(scope)
-            body = await _body(visit, receive)
-            receive = _whole(body, receive)
+            body = scope["state"]["body"] = await _body(visit, receive)
         if visit.path in doors.STREAMS:
             await self._app(scope, receive, answer.send)
             return
@@ -200,16 +199,3 @@ async def _body(visit: Visit, receive: Receive) -> bytes:
 
 def _too_large(limit: int) -> Refused:
     return Refused("BodyTooLarge", f"the body is larger than {limit:,} bytes", field="body")
-
-
-def _whole(body: bytes, after: Receive) -> Receive:
-    given = False
-
-    async def receive() -> Message:
-        nonlocal given
-        if given:
-            return await after()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive

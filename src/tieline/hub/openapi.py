@@ -1,47 +1,42 @@
 """The OpenAPI 3.1 document, made from the routes and the very types that decode and encode what crosses the wire."""
 
-import re
+from collections.abc import Iterable
 from inspect import cleandoc
 from typing import Any
 
 import msgspec
-from litestar import Litestar
-from litestar.handlers import HTTPRouteHandler
-from litestar.routes import HTTPRoute
+from msgspec.structs import FieldInfo, fields
 
 from ..protocol.problems import MEDIA_TYPE, Problem
 from ..protocol.views import CommandView
 from ..version import __version__
 from . import doors
 from .problems import STATUS
+from .routing import NAME, Plain, Route
 from .spec import Spec
 
 REF = "#/components/schemas/{name}"
-_PARAMETER = re.compile(r"\{([^}:]+)(?::[^}]+)?\}")
 
 Json = dict[str, Any]
 
 
-def document(app: Litestar) -> Json:
+def document(routes: Iterable[Route | Plain]) -> Json:
     """Every route under the API, and those for machines beside it. Streams and links are told in words."""
     found = [
-        (_PARAMETER.sub(r"{\1}", route.path_format), method, handler)
-        for route in app.routes
-        if isinstance(route, HTTPRoute)
-        for handler in route.route_handlers
-        for method in sorted(handler.http_methods)
-        if method != "OPTIONS" and handler.resolve_include_in_schema()
+        (path, route, route.spec)
+        for route in routes
+        if isinstance(route, Route) and route.spec is not None
+        for path in route.paths
     ]
-    types = [Problem, CommandView]
-    for _, _, handler in found:
-        said = spec_of(handler)
+    types: list[Any] = [Problem, CommandView]
+    for _, route, said in found:
         types += [kind for kind in (said.body, said.gives) if kind is not None]
-        types += [parameter.annotation for parameter in _query(handler)]
+        types += [field.type for field in _query(route)]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     names = dict(zip(map(_key, types), schemas, strict=True))
     paths: Json = {}
-    for path, method, handler in sorted(found, key=lambda one: (one[0], one[1])):
-        paths.setdefault(path, {})[method.lower()] = _operation(path, method, handler, names)
+    for path, route, said in sorted(found, key=lambda one: (one[0], one[1].method)):
+        paths.setdefault(path, {})[route.method.lower()] = _operation(path, route, said, names)
     return {
         "openapi": "3.1.0",
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
@@ -55,7 +50,7 @@ def document(app: Litestar) -> Json:
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"cookie": []}],
-        "tags": [{"name": tag} for tag in sorted({tag for _, _, one in found for tag in _tags(one)})],
+        "tags": [{"name": tag} for tag in sorted({tag for _, route, _ in found for tag in route.tags})],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -72,27 +67,15 @@ def document(app: Litestar) -> Json:
     }
 
 
-def spec_of(handler: HTTPRouteHandler) -> Spec:
-    """What it says about itself; of one that says nothing, what its signature says."""
-    said = handler.opt.get("spec")
-    if isinstance(said, Spec):
-        return said
-    signature = handler.parsed_fn_signature
-    data = signature.parameters.get("data")
-    media = handler.media_type or "application/json"
-    return Spec(body=data.annotation if data else None, status=handler.status_code, media=str(media))
-
-
-def _operation(path: str, method: str, handler: HTTPRouteHandler, names: Json) -> Json:
-    said = spec_of(handler)
-    words = cleandoc(handler.fn.__doc__ or handler.handler_name).split("\n\n", 1)
-    is_open = doors.need(method, path) == "nothing"
+def _operation(path: str, route: Route, said: Spec, names: Json) -> Json:
+    words = cleandoc(route.handler.__doc__ or route.handler.__name__).split("\n\n", 1)
+    is_open = doors.need(route.method, path) == "nothing"
     operation: Json = {
-        "operationId": handler.operation_id or f"{handler.fn.__module__.rpartition('.')[2]}.{handler.handler_name}",
+        "operationId": f"{route.handler.__module__.rpartition('.')[2]}.{route.handler.__name__}",
         "summary": " ".join(words[0].split()),
-        "tags": _tags(handler),
-        "parameters": _parameters(path, method, handler, names),
-        "responses": _responses(said, method, names, is_open),
+        "tags": sorted(route.tags),
+        "parameters": _parameters(path, route, names),
+        "responses": _responses(said, route.method, names, is_open),
     }
     if len(words) > 1:
         operation["description"] = " ".join(words[1].split())
@@ -104,20 +87,17 @@ def _operation(path: str, method: str, handler: HTTPRouteHandler, names: Json) -
     return operation
 
 
-def _parameters(path: str, method: str, handler: HTTPRouteHandler, names: Json) -> list[Json]:
+def _parameters(path: str, route: Route, names: Json) -> list[Json]:
     found: list[Json] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in _PARAMETER.findall(path)
+        for name in NAME.findall(path)
     ]
-    for parameter in _query(handler):
-        schema = dict(names[_key(parameter.annotation)])
-        if (limits := parameter.kwarg_definition) is not None:
-            bounds = {"minimum": getattr(limits, "ge", None), "maximum": getattr(limits, "le", None)}
-            schema |= {name: value for name, value in bounds.items() if value is not None}
-        if parameter.has_default and parameter.default is not None:
-            schema["default"] = parameter.default
-        found.append({"name": parameter.name, "in": "query", "required": not parameter.has_default, "schema": schema})
-    if method != "GET":
+    for field in _query(route):
+        schema = dict(names[_key(field.type)])
+        if field.default is not None and not field.required:
+            schema["default"] = field.default
+        found.append({"name": field.name, "in": "query", "required": field.required, "schema": schema})
+    if route.method != "GET":
         found.append(
             {
                 "name": "Idempotency-Key",
@@ -156,18 +136,8 @@ def _responses(said: Spec, method: str, names: Json, is_open: bool) -> Json:
     return responses
 
 
-def _query(handler: HTTPRouteHandler) -> list[Any]:
-    own = {"request", "data", "scope", "socket", "state", "body", "headers", "cookies", "query"}
-    path = set(_PARAMETER.findall(" ".join(handler.paths)))
-    return [
-        parameter
-        for name, parameter in handler.parsed_fn_signature.parameters.items()
-        if name not in own and name not in path
-    ]
-
-
-def _tags(handler: HTTPRouteHandler) -> list[str]:
-    return sorted(handler.resolve_tags()) or ["other"]
+def _query(route: Route) -> tuple[FieldInfo, ...]:
+    return fields(route.query) if route.query is not None else ()
 
 
 def _key(kind: Any) -> str:

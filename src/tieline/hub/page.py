@@ -8,9 +8,9 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from litestar import Request, Response, get
-from litestar.exceptions import NotFoundException
-from litestar.params import FromPath
+from .problems import Refused
+from .request import Asked, Reply
+from .routing import get
 
 if TYPE_CHECKING:
     from .hub import Hub
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).with_name("static")
 
 PLACES = ("/", "/index.html", "/new", "/settings", "/messages", "/inboxes", "/dead", "/channels")
-PLACES_BELOW = ("/s/{id:str}", "/s/{id:str}/{sheet:str}", "/messages/{id:str}")
+PLACES_BELOW = ("/s/{id}", "/s/{id}/{sheet}", "/messages/{id}")
 
 MEDIA = {
     ".html": "text/html",
@@ -36,8 +36,6 @@ MISSING = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Tielin
 <p>The hub runs, but its page is not built. In a clone of the repository run <code>make setup</code>.
 The terminal works meanwhile: <code>tieline sessions</code>.</p></html>"""
 
-AnyRequest = Request[Any, Any, Any]
-
 
 class File:
     """One file in every form it can be sent in."""
@@ -53,15 +51,15 @@ class File:
         self.tag = f'"{hashlib.sha256(plain).hexdigest()[:24]}"'
         self.caching = FOR_GOOD if hashed else ASK_FIRST
 
-    def answer(self, request: AnyRequest) -> Response[bytes]:
-        headers = {"cache-control": self.caching, "etag": self.tag, "vary": "accept-encoding"}
-        if request.headers.get("if-none-match") == self.tag:
-            return Response(b"", status_code=304, headers=headers)
-        taken = {one.split(";")[0].strip() for one in request.headers.get("accept-encoding", "").split(",")}
+    def answer(self, request: Asked) -> Reply:
+        headers, said = {"cache-control": self.caching, "etag": self.tag, "vary": "accept-encoding"}, request.headers
+        if said.get("if-none-match") == self.tag:
+            return Reply(status=304, headers=headers)
+        taken = {one.split(";")[0].strip() for one in said.get("accept-encoding", "").split(",")}
         name = next((name for _, name in PACKED if name in taken and name in self.forms), "")
         if name:
             headers["content-encoding"] = name
-        return Response(self.forms[name], media_type=self.media, headers=headers)
+        return Reply(self.forms[name], media=self.media, headers=headers)
 
 
 class Shelf:
@@ -74,40 +72,40 @@ class Shelf:
                 address = "/" + path.relative_to(folder).as_posix()
                 self._files[address] = File(path, hashed=address.startswith("/assets/"))
 
-    def page(self, request: AnyRequest) -> Response[bytes]:
+    def page(self, request: Asked) -> Reply:
         found = self._files.get("/index.html")
         if found is None:
-            return Response(MISSING, status_code=503, media_type=MEDIA[".html"])
+            return Reply(MISSING, 503, MEDIA[".html"])
         return found.answer(request)
 
-    def file(self, request: AnyRequest, address: str) -> Response[bytes]:
+    def file(self, request: Asked, address: str) -> Reply:
         found = self._files.get(address)
         if found is None:
-            raise NotFoundException("there is no such file")
+            raise Refused("NotFound", "there is no such file")
         return found.answer(request)
 
 
 def routes(hub: "Hub") -> list[Any]:
     shelf = Shelf()
 
-    @get([*PLACES, *PLACES_BELOW], include_in_schema=False)
-    async def page(request: AnyRequest) -> Response[bytes]:
+    @get(*PLACES, *PLACES_BELOW, spec=None)
+    async def page(request: Asked) -> Reply:
         return shelf.page(request)
 
-    @get(["/sw.js", "/manifest.webmanifest"], include_in_schema=False)
-    async def shell(request: AnyRequest) -> Response[bytes]:
+    @get("/sw.js", "/manifest.webmanifest", spec=None)
+    async def shell(request: Asked) -> Reply:
         return shelf.file(request, request.scope["path"])
 
-    @get(["/favicon.ico"], include_in_schema=False)
-    async def favicon(request: AnyRequest) -> Response[bytes]:
+    @get("/favicon.ico", spec=None)
+    async def favicon(request: Asked) -> Reply:
         return shelf.file(request, "/icons/icon.svg")
 
-    @get("/assets/{name:str}", include_in_schema=False)
-    async def asset(request: AnyRequest, name: FromPath[str]) -> Response[bytes]:
+    @get("/assets/{name}", spec=None)
+    async def asset(request: Asked, name: str) -> Reply:
         return shelf.file(request, f"/assets/{name}")
 
-    @get("/icons/{name:str}", include_in_schema=False)
-    async def icon(request: AnyRequest, name: FromPath[str]) -> Response[bytes]:
+    @get("/icons/{name}", spec=None)
+    async def icon(request: Asked, name: str) -> Reply:
         return shelf.file(request, f"/icons/{name}")
 
     return [page, shell, favicon, asset, icon]

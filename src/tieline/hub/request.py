@@ -1,26 +1,72 @@
-"""What the handlers of routes share: whom they serve, for whom, and the body that was sent."""
+"""What the handlers of routes share: who asks, for what, with which words; and the answer."""
 
 import re
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from litestar import Request, Response
+from msgspec import Struct
 
 from ..protocol.views import DeviceView
-from .hub import Hub
 from .problems import Refused
 
-Asked = Request[Any, Any, Any]
+if TYPE_CHECKING:
+    from .hub import Hub
+    from .outgoing import Scope, Send
+    from .routing import Plain, Route
 
 T = TypeVar("T")
+
+JSON = "application/json"
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _FIELD = re.compile(r"`\$\.?([^`]*)`")
 _NAMED = re.compile(r"(?:unknown|required) field `([^`]+)`")
 
 
-def hub_of(request: Asked) -> Hub:
-    return request.app.state.hub
+class Asked(Struct):
+    """A request that was let in; its body is here already, whole."""
+
+    hub: "Hub"
+    scope: "Scope"
+    routes: "tuple[Route | Plain, ...]"  # all there are
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """By their names in small letters."""
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.scope["headers"]}
+
+    @property
+    def body(self) -> bytes:
+        return self.scope["state"].get("body", b"")
+
+    @property
+    def id(self) -> str:
+        return self.scope["state"].get("request", "")
+
+
+class Reply(Struct, frozen=True):
+    body: bytes = b""
+    status: int = 200
+    media: str = JSON
+    headers: Mapping[str, str] = {}
+
+    async def send(self, send: "Send") -> None:
+        found = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers.items()]
+        if self.status not in (204, 304):
+            text = self.media.startswith("text/") and "charset" not in self.media
+            found.append((b"content-type", f"{self.media}; charset=utf-8".encode() if text else self.media.encode()))
+            found.append((b"content-length", b"%d" % len(self.body)))
+        await send({"type": "http.response.start", "status": self.status, "headers": found})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+DONE = Reply(status=204)
+
+
+def answer(value: object, status: int = 200, **headers: str) -> Reply:
+    """JSON of a value; bytes are JSON already."""
+    return Reply(value if isinstance(value, bytes) else msgspec.json.encode(value), status, headers=headers)
 
 
 def device_of(request: Asked) -> DeviceView:
@@ -36,9 +82,9 @@ def once_of(request: Asked) -> str:
     return request.scope["state"].get("once", "")
 
 
-async def body(request: Asked, kind: type[T], *, empty: T | None = None) -> T:
+def body(request: Asked, kind: type[T], *, empty: T | None = None) -> T:
     """The body as a value. Bad ones are refused with the field's name; `empty` stands for no body at all."""
-    data = await request.body()
+    data = request.body
     if not data and empty is not None:
         return empty
     decoder = _decoders.get(kind)
@@ -47,19 +93,23 @@ async def body(request: Asked, kind: type[T], *, empty: T | None = None) -> T:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise Refused("UsageError", str(error), field=_field(str(error)), hint="See /api/v1/docs.") from None
+        raise invalid(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused("UsageError", f"the body is not valid JSON: {error}", field="body") from None
 
 
-def answer(value: object, status: int = 200) -> Response[bytes]:
-    """JSON of a value; bytes are JSON already."""
-    data = value if isinstance(value, bytes) else msgspec.json.encode(value)
-    return Response(data, status_code=status, media_type="application/json")
+def values(said: Iterable[tuple[str, str]], kind: type[T]) -> T:
+    """What a query says, as the fields of a value; of what it says twice the last counts."""
+    try:
+        return msgspec.convert(dict(said), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise invalid(error) from None
 
 
-def _field(message: str) -> str:
+def invalid(error: msgspec.ValidationError) -> Refused:
     """msgspec says `$.policy.shell` where it is wrong, and the name where it is too much or missing."""
+    message = str(error)
     where = found.group(1) if (found := _FIELD.search(message)) else ""
     name = found.group(1) if (found := _NAMED.search(message)) else ""
-    return ".".join(part for part in (where, name) if part) or "body"
+    field = ".".join(part for part in (where, name) if part) or "body"
+    return Refused("UsageError", message, field=field, hint="See /api/v1/docs.")

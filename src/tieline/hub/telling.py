@@ -3,7 +3,6 @@
 import re
 
 import msgspec
-from litestar import Response
 
 from ..errors import UsageError
 from ..ids import new_id
@@ -13,7 +12,7 @@ from ..sessions.records import ASKS, SESSIONS, AskRecord, SessionRecord
 from .auth import OWNER
 from .hub import Hub
 from .problems import NotFound, Problematic, Refused, refusal_problem
-from .request import Asked, answer, device_of, hub_of, once_of
+from .request import Asked, Reply, answer, device_of, once_of
 
 ACCEPTED = 202
 
@@ -24,15 +23,15 @@ _ask = msgspec.json.Decoder(AskRecord).decode
 
 async def tell(request: Asked, node: str, command: AnyCommand, *, id: str = "") -> Result | CommandView:
     """Told in the device's name. A refusal is raised as the problem it is."""
-    hub = hub_of(request)
+    hub = request.hub
     by = signature(device_of(request))
     told = await hub.switch.tell(node, command, by=by, id=id or once_of(request) or new_id())
     if isinstance(told, Result) and told.refusal is not None:
-        raise Problematic(refusal_problem(told.refusal, request.scope["state"]["request"]))
+        raise Problematic(refusal_problem(told.refusal, request.id))
     return told
 
 
-def told(outcome: Result | CommandView, status: int = 200) -> Response[bytes]:
+def told(outcome: Result | CommandView, status: int = 200) -> Reply:
     """What the node gave, or, when it has not answered yet, where the command is."""
     return answer(outcome, ACCEPTED) if isinstance(outcome, CommandView) else answer(bytes(outcome.value), status)
 

@@ -4,8 +4,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from litestar import Response, delete, get, post
-from litestar.params import FromPath
+import msgspec
 from msgspec.structs import replace
 
 from ...protocol import PROTOCOL
@@ -17,8 +16,9 @@ from ..auth import OWNER, cookie, cookie_name, csrf_of
 from ..hub import caller
 from ..origins import host_name, is_loopback
 from ..problems import Refused
-from ..request import Asked, answer, body, device_of, hub_of
-from ..spec import spec
+from ..request import DONE, Asked, Reply, answer, body, device_of
+from ..routing import delete, get, post
+from ..spec import Spec
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -27,8 +27,8 @@ TAGS = ["access"]
 MAX_NAME = 64
 
 
-@get("/api/v1/me", tags=TAGS, opt=spec(gives=Me))
-async def me(request: Asked) -> Response[bytes]:
+@get("/api/v1/me", tags=TAGS, spec=Spec(gives=Me))
+async def me(request: Asked) -> Reply:
     """Who am I?
 
     With a cookie it also tells the CSRF value that changing requests need."""
@@ -39,32 +39,30 @@ async def me(request: Asked) -> Response[bytes]:
 @post(
     "/api/v1/login",
     tags=TAGS,
-    status_code=200,
-    opt=spec(body=Claim, gives=Me, problems=("Unauthenticated", "Forbidden", "TooManyRequests")),
+    spec=Spec(body=Claim, gives=Me, problems=("Unauthenticated", "Forbidden", "TooManyRequests")),
 )
-async def login(request: Asked) -> Response[bytes]:
+async def login(request: Asked) -> Reply:
     """Log a page in by a single-use secret: a cookie that scripts cannot read."""
-    hub = hub_of(request)
-    claim = await body(request, Claim)
+    hub = request.hub
+    claim = body(request, Claim)
     device, key = await hub.devices.claim(claim.secret, ("page",), name=_name(claim.name))
-    hub.guesses.give_back(caller(_scope(request)))
-    reply = answer(_me(request, hub.devices.view(device), key))
-    reply.headers["Set-Cookie"] = _cookie(request, key)
-    return reply
+    hub.guesses.give_back(caller(request.scope))
+    shown = msgspec.json.encode(_me(request, hub.devices.view(device), key))
+    return Reply(shown, headers={"set-cookie": _cookie(request, key)})
 
 
-@post("/api/v1/logout", tags=TAGS, status_code=204, opt=spec(status=204, problems=("Conflict",)))
-async def logout(request: Asked) -> Response[None]:
+@post("/api/v1/logout", tags=TAGS, spec=Spec(status=204, problems=("Conflict",)))
+async def logout(request: Asked) -> Reply:
     """This device's key is worth nothing any more."""
-    await _revoke(hub_of(request), device_of(request).id)
-    return Response(None, status_code=204, headers={"Set-Cookie": _cookie(request, "", age_s=0)})
+    await _revoke(request.hub, device_of(request).id)
+    return Reply(status=204, headers={"set-cookie": _cookie(request, "", age_s=0)})
 
 
-@post("/api/v1/pairings", tags=TAGS, opt=spec(body=Pairing, gives=Offer, status=201, problems=("TooManyRequests",)))
-async def offer(request: Asked) -> Response[bytes]:
+@post("/api/v1/pairings", tags=TAGS, spec=Spec(body=Pairing, gives=Offer, status=201, problems=("TooManyRequests",)))
+async def offer(request: Asked) -> Reply:
     """Make a secret that lets one device in, once, within ten minutes."""
-    hub, device = hub_of(request), device_of(request)
-    pairing = await body(request, Pairing, empty=Pairing())
+    hub, device = request.hub, device_of(request)
+    pairing = body(request, Pairing, empty=Pairing())
     if wait := hub.offers.take(device.id):
         raise Refused("TooManyRequests", "too many secrets at once", hint="Wait a little.", retry_s=wait)
     secret, expires_at = await hub.devices.offer(pairing.kind, name=_name(pairing.name), by=device.id)
@@ -79,48 +77,44 @@ async def offer(request: Asked) -> Response[bytes]:
 @post(
     "/api/v1/pair",
     tags=TAGS,
-    opt=spec(
+    spec=Spec(
         body=Claim, gives=Paired, status=201, problems=("Unauthenticated", "Forbidden", "Conflict", "TooManyRequests")
     ),
 )
-async def pair(request: Asked) -> Response[bytes]:
+async def pair(request: Asked) -> Reply:
     """Exchange a secret for a key of one's own: for clients and nodes."""
-    hub = hub_of(request)
-    claim = await body(request, Claim)
+    hub = request.hub
+    claim = body(request, Claim)
     device, key = await hub.devices.claim(
         claim.secret, ("client", "node"), name=_name(claim.name), node=_node(claim.node)
     )
-    hub.guesses.give_back(caller(_scope(request)))
+    hub.guesses.give_back(caller(request.scope))
     if device.kind == "node":
         await hub.nodes.expect(device.node, device.name)
     return answer(Paired(device=hub.devices.view(device), key=key, hub=_url(request)), 201)
 
 
-@get("/api/v1/devices", tags=TAGS, opt=spec(gives=list[DeviceView]))
-async def devices(request: Asked) -> Response[bytes]:
+@get("/api/v1/devices", tags=TAGS, spec=Spec(gives=list[DeviceView]))
+async def devices(request: Asked) -> Reply:
     """Everybody who may talk to the hub, this machine's owner first."""
-    hub, own = hub_of(request), device_of(request).id
+    hub, own = request.hub, device_of(request).id
     found = [hub.auth.owner(), *hub.devices.list()]
     return answer([replace(device, current=device.id == own) for device in found])
 
 
-@delete("/api/v1/devices/{id:str}", tags=TAGS, status_code=204, opt=spec(status=204, problems=("NotFound", "Conflict")))
-async def revoke(request: Asked, id: FromPath[str]) -> Response[None]:
+@delete("/api/v1/devices/{id}", tags=TAGS, spec=Spec(status=204, problems=("NotFound", "Conflict")))
+async def revoke(request: Asked, id: str) -> Reply:
     """Shut a device out, at once, also where it is connected."""
-    await _revoke(hub_of(request), id)
-    return Response(None, status_code=204)
+    await _revoke(request.hub, id)
+    return DONE
 
 
 def routes(hub: "Hub") -> list[Any]:
     return [me, login, logout, offer, pair, devices, revoke]
 
 
-def _scope(request: Asked) -> Any:
-    return request.scope
-
-
 def _me(request: Asked, device: DeviceView, key: str) -> Me:
-    hub = hub_of(request)
+    hub = request.hub
     return Me(
         device=replace(device, current=True),
         csrf=csrf_of(key) if key else "",
@@ -139,13 +133,13 @@ async def _revoke(hub: "Hub", id: str) -> None:
 
 
 def _cookie(request: Asked, key: str, **more: int) -> str:
-    scope, host, origins = _scope(request), request.headers["host"], hub_of(request).origins
+    scope, host, origins = request.scope, request.headers["host"], request.hub.origins
     return cookie(cookie_name(origins.port(host, scope)), key, secure=origins.secure(host, scope), **more)
 
 
 def _url(request: Asked) -> str:
     """Where to send somebody: the name that the caller used, unless only this machine understands it."""
-    hub = hub_of(request)
+    hub = request.hub
     host = request.headers.get("host", "")
     if hub.url and (hub.config.hub.public_url or is_loopback(host_name(host))):
         return hub.url.rstrip("/")

@@ -4,8 +4,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from litestar import Response, get, post
-from litestar.params import FromPath
 
 from ...events import Answer
 from ...ids import new_id
@@ -14,8 +12,9 @@ from ...protocol.commands import AnswerQuestion, ApprovePermission, DenyPermissi
 from ...protocol.views import CommandView
 from ...sessions.records import ASKS, AskRecord
 from ..problems import NotFound
-from ..request import Asked, answer, body, device_of, hub_of, once_of
-from ..spec import spec
+from ..request import Asked, Reply, answer, body, device_of, once_of
+from ..routing import get, post
+from ..spec import Spec
 from ..telling import ACCEPTED, ask_of, node_of, signature, tell
 
 if TYPE_CHECKING:
@@ -26,30 +25,29 @@ TAGS = ["asks"]
 _decode = msgspec.json.Decoder(AskRecord).decode
 
 
-@get("/api/v1/asks", tags=TAGS, opt=spec(gives=list[AskRecord]))
-async def asks(request: Asked) -> Response[bytes]:
+@get("/api/v1/asks", tags=TAGS, spec=Spec(gives=list[AskRecord]))
+async def asks(request: Asked) -> Reply:
     """All that wait for a decision, on all machines, the oldest first."""
-    entries = await hub_of(request).bus.table(ASKS).entries()
+    entries = await request.hub.bus.table(ASKS).entries()
     found = [one for one in (_decode(entry.value) for entry in entries) if one.status == "pending"]
     return answer(sorted(found, key=lambda one: (one.created_at, one.id)))
 
 
-@get("/api/v1/asks/{ask:str}", tags=TAGS, opt=spec(gives=AskRecord, problems=("NotFound",)))
-async def show(request: Asked, ask: FromPath[str]) -> Response[bytes]:
+@get("/api/v1/asks/{ask}", tags=TAGS, spec=Spec(gives=AskRecord, problems=("NotFound",)))
+async def show(request: Asked, ask: str) -> Reply:
     """One ask, also when it is over: for a day it is told what became of it."""
-    return answer(await ask_of(hub_of(request), ask))
+    return answer(await ask_of(request.hub, ask))
 
 
 @post(
-    "/api/v1/asks/{ask:str}/answer",
+    "/api/v1/asks/{ask}/answer",
     tags=TAGS,
-    status_code=200,
-    opt=spec(body=Decision, gives=CommandView, later=True, problems=("NotFound", "AlreadyAnswered")),
+    spec=Spec(body=Decision, gives=CommandView, later=True, problems=("NotFound", "AlreadyAnswered")),
 )
-async def decide(request: Asked, ask: FromPath[str]) -> Response[bytes]:
+async def decide(request: Asked, ask: str) -> Reply:
     """Decide an ask. The first decision wins; with a digest it only counts for exactly what was shown."""
-    hub = hub_of(request)
-    decision = await body(request, Decision)
+    hub = request.hub
+    decision = body(request, Decision)
     record = await ask_of(hub, ask)
     node = await node_of(hub, record.session)
     by = signature(device_of(request))
@@ -82,10 +80,10 @@ async def decide(request: Asked, ask: FromPath[str]) -> Response[bytes]:
     return answer(done)
 
 
-@get("/api/v1/commands/{id:str}", tags=TAGS, opt=spec(gives=CommandView, problems=("NotFound",)))
-async def command(request: Asked, id: FromPath[str]) -> Response[bytes]:
+@get("/api/v1/commands/{id}", tags=TAGS, spec=Spec(gives=CommandView, problems=("NotFound",)))
+async def command(request: Asked, id: str) -> Reply:
     """Where something that a node was told is: sent, received, applied, refused or expired."""
-    found = await hub_of(request).switch.orders.get(id)
+    found = await request.hub.switch.orders.get(id)
     if found is None:
         raise NotFound("command", id)
     return answer(found)

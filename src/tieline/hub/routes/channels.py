@@ -3,8 +3,6 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from litestar import Response, get, post
-from litestar.params import FromPath
 from msgspec.structs import asdict, replace
 
 from ...channels.base import Channel
@@ -15,8 +13,9 @@ from ...relay.reload import ChannelSet
 from ...relay.reports import ChannelReport
 from ..problems import NotFound
 from ..problems import Refused as HubRefused
-from ..request import Asked, answer, body, hub_of
-from ..spec import spec
+from ..request import Asked, Reply, answer, body
+from ..routing import get, post
+from ..spec import Spec
 from .relay import OWNER, relay_of, shown, told
 
 if TYPE_CHECKING:
@@ -29,34 +28,33 @@ AGAIN_S = 5.0
 
 
 def channels_of(request: Asked) -> ChannelSet:
-    channels = hub_of(request).channels
+    channels = request.hub.channels
     if channels is None:
         raise HubRefused("BusError", "this hub runs no relay")
     return channels
 
 
-@get("/api/v1/channels", tags=TAGS, opt=spec(gives=list[ChannelView]))
-async def channels(request: Asked) -> Response[bytes]:
+@get("/api/v1/channels", tags=TAGS, spec=Spec(gives=list[ChannelView]))
+async def channels(request: Asked) -> Reply:
     """Every channel of the configuration, how it is, and its last error."""
     return answer(_views(request))
 
 
-@post("/api/v1/channels/reload", tags=TAGS, status_code=200, opt=spec(gives=ReloadView))
-async def reload(request: Asked) -> Response[bytes]:
+@post("/api/v1/channels/reload", tags=TAGS, spec=Spec(gives=ReloadView))
+async def reload(request: Asked) -> Reply:
     """Look at the configuration now; only what changed is made anew. Broken channels are tried again."""
     changes = await channels_of(request).reload()
     return answer(ReloadView(**asdict(changes), channels=tuple(_views(request))))
 
 
 @post(
-    "/api/v1/channels/{id:str}/test",
+    "/api/v1/channels/{id}/test",
     tags=TAGS,
-    status_code=200,
-    opt=spec(body=ChannelTest, needs_body=False, gives=ChannelTestView, problems=("NotFound", "ChannelStarting")),
+    spec=Spec(body=ChannelTest, needs_body=False, gives=ChannelTestView, problems=("NotFound", "ChannelStarting")),
 )
-async def test(request: Asked, id: FromPath[str]) -> Response[bytes]:
+async def test(request: Asked, id: str) -> Reply:
     """Send a message through a channel and see what becomes of it. Nobody's answer is waited for."""
-    wanted = await body(request, ChannelTest, empty=ChannelTest())
+    wanted = body(request, ChannelTest, empty=ChannelTest())
     channel = _channel(request, id)
     async with told(request) as relay:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

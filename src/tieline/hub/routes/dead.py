@@ -2,35 +2,33 @@
 
 from typing import TYPE_CHECKING, Any
 
-from litestar import Response, get, post
-from litestar.params import FromPath, FromQuery
-
 from ...messages import DeadLetter, Receipt, Refused, UnknownMessage
 from ...protocol.relay import DeadOutcome, DeadSelection, DropView
 from ..problems import Refused as HubRefused
-from ..request import Asked, answer, body
-from ..spec import spec
+from ..request import Asked, Reply, answer, body
+from ..routing import get, post
+from ..spec import Spec
 from .relay import TAGS, Limit, told
 
 if TYPE_CHECKING:
     from ..hub import Hub
 
 
-@get("/api/v1/dead", tags=TAGS, opt=spec(gives=list[DeadLetter]))
+@get("/api/v1/dead", tags=TAGS, spec=Spec(gives=list[DeadLetter]))
 async def dead(
     request: Asked,
-    pattern: FromQuery[str] = "",
-    sender: FromQuery[str] = "",
-    reason: FromQuery[str] = "",
+    pattern: str = "",
+    sender: str = "",
+    reason: str = "",
     limit: Limit = 100,
-) -> Response[bytes]:
+) -> Reply:
     """What did not arrive, the newest first: by a pattern of addresses, by sender, by reason."""
     async with told(request) as relay:
         return answer((await relay.dead.list(to=pattern, sender=sender, reason=reason))[:limit])
 
 
-@get("/api/v1/dead/{id:str}", tags=TAGS, opt=spec(gives=DeadLetter, problems=("UnknownMessage",)))
-async def letter(request: Asked, id: FromPath[str]) -> Response[bytes]:
+@get("/api/v1/dead/{id}", tags=TAGS, spec=Spec(gives=DeadLetter, problems=("UnknownMessage",)))
+async def letter(request: Asked, id: str) -> Reply:
     """One dead letter, whole."""
     async with told(request) as relay:
         return answer(await relay.dead.show(id))
@@ -39,12 +37,11 @@ async def letter(request: Asked, id: FromPath[str]) -> Response[bytes]:
 @post(
     "/api/v1/dead/retry",
     tags=TAGS,
-    status_code=200,
-    opt=spec(body=DeadSelection, gives=list[DeadOutcome], problems=("UnknownMessage",)),
+    spec=Spec(body=DeadSelection, gives=list[DeadOutcome], problems=("UnknownMessage",)),
 )
-async def retry(request: Asked) -> Response[bytes]:
+async def retry(request: Asked) -> Reply:
     """Send dead letters again, each with a fresh budget. Says of each what became of it."""
-    chosen = await body(request, DeadSelection)
+    chosen = body(request, DeadSelection)
     _check(chosen)
     outcomes: list[DeadOutcome] = []
     async with told(request) as relay:
@@ -67,12 +64,11 @@ async def retry(request: Asked) -> Response[bytes]:
 @post(
     "/api/v1/dead/drop",
     tags=TAGS,
-    status_code=200,
-    opt=spec(body=DeadSelection, gives=DropView, problems=("UnknownMessage",)),
+    spec=Spec(body=DeadSelection, gives=DropView, problems=("UnknownMessage",)),
 )
-async def drop(request: Asked) -> Response[bytes]:
+async def drop(request: Asked) -> Reply:
     """Throw dead letters away for good."""
-    chosen = await body(request, DeadSelection)
+    chosen = body(request, DeadSelection)
     _check(chosen)
     async with told(request) as relay:
         if chosen.ids:

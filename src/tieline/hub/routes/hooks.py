@@ -5,15 +5,14 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from litestar import Response, post
-from litestar.params import FromPath
 
 from ...errors import BusError
 from ...messages import RelayStandby
 from ...protocol.problems import MEDIA_TYPE, Problem
 from ...relay.hooks import Hooked, HookRefused, HookRequest
-from ..request import Asked, answer, hub_of
-from ..spec import spec
+from ..request import Asked, Reply, answer
+from ..routing import post
+from ..spec import Spec
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -31,15 +30,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str = ""
 
 
-@post(
-    "/hooks/in/{channel:str}",
-    tags=["hooks"],
-    status_code=202,
-    opt=spec(gives=Taken, status=202, problems=("NotFound", "Unauthenticated", "TooManyRequests")),
-)
-async def take(request: Asked, channel: FromPath[str]) -> Response[bytes]:
-    """A webhook for a channel, signed as that channel wants it."""
-    hub, busy = hub_of(request), _busy(request)
+async def _take(request: Asked, channel: str, busy: asyncio.Semaphore) -> Reply:
+    hub = request.hub
     try:
         if hub.channels is None or hub.relay is None:
             raise HookRefused(503, "no_relay", "this hub runs no relay")
@@ -53,12 +45,10 @@ async def take(request: Asked, channel: FromPath[str]) -> Response[bytes]:
         if busy.locked():
             raise HookRefused(429, "busy", "too many requests at once", retry_after_s=1.0)
         async with busy:
-            headers = {name.lower(): value for name, value in request.headers.items()}
-            content = await request.body()
-            if len(content) > found.max_body:
+            if len(request.body) > found.max_body:
                 raise HookRefused(413, "too_large", f"the body is larger than {found.max_body} bytes", field="body")
             try:
-                reply = await found.receive(HookRequest(headers=headers, body=content))
+                reply = await found.receive(HookRequest(headers=request.headers, body=request.body))
             except RelayStandby:
                 raise _standby() from None
             except BusError as error:
@@ -66,7 +56,7 @@ async def take(request: Asked, channel: FromPath[str]) -> Response[bytes]:
             return answer(Taken(message=reply.message), reply.status)
     except HookRefused as error:
         hub.log.info("hook refused", channel=channel[:64], code=error.code)
-        return _refusal(error, request.scope["state"].get("request", ""))
+        return _refusal(error, request.id)
 
 
 def _standby() -> HookRefused:
@@ -74,14 +64,7 @@ def _standby() -> HookRefused:
     return HookRefused(503, "standby", "this hub's relay stands by", retry_after_s=AGAIN_S)
 
 
-def _busy(request: Asked) -> asyncio.Semaphore:
-    state = request.app.state
-    if "hooks" not in state:
-        state["hooks"] = asyncio.Semaphore(MAX_AT_ONCE)
-    return state["hooks"]
-
-
-def _refusal(error: HookRefused, instance: str) -> Response[bytes]:
+def _refusal(error: HookRefused, instance: str) -> Reply:
     problem = Problem(
         status=error.status,
         title=HTTPStatus(error.status).phrase,
@@ -94,8 +77,19 @@ def _refusal(error: HookRefused, instance: str) -> Response[bytes]:
     headers: dict[str, str] = {}
     if error.retry_after_s is not None:
         headers["retry-after"] = str(max(1, round(error.retry_after_s)))
-    return Response(msgspec.json.encode(problem), status_code=error.status, media_type=MEDIA_TYPE, headers=headers)
+    return Reply(msgspec.json.encode(problem), error.status, MEDIA_TYPE, headers)
 
 
 def routes(hub: "Hub") -> list[Any]:
+    busy = asyncio.Semaphore(MAX_AT_ONCE)
+
+    @post(
+        "/hooks/in/{channel}",
+        tags=["hooks"],
+        spec=Spec(gives=Taken, status=202, problems=("NotFound", "Unauthenticated", "TooManyRequests")),
+    )
+    async def take(request: Asked, channel: str) -> Reply:
+        """A webhook for a channel, signed as that channel wants it."""
+        return await _take(request, channel, busy)
+
     return [take]

@@ -2,20 +2,19 @@
 
 from typing import TYPE_CHECKING, Any
 
-from litestar.handlers import ASGIRouteHandler, asgi
-
 from .. import sse
 from ..link import Links
 from ..problems import http_problem
+from ..routing import Plain, asgi
 
 if TYPE_CHECKING:
     from ..hub import Hub
 
 
-def routes(hub: "Hub") -> list[ASGIRouteHandler]:
+def routes(hub: "Hub") -> list[Plain]:
     links = Links(hub)
 
-    @asgi("/api/v1/link", copy_scope=False)
+    @asgi("/api/v1/link")
     async def link(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
             await links.attend(scope["state"]["device"], receive, send)

@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from litestar import Response, delete, get, post
-from litestar.params import FromPath, FromQuery
 
 from ...bus.base import MAX_RECORD
 from ...errors import UsageError
@@ -14,8 +12,9 @@ from ...protocol.commands import CancelPrompt, MovePrompt, SendPrompt, Steer
 from ...protocol.views import PromptView, view
 from ...sessions.records import PROMPTS, PromptRecord
 from ..problems import Refused
-from ..request import Asked, answer, body, hub_of, once_of
-from ..spec import spec
+from ..request import Asked, Reply, answer, body, once_of
+from ..routing import delete, get, post
+from ..spec import Spec
 from ..telling import check_own_id, node_of, tell, told
 
 if TYPE_CHECKING:
@@ -28,10 +27,10 @@ ROOM = 4096
 _decode = msgspec.json.Decoder(PromptRecord).decode
 
 
-@get("/api/v1/sessions/{session:str}/prompts", tags=TAGS, opt=spec(gives=list[PromptView], problems=("NotFound",)))
-async def prompts(request: Asked, session: FromPath[str], over: FromQuery[bool] = False) -> Response[bytes]:
+@get("/api/v1/sessions/{session}/prompts", tags=TAGS, spec=Spec(gives=list[PromptView], problems=("NotFound",)))
+async def prompts(request: Asked, session: str, over: bool = False) -> Reply:
     """Those that wait or run, in their order; with `over=true` also those that ended lately."""
-    hub = hub_of(request)
+    hub = request.hub
     await node_of(hub, session)
     entries = await hub.bus.table(PROMPTS).entries(f"{session}.>")
     found = [one for one in (_decode(entry.value) for entry in entries) if over or not one.over]
@@ -40,9 +39,9 @@ async def prompts(request: Asked, session: FromPath[str], over: FromQuery[bool] 
 
 
 @post(
-    "/api/v1/sessions/{session:str}/prompts",
+    "/api/v1/sessions/{session}/prompts",
     tags=TAGS,
-    opt=spec(
+    spec=Spec(
         body=NewPrompt,
         gives=PromptView | None,
         status=201,
@@ -50,14 +49,14 @@ async def prompts(request: Asked, session: FromPath[str], over: FromQuery[bool] 
         problems=("NotFound", "RecordTooLarge", "Unsupported", "AgentError"),
     ),
 )
-async def send(request: Asked, session: FromPath[str]) -> Response[bytes]:
+async def send(request: Asked, session: str) -> Reply:
     """Send a prompt; it runs when those before it are done. With `steer` it goes into the running turn instead.
 
     A prompt and its attachments (in base64) are one record: 1 MiB in all."""
-    hub = hub_of(request)
-    new = await body(request, NewPrompt)
+    hub = request.hub
+    new = body(request, NewPrompt)
     node = await node_of(hub, session)
-    _check(new, len(await request.body()))
+    _check(new, len(request.body))
     if new.steer:
         return told(await tell(request, node, Steer(session=session, text=new.text)))
     command = SendPrompt(
@@ -73,27 +72,25 @@ async def send(request: Asked, session: FromPath[str]) -> Response[bytes]:
 
 
 @delete(
-    "/api/v1/sessions/{session:str}/prompts/{prompt:str}",
+    "/api/v1/sessions/{session}/prompts/{prompt}",
     tags=TAGS,
-    status_code=200,
-    opt=spec(gives=PromptView, later=True, problems=("NotFound",)),
+    spec=Spec(gives=PromptView, later=True, problems=("NotFound",)),
 )
-async def cancel(request: Asked, session: FromPath[str], prompt: FromPath[str]) -> Response[bytes]:
+async def cancel(request: Asked, session: str, prompt: str) -> Reply:
     """Take back a prompt that has not begun. A running one is aborted instead."""
-    node = await node_of(hub_of(request), session)
+    node = await node_of(request.hub, session)
     return told(await tell(request, node, CancelPrompt(session=session, prompt=check_own_id("prompt", prompt))))
 
 
 @post(
-    "/api/v1/sessions/{session:str}/prompts/{prompt:str}/move",
+    "/api/v1/sessions/{session}/prompts/{prompt}/move",
     tags=TAGS,
-    status_code=200,
-    opt=spec(body=PromptMove, needs_body=False, gives=PromptView, later=True, problems=("NotFound",)),
+    spec=Spec(body=PromptMove, needs_body=False, gives=PromptView, later=True, problems=("NotFound",)),
 )
-async def move(request: Asked, session: FromPath[str], prompt: FromPath[str]) -> Response[bytes]:
+async def move(request: Asked, session: str, prompt: str) -> Reply:
     """Put a waiting prompt before another one, or at the end."""
-    wanted = await body(request, PromptMove, empty=PromptMove())
-    node = await node_of(hub_of(request), session)
+    wanted = body(request, PromptMove, empty=PromptMove())
+    node = await node_of(request.hub, session)
     command = MovePrompt(session=session, prompt=check_own_id("prompt", prompt), before=wanted.before)
     return told(await tell(request, node, command))
 

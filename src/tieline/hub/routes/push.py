@@ -2,15 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from litestar import Response, delete, get, post
-from litestar.params import FromPath
-
 from ...protocol.bodies import PushSubscription
 from ...protocol.push import PushKey, PushTest, PushView
 from ..push import endpoints
 from ..push.decide import Subscription
-from ..request import Asked, answer, body, device_of, hub_of
-from ..spec import spec
+from ..request import DONE, Asked, Reply, answer, body, device_of
+from ..routing import delete, get, post
+from ..spec import Spec
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -18,47 +16,47 @@ if TYPE_CHECKING:
 TAGS = ["push"]
 
 
-@get("/api/v1/push/key", tags=TAGS, opt=spec(gives=PushKey, problems=("Unsupported",)))
-async def key(request: Asked) -> Response[bytes]:
+@get("/api/v1/push/key", tags=TAGS, spec=Spec(gives=PushKey, problems=("Unsupported",)))
+async def key(request: Asked) -> Reply:
     """The key that a browser subscribes with."""
-    return answer(PushKey(key=await hub_of(request).push.courier.key()))
+    return answer(PushKey(key=await request.hub.push.courier.key()))
 
 
-@get("/api/v1/push/subscriptions", tags=TAGS, opt=spec(gives=list[PushView]))
-async def subscriptions(request: Asked) -> Response[bytes]:
+@get("/api/v1/push/subscriptions", tags=TAGS, spec=Spec(gives=list[PushView]))
+async def subscriptions(request: Asked) -> Reply:
     """The subscriptions of this device."""
-    return answer([_view(one) for one in hub_of(request).push.subscriptions.of(device_of(request).id)])
+    return answer([_view(one) for one in request.hub.push.subscriptions.of(device_of(request).id)])
 
 
 @post(
     "/api/v1/push/subscriptions",
     tags=TAGS,
-    opt=spec(body=PushSubscription, gives=PushView, status=201, problems=("Unsupported",)),
+    spec=Spec(body=PushSubscription, gives=PushView, status=201, problems=("Unsupported",)),
 )
-async def subscribe(request: Asked) -> Response[bytes]:
+async def subscribe(request: Asked) -> Reply:
     """Push to this browser. The same endpoint again changes its settings."""
-    pushes = hub_of(request).push
-    wanted = await body(request, PushSubscription)
+    pushes = request.hub.push
+    wanted = body(request, PushSubscription)
     await pushes.courier.key()  # without the library it would be a promise that nobody keeps
     return answer(_view(await pushes.subscriptions.add(device_of(request).id, wanted)), 201)
 
 
 @delete(
-    "/api/v1/push/subscriptions/{subscription:str}",
+    "/api/v1/push/subscriptions/{subscription}",
     tags=TAGS,
-    status_code=204,
-    opt=spec(status=204, problems=("NotFound",)),
+    spec=Spec(status=204, problems=("NotFound",)),
 )
-async def unsubscribe(request: Asked, subscription: FromPath[str]) -> None:
+async def unsubscribe(request: Asked, subscription: str) -> Reply:
     """No more pushes to it."""
-    found = hub_of(request).push.subscriptions
+    found = request.hub.push.subscriptions
     await found.remove(found.get(device_of(request).id, subscription))
+    return DONE
 
 
-@post("/api/v1/push/test", tags=TAGS, status_code=200, opt=spec(gives=PushTest, problems=("NotFound", "Unsupported")))
-async def test(request: Asked) -> Response[bytes]:
+@post("/api/v1/push/test", tags=TAGS, spec=Spec(gives=PushTest, problems=("NotFound", "Unsupported")))
+async def test(request: Asked) -> Reply:
     """Send a test push to this device, now."""
-    pushes = hub_of(request).push
+    pushes = request.hub.push
     await pushes.courier.key()
     results = await pushes.test(device_of(request).id)
     return answer(

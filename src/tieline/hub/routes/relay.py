@@ -5,8 +5,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
-from litestar import Response, get, post
-from litestar.params import FromPath, FromQuery, QueryParameter
+from msgspec import Meta
 
 from ...messages import Message, Refused, Unanswered, UnknownMessage, address
 from ...protocol.problems import Problem
@@ -28,8 +27,9 @@ from ...relay.hooks import STATUS_OF
 from ...sessions.callers import caller
 from ..problems import Problematic
 from ..problems import Refused as HubRefused
-from ..request import Asked, answer, body, hub_of, once_of
-from ..spec import spec
+from ..request import Asked, Reply, answer, body, once_of
+from ..routing import get, post
+from ..spec import Spec
 from ..telling import session_of
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ TAGS = ["messages"]
 OWNER = "relay.user.owner"
 """Whoever is let in is the hub's owner, on whichever device: one person has one inbox."""
 
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 
 
 def relay_of(request: Asked) -> Relay:
-    relay = hub_of(request).relay
+    relay = request.hub.relay
     if relay is None:
         raise HubRefused("BusError", "this hub runs no relay")
     return relay
@@ -63,14 +63,14 @@ async def told(request: Asked) -> AsyncGenerator[Relay, None]:
                 detail=error.message,
                 code=error.reason,
                 hint=error.hint,
-                instance=request.scope["state"].get("request", ""),
+                instance=request.id,
             )
         ) from None
 
 
 async def sender_of(request: Asked, new: NewMessage | NewAsk) -> str:
     """Stamped here: a person, or one of the hub's sessions. What an agent runs is never taken for the person."""
-    hub, session = hub_of(request), new.session
+    hub, session = request.hub, new.session
     if new.mark and hub.local is not None:
         session = caller(hub.local.router, new.mark, new.cwd, session)
     return address(f"relay.agent.{(await session_of(hub, session)).id}") if session else OWNER
@@ -86,12 +86,11 @@ def shown(message: Message) -> MessageView:
 @post(
     "/api/v1/messages",
     tags=TAGS,
-    status_code=201,
-    opt=spec(body=NewMessage, gives=MessageView, status=201, problems=("NotFound",)),
+    spec=Spec(body=NewMessage, gives=MessageView, status=201, problems=("NotFound",)),
 )
-async def send(request: Asked) -> Response[bytes]:
+async def send(request: Asked) -> Reply:
     """Send a message. It is stored when this returns; its receipt says how far it got."""
-    new = await body(request, NewMessage)
+    new = body(request, NewMessage)
     sender = await sender_of(request, new)
     async with told(request) as relay:
         receipt = await relay.send(
@@ -108,12 +107,10 @@ async def send(request: Asked) -> Response[bytes]:
         return answer(shown(await relay.message(receipt.id)), 201)
 
 
-@post(
-    "/api/v1/messages/ask", tags=TAGS, status_code=200, opt=spec(body=NewAsk, gives=AnswerView, problems=("NotFound",))
-)
-async def ask(request: Asked) -> Response[bytes]:
+@post("/api/v1/messages/ask", tags=TAGS, spec=Spec(body=NewAsk, gives=AnswerView, problems=("NotFound",)))
+async def ask(request: Asked) -> Reply:
     """Send a message and wait for its answer. Without one, the reason says why, the receipt where the message is."""
-    new = await body(request, NewAsk)
+    new = body(request, NewAsk)
     sender = await sender_of(request, new)
     timeout = min(max(new.timeout_s, 0.1), MAX_ASK_S)
     async with told(request) as relay:
@@ -132,8 +129,8 @@ async def ask(request: Asked) -> Response[bytes]:
         return answer(AnswerView(receipt=await relay.status(found.in_reply_to), answer=found))
 
 
-@get("/api/v1/messages", tags=TAGS, opt=spec(gives=list[ThreadView], problems=("UnknownMessage",)))
-async def threads(request: Asked, thread: FromQuery[str] = "", limit: Limit = 50) -> Response[bytes]:
+@get("/api/v1/messages", tags=TAGS, spec=Spec(gives=list[ThreadView], problems=("UnknownMessage",)))
+async def threads(request: Asked, thread: str = "", limit: Limit = 50) -> Reply:
     """Threads of messages, the last active first; with `thread`, that one."""
     async with told(request) as relay:
         if thread:
@@ -161,15 +158,15 @@ def _thread(name: str, messages: list[Message]) -> ThreadView:
     )
 
 
-@get("/api/v1/messages/{id:str}", tags=TAGS, opt=spec(gives=MessageView, problems=("UnknownMessage",)))
-async def show(request: Asked, id: FromPath[str]) -> Response[bytes]:
+@get("/api/v1/messages/{id}", tags=TAGS, spec=Spec(gives=MessageView, problems=("UnknownMessage",)))
+async def show(request: Asked, id: str) -> Reply:
     """One message, and step by step where it got to."""
     async with told(request) as relay:
         return answer(shown(await relay.message(id)))
 
 
-@get("/api/v1/messages/{id:str}/trace", tags=TAGS, opt=spec(gives=TraceView, problems=("UnknownMessage",)))
-async def trace(request: Asked, id: FromPath[str]) -> Response[bytes]:
+@get("/api/v1/messages/{id}/trace", tags=TAGS, spec=Spec(gives=TraceView, problems=("UnknownMessage",)))
+async def trace(request: Asked, id: str) -> Reply:
     """The whole chain that a message belongs to, with what did not arrive."""
     async with told(request) as relay:
         thread = await _thread_of(relay, id)
@@ -207,8 +204,8 @@ def depths(messages: list[Message]) -> tuple[int, ...]:
 # --- inboxes -------------------------------------------------------------------------------------------------
 
 
-@get("/api/v1/inboxes", tags=TAGS, opt=spec(gives=list[InboxView]))
-async def inboxes(request: Asked) -> Response[bytes]:
+@get("/api/v1/inboxes", tags=TAGS, spec=Spec(gives=list[InboxView]))
+async def inboxes(request: Asked) -> Reply:
     """Every address that mail waits for, and the owner's own."""
     async with told(request) as relay:
         relay.check_active()
@@ -225,8 +222,8 @@ def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
     )
 
 
-@get("/api/v1/inboxes/{subject:str}", tags=TAGS, opt=spec(gives=list[MessageView]))
-async def inbox(request: Asked, subject: FromPath[str], limit: Limit = 50) -> Response[bytes]:
+@get("/api/v1/inboxes/{subject}", tags=TAGS, spec=Spec(gives=list[MessageView]))
+async def inbox(request: Asked, subject: str, limit: Limit = 50) -> Reply:
     """The mail of an address, the newest first. Looking at it reads nothing."""
     async with told(request) as relay:
         subject = address(subject)
@@ -240,14 +237,13 @@ async def inbox(request: Asked, subject: FromPath[str], limit: Limit = 50) -> Re
 
 
 @post(
-    "/api/v1/inboxes/{subject:str}/read",
+    "/api/v1/inboxes/{subject}/read",
     tags=TAGS,
-    status_code=200,
-    opt=spec(body=InboxRead, needs_body=False, gives=list[MessageView], problems=("UnknownMessage",)),
+    spec=Spec(body=InboxRead, needs_body=False, gives=list[MessageView], problems=("UnknownMessage",)),
 )
-async def read(request: Asked, subject: FromPath[str]) -> Response[bytes]:
+async def read(request: Asked, subject: str) -> Reply:
     """Take mail out of an inbox: those named, or the oldest that wait. They are seen now."""
-    wanted = await body(request, InboxRead, empty=InboxRead())
+    wanted = body(request, InboxRead, empty=InboxRead())
     async with told(request) as relay:
         found = relay.inbox(address(subject))
         limit = min(max(wanted.limit, 1), MAX_PAGE)

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from litestar import Response, get
 from msgspec import Struct
 
 from ...version import __version__
 from ..metrics import MEDIA_TYPE
 from ..openapi import document
-from ..request import Asked, answer, hub_of
-from ..spec import spec
+from ..request import Asked, Reply, answer
+from ..routing import get
+from ..spec import Spec
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -25,44 +25,44 @@ class Health(Struct, frozen=True):
     version: str
 
 
+_document: list[bytes] = []  # made when somebody asks for it; the same for every hub
 _HEALTHY = msgspec.json.encode(Health("ok", __version__))
 
 
-@get("/healthz", tags=TAGS, opt=spec(gives=Health, problems=("BusError",)))
-async def health(request: Asked) -> Response[bytes]:
+@get("/healthz", tags=TAGS, spec=Spec(gives=Health, problems=("BusError",)))
+async def health(request: Asked) -> Reply:
     """Whether the hub and its bus answer. Says nothing else: this door is open."""
-    await hub_of(request).bus.table("hub").get("epoch")
+    await request.hub.bus.table("hub").get("epoch")
     return answer(_HEALTHY)
 
 
-@get("/metrics", tags=TAGS, opt=spec(gives=str, media=MEDIA_TYPE))
-async def metrics(request: Asked) -> Response[bytes]:
+@get("/metrics", tags=TAGS, spec=Spec(gives=str, media=MEDIA_TYPE))
+async def metrics(request: Asked) -> Reply:
     """Numbers for Prometheus."""
-    return Response(await hub_of(request).metrics.text(), media_type=MEDIA_TYPE)
+    return Reply(await request.hub.metrics.text(), media=MEDIA_TYPE)
 
 
-@get("/api/v1/openapi.json", tags=TAGS, opt=spec(gives=dict[str, Any]))
-async def openapi(request: Asked) -> Response[bytes]:
+@get("/api/v1/openapi.json", tags=TAGS, spec=Spec(gives=dict[str, Any]))
+async def openapi(request: Asked) -> Reply:
     """This document."""
-    state = request.app.state
-    if "document" not in state:
-        state.document = msgspec.json.encode(document(request.app))
-    return answer(state.document)
+    if not _document:
+        _document.append(msgspec.json.encode(document(request.routes)))
+    return answer(_document[0])
 
 
-@get("/api/v1/docs", tags=TAGS, opt=spec(gives=str, media="text/html"))
-async def docs(request: Asked) -> Response[bytes]:
+@get("/api/v1/docs", tags=TAGS, spec=Spec(gives=str, media="text/html"))
+async def docs(request: Asked) -> Reply:
     """The same, to read."""
     return _file("docs.html", "text/html")
 
 
-@get("/api/v1/docs.js", include_in_schema=False)
-async def script(request: Asked) -> Response[bytes]:
+@get("/api/v1/docs.js", spec=None)
+async def script(request: Asked) -> Reply:
     return _file("docs.js", "text/javascript")
 
 
-@get("/api/v1/docs.css", include_in_schema=False)
-async def style(request: Asked) -> Response[bytes]:
+@get("/api/v1/docs.css", spec=None)
+async def style(request: Asked) -> Reply:
     return _file("docs.css", "text/css")
 
 
@@ -70,5 +70,5 @@ def routes(hub: "Hub") -> list[Any]:
     return [health, metrics, openapi, docs, script, style]
 
 
-def _file(name: str, media: str) -> Response[bytes]:
-    return Response((DOCS / name).read_bytes(), media_type=media)
+def _file(name: str, media: str) -> Reply:
+    return Reply((DOCS / name).read_bytes(), media=media)

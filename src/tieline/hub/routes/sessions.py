@@ -4,8 +4,7 @@ import hashlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from litestar import Response, get, patch, post
-from litestar.params import FromPath, FromQuery, QueryParameter
+from msgspec import Meta
 
 from ...errors import UsageError
 from ...policy import Policy, preset
@@ -25,8 +24,9 @@ from ...sessions.log import EventLog
 from ...sessions.messages import Message, fold
 from ...sessions.records import SESSIONS, SessionRecord, SessionStatus
 from ..history import Page, newest, onward
-from ..request import Asked, answer, body, hub_of, once_of
-from ..spec import spec
+from ..request import Asked, Reply, answer, body, once_of
+from ..routing import get, patch, post
+from ..spec import Spec
 from ..telling import check_own_id, chosen_node, node_of, session_of, tell, told
 
 if TYPE_CHECKING:
@@ -38,21 +38,21 @@ MAX_EVENTS = 1000
 MAX_MESSAGES = 10_000
 MAX_CURSOR = 2**63 - 1
 
-Cursor = Annotated[int | None, QueryParameter(ge=0, le=MAX_CURSOR)]
+Cursor = Annotated[int, Meta(ge=0, le=MAX_CURSOR)] | None
 
 _decode = msgspec.json.Decoder(SessionRecord).decode
 
 
-@get("/api/v1/sessions", tags=TAGS, opt=spec(gives=list[SessionRecord]))
+@get("/api/v1/sessions", tags=TAGS, spec=Spec(gives=list[SessionRecord]))
 async def sessions(
     request: Asked,
-    archived: FromQuery[bool] = False,
-    agent: FromQuery[str] = "",
-    node: FromQuery[str] = "",
-    status: FromQuery[SessionStatus | None] = None,
-    q: FromQuery[str] = "",
-    limit: Annotated[int, QueryParameter(ge=1, le=MAX_SESSIONS)] = 500,
-) -> Response[bytes]:
+    archived: bool = False,
+    agent: str = "",
+    node: str = "",
+    status: SessionStatus | None = None,
+    q: str = "",
+    limit: Annotated[int, Meta(ge=1, le=MAX_SESSIONS)] = 500,
+) -> Reply:
     """Sessions, the last active first.
 
     `q` is looked for in titles, directories, branches and last lines. Archived ones are left out unless asked for."""
@@ -68,7 +68,7 @@ async def sessions(
             and wanted in words
         )
 
-    entries = await hub_of(request).bus.table(SESSIONS).entries()
+    entries = await request.hub.bus.table(SESSIONS).entries()
     found = [one for one in (_decode(entry.value) for entry in entries) if fits(one)]
     found.sort(key=lambda one: (one.active_at, one.id), reverse=True)
     return answer(found[:limit])
@@ -77,7 +77,7 @@ async def sessions(
 @post(
     "/api/v1/sessions",
     tags=TAGS,
-    opt=spec(
+    spec=Spec(
         body=NewSession,
         gives=SessionRecord,
         status=201,
@@ -85,12 +85,12 @@ async def sessions(
         problems=("UnknownNode", "Conflict", "PolicyUnenforceable", "AgentError"),
     ),
 )
-async def create(request: Asked) -> Response[bytes]:
+async def create(request: Asked) -> Reply:
     """A new session. Its agent starts with the first prompt; what cannot be is refused now.
 
     With an id of the caller's own, sending it twice makes one session."""
-    hub = hub_of(request)
-    new = await body(request, NewSession)
+    hub = request.hub
+    new = body(request, NewSession)
     node = await chosen_node(hub, new.node)
     command = CreateSession(
         session=check_own_id("id", new.id) or once_of(request),
@@ -117,21 +117,21 @@ async def create(request: Asked) -> Response[bytes]:
     return told(made, 201)
 
 
-@get("/api/v1/sessions/{session:str}", tags=TAGS, opt=spec(gives=SessionRecord, problems=("NotFound",)))
-async def show(request: Asked, session: FromPath[str]) -> Response[bytes]:
+@get("/api/v1/sessions/{session}", tags=TAGS, spec=Spec(gives=SessionRecord, problems=("NotFound",)))
+async def show(request: Asked, session: str) -> Reply:
     """One session."""
-    return answer(await session_of(hub_of(request), session))
+    return answer(await session_of(request.hub, session))
 
 
 @patch(
-    "/api/v1/sessions/{session:str}",
+    "/api/v1/sessions/{session}",
     tags=TAGS,
-    opt=spec(body=SessionChange, gives=SessionRecord, later=True, problems=("NotFound", "PolicyUnenforceable")),
+    spec=Spec(body=SessionChange, gives=SessionRecord, later=True, problems=("NotFound", "PolicyUnenforceable")),
 )
-async def change(request: Asked, session: FromPath[str]) -> Response[bytes]:
+async def change(request: Asked, session: str) -> Reply:
     """Change its title, policy, model, effort, or put it away. A new policy or model holds from the next turn."""
-    hub = hub_of(request)
-    wanted = await body(request, SessionChange)
+    hub = request.hub
+    wanted = body(request, SessionChange)
     command = ChangeSession(
         session=session,
         title=wanted.title,
@@ -144,31 +144,29 @@ async def change(request: Asked, session: FromPath[str]) -> Response[bytes]:
 
 
 @post(
-    "/api/v1/sessions/{session:str}/abort",
+    "/api/v1/sessions/{session}/abort",
     tags=TAGS,
-    status_code=200,
-    opt=spec(gives=bool, later=True, problems=("NotFound",)),
+    spec=Spec(gives=bool, later=True, problems=("NotFound",)),
 )
-async def abort(request: Asked, session: FromPath[str]) -> Response[bytes]:
+async def abort(request: Asked, session: str) -> Reply:
     """Interrupt the running turn. Whether there was one."""
-    return told(await tell(request, await node_of(hub_of(request), session), AbortSession(session=session)))
+    return told(await tell(request, await node_of(request.hub, session), AbortSession(session=session)))
 
 
 @post(
-    "/api/v1/sessions/{session:str}/close",
+    "/api/v1/sessions/{session}/close",
     tags=TAGS,
-    status_code=200,
-    opt=spec(gives=SessionRecord, later=True, problems=("NotFound",)),
+    spec=Spec(gives=SessionRecord, later=True, problems=("NotFound",)),
 )
-async def close(request: Asked, session: FromPath[str]) -> Response[bytes]:
+async def close(request: Asked, session: str) -> Reply:
     """End its agent. What it said stays; a prompt resumes it where the agent can."""
-    return told(await tell(request, await node_of(hub_of(request), session), CloseSession(session=session)))
+    return told(await tell(request, await node_of(request.hub, session), CloseSession(session=session)))
 
 
 @post(
-    "/api/v1/sessions/{session:str}/fork",
+    "/api/v1/sessions/{session}/fork",
     tags=TAGS,
-    opt=spec(
+    spec=Spec(
         body=Forking,
         needs_body=False,
         gives=SessionRecord,
@@ -177,23 +175,23 @@ async def close(request: Asked, session: FromPath[str]) -> Response[bytes]:
         problems=("NotFound", "Unsupported"),
     ),
 )
-async def fork(request: Asked, session: FromPath[str]) -> Response[bytes]:
+async def fork(request: Asked, session: str) -> Reply:
     """Another session that begins where this one is."""
-    wanted = await body(request, Forking, empty=Forking())
-    node = await node_of(hub_of(request), session)
+    wanted = body(request, Forking, empty=Forking())
+    node = await node_of(request.hub, session)
     return told(await tell(request, node, ForkSession(session=session, title=wanted.title)), 201)
 
 
-@get("/api/v1/sessions/{session:str}/events", tags=TAGS, opt=spec(gives=EventPage, problems=("NotFound",)))
+@get("/api/v1/sessions/{session}/events", tags=TAGS, spec=Spec(gives=EventPage, problems=("NotFound",)))
 async def events(
     request: Asked,
-    session: FromPath[str],
+    session: str,
     after: Cursor = None,
     before: Cursor = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=MAX_EVENTS)] = 200,
-) -> Response[bytes]:
+    limit: Annotated[int, Meta(ge=1, le=MAX_EVENTS)] = 200,
+) -> Reply:
     """A page of its log, oldest first: after a cursor, before one, or the newest."""
-    hub = hub_of(request)
+    hub = request.hub
     await node_of(hub, session)
     page: Page
     if after is not None:
@@ -203,27 +201,27 @@ async def events(
     return answer(page.json())
 
 
-@get("/api/v1/sessions/{session:str}/messages", tags=TAGS, opt=spec(gives=list[Message], problems=("NotFound",)))
+@get("/api/v1/sessions/{session}/messages", tags=TAGS, spec=Spec(gives=list[Message], problems=("NotFound",)))
 async def messages(
     request: Asked,
-    session: FromPath[str],
-    after: Annotated[int, QueryParameter(ge=0, le=MAX_CURSOR)] = 0,
-    limit: Annotated[int, QueryParameter(ge=1, le=MAX_MESSAGES)] = 1000,
-) -> Response[bytes]:
+    session: str,
+    after: Annotated[int, Meta(ge=0, le=MAX_CURSOR)] = 0,
+    limit: Annotated[int, Meta(ge=1, le=MAX_MESSAGES)] = 1000,
+) -> Reply:
     """Its events folded into what a person reads: the last ones after a cursor."""
-    hub = hub_of(request)
+    hub = request.hub
     await node_of(hub, session)
     return answer(await fold(EventLog(hub.bus).read(session, after=after, follow=False), limit=limit))
 
 
 @get(
-    "/api/v1/sessions/{session:str}/diff",
+    "/api/v1/sessions/{session}/diff",
     tags=TAGS,
-    opt=spec(gives=DiffText, problems=("NotFound", "NodeOffline", "Unsupported")),
+    spec=Spec(gives=DiffText, problems=("NotFound", "NodeOffline", "Unsupported")),
 )
-async def diff(request: Asked, session: FromPath[str]) -> Response[bytes]:
+async def diff(request: Asked, session: str) -> Reply:
     """What changed in its directory since it began, as one unified diff."""
-    outcome = await tell(request, await node_of(hub_of(request), session), GetDiff(session=session))
+    outcome = await tell(request, await node_of(request.hub, session), GetDiff(session=session))
     if isinstance(outcome, CommandView):
         return told(outcome)
     return answer(DiffText(diff=msgspec.json.decode(outcome.value, type=str)))

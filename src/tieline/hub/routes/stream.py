@@ -2,28 +2,27 @@
 
 from typing import TYPE_CHECKING, Any
 
-from litestar.handlers import ASGIRouteHandler, asgi
-
 from .. import sse
 from ..problems import http_problem
+from ..routing import Plain, asgi
 from ..stream import Streams
 
 if TYPE_CHECKING:
     from ..hub import Hub
 
 
-def routes(hub: "Hub") -> list[ASGIRouteHandler]:
+def routes(hub: "Hub") -> list[Plain]:
     streams = Streams(hub)
 
     # Plain ASGI: a frame goes from the fan-out to the socket without anything in between.
-    @asgi("/api/v1/stream", copy_scope=False)
+    @asgi("/api/v1/stream")
     async def stream(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
             await streams.websocket(scope, receive, send)
         else:
             await sse.refuse(send, http_problem(426, "this door is a WebSocket; GET stream/sse is the same over HTTP"))
 
-    @asgi("/api/v1/stream/sse", copy_scope=False)
+    @asgi("/api/v1/stream/sse")
     async def events(scope: Any, receive: Any, send: Any) -> None:
         await sse.events(streams, scope, receive, send)
 
