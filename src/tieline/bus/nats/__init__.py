@@ -9,7 +9,7 @@ import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 
-from ...errors import BusClosed
+from ...errors import BusClosed, BusUnavailable
 from ..base import (
     LEASE_S,
     MAX_DELIVERIES,
@@ -139,7 +139,7 @@ class NatsBus:
         check_data(data)
         self._check_open()
         if self._link.client.is_connected:  # what is said now is of no use later
-            with suppress(nats.errors.Error, OSError):
+            with suppress(OSError, BusUnavailable):
                 await self._link.send(LIVE + subject, bytes(data))
 
     async def listen(self, pattern: str) -> AsyncGenerator[Announcement, None]:
@@ -149,7 +149,10 @@ class NatsBus:
         async def arrived(message: Msg) -> None:
             listener.put(Announcement(message.subject.removeprefix(LIVE), message.data))
 
-        subscription = await self._link.subscribe(LIVE + pattern, arrived)
+        try:
+            subscription = await self._link.subscribe(LIVE + pattern, arrived)
+        except OSError as error:
+            raise BusUnavailable(f"NATS at {self._link.target.shown}: {error}") from None
         self._link.closing.add(listener.close)
         try:
             while True:

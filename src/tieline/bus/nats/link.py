@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, Protocol, TypeVar
@@ -108,14 +108,24 @@ class Link:
         await self.client.close()
 
     async def subscribe(self, subject: str, arrived: Callable[[Msg], Awaitable[None]]) -> Subscription:
-        return await heeding(
+        """Raises as `send` does."""
+        return await self._tell(
             self.client.subscribe(subject, cb=arrived)  # pyright: ignore[reportUnknownMemberType]
         )
 
     async def send(
         self, subject: str, payload: bytes, *, reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
-        await heeding(self.client.publish(subject, payload, reply=reply, headers=headers))
+        """ConnectionError: it did not go out, and may the next time. BusClosed, also when it is closed meanwhile."""
+        await self._tell(self.client.publish(subject, payload, reply=reply, headers=headers))
+
+    async def _tell(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await heeding(work)
+        except nats.errors.ConnectionClosedError:
+            raise BusClosed if self.closed else BusUnavailable("the connection to NATS is closed for good") from None
+        except nats.errors.Error as error:
+            raise ConnectionError(str(error)) from error
 
     # --- asking ---
 
@@ -128,9 +138,7 @@ class Link:
         try:
             await self.send(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
             return await future
-        except nats.errors.ConnectionClosedError:
-            raise BusClosed if self.closed else BusUnavailable("the connection to NATS is closed for good") from None
-        except (nats.errors.Error, OSError) as error:
+        except OSError as error:
             raise TimeoutError(str(error)) from error
         finally:
             timer.cancel()

@@ -10,6 +10,8 @@ from ...bus import Bus, BusClosed, Record
 from .setting import BOUND, Setting, all_of, first, opened, some
 
 KIB = 1024
+BEGINNINGS = 30
+"""Moments at which a bus is closed on those who only just begin."""
 
 
 class Reading(Setting):
@@ -154,3 +156,18 @@ class Reading(Setting):
         assert [type(waiting.exception()) for waiting in done] == [BusClosed] * 3
         with pytest.raises(BusClosed):
             await bus.publish(f"{family}.a", b"")
+
+    async def test_a_bus_that_is_closed_while_readers_begin(self, url: str, family: str) -> None:
+        """At whichever of their steps it comes: they are told that it is closed, and nothing else."""
+        for steps in range(BEGINNINGS):
+            async with opened(url) as bus:
+                beginning = [
+                    asyncio.ensure_future(first(bus.read(f"{family}.a"))),
+                    asyncio.ensure_future(first(bus.consume(f"{family}.a", "g"))),
+                    asyncio.ensure_future(first(bus.table(family).watch())),
+                    asyncio.ensure_future(first(bus.listen(f"{family}.a"))),
+                ]
+                for number in range(steps):
+                    await bus.publish(f"{family}.b", b"%d" % number)  # as long as a question and its answer take
+            done, _ = await asyncio.wait(beginning, timeout=BOUND)
+            assert [type(one.exception()) for one in done] == [BusClosed] * 4, steps
