@@ -35,9 +35,9 @@ BOUNDS = """
 - **the relay on SQLite:** a message is stored with its receipt and the steps it takes; a record of the bare bus is
   published, consumed and acknowledged. In a process whose memory was full of other things 0.36 was measured, by
   itself 0.49.
-- **added to a turn by the hub:** 0.85 to 1.16 ms in some forty runs, 1.03 in the middle. Half of it is one HTTP request
-  through uvicorn and Litestar and its response; the rest are the frames, the deltas and the state of sessions that the
-  hub follows on the same loop while the turn goes on: about 30 rounds of the loop, none of which stands out.
+- **added to a turn by the hub:** 0.77 to 0.80 ms in five runs side by side with the hub before it had routes of its
+  own, which took 1.01 to 1.12. Half of it is one HTTP request through uvicorn and its response; the rest are the
+  frames, the deltas and the state of sessions that the hub follows on the same loop while the turn goes on.
 - **event to frame:** the event is on the disk first: of 0.32 ms the writer's thread takes 0.15 (0.07 of it the disk,
   the rest SQLite and the waking of a thread that has just slept). 2.77 to 2.95 was measured.
 """
