@@ -12,12 +12,15 @@ import pytest
 
 from tieline import events
 from tieline.cli import errors
-from tieline.cli.agents import older
+from tieline.cli.agents import gather, older, plain
 from tieline.cli.schema import SCHEMAS
+from tieline.config import Config
 from tieline.errors import AgentMissing, AgentStartFailed, UsageError
 from tieline.policy import Policy
 from tieline.script import Run, Say
 from tieline.testing.command_line import CommandLine
+from tieline.testing.rig import scratch_env
+from tieline.testing.waiting import at_work_in
 from tieline.version import __version__
 
 BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
@@ -80,16 +83,19 @@ def test_agents_unknown(cli: CommandLine) -> None:
     assert "unknown agent 'nonesuch'" in ended.stderr
 
 
-@pytest.mark.slow
-def test_a_probe_that_hangs_does_not_hold_the_others(cli: CommandLine, tmp_path: Path) -> None:
+async def test_a_probe_that_hangs_does_not_hold_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tieline.cli.agents.PROBE_S", 1.0)
+    monkeypatch.chdir(tmp_path)
     program = tmp_path / "hangs"
     program.write_text("#!/bin/sh\nexec sleep 300\n")
     program.chmod(0o755)
-    cli.configure(f'[agents.stuck]\ntype = "shell"\ncommand = ["{program}", "{{prompt}}"]\nversion_args = ["-v"]\n')
-    ended = cli.run("agents", "stuck", "scripted")
-    assert ended.returncode == 0
-    assert f"scripted  {__version__}" in ended.stdout
-    assert "problem: " in ended.stdout
+    stuck = {"type": "shell", "command": [str(program), "{prompt}"], "version_args": ["-v"]}
+    config = Config(agents={"stuck": stuck}, environ=scratch_env(tmp_path / "home", path="/usr/bin:/bin"))
+    hung, fine = await gather(["stuck", "scripted"], config)
+    assert hung.problem == "it did not answer within 1 s"
+    assert (fine.version, fine.problem) == (__version__, "")
+    assert "problem: it did not answer" in "\n".join(plain([hung, fine]))
+    assert not at_work_in(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -226,14 +226,15 @@ async def test_a_subagent_that_would_not_ask(rig: OpenCodeRig, place: Path) -> N
 
 
 async def test_a_subagent_taken_up_again_under_a_stricter_policy(rig: OpenCodeRig, place: Path) -> None:
-    rig.play([TASK], [Say("Sub done.")], [Say("Main done.")])
-    async with open_(rig, place) as session:
-        seen = await collect(session.turn("go"))
-        native_id = session.native_id
-    child = the(seen, ToolResult).output.split('"')[1]
-    again = Call("task", {**TASK.input, "task_id": child})
-    rig.play([again], [Run("touch by-subagent.txt")], [Say("Sub done.")], [Say("Main done.")])
-    seen = await one_turn(rig, place, policy=DENY_SHELL, resume=native_id)
+    async with open_(rig, place):  # keeps the server for the others
+        rig.play([TASK], [Say("Sub done.")], [Say("Main done.")])
+        async with open_(rig, place) as session:
+            seen = await collect(session.turn("go"))
+            native_id = session.native_id
+        child = the(seen, ToolResult).output.split('"')[1]
+        again = Call("task", {**TASK.input, "task_id": child})
+        rig.play([again], [Run("touch by-subagent.txt")], [Say("Sub done.")], [Say("Main done.")])
+        seen = await one_turn(rig, place, policy=DENY_SHELL, resume=native_id)
     assert not (place / "by-subagent.txt").exists()
     task, run = of(seen, ToolUse)
     assert run.parent == task.id
@@ -244,16 +245,18 @@ async def test_a_subagent_taken_up_again_under_a_stricter_policy(rig: OpenCodeRi
 
 
 async def test_effort(rig: OpenCodeRig, place: Path) -> None:
-    await one_turn(rig, place, effort="high")
-    assert '"reasoning_effort":"high"' in rig.heard()
-    with pytest.raises(Unsupported, match="effort 'max' with the model scripted/scripted"):
-        await one_turn(rig, place, effort="max")
+    async with open_(rig, place):  # keeps the server for the others
+        await one_turn(rig, place, effort="high")
+        assert '"reasoning_effort":"high"' in rig.heard()
+        with pytest.raises(Unsupported, match="effort 'max' with the model scripted/scripted"):
+            await one_turn(rig, place, effort="max")
 
 
 async def test_model_and_agent(rig: OpenCodeRig, place: Path) -> None:
-    with pytest.raises(UsageError, match="names no provider"):
-        await one_turn(rig, place, model="scripted")
-    seen = await one_turn(rig, place, model="scripted/none-such")
+    async with open_(rig, place):  # keeps the server for the others
+        with pytest.raises(UsageError, match="names no provider"):
+            await one_turn(rig, place, model="scripted")
+        seen = await one_turn(rig, place, model="scripted/none-such")
     assert done(seen).status == "error"
     assert "Model not found" in done(seen).error
     driver = create("mine", {"command": [PROGRAM], "agent": "plan"})
