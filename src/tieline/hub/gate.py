@@ -118,7 +118,6 @@ class Gate:
             state = scope["state"]
             state["device"], state["key"], state["request"], state["once"] = visit.device, visit.key, visit.id, ""
             if kind == "websocket":
-                state["send"] = send  # for frames, which the framework need not look at
                 await self._app(scope, receive, send)
             elif visit.foreign and visit.method == "OPTIONS":
                 await answer.preflight()

@@ -36,14 +36,14 @@ Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 
 
-class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str  # of the request's body
     status: int
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
 
-_decode = msgspec.json.Decoder(Reply).decode
+_decode = msgspec.json.Decoder(Answer).decode
 _encode = msgspec.json.encode
 
 
@@ -53,7 +53,7 @@ class Once:
     def __init__(self, bus: Bus) -> None:
         self._table: Table = bus.table("answers")
         self._running: dict[str, asyncio.Event] = {}
-        self._kept: OrderedDict[str, Reply] = OrderedDict()
+        self._kept: OrderedDict[str, Answer] = OrderedDict()
         self._writing: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "Once":
@@ -64,7 +64,7 @@ class Once:
     ) -> None:
         await asyncio.gather(*self._writing, return_exceptions=True)
 
-    async def run(self, id: str, digest: str, call: Callable[[Send], Awaitable[None]], *, private: bool) -> Reply:
+    async def run(self, id: str, digest: str, call: Callable[[Send], Awaitable[None]], *, private: bool) -> Answer:
         """The answer to `call`, or the one that it had before. Answers of 500 and above are not kept."""
         while (running := self._running.get(id)) is not None:
             await _finish(running)
@@ -77,7 +77,7 @@ class Once:
                 return _again(found, digest)
             record = _Recording()
             await call(record.send)
-            answer = Reply(digest=digest, status=record.status, headers=record.headers, body=bytes(record.body))
+            answer = Answer(digest=digest, status=record.status, headers=record.headers, body=bytes(record.body))
             if answer.status < 500:
                 self._remember(id, answer)
                 if not private and len(answer.body) <= MAX_ANSWER:
@@ -87,7 +87,7 @@ class Once:
             del self._running[id]
             mine.set()
 
-    async def _write(self, id: str, answer: Reply) -> None:
+    async def _write(self, id: str, answer: Answer) -> None:
         """Nobody waits for it: until it is there, the deed's own id does the same."""
         if len(self._writing) >= MAX_WRITING:
             await asyncio.wait(self._writing, return_when=asyncio.FIRST_COMPLETED)
@@ -99,7 +99,7 @@ class Once:
         with suppress(BusError):
             await self._table.put(id, value, ttl=KEPT_S)
 
-    def _remember(self, id: str, answer: Reply) -> None:
+    def _remember(self, id: str, answer: Answer) -> None:
         self._kept[id] = answer
         while len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
@@ -151,7 +151,7 @@ async def _finish(running: asyncio.Event) -> None:
         ) from None
 
 
-def _again(found: Reply, digest: str) -> Reply:
+def _again(found: Answer, digest: str) -> Answer:
     if found.digest != digest:
         raise Refused(
             "KeyReused",

@@ -80,7 +80,7 @@ def is_usage(code: str) -> bool:
 
 
 def http_problem(status: int, detail: str = "", instance: str = "", *, field: str = "") -> Problem:
-    """What the framework refused: no such route, no such method."""
+    """What has no error of its own: no such route, no such method, a failure of ours."""
     code = "UsageError" if field else HTTPStatus(status).phrase.replace(" ", "")
     return _problem(code, status, detail, field, "", instance)
 

@@ -64,7 +64,7 @@ class Reply(Struct, frozen=True):
 DONE = Reply(status=204)
 
 
-def answer(value: object, status: int = 200, **headers: str) -> Reply:
+def answer(value: object, status: int = 200, headers: Mapping[str, str] = {}) -> Reply:
     """JSON of a value; bytes are JSON already."""
     return Reply(value if isinstance(value, bytes) else msgspec.json.encode(value), status, headers=headers)
 

@@ -77,8 +77,7 @@ class Streams:
         if (await receive())["type"] != "websocket.connect":
             return
         await send({"type": "websocket.accept"})
-        state = scope.get("state", {})
-        await _Connection(self, receive, state.get("send", send), state.get("device")).run()
+        await _Connection(self, receive, send, scope.get("state", {}).get("device")).run()
 
     @property
     def full(self) -> bool:

@@ -152,7 +152,7 @@ class NatsBus:
         try:
             subscription = await self._link.subscribe(LIVE + pattern, arrived)
         except OSError as error:
-            raise BusUnavailable(f"NATS at {self._link.target.shown}: {error}") from None
+            raise BusUnavailable(f"NATS at {self._link.target.shown}: {error}", hint="Listen again later.") from None
         self._link.closing.add(listener.close)
         try:
             while True:

@@ -123,7 +123,9 @@ class Link:
         try:
             return await heeding(work)
         except nats.errors.ConnectionClosedError:
-            raise BusClosed if self.closed else BusUnavailable("the connection to NATS is closed for good") from None
+            if self.closed:
+                raise BusClosed from None
+            raise BusUnavailable("the connection to NATS is closed for good", hint="Open the bus again.") from None
         except nats.errors.Error as error:
             raise ConnectionError(str(error)) from error
 

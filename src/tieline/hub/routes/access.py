@@ -4,7 +4,6 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec.structs import replace
 
 from ...protocol import PROTOCOL
@@ -47,8 +46,7 @@ async def login(request: Asked) -> Reply:
     claim = body(request, Claim)
     device, key = await hub.devices.claim(claim.secret, ("page",), name=_name(claim.name))
     hub.guesses.give_back(caller(request.scope))
-    shown = msgspec.json.encode(_me(request, hub.devices.view(device), key))
-    return Reply(shown, headers={"set-cookie": _cookie(request, key)})
+    return answer(_me(request, hub.devices.view(device), key), headers={"set-cookie": _cookie(request, key)})
 
 
 @post("/api/v1/logout", tags=TAGS, spec=Spec(status=204, problems=("Conflict",)))
