@@ -27,9 +27,12 @@ BOUNDS = """
   large log is measured with ten sessions interleaved; with 10,000 taken in turns, the hardest layout (a page per
   record), it was 1.67, and 1.44 to 1.50 with fifty. By the strictest readings these two rows do not hold.
 - **from the warm pool:** both agents do more in their first turn than in later ones, whoever drives them: driven by
-  hand Claude Code takes 180 ms and then 45, Gemini 98 and then 15. It is their own code, run for the first time (in
-  Gemini 40 ms of it are a stack trace that it makes of a stream's end). The pool has Claude Code make its instructions
-  and tools ahead, which takes 40 ms off; more would need a prompt, and a prompt asks the vendor or leaves a trace.
+  hand Claude Code takes 180 ms and then 45, Gemini 100 and then 17. It is their own code, run for the first time. The
+  pool has Gemini compiled whole when it starts, which takes 70 ms off its first turn and holds 160 MB. Claude Code
+  is one binary whose engine has nothing of the kind (its options were tried); it makes its instructions and tools
+  ahead, which takes 40 ms off. The rest only runs with a prompt. One that a hook refuses leaves a trace in the
+  agent's records and would not be enough (2.1 to 2.8 was measured); with a question to the vendor besides it was 1.5,
+  but every agent that waits would have to ask.
   The later turns are measured when the pool is full again. While it starts the next agent they take longer: measured
   so, as this table was before, the rows were at 2.0 and 2.1 to 2.4.
 - **the relay on SQLite:** a message is stored with its receipt and the steps it takes; a record of the bare bus is

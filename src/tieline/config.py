@@ -45,7 +45,7 @@ class PoolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[pool]: conversations kept ready"""
 
     number: int = 4
-    memory_mb: int = 1500
+    memory_mb: int = 2000
     age_s: float = 900.0
     warm: tuple[Mapping[str, Any], ...] = ()  # agent, cwd, policy, model: ready from the start
 

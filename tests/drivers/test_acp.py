@@ -5,14 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from tieline.drivers.acp.node import WHOLE
+from tieline.drivers.base import Spec
 from tieline.events import Answer, Ask, Fetch, Init, Text, ToolResult, ToolUse
 from tieline.policy import Policy, preset
 from tieline.script import Call, Run, Say, Write
+from tieline.sessions.session import Session
 from tieline.testing.driver_contract import DriverContract
 from tieline.testing.policy_contract import PolicyContract
 from tieline.testing.rigs.gemini import MODEL, GeminiRig
 from tieline.testing.rigs.opencode_acp import OpencodeAcpRig
 from tieline.testing.streams import collect, done, of, the
+from tieline.wire import launch
 
 pytestmark = pytest.mark.real
 
@@ -71,6 +75,20 @@ class TestGemini(DriverContract, PolicyContract):
         assert [result.status for result in of(seen, ToolResult)] == ["denied", "ok"]
         assert done(seen).text == "One of two."
         assert the(seen, Answer).by == "policy"
+
+    async def test_one_that_is_started_ahead(self, rig: GeminiRig, place: Path) -> None:
+        """It is compiled whole, and works like any other; the commands that it runs are not touched by it."""
+        look = "node -p 'process.execArgv.includes(`--import`) || process.env.NODE_OPTIONS' > seen.txt"
+        rig.play([Run(look)], [Say("Done.")])
+        marks: list[str] = []
+        launch.started.set(marks)
+        spec = Spec(cwd=str(place), policy=preset("full"), ahead=True, **rig.options)
+        async with Session(rig.driver, spec) as session:
+            (pid,) = (launch.live()[mark] for mark in marks)
+            assert WHOLE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            seen = await collect(session.turn("try"))
+        assert done(seen).text == "Done."
+        assert (place / "seen.txt").read_text() == "undefined\n"
 
     async def test_replayed_history_is_not_told_again(self, rig: GeminiRig, place: Path) -> None:
         """It comes after the answer to session/load."""

@@ -77,6 +77,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
     mcp_servers: Mapping[str, McpServer] = {}
+    ahead: bool = False  # nobody waits for it yet: it may start slower if its first turn is faster for it
 
 
 class Features(Struct, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     tested: str = ""
     floor: str = ""
     features: Features = Features()
+    node: bool = False  # a large program of Node, whose first turn is faster when it was compiled ahead
     model: tuple[str, ...] = ()  # arguments that choose it, "{}" is its name; none: the session's own option does
 
     # the policy
@@ -86,6 +87,7 @@ PRESETS: dict[str, Preset] = {
             plans=False,
             usage=True,
         ),
+        node=True,
         model=("-m", "{}"),
         control="gemini-rules",
         tools={

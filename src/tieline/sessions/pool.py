@@ -14,6 +14,7 @@ from types import TracebackType
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..config import PoolConfig
 from ..drivers.base import Driver, Spec
@@ -134,7 +135,7 @@ class Pool:
             launch.started.set(marks)
             with suppress(TielineError, OSError):  # it fails again, and is told, when somebody really wants it
                 before = await asyncio.to_thread(premises, spec.cwd, spec.env)
-                session = Session(driver, spec, ask_expiry_s=None)
+                session = Session(driver, replace(spec, ahead=True), ask_expiry_s=None)
                 async with AsyncExitStack() as stack:
                     await stack.enter_async_context(session)
                     await session.warm_up()

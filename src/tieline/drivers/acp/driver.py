@@ -22,6 +22,7 @@ from ...wire.process import Process
 from ..base import AskFn, Features, Probe, Spec
 from ..presets import PRESETS, STREAM, Preset
 from ..registry import options_of
+from .node import compiled
 from .policy import launch_command, overruled, receipt
 from .session import open_session
 from .talk import Talk
@@ -126,10 +127,11 @@ class Acp:
         launch = launch_command(self.preset, self._command, spec, scratch)
         for path, content in launch.files.items():
             Path(path).write_text(content)
+        argv = compiled(launch.argv, launch.env) if spec.ahead and self.preset.node else launch.argv
         try:
-            return Process.start(launch.argv, cwd=spec.cwd, env=launch.env)
+            return Process.start(argv, cwd=spec.cwd, env=launch.env)
         except FileNotFoundError:
-            missing = f"{launch.argv[0]!r} is not installed, or not on the PATH"
+            missing = f"{argv[0]!r} is not installed, or not on the PATH"
             raise AgentMissing(self.name, missing, hint=self.preset.install) from None
         except (OSError, ValueError) as error:
             raise AgentStartFailed(self.name, f"{launch.argv[0]!r} cannot be started: {error}") from None
