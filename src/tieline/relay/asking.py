@@ -8,13 +8,15 @@ from types import TracebackType
 import msgspec
 
 from ..channels.base import AskNote, Asks, Sender
-from ..errors import TielineError
-from ..messages import Payload
+from ..errors import BusError, TielineError
+from ..messages import Payload, Refused
 
 ASK = "application/vnd.tieline.ask+json"
 """The content type of such a message; its JSON is an AskNote."""
 MAX_WAITING = 1000
 """Changes of asks that wait to be sent; beyond them the oldest is left out, and the page still has it."""
+AGAIN_S = (0.5, 10.0)
+"""The first and the longest pause before a bus that failed is tried again."""
 
 
 class AskMail:
@@ -53,11 +55,28 @@ class AskMail:
             note = await self._waiting.get()
             payload = Payload(note.title, msgspec.to_builtins(note), ASK)
             for address in self._addresses():
-                key = f"ask:{note.id}:{note.status}:{address}"
-                try:
-                    await self._sender.send(address, payload, key=key)
-                except TielineError as error:
+                await self._send(address, payload, f"ask:{note.id}:{note.status}:{address}")
+
+    async def _send(self, address: str, payload: Payload, key: str) -> None:
+        """Until it is stored: a bus that is away, or too much mail at once, may be over in time for whoever decides."""
+        pause = AGAIN_S[0]
+        while True:
+            try:
+                await self._sender.send(address, payload, key=key)
+                return
+            except TielineError as error:
+                wait = pause if isinstance(error, BusError) else _wait_of(error)
+                if wait is None:
                     self._report(f"an ask could not be passed on: {error.message}")
+                    return
+                self._report(f"an ask could not be passed on yet: {error.message}")
+                await asyncio.sleep(wait)
+                pause = min(pause * 2, AGAIN_S[1])
+
+
+def _wait_of(error: TielineError) -> float | None:
+    """How long until it may be sent after all; None where waiting would only keep other addresses waiting too."""
+    return error.retry_after_s if isinstance(error, Refused) and error.reason == "rate_limited" else None
 
 
 def note_of(payload: Payload) -> AskNote | None:
