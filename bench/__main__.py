@@ -34,7 +34,7 @@ BOUNDS = """
   agent's records and would not be enough (2.1 to 2.8 was measured); with a question to the vendor besides it was 1.5,
   but every agent that waits would have to ask.
   The later turns are measured when the pool is full again. While it starts the next agent they take longer: measured
-  so, as this table was before, the rows were at 2.0 and 2.1 to 2.4.
+  so, Claude Code's row was at 2.0.
 - **the relay on SQLite:** a message is stored with its receipt and the steps it takes; a record of the bare bus is
   published, consumed and acknowledged. In a process whose memory was full of other things 0.36 was measured, by
   itself 0.49.

@@ -10,7 +10,8 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "tieline"
 
 LAYERS: list[set[str]] = [
-    {"errors", "policy", "events", "script", "messages", "ids", "environment", "version", "places"},  # values
+    # values
+    {"errors", "policy", "actions", "events", "script", "messages", "ids", "environment", "version", "places"},
     {"config"},
     {"wire"},
     {

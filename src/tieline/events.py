@@ -11,6 +11,17 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
+from .actions import Action as Action
+from .actions import AnyAction as AnyAction
+from .actions import Command as Command
+from .actions import Edit as Edit
+from .actions import Fetch as Fetch
+from .actions import Mcp as Mcp
+from .actions import OtherAction as OtherAction
+from .actions import Read as Read
+from .actions import Search as Search
+from .actions import Task as Task
+from .actions import needs as needs
 from .policy import Capability, Receipt
 
 
@@ -19,63 +30,6 @@ class Event(Struct, frozen=True, omit_defaults=True, tag_field="type", tag=""):
 
     type: ClassVar[str]  # the tag, also readable on the class
 
-
-# --- actions: what a tool call does, so that nobody parses vendor tool names -------------------------------
-
-
-class Action(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag=""):
-    kind: ClassVar[str]
-
-
-class Read(Action, tag="read", frozen=True):
-    path: str
-
-
-class Edit(Action, tag="edit", frozen=True):
-    """Writes, edits, moves or deletes files."""
-
-    paths: tuple[str, ...]
-    diff: str = ""
-
-
-class Command(Action, tag="command", frozen=True):
-    command: str
-    cwd: str = ""
-
-
-class Search(Action, tag="search", frozen=True):
-    """Looks for something in files."""
-
-    query: str
-    path: str = ""
-
-
-class Fetch(Action, tag="fetch", frozen=True):
-    """Reads from the network: a URL, or a web search."""
-
-    url: str = ""
-    query: str = ""
-
-
-class Mcp(Action, tag="mcp", frozen=True):
-    server: str
-    tool: str
-
-
-class Task(Action, tag="task", frozen=True):
-    """Hands work to a subagent."""
-
-    title: str = ""
-
-
-class OtherAction(Action, tag="other", frozen=True):
-    pass
-
-
-AnyAction = Read | Edit | Command | Search | Fetch | Mcp | Task | OtherAction
-
-NEEDS: dict[type[Action], Capability] = {Edit: "file_write", Command: "shell", Fetch: "network"}
-"""Which capability an action falls under; the others are not governed by the policy's three lines."""
 
 # --- the session's facts -----------------------------------------------------------------------------------
 
@@ -281,8 +235,6 @@ EVENT_TYPES: tuple[type[Event], ...] = AnyEvent.__args__
 
 for _kind in EVENT_TYPES:
     _kind.type = str(_kind.__struct_config__.tag)
-for _action in AnyAction.__args__:
-    _action.kind = str(_action.__struct_config__.tag)
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[AnyEvent] | None = None
@@ -310,11 +262,6 @@ def schema() -> dict[str, Any]:
         **root,
         "$defs": components,
     }
-
-
-def needs(action: Action) -> Capability | None:
-    """The capability an action falls under, if any."""
-    return NEEDS.get(type(action))
 
 
 def changed_paths(diff: str) -> Sequence[str]:

@@ -79,7 +79,10 @@ async def test_the_users_rules_do_not_widen_a_denial(tmp_path: Path, place: Path
     allow = {"permission": {"*": "allow", "bash": {"*": "allow", "touch *": "allow"}}}
     (place / "opencode.json").write_bytes(msgspec.json.encode({**allow, "agent": {"build": allow}}))
     env = {"OPENCODE_PERMISSION": '{"bash":"allow"}', "OPENCODE_CONFIG_CONTENT": '{"permission":{"bash":"allow"}}'}
-    async with OpenCodeRig(tmp_path / "home", PROGRAM, config=allow, env=env) as rig:
+    async with (
+        OpenCodeRig(tmp_path / "home", PROGRAM, config=allow, env=env) as rig,
+        open_(rig, place),
+    ):  # keeps the server
         rig.play([Run("touch denied.txt")], [Say("Refused.")])
         seen = await one_turn(rig, place, policy=DENY_SHELL)
         assert not (place / "denied.txt").exists()
@@ -114,24 +117,26 @@ async def test_tools_that_are_offered(rig: OpenCodeRig, place: Path) -> None:
     def offered() -> set[str]:
         return {tool["function"]["name"] for tool in rig.model.requests[-1]["tools"]}
 
-    await one_turn(rig, place, disallowed_tools=["grep", "write"])
-    assert not {"grep", "write", "edit"} & offered(), "write and edit are one permission"
-    assert {"bash", "read"} <= offered()
-    await one_turn(rig, place, allowed_tools=["read", "bash"], policy=DENY_SHELL)
-    assert offered() == {"read"}, "allowing a tool does not widen the policy"
+    async with open_(rig, place):  # keeps the server for the others
+        await one_turn(rig, place, disallowed_tools=["grep", "write"])
+        assert not {"grep", "write", "edit"} & offered(), "write and edit are one permission"
+        assert {"bash", "read"} <= offered()
+        await one_turn(rig, place, allowed_tools=["read", "bash"], policy=DENY_SHELL)
+        assert offered() == {"read"}, "allowing a tool does not widen the policy"
 
 
 async def test_outside_the_directory(rig: OpenCodeRig, place: Path, tmp_path: Path) -> None:
     """Another matter than the capability: people are asked, unless commands are allowed anyway."""
     target = tmp_path / "outside.txt"
     asked = Asked()
-    rig.play([Write(str(target), "x\n")], [Say("Written.")])
-    await one_turn(rig, place, policy=Policy("allow", "deny", "allow"), on_ask=asked)
-    assert [(ask.capability, ask.action) for ask in asked.asks] == [(None, OtherAction())]
-    assert "outside the session's directory" in asked.asks[0].reason
-    assert target.exists()
-    rig.play([Write(str(target), "y\n")], [Say("Written.")])
-    seen = await one_turn(rig, place, policy=FULL)
+    async with open_(rig, place):  # keeps the server for the others
+        rig.play([Write(str(target), "x\n")], [Say("Written.")])
+        await one_turn(rig, place, policy=Policy("allow", "deny", "allow"), on_ask=asked)
+        assert [(ask.capability, ask.action) for ask in asked.asks] == [(None, OtherAction())]
+        assert "outside the session's directory" in asked.asks[0].reason
+        assert target.exists()
+        rig.play([Write(str(target), "y\n")], [Say("Written.")])
+        seen = await one_turn(rig, place, policy=FULL)
     assert not of(seen, Ask)
     assert target.read_text() == "y\n"
 

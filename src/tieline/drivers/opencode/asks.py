@@ -5,7 +5,7 @@ been answered; the agent waits for all of them anyway.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from ...events import Answer, AnyAction, Ask, Choice, Command, Edit, Fetch, OtherAction, Question, Read, Status, ToolUse
@@ -64,6 +64,13 @@ class Pending:
         self._talk = talk
         self._open: dict[str, _Open] = {}
         self.deferred: dict[str, tuple[Mapping[str, Any], str]] = {}  # whose tool call has not shown up yet
+        self.hooks: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "permission.asked": self.permission_asked,
+            "permission.replied": self.replied,
+            "question.asked": self.question_asked,
+            "question.replied": self.replied,
+            "question.rejected": self.replied,
+        }
 
     # --- from OpenCode ---------------------------------------------------------------------------------
 

@@ -1,33 +1,29 @@
 """One conversation with OpenCode: prompts go in by HTTP, everything else comes back over the event stream."""
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
 from ...errors import AgentError, SessionClosed
-from ...events import Diff, Error, Init, Other, Outcome
+from ...events import Error, Init, Other
 from ...policy import Receipt
 from ..base import AskFn, Prompt, Spec
 from ..turn import INTERRUPT_GRACE_S, Turn
 from .asks import Pending
+from .calls import Calls
 from .course import Course, past_limit
 from .events import Normaliser
-from .prompt import file_part
 from .reread import reread
 from .rules import Rules, hidden
 from .server import Refused, Server, Unreachable
 from .stream import Stream
-from .words import ABORTED, SOURCE, message_of
+from .words import ABORTED, SOURCE, message_of, model_of
 
 BEGIN_S = 60.0
 """From the prompt to the session's being busy. The first prompt of a directory starts much that it needs."""
 EARLY_ERROR_S = 1.0
 """An error before the turn has begun is an echo of the last turn, if the turn begins after all."""
-ABORT_AGAIN_S = 0.4
-"""An abort has no effect before the session is busy: it is sent again until the turn has ended."""
-DIFF_S = 5.0
 CLOSE_S = 2.0
 
 
@@ -47,7 +43,7 @@ class OpenCodeConversation:
         mcp: tuple[str, ...] = (),
         last: str = "",
     ) -> None:
-        """`body` is what every prompt carries: model, agent, variant, system. `last` is the last message so far."""
+        """`body` is what every prompt carries. `last` is the last message so far."""
         self.native_id = native_id
         self.receipt = receipt
         self.rules = rules
@@ -57,7 +53,8 @@ class OpenCodeConversation:
         self._stream = stream
         self._spec = spec
         self._ask = ask
-        self._body = body
+        self._calls = Calls(server, spec.cwd, native_id, body)
+        self.request = self._calls.request
         self._last = last
         self._pending = Pending(self)
         self._turn: Turn | None = None
@@ -65,17 +62,13 @@ class OpenCodeConversation:
         self._dead = ""
         self._introduced = False
         self._prompts: set[str] = set()
-        self._hooks: dict[str, Callable[[dict[str, Any]], None]] = {
+        self._hooks: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "message.updated": self._message,
             "message.part.updated": self._check_limits,
             "session.status": lambda properties: self._status(properties, properties["status"]["type"]),
             "session.idle": lambda properties: self._status(properties, "idle"),
             "session.error": self._error,
-            "permission.asked": self._pending.permission_asked,
-            "permission.replied": self._pending.replied,
-            "question.asked": self._pending.question_asked,
-            "question.replied": self._pending.replied,
-            "question.rejected": self._pending.replied,
+            **self._pending.hooks,
         }
         if spec.max_turns is None and spec.max_budget_usd is None:
             del self._hooks["message.part.updated"]
@@ -85,7 +78,6 @@ class OpenCodeConversation:
         self.normaliser.fresh()
         self._course = Course(self.native_id, self._prompts)
         self._before = self._last  # the last message of before this turn
-        self._limit: tuple[Outcome, str] | None = None
         self._ending = False
         self._began = asyncio.Event()
         self._ended = asyncio.Event()
@@ -114,7 +106,7 @@ class OpenCodeConversation:
         course = self._course
         course.steering += 1
         try:
-            await self._post_prompt([{"type": "text", "text": text}])
+            await self._calls.prompt(self._turn.prompt, text)
         except (Refused, Unreachable) as error:
             course.steering -= 1
             raise AgentError(self._agent, f"it did not take what was said in between: {error}") from error
@@ -123,10 +115,10 @@ class OpenCodeConversation:
         turn = self._turn
         if turn is not None and not turn.ended:
             turn.interrupted = True
-            if not self._alone:  # else the server ends with us
+            if not self._server.alone:  # else the server ends with us
                 with suppress(Refused, Unreachable, TimeoutError):
                     async with asyncio.timeout(CLOSE_S):
-                        await self.request("POST", f"/session/{self.native_id}/abort")
+                        await self._calls.abort()
             self._finish(turn)
         for task in list(self._tasks):
             task.cancel()
@@ -145,9 +137,6 @@ class OpenCodeConversation:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def request(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
-        return await self._server.request(method, path, self._spec.cwd, body, params)
-
     # --- sending ---------------------------------------------------------------------------------------
 
     async def _send(self, turn: Turn) -> None:
@@ -155,17 +144,14 @@ class OpenCodeConversation:
             self._fail(turn, self._dead)
             return
         try:
-            parts: list[dict[str, Any]] = [{"type": "text", "text": turn.prompt.text}]
-            for attachment in turn.prompt.attachments:
-                parts.append(await asyncio.to_thread(file_part, attachment))
             await self._stream.opened()
             try:
-                await self._post_prompt(parts)
+                await self._calls.prompt(turn.prompt)
             except Unreachable:  # it may have got there all the same
                 await self._stream.opened()
                 await self.reread()
                 if not self._course.prompt:
-                    await self._post_prompt(parts)
+                    await self._calls.prompt(turn.prompt)
             async with asyncio.timeout(BEGIN_S):
                 await self._began.wait()
         except TimeoutError:
@@ -173,36 +159,16 @@ class OpenCodeConversation:
         except (Refused, OSError) as error:
             self._fail(turn, self._dead or f"{self._agent} did not take the prompt: {error}")
 
-    async def _post_prompt(self, parts: list[dict[str, Any]]) -> None:
-        body = {**self._body, "parts": parts}
-        if self._turn is not None and self._turn.prompt.system:
-            body["system"] = "\n\n".join(filter(None, (self._body.get("system"), self._turn.prompt.system)))
-        await self.request("POST", f"/session/{self.native_id}/prompt_async", body)
-
     async def _abort(self, turn: Turn) -> None:
-        deadline = time.monotonic() + INTERRUPT_GRACE_S
-        while True:
-            with suppress(Refused, Unreachable):
-                await self.request("POST", f"/session/{self.native_id}/abort")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ABORT_AGAIN_S):
-                    await self._ended.wait()
-            if turn.ended:
-                return
-            if time.monotonic() > deadline:
-                break
-        self._give_up()
-        self._finish(turn)
+        if not await self._calls.abort_until(self._ended, INTERRUPT_GRACE_S) and not turn.ended:
+            self._give_up()
+            self._finish(turn)
 
     def _give_up(self) -> None:
         """It does not stop: end the server, unless others use it too."""
         self._dead = f"{self._agent} did not stop when it was interrupted\n  Open it again with resume= to go on."
-        if self._alone:
+        if self._server.alone:
             self._server.kill()
-
-    @property
-    def _alone(self) -> bool:
-        return self._server.own and self._server.users <= 1
 
     # --- the event stream ------------------------------------------------------------------------------
 
@@ -268,9 +234,7 @@ class OpenCodeConversation:
         course.message(info)
         if course.prompt and not self._introduced and self._turn is not None:
             self._introduced = True
-            model: Mapping[str, str] = info.get("model") or {}
-            name = f"{model['providerID']}/{model['modelID']}" if model else self._spec.model
-            version = self._server.version
+            name, version = model_of(info) or self._spec.model, self._server.version
             self._turn.emit(Init(self._agent, self.native_id, self._spec.cwd, name, version, receipt=self.receipt))
         if course.begun:
             self._began.set()
@@ -302,9 +266,9 @@ class OpenCodeConversation:
             asyncio.get_running_loop().call_later(EARLY_ERROR_S, late)
 
     def _check_limits(self, properties: Mapping[str, Any]) -> None:
-        if properties["part"]["type"] == "step-finish" and self._limit is None and self._turn is not None:
-            self._limit = past_limit(self._spec, self.normaliser)
-            if self._limit is not None:
+        if properties["part"]["type"] == "step-finish" and self._course.limit is None and self._turn is not None:
+            self._course.limit = past_limit(self._spec, self.normaliser)
+            if self._course.limit is not None:
                 self.spawn(self._abort(self._turn))
 
     def _end(self, turn: Turn) -> None:
@@ -319,14 +283,8 @@ class OpenCodeConversation:
 
     async def _end_slowly(self, turn: Turn, winding_up: list[asyncio.Task[None]]) -> None:
         await asyncio.gather(*winding_up, return_exceptions=True)
-        diff = self.normaliser.composed_diff()
-        if self.normaliser.patched:  # OpenCode's snapshots also know what commands have changed
-            with suppress(Refused, Unreachable, TimeoutError, KeyError):
-                async with asyncio.timeout(DIFF_S):
-                    path = f"/session/{self.native_id}/diff"
-                    files = await self.request("GET", path, params={"messageID": self._course.prompt})
-                patch = "".join(each.get("patch") or "" for each in files)
-                diff = Diff(patch, tuple(each["file"] for each in files)) if patch else diff
+        diff = await self._calls.diff(self._course.prompt) if self.normaliser.patched else None
+        diff = diff or self.normaliser.composed_diff()
         if diff is not None:
             turn.emit(diff)
         self._finish(turn)
@@ -334,17 +292,7 @@ class OpenCodeConversation:
     def _finish(self, turn: Turn) -> None:
         self._ending = True
         self._pending.end(turn)
-        tokens, steps = self.normaliser.tokens, self.normaliser.steps
-        failure = self._course.failure
-        if self._limit is not None:
-            status, why = self._limit
-            turn.done(status, error=why, tokens=tokens, native_id=self.native_id, turns=steps)
-        elif failure is not None and not turn.interrupted:
-            turn.fail(failure[0], code=failure[1], native_id=self.native_id)
-        elif turn.interrupted or self._course.aborted:
-            turn.done("interrupted", native_id=self.native_id, turns=steps)
-        else:
-            turn.done("success", tokens=tokens, native_id=self.native_id, turns=steps)
+        self._course.end(turn, self.normaliser)
         self._ended.set()
 
     def _fail(self, turn: Turn, message: str, code: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Where a turn is: has it begun, is it at work, is it over? Pure: told what the server says, it says what that means.
+"""Where a turn is: has it begun, is it at work, is it over? Told what the server says, it says what that means.
 
 A turn begins when its prompt shows up as a message. It is over when the session, having been busy, is idle and no
 answer of it is still open: after an error OpenCode says `idle` twice, before the answer is closed and after.
@@ -9,6 +9,7 @@ from typing import Any
 
 from ...events import Outcome
 from ..base import Spec
+from ..turn import Turn
 from .events import Normaliser
 from .words import ABORTED, OVERFLOW, message_of
 
@@ -21,6 +22,7 @@ class Course:
         self.answered = False
         self.failure: tuple[str, str] | None = None  # message, code
         self.aborted = False
+        self.limit: tuple[Outcome, str] | None = None  # it has used up: how the turn ends then, and why
         self.steering = 0  # words said in between that have not shown up yet
         self._root = root
         self._known = known
@@ -75,6 +77,18 @@ class Course:
         else:
             self.failure = (message, name)
         return False
+
+    def end(self, turn: Turn, told: Normaliser) -> None:
+        """Say how it ended."""
+        if self.limit is not None:
+            status, why = self.limit
+            turn.done(status, error=why, tokens=told.tokens, native_id=self._root, turns=told.steps)
+        elif self.failure is not None and not turn.interrupted:
+            turn.fail(self.failure[0], code=self.failure[1], native_id=self._root)
+        elif turn.interrupted or self.aborted:
+            turn.done("interrupted", native_id=self._root, turns=told.steps)
+        else:
+            turn.done("success", tokens=told.tokens, native_id=self._root, turns=told.steps)
 
 
 def past_limit(spec: Spec, told: Normaliser) -> tuple[Outcome, str] | None:

@@ -67,6 +67,11 @@ class Server:
     def own(self) -> bool:
         return self._launch is not None
 
+    @property
+    def alone(self) -> bool:
+        """Whether it is ours and serves one conversation at most."""
+        return self.own and self.users <= 1
+
     async def ready(self) -> None:
         """Wait until it is up; the first to ask starts it. Raises AgentMissing, AgentStartFailed."""
         if self._starting is None:

@@ -35,6 +35,12 @@ ABORTED = "MessageAbortedError"
 OVERFLOW = "ContextOverflowError"
 
 
+def model_of(info: Mapping[str, Any]) -> str:
+    """The model that a message names; empty when it names none."""
+    model = info.get("model")
+    return f"{model['providerID']}/{model['modelID']}" if model else ""
+
+
 def message_of(error: Any) -> str:
     """The words of an error, without the stack that it may carry."""
     if not isinstance(error, Mapping):

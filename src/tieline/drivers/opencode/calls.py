@@ -1,0 +1,63 @@
+"""What is asked of the server for one session."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from ...events import Diff
+from ..base import Prompt
+from .prompt import file_part
+from .server import Refused, Server, Unreachable
+
+ABORT_AGAIN_S = 0.4
+"""An abort has no effect before the session is busy: it is sent again until the turn has ended."""
+DIFF_S = 5.0
+
+
+class Calls:
+    def __init__(self, server: Server, cwd: str, session: str, body: Mapping[str, Any]) -> None:
+        """`body` is what every prompt carries: model, agent, variant, system."""
+        self._server = server
+        self._cwd = cwd
+        self._session = f"/session/{session}"
+        self._body = body
+
+    async def request(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
+        return await self._server.request(method, path, self._cwd, body, params)
+
+    async def prompt(self, prompt: Prompt, steer: str | None = None) -> None:
+        """Say it; or with `steer` something in the middle of its turn."""
+        parts: list[dict[str, Any]] = [{"type": "text", "text": prompt.text if steer is None else steer}]
+        if steer is None:
+            parts += [await asyncio.to_thread(file_part, attachment) for attachment in prompt.attachments]
+        body = {**self._body, "parts": parts}
+        if prompt.system:
+            body["system"] = "\n\n".join(filter(None, (self._body.get("system"), prompt.system)))
+        await self.request("POST", f"{self._session}/prompt_async", body)
+
+    async def abort(self) -> None:
+        await self.request("POST", f"{self._session}/abort")
+
+    async def abort_until(self, ended: asyncio.Event, within: float) -> bool:
+        """Whether the turn has ended by then."""
+        deadline = time.monotonic() + within
+        while True:
+            with suppress(Refused, Unreachable):
+                await self.abort()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ABORT_AGAIN_S):
+                    await ended.wait()
+            if ended.is_set() or time.monotonic() > deadline:
+                return ended.is_set()
+
+    async def diff(self, since: str) -> Diff | None:
+        """What has changed since a message, as OpenCode's snapshots know it: also what commands did. None where it does
+        not say."""
+        with suppress(Refused, Unreachable, TimeoutError, KeyError):
+            async with asyncio.timeout(DIFF_S):
+                files = await self.request("GET", f"{self._session}/diff", params={"messageID": since})
+            if patch := "".join(each.get("patch") or "" for each in files):
+                return Diff(patch, tuple(each["file"] for each in files))
+        return None
