@@ -48,9 +48,9 @@ function bytes(text: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(plain, (one) => one.charCodeAt(0))
 }
 
-/** A notification about what was decided meanwhile is of no use. */
+/** A notification about what was decided meanwhile is of no use. The service worker knows when it may be looked for. */
 export async function closeNotification(tag: string): Promise<void> {
   if (!('serviceWorker' in navigator)) return
-  const worker = await navigator.serviceWorker.getRegistration()
-  for (const one of (await worker?.getNotifications({ tag })) ?? []) one.close()
+  const registration = await navigator.serviceWorker.getRegistration()
+  registration?.active?.postMessage({ close: tag })
 }

@@ -49,8 +49,38 @@ async function kept(request: Request): Promise<Response> {
 self.addEventListener('push', (event) => {
   const notice = event.data?.json() as Notice
   const { title, options } = shown(notice, Date.now() / 1000)
-  event.waitUntil(self.registration.showNotification(title, options as NotificationOptions))
+  event.waitUntil(display(title, options as NotificationOptions))
 })
+
+/** The page has seen that it was decided: the notification about it is of no use. */
+self.addEventListener('message', (event) => {
+  const close = (event.data as { readonly close?: string } | null)?.close
+  if (close) event.waitUntil(takeAway(close))
+})
+
+// Asked for its notifications while it is about to display one, Chromium forgets that one: it stays on the screen, and a tap
+// on it does nothing. So neither happens during the other. Displaying may take long (it loads the icon), and others are not
+// kept waiting for it; asking does not.
+const displaying = new Set<Promise<void>>()
+let asking: Promise<unknown> = Promise.resolve()
+
+async function display(title: string, options: NotificationOptions): Promise<void> {
+  await asking
+  const shown = self.registration.showNotification(title, options)
+  displaying.add(shown)
+  try {
+    await shown
+  } finally {
+    displaying.delete(shown)
+  }
+}
+
+async function takeAway(tag: string): Promise<void> {
+  while (displaying.size) await Promise.allSettled(displaying)
+  const taken = self.registration.getNotifications({ tag }).then((all) => all.forEach((one) => one.close()))
+  asking = Promise.allSettled([asking, taken])
+  await taken
+}
 
 self.addEventListener('notificationclick', (event) => {
   const notice = event.notification.data as Notice
@@ -90,7 +120,7 @@ async function decide(notice: Notice, decision: Decision['decision']): Promise<v
   } catch (error) {
     // Never silently: whoever tapped believes that it is done.
     const why = error instanceof Error && error.message ? error.message : 'The hub cannot be reached.'
-    await self.registration.showNotification('That was not delivered', { body: why, tag: notice.tag, data: notice, icon: '/icons/icon-192.png' })
+    await display('That was not delivered', { body: why, tag: notice.tag, data: notice, icon: '/icons/icon-192.png' })
   }
 }
 
