@@ -31,9 +31,6 @@ class Event(Struct, frozen=True, omit_defaults=True, tag_field="type", tag=""):
     type: ClassVar[str]  # the tag, also readable on the class
 
 
-# --- the session's facts -----------------------------------------------------------------------------------
-
-
 class Init(Event, tag="init", frozen=True):
     """The agent is up and the conversation is open."""
 

@@ -81,8 +81,8 @@ async def test_the_users_rules_do_not_widen_a_denial(tmp_path: Path, place: Path
     env = {"OPENCODE_PERMISSION": '{"bash":"allow"}', "OPENCODE_CONFIG_CONTENT": '{"permission":{"bash":"allow"}}'}
     async with (
         OpenCodeRig(tmp_path / "home", PROGRAM, config=allow, env=env) as rig,
-        open_(rig, place),
-    ):  # keeps the server
+        open_(rig, place),  # keeps the server for the others
+    ):
         rig.play([Run("touch denied.txt")], [Say("Refused.")])
         seen = await one_turn(rig, place, policy=DENY_SHELL)
         assert not (place / "denied.txt").exists()

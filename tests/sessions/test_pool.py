@@ -68,6 +68,18 @@ async def taken(pool: Pool, driver: Driver, spec: Spec) -> bool:
     return session is not None
 
 
+async def test_an_agent_is_told_that_nobody_waits_for_it(tmp_path: Path, env: dict[str, str]) -> None:
+    """It may start slower then (Gemini is compiled whole). It is the one for those who come without saying so."""
+    driver, spec = agent(), Spec(cwd=place(tmp_path, "a"), env=env)
+    async with Pool(PoolConfig(number=1)) as pool:
+        pool.prepare(driver, spec)
+        await ready(pool, 1)
+        session = await pool.take(driver, spec)
+        assert session is not None
+        await session.close()
+        assert session.spec == replace(spec, ahead=True)
+
+
 async def test_it_is_bounded_in_number(tmp_path: Path, env: dict[str, str]) -> None:
     driver = agent()
     specs = [Spec(cwd=place(tmp_path, name), env=env) for name in "abc"]

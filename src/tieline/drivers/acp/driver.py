@@ -134,7 +134,7 @@ class Acp:
             missing = f"{argv[0]!r} is not installed, or not on the PATH"
             raise AgentMissing(self.name, missing, hint=self.preset.install) from None
         except (OSError, ValueError) as error:
-            raise AgentStartFailed(self.name, f"{launch.argv[0]!r} cannot be started: {error}") from None
+            raise AgentStartFailed(self.name, f"{argv[0]!r} cannot be started: {error}") from None
 
     async def _or_exit(self, process: Process, talk: Talk, opening: Any) -> None:
         """Open the session, unless the agent exits first or takes too long."""
