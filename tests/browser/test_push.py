@@ -44,7 +44,8 @@ DISPLAYED = """async () => {
 """It is asked for its notifications when it has displayed one: see `sw.ts`."""
 TIDY = """async () => {
   const worker = (await navigator.serviceWorker.ready).active
-  setInterval(() => worker.postMessage({close: 'ask-of-somebody-else'}), 1)
+  // Several at once: one begins to ask while another still does.
+  setInterval(() => { for (const n of [1, 2, 3]) worker.postMessage({close: `ask-of-somebody-else-${n}`}) }, 1)
 }"""
 """The page has the notifications of decided asks taken away, all the time."""
 SHOWN = """async (tag) => (await self.registration.getNotifications({tag})).map(one => ({

@@ -64,15 +64,11 @@ self.addEventListener('message', (event) => {
 const displaying = new Set<Promise<void>>()
 let asking: Promise<unknown> = Promise.resolve()
 
-async function display(title: string, options: NotificationOptions): Promise<void> {
-  await asking
-  const shown = self.registration.showNotification(title, options)
+/** From here on nobody begins to ask until it is displayed; those who ask already are waited for. */
+function display(title: string, options: NotificationOptions): Promise<void> {
+  const shown = asking.then(() => self.registration.showNotification(title, options))
   displaying.add(shown)
-  try {
-    await shown
-  } finally {
-    displaying.delete(shown)
-  }
+  return shown.finally(() => displaying.delete(shown))
 }
 
 async function takeAway(tag: string): Promise<void> {
