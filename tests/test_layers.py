@@ -11,7 +11,20 @@ SOURCE = Path(__file__).parent.parent / "src" / "tieline"
 
 LAYERS: list[set[str]] = [
     # values
-    {"errors", "policy", "actions", "events", "script", "messages", "ids", "environment", "version", "places"},
+    {
+        "errors",
+        "policy",
+        "actions",
+        "events",
+        "script",
+        "messages",
+        "ids",
+        "environment",
+        "version",
+        "places",
+        "ask_parts",
+        "visible_text",
+    },
     {"config"},
     {"wire"},
     {

@@ -131,6 +131,8 @@ class Ask(Event, tag="ask", frozen=True):
     questions: tuple[Question, ...] = ()
     plan: str = ""
     remember: tuple[Remember, ...] = ()  # what the agent offers beyond "once"
+    scopes: Mapping[Remember, str] = {}  # what each of these really permits, in the driver's words
+    withheld: str = ""  # what the agent does not tell of its action; such an ask can only be denied
 
 
 class Answer(Event, tag="answer", frozen=True):
@@ -143,6 +145,7 @@ class Answer(Event, tag="answer", frozen=True):
     answers: Mapping[str, tuple[str, ...]] = {}  # question id → chosen labels or free text
     remember: Remember = "once"
     tool: str = ""
+    via: str = ""  # from where: a device, or the pid and command of the local caller
 
 
 class PlanStep(Struct, frozen=True):

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from ..ask_parts import Part
 from ..drivers.base import Attachment
 from ..events import Answer, Ask, Outcome, Tokens
 from ..policy import Policy
@@ -84,6 +85,7 @@ class AskRecord(Struct, frozen=True, kw_only=True):
     answer: Answer | None = None
     created_at: float = 0.0
     expires_at: float = 0.0
+    parts: tuple[Part, ...] = ()  # the ask as people see it
 
 
 def digest(ask: Ask) -> str:
