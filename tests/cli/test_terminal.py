@@ -194,7 +194,7 @@ def test_a_long_diff_is_never_cut(cli: CommandLine) -> None:
 def test_control_codes_in_a_command_are_shown(cli: CommandLine) -> None:
     cli.agent("sly", [Run("rm -rf x\r\x1b[2K\x1b[1Aecho hello")], [Say("ok")])
     with cli.terminal("run", "sly", "go") as terminal:
-        terminal.expect("$ rm -rf x␍␛[2K␛[1Aecho hello")
+        terminal.expect("$ rm -rf x⟨U+000D⟩⟨U+001B⟩[2K⟨U+001B⟩[1Aecho hello")
         terminal.expect(KEYS)
         terminal.send("n")
         terminal.wait()

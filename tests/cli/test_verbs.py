@@ -268,7 +268,7 @@ def raising(error: BaseException) -> int:
         (AgentMissing("codex", "not found", hint="install it"), 2, "tieline: codex: not found\n  install it\n"),
         (AgentStartFailed("codex", "exited"), 1, "tieline: codex: exited\n"),
         (ExceptionGroup("g", [ExceptionGroup("h", [UsageError("inner")])]), 2, "tieline: inner\n"),
-        (UsageError("\x1b[2Jbad"), 2, "tieline: ␛[2Jbad\n"),
+        (UsageError("\x1b[2Jbad"), 2, "tieline: ⟨U+001B⟩[2Jbad\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )

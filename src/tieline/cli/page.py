@@ -4,7 +4,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import Markdown
 from rich.segment import Segment
 
-from .clean import clean
+from .clean import prose
 
 
 class Page:
@@ -18,7 +18,7 @@ class Page:
         self._last = last
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        page = Markdown(clean(self._text.strip("\n")), hyperlinks=False, code_theme="ansi_dark")
+        page = Markdown(prose(self._text.strip("\n")), hyperlinks=False, code_theme="ansi_dark")
         lines = [_trimmed(line) for line in console.render_lines(page, options, pad=False)]
         while lines and not lines[0]:
             del lines[0]
