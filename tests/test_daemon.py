@@ -103,14 +103,25 @@ async def test_killed_it_leaves_nothing_behind_and_comes_up_again(machine: Machi
     assert down.returncode == 0, down.stdout
 
 
-async def test_down_ends_the_agents(machine: Machine) -> None:
-    machine.agent("worker", [Run("touch started; sleep 300")])
+async def test_down_ends_the_agents_and_starts_nothing(machine: Machine) -> None:
+    machine.agent("worker", [Run("echo x >> started; [ -e again ] || exec sleep 300")], [Say("Done.")])
     machine.up()
     sent = machine.tieline("send", "--new", "worker", "work", "--policy", "full", "--cwd", str(machine.place))
     assert sent.returncode == 0, sent.stderr
-    await eventually((machine.place / "started").exists, "the agent did not begin", timeout=WAIT_S)
+    started = machine.place / "started"
+    await eventually(started.exists, "the agent did not begin", timeout=WAIT_S)
+    session = sent.stdout.split()[0]
+    assert machine.tieline("send", session, "and then this").returncode == 0
+    down = machine.tieline("down")
+    assert down.returncode == 0, down.stdout
+    assert f"interrupting worker ({session[:6]}): work\n" in down.stdout
+    assert "1 prompt waits for the next start\n" in down.stdout
+    assert not at_work_in(machine.place) and not places.ending_file(machine.env).exists()
+    assert started.read_text() == "x\n", "what waited was begun at the end"
+    (machine.place / "again").touch()
+    machine.up()
+    await eventually(lambda: started.read_text() == "x\nx\n", "what waited did not go on", timeout=WAIT_S)
     assert machine.tieline("down").returncode == 0
-    assert not at_work_in(machine.place)
 
 
 def test_why_it_does_not_come_up(machine: Machine) -> None:

@@ -27,6 +27,7 @@ from .hub.hub import Hub
 from .hub.logs import Logs, logger
 from .hub.server import Serving, serve
 from .node.executor import Executor
+from .node.farewell import Farewell
 from .node.identity import Identity, identify
 from .node.joined import Joined, read_joined, write_situation
 from .node.link import Link, Situation
@@ -43,10 +44,13 @@ def bus_url(config: Config) -> str:
 
 
 @asynccontextmanager
-async def node_on(bus: Bus, config: Config, identity: Identity) -> AsyncGenerator[Executor]:
+async def node_on(
+    bus: Bus, config: Config, identity: Identity, farewell: Farewell | None = None
+) -> AsyncGenerator[Executor]:
     """This machine's sessions and agents."""
+    farewell = farewell or Farewell(config.environ)
     async with (
-        Router(bus, config, node=identity.id) as router,
+        Router(bus, config, node=identity.id, ending=farewell.turns) as router,
         Executor(router, bus, config, identity=identity) as executor,
     ):
         yield executor
@@ -54,23 +58,27 @@ async def node_on(bus: Bus, config: Config, identity: Identity) -> AsyncGenerato
 
 @asynccontextmanager
 async def hub_on(
-    config: Config, *, node: bool = True, rejoin: asyncio.Event | None = None
+    config: Config, *, node: bool = True, rejoin: asyncio.Event | None = None, farewell: Farewell | None = None
 ) -> AsyncGenerator[tuple[Hub, Serving]]:
     """A hub that serves, by what the configuration says, inside the block. `rejoin` is set when this machine joined
     another hub, or left it."""
     env = config.environ
+    farewell = farewell or Farewell(env)
     async with AsyncExitStack() as stack:
+        stack.callback(farewell.step, "")
         bus = await stack.enter_async_context(open_bus(bus_url(config)))
         local: Executor | None = None
         if node:
-            local = await stack.enter_async_context(node_on(bus, config, identify(env)))
+            local = await stack.enter_async_context(node_on(bus, config, identify(env), farewell))
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
         await stack.enter_async_context(relaying(hub, wait=False))
+        stack.callback(farewell.step, "the channels")
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))
         serving = await stack.enter_async_context(
             serve(build(hub), host=config.hub.host, port=config.hub.port, config=config.hub)
         )
+        stack.callback(farewell.step, "open connections")
         hub.url = config.hub.public_url or reachable(serving)
         yield hub, serving
 
@@ -158,7 +166,8 @@ async def run_hub(config: Config, *, node: bool = True, started: Callable[[Start
     rejoin = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(REJOIN, rejoin.set)
     with only_one(env):
-        async with hub_on(config, node=node, rejoin=rejoin) as (hub, serving):
+        farewell = Farewell(env)
+        async with hub_on(config, node=node, rejoin=rejoin, farewell=farewell) as (hub, serving):
             running = Running(serving.url, os.getpid(), __version__, hub.switch.local, config.source)
             with described(env, running):
                 secret, _ = await hub.devices.offer("page", name="", by="owner")
@@ -166,6 +175,7 @@ async def run_hub(config: Config, *, node: bool = True, started: Callable[[Start
                 hub.log.info("up", url=hub.url, node=hub.switch.local)
                 await _told_to_end()
                 hub.log.info("going down")
+                farewell.begin(_stop_starting(hub.local))
 
 
 async def run_node(config: Config, *, started: Callable[[Started], None]) -> None:
@@ -174,7 +184,8 @@ async def run_node(config: Config, *, started: Callable[[Started], None]) -> Non
     joined = read_joined(env, needed=True)
     assert joined is not None
     with only_one(env):
-        async with open_bus(bus_url(config)) as bus, node_on(bus, config, identify(env)) as executor:
+        farewell = Farewell(env)
+        async with open_bus(bus_url(config)) as bus, node_on(bus, config, identify(env), farewell) as executor:
             linking = _link(bus, executor, env, joined, keep_days=config.hub.keep_events_days)
             tasks = [asyncio.create_task(linking), asyncio.create_task(_told_to_end())]
             started(Started(url=joined.url))
@@ -183,9 +194,18 @@ async def run_node(config: Config, *, started: Callable[[Started], None]) -> Non
                 if tasks[0].done():
                     tasks[0].result()
             finally:
+                farewell.begin(_stop_starting(executor))
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _stop_starting(node: Executor | None) -> int:
+    """Nothing begins from here on; how many prompts wait for the next start."""
+    if node is None:
+        return 0
+    node.router.stop_starting()
+    return sum(len(node.router.prompts.waiting(id)) for id in node.router.prompts.sessions())
 
 
 async def _told_to_end() -> None:

@@ -25,6 +25,11 @@ def running_file(env: Mapping[str, str]) -> Path:
     return state(env) / "hub.json"
 
 
+def ending_file(env: Mapping[str, str]) -> Path:
+    """What a process that is told to end waits for, line by line, for `tieline down` to show."""
+    return state(env) / "ending.txt"
+
+
 def log_file(env: Mapping[str, str]) -> Path:
     return state(env) / "hub.log"
 

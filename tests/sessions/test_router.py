@@ -12,12 +12,15 @@ from tests.bus.conftest import address
 
 from tieline.bus import open_bus
 from tieline.config import Config, WatchdogConfig
+from tieline.drivers.base import Prompt
 from tieline.drivers.scripted import Scripted
 from tieline.errors import UnknownAgent, Unsupported, UsageError
-from tieline.events import Answer, Ask, Done, Event, Status, Text, TextDelta
+from tieline.events import Answer, Ask, Done, Event, Status, Text, TextDelta, TurnStarted
 from tieline.policy import Policy
 from tieline.script import Inquire, Reply, Run, Say, Stall, Think, Write
+from tieline.sessions.log import EventLog
 from tieline.sessions.pending import AlreadyAnswered
+from tieline.sessions.prompts import Prompts
 from tieline.sessions.records import AskRecord, PromptRecord, SessionRecord
 from tieline.sessions.router import Router
 from tieline.testing.streams import verify
@@ -336,3 +339,42 @@ async def test_changes_and_closing(tmp_path: Path, url: str) -> None:
         await router.update(session.id, archived=True)
         assert router.sessions() == []
         assert [record.id for record in router.sessions(archived=True)] == [session.id]
+
+
+async def test_nothing_starts_once_the_end_has_begun(tmp_path: Path, url: str) -> None:
+    """What waited is not begun while the turn before it is interrupted; it runs after the next start."""
+    stalled = asyncio.Event()
+    waited: list[tuple[SessionRecord, ...]] = []
+    async with routing(url, [[Stall()]], on_stall=stalled.set, ending=waited.append) as router:
+        session = await router.create(cwd=str(tmp_path), title="long")
+        first = await router.prompt(session.id, "one")
+        await asyncio.wait_for(stalled.wait(), 60)
+        second = await router.prompt(session.id, "two")
+        router.stop_starting()
+        late = await router.prompt(session.id, "three")
+        other = await router.create(cwd=str(tmp_path))
+        alone = await router.prompt(other.id, "elsewhere")
+    assert [[record.title for record in turns] for turns in waited] == [["long"], []]
+    async with open_bus(url) as bus:
+        prompts = Prompts(bus)
+        assert (await prompts.get(session.id, first.id)).outcome == "interrupted"
+        for id, prompt in ((session.id, second), (session.id, late), (other.id, alone)):
+            assert (await prompts.get(id, prompt.id)).status == "queued"
+        entries = [entry.event async for entry in EventLog(bus).read(session.id, follow=False)]
+        assert [event.prompt for event in entries if isinstance(event, TurnStarted)] == ["one"]
+    async with routing(url, [[Say("Went on.")]] * 3) as router:
+        assert (await settled(router, session.id, second.id)).status == "done"
+        assert (await settled(router, session.id, late.id)).status == "done"
+        assert (await settled(router, other.id, alone.id)).status == "done"
+
+
+async def test_a_prompt_that_was_only_just_taken_waits_again(tmp_path: Path, url: str) -> None:
+    async with open_bus(url) as bus:
+        prompts = Prompts(bus)
+        first, _ = await prompts.receive("one", Prompt("first"))
+        second, _ = await prompts.receive("one", Prompt("second"))
+        taken = await prompts.start("one")
+        assert taken is not None and taken.id == first.id
+        await prompts.give_back(taken)
+        assert [record.id for record in prompts.waiting("one")] == [first.id, second.id]
+        assert prompts.running("one") is None and (await prompts.get("one", first.id)).status == "queued"

@@ -164,9 +164,12 @@ def stop() -> int:
     if not pid:
         print("Nothing runs here.")
         return 0
+    ending = _Ending(env)
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    if ended(env, pid, STOP_S):
+    over = _gone(lambda: ending.show() or holder(env) != pid, STOP_S)
+    ending.show(last=True)
+    if over:
         _gone(lambda: not _lives(pid), 5.0)  # all is closed by now; the interpreter takes a moment
         print("It has ended.")
         return 0
@@ -175,6 +178,27 @@ def stop() -> int:
     ended(env, pid, 5.0)
     print(f"It did not end within {STOP_S:g} s and was killed.")
     return 1
+
+
+class _Ending:
+    """What it says while it ends, shown as it comes."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._file = places.ending_file(env)
+        self._file.unlink(missing_ok=True)
+        self._shown = 0
+
+    def show(self, *, last: bool = False) -> bool:
+        """Never true: it is asked in passing whether all is over."""
+        with suppress(OSError):
+            text = self._file.read_bytes()[self._shown :]
+            whole = text[: text.rfind(b"\n") + 1]
+            self._shown += len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                print(one_line(line, 200), flush=True)
+            if last:
+                self._file.unlink(missing_ok=True)
+        return False
 
 
 def ended(env: Mapping[str, str], pid: int, within: float) -> bool:

@@ -31,7 +31,9 @@ def hub(foreground: Foreground = False, host: Host = "", port: Port = None, inse
 
 
 def down() -> None:
-    """End what `tieline up`, `tieline hub` or `tieline node run` started here, and all agents with it."""
+    """End what `tieline up`, `tieline hub` or `tieline node run` started here, and all agents with it.
+
+    Turns that run are interrupted, and nothing else is begun: what waits goes on after the next start."""
     from .running import stop
 
     raise typer.Exit(stop())

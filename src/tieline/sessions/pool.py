@@ -69,6 +69,14 @@ class Pool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        tasks = self.stop_opening()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for key in list(self._ready):
+            self._evict(key)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def stop_opening(self) -> "list[asyncio.Task[None]]":
+        """The end has begun: no agent is opened ahead any more. What was being opened; it is cancelled."""
         self._closed = True
         if self._clock is not None:
             self._clock.cancel()
@@ -77,10 +85,7 @@ class Pool:
             tasks.append(self._looking)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for key in list(self._ready):
-            self._evict(key)
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        return tasks
 
     def __len__(self) -> int:
         return len(self._ready)

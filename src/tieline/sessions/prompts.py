@@ -124,6 +124,13 @@ class Prompts:
             raise
         return record
 
+    async def give_back(self, record: PromptRecord) -> None:
+        """It was taken and nothing was begun: it waits again, in its place."""
+        queued = replace(record, status="queued", started_at=0.0)
+        await self._table.put(prompt_key(record.session, record.id), _encode(queued))
+        self._running.pop(record.session, None)
+        self._waiting.setdefault(record.session, {})[record.id] = queued
+
     async def finish(self, session: str, outcome: Outcome, problem: str) -> PromptRecord:
         return await self.conclude(self._running[session], outcome, problem)
 

@@ -4,7 +4,6 @@ One router owns the sessions of one node. Everything it acknowledges is on the b
 goes on from there: what was running is indeterminate, what was asked is expired, what waited runs.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -31,6 +30,7 @@ from .prompts import Prompts
 from .records import AskRecord, PromptRecord, SessionRecord
 from .roster import Roster
 from .runner import Runner
+from .runners import Ending, Runners
 
 
 class Router:
@@ -44,16 +44,18 @@ class Router:
         node: str = "local",
         drivers: Mapping[str, Driver] | None = None,
         ask_expiry_s: float = DEFAULT_EXPIRY_S,
+        ending: Ending = lambda turns: None,
     ) -> None:
         self.log = EventLog(bus)
         self.prompts = Prompts(bus)
-        self.asks = PendingAsks(bus, expiry_s=ask_expiry_s, changed=self._asking)
+        self._runners = Runners()
+        self.asks = PendingAsks(bus, expiry_s=ask_expiry_s, changed=self._runners.asking)
         self.pool = Pool(config.pool)
         self._config = config
         self._node = node
         self._roster = Roster(bus, node)
         self._drivers: dict[str, Driver] = dict(drivers or {})
-        self._runners: dict[str, Runner] = {}
+        self._ending = ending
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Router":
@@ -74,8 +76,14 @@ class Router:
     ) -> None:
         await self._stack.aclose()
 
+    def stop_starting(self) -> None:
+        """The end has begun: what runs goes on until it is interrupted, what waits waits for the next start."""
+        self._runners.stop_starting()
+        self.pool.stop_opening()
+
     async def _end_runners(self) -> None:
-        await asyncio.gather(*(runner.close() for runner in self._runners.values()), return_exceptions=True)
+        self.stop_starting()
+        await self._runners.end(self._ending)
 
     # --- sessions --------------------------------------------------------------------------------------
 
@@ -199,7 +207,7 @@ class Router:
             raise UsageError("a time limit is more than 0 seconds", field="timeout_s")
         kept, new = await self.prompts.receive(session, prompt, id=id, by=by, timeout_s=timeout_s)
         if new:
-            self._runner(session).wake()
+            self._runners.wake(self._runner(session))
         return kept
 
     async def steer(self, session: str, text: str) -> None:
@@ -270,20 +278,9 @@ class Router:
                 on_ask=on_ask,
                 keep=self._roster.keep,
                 quiet_s=quiet_s(self._config, record.agent),
-                idle=self._rest,
+                idle=lambda: self._runners.rest(self._config.pool.number),
             )
         return self._runners[id]
-
-    def _rest(self) -> None:
-        """Agents are heavy: of those that have nothing to do only the last ones stay, as many as the pool holds."""
-        idle = [runner for runner in self._runners.values() if runner.resting]
-        idle.sort(key=lambda runner: runner.record.active_at, reverse=True)
-        for runner in idle[max(1, self._config.pool.number) :]:
-            runner.rest()
-
-    def _asking(self, session: str, waits: bool) -> None:
-        if runner := self._runners.get(session):
-            runner.asking(waits)
 
     async def _recover(self) -> None:
         """Make the state of a crash truthful, then go on with what waited. Other nodes' state is theirs."""
@@ -295,4 +292,4 @@ class Router:
             await self._roster.keep(await recovery.close_turn(self.log, self.prompts, prompt, record))
         for session in self.prompts.sessions():
             with suppress(TielineError):  # its agent is not known, or off, any more: what waits, waits on
-                self._runner(session).wake()
+                self._runners.wake(self._runner(session))

@@ -61,6 +61,7 @@ class Runner:
         self._asks = 0
         self._remembered: dict[Action, Answer] = {}
         self._stop = False
+        self._ending = False
         self._refill: Spec | None = None
         self._saving: set[asyncio.Task[None]] = set()
 
@@ -68,6 +69,10 @@ class Runner:
         """Work on what waits, if nobody does yet."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work())
+
+    def stop_starting(self) -> None:
+        """No other turn begins: what waits, waits on."""
+        self._ending = True
 
     @property
     def resting(self) -> bool:
@@ -101,7 +106,8 @@ class Runner:
             self._set("waiting" if self._asks else "working")
 
     async def close(self) -> None:
-        """End the agent; a running turn ends as interrupted, and is written down as such."""
+        """End the agent; a running turn ends as interrupted, and is written down as such. What waits, waits on."""
+        self.stop_starting()
         if self.busy:
             await self.interrupt()
         if self._task is not None:
@@ -113,7 +119,10 @@ class Runner:
         await self._let_go()
 
     async def _work(self) -> None:
-        while prompt := await self._insist(self._prompts.start, self.record.id):
+        while not self._ending and (prompt := await self._insist(self._prompts.start, self.record.id)):
+            if self._ending:  # it was only just taken
+                await self._insist(self._prompts.give_back, prompt)
+                return
             try:
                 await self._turn(prompt)
             except BusError:
@@ -187,7 +196,9 @@ class Runner:
         )
         await self._prompts.finish(self.record.id, done.status, done.error)
         self._stop = False
-        if self._refill is not None:  # not earlier: an agent that starts takes time from the one that works
+        if (
+            self._refill is not None and not self._ending
+        ):  # not earlier: an agent that starts takes time from the one that works
             self._pool.prepare(self._driver, self._refill)
             self._refill = None
 
