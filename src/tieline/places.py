@@ -34,6 +34,11 @@ def log_file(env: Mapping[str, str]) -> Path:
     return state(env) / "hub.log"
 
 
+def audit_file(env: Mapping[str, str]) -> Path:
+    """Who came in, who decided what, what was refused; mode 0600."""
+    return state(env) / "audit.jsonl"
+
+
 def node_file(env: Mapping[str, str]) -> Path:
     """Which hub this machine's node is joined to, and its key; mode 0600."""
     return state(env) / "node.json"

@@ -125,11 +125,42 @@ async def once(tmp_path: Path) -> Any:
         yield once
 
 
-async def test_failures_are_not_kept(once: Once) -> None:
-    app = App(503)
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
+async def test_what_may_pass_is_not_kept(once: Once, status: int) -> None:
+    app = App(status)
     for _ in range(2):
         await once.run("id", "digest", app, private=False)
     assert app.calls == 2
+
+
+@pytest.mark.slow
+async def test_a_strangers_keys_cost_nothing(hub: Running) -> None:
+    """A thousand keys to doors that are open: nothing of them is on the bus, in memory, or answered twice."""
+    file = Path(hub.env["TIELINE_HOME"]).parent / "bus.db"
+
+    def size() -> int:
+        return sum(one.stat().st_size for one in file.parent.glob("bus.db*"))
+
+    before = size()
+    async with caller(hub.url) as stranger:
+        for n in range(0, 1000, 20):
+            paths = ("/hooks/nobody", "/hooks/in/nobody", "/api/v1/sessions", "/api/v1/pair")
+            replies = await asyncio.gather(
+                *(stranger.post(paths[k % 4], json={"secret": "x"}, headers=keyed(f"{n + k}")) for k in range(20))
+            )
+            assert all(400 <= reply.status_code < 600 for reply in replies)
+    assert await hub.hub.bus.table("answers").keys() == []
+    assert not hub.hub.once.kept
+    assert size() - before < 100_000  # the hub's own beats; the answers were five megabytes
+
+
+async def test_a_retry_after_too_many_is_not_refused_for_a_day(hub: Running) -> None:
+    while (await hub.client.post("/api/v1/pairings", json={})).status_code != 429:
+        pass
+    assert (await hub.client.post("/api/v1/pairings", json={}, headers=keyed("one"))).status_code == 429
+    hub.hub.offers.give_back("owner")
+    hub.hub.offers.give_back("owner")
+    assert (await hub.client.post("/api/v1/pairings", json={}, headers=keyed("one"))).status_code == 201
 
 
 async def test_whoever_comes_second_waits_and_a_failure_lets_them_try(once: Once) -> None:

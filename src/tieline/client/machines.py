@@ -1,6 +1,7 @@
 """The part of the client about machines, their agents, and who may talk to the hub."""
 
 from ..protocol.access import Me, Offer, Paired
+from ..protocol.audit import AuditKind, AuditLine
 from ..protocol.bodies import Claim, Pairing, PushSubscription
 from ..protocol.push import PushKey, PushTest, PushView
 from ..protocol.views import AgentView, CommandView, DeviceView, DirectoryView, NodeView
@@ -56,6 +57,12 @@ class Access(Requests):
     async def revoke(self, device: str) -> None:
         """It is out at once, also on open connections."""
         await self.change("DELETE", f"devices/{device}", type(None))
+
+    async def audit(
+        self, *, before: int = 0, since: float = 0.0, kind: AuditKind | None = None, limit: int = 100
+    ) -> list[AuditLine]:
+        """Who came in, decided, was refused: the newest first. `before`: the `seq` of the last one that was seen."""
+        return await self.get("audit", list[AuditLine], before=before, since=since, kind=kind or "", limit=limit)
 
     async def health(self) -> dict[str, str]:
         """`status` and `version`. Needs no token."""

@@ -18,6 +18,7 @@ from .routing import Map, Plain, Route
 
 PARTS = (
     "routes.access",
+    "routes.audit",
     "routes.nodes",
     "routes.sessions",
     "routes.prompts",

@@ -53,6 +53,11 @@ class Auth:
         )
 
 
+def signature(device: DeviceView) -> str:
+    """Who did something, readable and not to be mistaken: a device chooses its name, but not the id beside it."""
+    return OWNER if device.id == OWNER else f"{device.name} ({device.id[-6:]})"
+
+
 def csrf_of(key: str) -> str:
     """Bound to the cookie's key: nothing to keep, nothing to guess."""
     return hmac.new(key.encode(), b"tieline csrf", hashlib.sha256).hexdigest()

@@ -8,10 +8,16 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from .. import places
 from ..bus.base import Bus
 from ..config import Config
+from ..events import Answer
 from ..protocol.views import NodeView
-from .auth import Auth, owner_token
+from . import doors
+from .audit import Audit
+from .auth import Auth, owner_token, signature
 from .devices import Devices
 from .fanout import Fanout
 from .logs import logger
@@ -36,6 +42,8 @@ if TYPE_CHECKING:
 GUESSES = 10
 GUESSES_S = 60.0
 """Wrong secrets from one address."""
+BY_NOBODY = frozenset({"policy", "memory", "expiry", "turn-end", "restart", "agent", "nobody", "error"})
+"""What answers asks when no person does."""
 OFFERS = 30
 """New secrets by one device, in the same time."""
 
@@ -52,6 +60,7 @@ class Hub:
         self.url = config.hub.public_url  # where people reach it; its server fills it in when nobody said
         self.log = logger("hub")
         self.token = owner_token(env)
+        self.audit = Audit(places.audit_file(env))
         self.devices = Devices(bus)
         self.auth = Auth(self.devices, self.token)
         self.origins = Origins(config.hub)
@@ -71,7 +80,8 @@ class Hub:
 
     async def __aenter__(self) -> "Hub":
         try:
-            for part in (self.devices, self.once, self.nodes, self.switch, self.state, self.fanout, self.push):
+            parts = (self.audit, self.devices, self.once, self.nodes, self.switch, self.state, self.fanout, self.push)
+            for part in parts:
                 await self._stack.enter_async_context(part)
             self._stack.callback(self.fanout.tap(self._happened))
             if self.traces is not None:
@@ -94,6 +104,20 @@ class Hub:
     def _happened(self, whole: Whole, peek: Peek) -> None:
         if peek.type == "done":
             self.metrics.turn(peek.status)
+        elif peek.type == "answer":
+            self._decided(whole)
+
+    def _decided(self, whole: Whole) -> None:
+        """Wherever it was decided, and on whichever machine: the log of the session tells it."""
+        try:
+            answer = msgspec.json.decode(whole.data, type=Answer)
+        except msgspec.DecodeError:
+            return
+        if answer.by in BY_NOBODY:
+            return
+        said = {"session": whole.session, "ask": answer.ask, "tool": answer.tool, "decision": answer.decision}
+        remember = "" if answer.remember == "once" else answer.remember
+        self.audit.record("decision", answer.by, answer.via, **said, remember=remember)
 
     def guess(self, scope: MutableMapping[str, Any]) -> None:
         """Somebody tries a secret out. Right ones are given back by the route."""
@@ -103,6 +127,10 @@ class Hub:
     def note(self, scope: MutableMapping[str, Any], visit: "Visit", status: int, seconds: float) -> None:
         """A request is over."""
         self.metrics.request(scope, visit, status, seconds)
+        if status in (401, 403) or (status == 429 and visit.path in doors.GUESSED):
+            refused = visit.why or scope["state"].get("why", "")
+            who = signature(visit.device) if visit.device else ""
+            self.audit.record("refusal", who, via(scope), why=refused, door=f"{visit.method} {visit.path}")
         say = self.log.info if status >= 400 or visit.method in ("POST", "PATCH", "DELETE") else self.log.debug
         why = visit.why or scope["state"].get("why", "")
         say(
@@ -115,6 +143,11 @@ class Hub:
             id=visit.id,
             **({"why": why} if why else {}),
         )
+
+
+def via(scope: MutableMapping[str, Any]) -> str:
+    """From where somebody asks, for the audit log."""
+    return scope["state"].get("via") or caller(scope)
 
 
 def caller(scope: MutableMapping[str, Any]) -> str:

@@ -4,8 +4,9 @@ The key is the device's own, for one route and one body; with another body it is
 for the first one's answer. What a route tells a node has an id made of the key (`deed`), so that a hub that dies before
 it could keep the answer, and another hub that is asked at the same time, do nothing twice.
 
-Answers are kept on the bus for a day, so every hub on it knows them. Those that carry secrets are kept in memory alone:
-what is on the bus is for many eyes.
+Answers are kept on the bus for a day, so every hub on it knows them, and for callers that the hub knows only: a
+stranger's keys cost nothing. Those that carry secrets are kept in memory alone, and only when they gave one: what is on
+the bus is for many eyes. A refusal that may be another one in a moment is not kept.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ MAX_KEPT = 256
 MAX_WRITING = 64
 """Answers on their way to the bus, which nobody waits for."""
 MAX_KEY = 255
+PASSING = frozenset({401, 403, 404, 429})
+"""Refusals that may not hold any more when the same is asked again; as all from 500 on."""
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -64,8 +67,13 @@ class Once:
     ) -> None:
         await asyncio.gather(*self._writing, return_exceptions=True)
 
+    @property
+    def kept(self) -> int:
+        """Answers in memory."""
+        return len(self._kept)
+
     async def run(self, id: str, digest: str, call: Callable[[Send], Awaitable[None]], *, private: bool) -> Answer:
-        """The answer to `call`, or the one that it had before. Answers of 500 and above are not kept."""
+        """The answer to `call`, or the one that it had before."""
         while (running := self._running.get(id)) is not None:
             await _finish(running)
         mine = self._running[id] = asyncio.Event()
@@ -78,7 +86,7 @@ class Once:
             record = _Recording()
             await call(record.send)
             answer = Answer(digest=digest, status=record.status, headers=record.headers, body=bytes(record.body))
-            if answer.status < 500:
+            if answer.status < (300 if private else 500) and answer.status not in PASSING:
                 self._remember(id, answer)
                 if not private and len(answer.body) <= MAX_ANSWER:
                     await self._write(id, answer)

@@ -7,9 +7,9 @@ import msgspec
 from ..errors import UsageError
 from ..ids import new_id
 from ..protocol.commands import AnyCommand, Result
-from ..protocol.views import CommandView, DeviceView, NodeView
+from ..protocol.views import CommandView, NodeView
 from ..sessions.records import ASKS, SESSIONS, AskRecord, SessionRecord
-from .auth import OWNER
+from .auth import signature
 from .hub import Hub
 from .problems import NotFound, Problematic, Refused, refusal_problem
 from .request import Asked, Reply, answer, device_of, once_of
@@ -34,11 +34,6 @@ async def tell(request: Asked, node: str, command: AnyCommand, *, id: str = "") 
 def told(outcome: Result | CommandView, status: int = 200) -> Reply:
     """What the node gave, or, when it has not answered yet, where the command is."""
     return answer(outcome, ACCEPTED) if isinstance(outcome, CommandView) else answer(bytes(outcome.value), status)
-
-
-def signature(device: DeviceView) -> str:
-    """Who did something, readable and not to be mistaken: a device chooses its name, but not the id beside it."""
-    return OWNER if device.id == OWNER else f"{device.name} ({device.id[-6:]})"
 
 
 async def session_of(hub: Hub, id: str) -> SessionRecord:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-PARTS = ("frames", "bodies", "views", "access", "pages", "problems", "push", "relay")
+PARTS = ("frames", "bodies", "views", "access", "audit", "pages", "problems", "push", "relay")
 
 
 def schema() -> dict[str, Any]:

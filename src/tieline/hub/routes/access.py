@@ -11,8 +11,8 @@ from ...protocol.access import Me, Offer, Paired
 from ...protocol.bodies import Claim, Pairing
 from ...protocol.views import DeviceView
 from ...version import __version__
-from ..auth import OWNER, cookie, cookie_name, csrf_of
-from ..hub import caller
+from ..auth import OWNER, cookie, cookie_name, csrf_of, signature
+from ..hub import caller, via
 from ..origins import host_name, is_loopback
 from ..problems import Refused
 from ..request import DONE, Asked, Reply, answer, body, device_of
@@ -46,13 +46,14 @@ async def login(request: Asked) -> Reply:
     claim = body(request, Claim)
     device, key = await hub.devices.claim(claim.secret, ("page",), name=_name(claim.name))
     hub.guesses.give_back(caller(request.scope))
+    hub.audit.record("sign-in", signature(hub.devices.view(device)), via(request.scope))
     return answer(_me(request, hub.devices.view(device), key), headers={"set-cookie": _cookie(request, key)})
 
 
 @post("/api/v1/logout", tags=TAGS, spec=Spec(status=204, problems=("Conflict",)))
 async def logout(request: Asked) -> Reply:
     """This device's key is worth nothing any more."""
-    await _revoke(request.hub, device_of(request).id)
+    await _revoke(request, device_of(request).id)
     return Reply(status=204, headers={"set-cookie": _cookie(request, "", age_s=0)})
 
 
@@ -64,6 +65,7 @@ async def offer(request: Asked) -> Reply:
     if wait := hub.offers.take(device.id):
         raise Refused("TooManyRequests", "too many secrets at once", hint="Wait a little.", retry_s=wait)
     secret, expires_at = await hub.devices.offer(pairing.kind, name=_name(pairing.name), by=device.id)
+    hub.audit.record("pairing", signature(device), via(request.scope), step="offered", kind=pairing.kind)
     word = "login" if pairing.kind == "page" else "pair"
     url = f"{_url(request)}/#{word}={secret}"
     here_only = is_loopback(urlsplit(url).hostname or "")
@@ -87,6 +89,8 @@ async def pair(request: Asked) -> Reply:
         claim.secret, ("client", "node"), name=_name(claim.name), node=_node(claim.node)
     )
     hub.guesses.give_back(caller(request.scope))
+    who = signature(hub.devices.view(device))
+    hub.audit.record("pairing", who, via(request.scope), step="paired", kind=device.kind)
     if device.kind == "node":
         await hub.nodes.expect(device.node, device.name)
     return answer(Paired(device=hub.devices.view(device), key=key, hub=_url(request)), 201)
@@ -103,7 +107,7 @@ async def devices(request: Asked) -> Reply:
 @delete("/api/v1/devices/{id}", tags=TAGS, spec=Spec(status=204, problems=("NotFound", "Conflict")))
 async def revoke(request: Asked, id: str) -> Reply:
     """Shut a device out, at once, also where it is connected."""
-    await _revoke(request.hub, id)
+    await _revoke(request, id)
     return DONE
 
 
@@ -123,11 +127,14 @@ def _me(request: Asked, device: DeviceView, key: str) -> Me:
     )
 
 
-async def _revoke(hub: "Hub", id: str) -> None:
+async def _revoke(request: Asked, id: str) -> None:
+    hub = request.hub
     if id == OWNER:
         hint = "To replace the token, stop the hub and remove its file."
         raise Refused("Conflict", "this machine's own token cannot be revoked", field="id", hint=hint)
+    name = next((signature(one) for one in hub.devices.list() if one.id == id), id)
     await hub.devices.revoke(id)
+    hub.audit.record("revoke", signature(device_of(request)), via(request.scope), device=name)
 
 
 def _cookie(request: Asked, key: str, **more: int) -> str:

@@ -23,8 +23,10 @@ from ...protocol.views import CommandView
 from ...sessions.log import EventLog
 from ...sessions.messages import Message, fold
 from ...sessions.records import SESSIONS, SessionRecord, SessionStatus
+from ..auth import signature
 from ..history import Page, newest, onward
-from ..request import Asked, Reply, answer, body, once_of
+from ..hub import via
+from ..request import Asked, Reply, answer, body, device_of, once_of
 from ..routing import get, patch, post
 from ..spec import Spec
 from ..telling import check_own_id, chosen_node, node_of, session_of, tell, told
@@ -140,7 +142,11 @@ async def change(request: Asked, session: str) -> Reply:
         effort=wanted.effort,
         archived=wanted.archived,
     )
-    return told(await tell(request, await node_of(hub, session), command))
+    done = await tell(request, await node_of(hub, session), command)
+    if command.policy is not None:
+        levels = {name: str(level) for name, level in msgspec.to_builtins(command.policy).items()}
+        hub.audit.record("policy", signature(device_of(request)), via(request.scope), session=session, **levels)
+    return told(done)
 
 
 @post(

@@ -1,0 +1,41 @@
+"""The verbs about who may talk to the hub, and who did what: devices, audit."""
+
+from typing import Annotated
+
+import typer
+
+from .help import Command
+from .up import PANEL
+
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+
+
+def audit(
+    kind: Annotated[
+        str,
+        typer.Option(metavar="KIND", help="Only these: sign-in, pairing, revoke, decision, policy, refusal or code."),
+    ] = "",
+    since: Annotated[
+        str, typer.Option(metavar="WHEN", help="Not older: 30m, 12h, 7d, or a date such as 2026-11-01.")
+    ] = "",
+    limit: Annotated[int, typer.Option(metavar="N", help="How many lines at most.", min=1)] = 100,
+    json: Json = False,
+) -> None:
+    """Who signed in, paired, decided, changed a policy or was refused. The newest first; kept for 90 days."""
+    from .audit import show
+
+    raise typer.Exit(show(kind=kind, since=since, limit=limit, json=json))
+
+
+EXAMPLES = {
+    audit: """
+tieline audit
+tieline audit --kind decision --since 7d
+tieline audit --json | jq '.[] | select(.what == "refusal")'
+""",
+}
+
+
+def add(app: typer.Typer) -> None:
+    for verb, examples in EXAMPLES.items():
+        app.command(cls=Command, epilog=examples, rich_help_panel=PANEL)(verb)

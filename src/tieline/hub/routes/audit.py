@@ -1,0 +1,34 @@
+"""The audit log, read."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
+
+from ...protocol.audit import AuditKind, AuditLine
+from ..request import Asked, Reply, answer
+from ..routing import get
+from ..spec import Spec
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+MAX_LINES = 1000
+MAX_SEQ = 2**63 - 1
+
+
+@get("/api/v1/audit", tags=["access"], spec=Spec(gives=list[AuditLine]))
+async def audit(
+    request: Asked,
+    before: Annotated[int, Meta(ge=0, le=MAX_SEQ)] = 0,
+    since: Annotated[float, Meta(ge=0)] = 0.0,
+    kind: AuditKind | None = None,
+    limit: Annotated[int, Meta(ge=1, le=MAX_LINES)] = 100,
+) -> Reply:
+    """Who came in, let others in, decided and was refused: the newest first.
+
+    `before` is the `seq` of the last line of the page before."""
+    return answer(await request.hub.audit.read(before=before, since=since, kind=kind, limit=limit))
+
+
+def routes(hub: "Hub") -> list[Any]:
+    return [audit]
