@@ -4,9 +4,9 @@ import asyncio
 
 from msgspec.structs import replace
 
-from tieline.events import Answer, Ask, Command, Edit, Event, Fetch, Read
+from tieline.events import Answer, Ask, Command, Edit, Event, Fetch, Mcp, OtherAction, Read, Remember
 from tieline.policy import Policy
-from tieline.sessions.asks import Asks, OnAsk
+from tieline.sessions.asks import EXACTLY, Asks, OnAsk, same
 
 RUN = Ask("q1", "permission", "run", tool="t1", action=Command("make"), capability="shell")
 
@@ -38,7 +38,8 @@ async def test_people_are_asked_and_both_are_told() -> None:
     told, decided = emitted
     assert isinstance(told, Ask)
     assert told.id != RUN.id, "agents number their asks from one; ours are told apart everywhere"
-    assert replace(told, id=RUN.id) == RUN
+    assert replace(told, id=RUN.id, remember=(), scopes={}) == RUN
+    assert (told.remember, told.scopes) == (("session",), {"session": EXACTLY}), "the very same can be remembered"
     assert decided == answer == Answer(told.id, "allow", by="caller", tool="t1")
 
 
@@ -101,3 +102,60 @@ async def test_memory_is_for_the_very_same_action() -> None:
     assert (again.ask, again.tool, again.by, emitted, count) == ("q2", "t2", "memory", [], 1)
     await decide(asks, Ask("q3", "permission", action=Command("make install")))
     assert count == 2
+
+
+async def test_memory_is_for_the_very_same_input() -> None:
+    """An action may say little: one tool of a server, or nothing at all. Another input is another matter."""
+    asked: list[Ask] = []
+
+    def once(ask: Ask) -> Answer:
+        asked.append(ask)
+        return Answer(ask.id, "allow", by="caller", remember="session")
+
+    asks = Asks(Policy(), once)
+    for action in (OtherAction(), Mcp("files", "remove")):
+        for path, number in (("a", 1), ("b", 2), ("a", 2)):
+            await decide(asks, Ask("q", "permission", action=action, input={"path": path}))
+            assert len(asked) == number, path
+        asked.clear()
+
+
+async def test_an_agent_makes_no_rule_of_what_it_did_not_offer() -> None:
+    """It offers "always"; the person has the very same remembered for the session: that is ours, and no rule of its."""
+
+    def remember(level: Remember) -> Asks:
+        return Asks(Policy(), lambda ask: Answer(ask.id, "allow", by="caller", remember=level))
+
+    ask = Ask("q", "permission", action=Command("make"), remember=("always",), scopes={"always": "make, for ever"})
+    answer, (told, decided) = await decide(remember("session"), ask)
+    assert isinstance(told, Ask)
+    assert isinstance(decided, Answer)
+    assert told.remember == ("session", "always")
+    assert told.scopes == {"session": EXACTLY, "always": "make, for ever"}
+    assert (decided.remember, answer.remember) == ("session", "once")
+    answer, _ = await decide(remember("always"), ask)
+    assert answer.remember == "always"
+
+
+async def test_what_was_not_offered_is_not_allowed_with_it() -> None:
+    def always(ask: Ask) -> Answer:
+        return Answer(ask.id, "allow", by="caller", remember="always")
+
+    answer, _ = await decide(Asks(Policy(), always), RUN)
+    assert answer.decision == "deny"
+    assert "always" in answer.reason
+
+
+async def test_what_the_agent_withholds_can_only_be_denied() -> None:
+    ask = replace(RUN, withheld="the middle of the command", remember=("session",), scopes={"session": "x"})
+    answer, emitted = await decide(Asks(Policy(), lambda ask: True), ask)
+    assert (answer.decision, answer.by) == ("deny", "caller")
+    assert "the middle of the command" in answer.reason
+    assert isinstance(emitted[0], Ask)
+    assert emitted[0].remember == ()
+    asks = Asks(Policy(), None)
+    asks.remembered[same(ask)] = Answer("q", "allow", remember="session")
+    answer, _ = await decide(asks, ask)
+    assert answer.decision == "deny", "what was remembered may have been another one"
+    answer, _ = await decide(Asks(Policy(shell="allow"), nobody), ask)
+    assert answer.decision == "allow", "the policy allows it whatever it is"

@@ -7,10 +7,12 @@ question stays open hangs for ever.
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from msgspec.structs import replace
 
 from ..drivers.base import Emit
-from ..events import Action, Answer, Ask, needs
+from ..errors import UsageError
+from ..events import Answer, Ask, needs
 from ..ids import new_id
 from ..policy import Policy
 
@@ -19,6 +21,9 @@ DEFAULT_EXPIRY_S = 3600.0
 
 MAX_REMEMBERED = 1000
 """Decisions kept per session."""
+
+EXACTLY = "exactly this again, in this session"
+"""What our own memory permits; a driver that offers more says so itself."""
 
 OnAsk = Callable[[Ask], Answer | bool | Awaitable[Answer | bool]]
 """The caller's decision: an Answer, or simply True (allow) or False (deny)."""
@@ -36,6 +41,27 @@ def expired(ask: Ask, expiry_s: float) -> Answer:
     return deny(ask, f"nobody answered within {expiry_s:g} s", by="expiry")
 
 
+def check(ask: Ask, answer: Answer) -> None:
+    """Raises UsageError for what nobody may decide about this ask."""
+    if ask.withheld and answer.decision == "allow":
+        raise UsageError(
+            f"this ask can only be denied: {ask.withheld}",
+            field="decision",
+            hint="Deny it, and say what you would allow: shorter, or in steps.",
+        )
+    if answer.remember != "once" and answer.remember not in ask.remember:
+        raise UsageError(
+            f"this ask cannot be remembered for {answer.remember}",
+            field="remember",
+            hint=f"It can be for: {', '.join(ask.remember)}." if ask.remember else "Decide it once.",
+        )
+
+
+def same(ask: Ask) -> bytes:
+    """What a remembered decision holds for: the very same action with the very same input, nothing like it."""
+    return msgspec.json.encode((ask.action, ask.input), order="sorted", enc_hook=repr)
+
+
 class Asks:
     """Decides for one session."""
 
@@ -44,14 +70,15 @@ class Asks:
         self._policy = policy
         self.on_ask = on_ask
         self._expiry_s = expiry_s
-        self.remembered: dict[Action, Answer] = {}
+        self.remembered: dict[bytes, Answer] = {}
 
     async def __call__(self, ask: Ask, emit: Emit) -> Answer:
         if answer := self._by_policy(ask) or self._by_memory(ask):
             if answer.decision == "deny":
                 emit(answer)
             return answer
-        ask = replace(ask, id=new_id())  # agents number theirs from one, each; ours must be told apart everywhere
+        native = ask.remember
+        ask = self._offered(replace(ask, id=new_id()))  # agents number theirs from one, each; ours are told apart
         emit(ask)
         try:
             answer = await self._by_people(ask)
@@ -60,8 +87,18 @@ class Asks:
             raise
         emit(answer)
         if ask.action and answer.remember != "once" and len(self.remembered) < MAX_REMEMBERED:
-            self.remembered[ask.action] = answer
-        return answer
+            self.remembered[same(ask)] = answer
+        # What the agent itself does not offer is ours to remember: it must not make a wider rule of its own of it.
+        return answer if answer.remember in native else replace(answer, remember="once")
+
+    @staticmethod
+    def _offered(ask: Ask) -> Ask:
+        """With what can be remembered about it: the agent's own rules, and the very same action by us."""
+        if ask.withheld:
+            return replace(ask, remember=(), scopes={})
+        if ask.kind != "permission" or ask.action is None or "session" in ask.remember:
+            return ask
+        return replace(ask, remember=("session", *ask.remember), scopes={"session": EXACTLY, **ask.scopes})
 
     def _by_policy(self, ask: Ask) -> Answer | None:
         """Only permissions fall under the policy; questions and plans are always for people."""
@@ -79,7 +116,7 @@ class Asks:
 
     def _by_memory(self, ask: Ask) -> Answer | None:
         """What was remembered counts for the very same action only; wider rules are the agent's own to keep."""
-        kept = self.remembered.get(ask.action) if ask.action else None
+        kept = self.remembered.get(same(ask)) if ask.action and not ask.withheld else None
         return replace(kept, ask=ask.id, tool=ask.tool, by="memory") if kept else None
 
     async def _by_people(self, ask: Ask) -> Answer:
@@ -94,8 +131,15 @@ class Asks:
             return expired(ask, self._expiry_s or 0)
         except Exception as error:  # a broken callback must not leave the agent waiting, nor allow anything
             return deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
-        if isinstance(decision, Answer):
-            return decision
-        if decision and ask.kind == "question":
+        answer = self._said(ask, decision) if isinstance(decision, bool) else decision
+        try:
+            check(ask, answer)
+        except UsageError as error:
+            return deny(ask, error.message, by=answer.by)
+        return answer
+
+    @staticmethod
+    def _said(ask: Ask, yes: bool) -> Answer:
+        if yes and ask.kind == "question":
             return deny(ask, "a question needs an Answer that says what was chosen, not a yes")
-        return allow(ask) if decision else deny(ask, "denied by the caller")
+        return allow(ask) if yes else deny(ask, "denied by the caller")

@@ -11,10 +11,11 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from ..bus.base import Bus, Table
+from ..ask_parts import ask_parts
+from ..bus.base import MAX_RECORD, Bus, Table
 from ..errors import Conflict, UsageError
 from ..events import Answer, Ask
-from .asks import expired
+from .asks import check, expired
 from .records import ASKS, AskRecord, AskStatus, digest
 
 _decode = msgspec.json.Decoder(AskRecord).decode
@@ -22,6 +23,8 @@ _encode = msgspec.json.encode
 
 KEPT_S = 24 * 3600
 """How long an ask that is over is kept."""
+ROOM_FOR_ANSWER = 64 * 1024
+"""Bytes of a record that its answer may need."""
 
 
 class AlreadyAnswered(UsageError):
@@ -66,10 +69,15 @@ class PendingAsks:
             digest=digest(ask),
             created_at=now,
             expires_at=now + self._expiry_s,
+            parts=ask_parts(ask),
         )
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[ask.id] = future
-        keeping = self._arriving[ask.id] = asyncio.ensure_future(self._table.put(ask.id, _encode(record), expect=0))
+        value = _encode(record)
+        if len(value) > MAX_RECORD - ROOM_FOR_ANSWER:  # what people see is made of the ask; the ask itself may fit
+            record = replace(record, parts=())
+            value = _encode(record)
+        keeping = self._arriving[ask.id] = asyncio.ensure_future(self._table.put(ask.id, value, expect=0))
         keeping.add_done_callback(lambda _: self._arriving.pop(ask.id, None))
         told = False
         try:
@@ -111,6 +119,7 @@ class PendingAsks:
                 )
             if time.time() > record.expires_at:
                 raise AlreadyAnswered(await self.close(id, "expired"))
+            check(record.ask, answer)
             decided = replace(answer, ask=id, tool=record.ask.tool)
             changed = replace(record, status="answered", answer=decided)
             try:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..drivers.base import Driver, Prompt, Spec
 from ..errors import BusClosed, BusError, TielineError
-from ..events import Action, Answer, Ask, Done, Error, Event, Init, Status, Text, TurnStarted
+from ..events import Answer, Ask, Done, Error, Event, Init, Status, Text, TurnStarted
 from . import recovery, workspace
 from .asks import OnAsk
 from .log import EventLog
@@ -59,7 +59,7 @@ class Runner:
         self._task: asyncio.Task[None] | None = None
         self._heard = 0.0
         self._asks = 0
-        self._remembered: dict[Action, Answer] = {}
+        self._remembered: dict[bytes, Answer] = {}
         self._stop = False
         self._ending = False
         self._refill: Spec | None = None

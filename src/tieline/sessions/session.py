@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..drivers.base import CanWarmUp, Conversation, Driver, Prompt, Spec, check, check_prompt
 from ..errors import SessionClosed, TielineError, Unsupported
-from ..events import Action, Answer, Done, Error, Event, TurnStarted
+from ..events import Answer, Done, Error, Event, TurnStarted
 from ..policy import Receipt
 from .asks import DEFAULT_EXPIRY_S, Asks, OnAsk
 
@@ -119,7 +119,7 @@ class Session:
     def on_ask(self, decide: OnAsk | None) -> None:
         self._asks.on_ask = decide
 
-    def remember(self, decisions: dict[Action, Answer]) -> None:
+    def remember(self, decisions: dict[bytes, Answer]) -> None:
         """Keep what is remembered in here: it outlives the agent, which may come back by resume."""
         self._asks.remembered = decisions
 
