@@ -42,3 +42,8 @@ def audit_file(env: Mapping[str, str]) -> Path:
 def node_file(env: Mapping[str, str]) -> Path:
     """Which hub this machine's node is joined to, and its key; mode 0600."""
     return state(env) / "node.json"
+
+
+def snapshots(env: Mapping[str, str]) -> Path:
+    """What directories held when sessions began in them, a store for each."""
+    return state(env) / "snapshots"

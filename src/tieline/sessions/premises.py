@@ -15,6 +15,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, Struct
 
+from ..wire.files import read_regular
+from . import repository
+
 FILES = ("AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "QWEN.md", ".env", ".mcp.json",
          "opencode.json", "opencode.jsonc")  # fmt: skip
 """In the directory, in those above it, and in the user's home."""
@@ -53,10 +56,11 @@ MAX_STATE = 32 * 1024 * 1024
 def premises(cwd: str, env: Mapping[str, str]) -> bytes:
     """A digest: the same as long as nothing of it has changed. It looks at some hundred places: not for the loop."""
     digest = hashlib.blake2b(digest_size=16)
-    git = _git_directory(cwd)
+    found = repository.find(cwd)
+    git = found.git_dir if found else ""
     for path in filter(_there, _read_whole(cwd, env, git)):
-        with suppress(OSError), Path(path).open("rb") as file:
-            digest.update(b"%b\0%b\0" % (os.fsencode(path), file.read(MAX_BYTES)))
+        with suppress(OSError):
+            digest.update(b"%b\0%b\0" % (os.fsencode(path), read_regular(path, MAX_BYTES)))
     for path in filter(_there, _looked_at(cwd, env, git)):
         with suppress(OSError):
             found = Path(path).stat()
@@ -112,19 +116,6 @@ def _within(folder: str) -> list[str]:
         return []
 
 
-def _git_directory(cwd: str) -> str:
-    """Empty when it is in none."""
-    for place in (cwd, *map(str, Path(cwd).parents)):
-        if not _there(git := f"{place}/.git"):
-            continue
-        if Path(git).is_dir():
-            return git
-        with suppress(OSError, ValueError):  # a worktree, or a submodule
-            head, _, where = Path(git).read_text().partition(":")
-            return str(Path(place, where.strip())) if head == "gitdir" else ""
-    return ""
-
-
 class _Project(Struct):
     mcpServers: Raw = Raw()
     enabledMcpjsonServers: Raw = Raw()
@@ -143,10 +134,8 @@ def _claude_servers(cwd: str, env: Mapping[str, str]) -> bytes:
     """What `claude mcp add` writes, out of a file in which Claude Code keeps its state as well."""
     home = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME", "")
     with suppress(OSError, msgspec.MsgspecError):
-        path = Path(home, ".claude.json")
-        if path.stat().st_size <= MAX_STATE:
-            state = _state.decode(path.read_bytes())
-            here = (state.projects.get(str(place)) for place in (Path(cwd), *Path(cwd).parents))
-            values = (getattr(one, name) for one in (state, *here) if one for name in _Project.__struct_fields__)
-            return b"\0".join(map(bytes, values)).strip(b"\0")
+        state = _state.decode(read_regular(f"{home}/.claude.json", MAX_STATE))
+        here = (state.projects.get(str(place)) for place in (Path(cwd), *Path(cwd).parents))
+        values = (getattr(one, name) for one in (state, *here) if one for name in _Project.__struct_fields__)
+        return b"\0".join(map(bytes, values)).strip(b"\0")
     return b""

@@ -277,6 +277,7 @@ class Router:
                 pool=self.pool,
                 on_ask=on_ask,
                 keep=self._roster.keep,
+                env=self._config.environ,
                 quiet_s=quiet_s(self._config, record.agent),
                 idle=lambda: self._runners.rest(self._config.pool.number),
             )

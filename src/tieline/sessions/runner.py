@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from ..errors import BusClosed, BusError, TielineError
 from ..events import Answer, Ask, Done, Error, Event, Init, Status, Text, TurnStarted
 from . import recovery, workspace
 from .asks import OnAsk
+from .git import GitFailed
 from .log import EventLog
 from .pool import Pool
 from .prompts import Prompts
@@ -41,10 +42,11 @@ class Runner:
         pool: Pool,
         on_ask: OnAsk,
         keep: Keep,
+        env: Mapping[str, str],
         quiet_s: float,
         idle: Callable[[], None] = lambda: None,
     ) -> None:
-        """`idle` is called whenever nothing waits any more."""
+        """`env` is the hub's own, not the agent's. `idle` is called whenever nothing waits any more."""
         self.record = record
         self.session: Session | None = None
         self._driver = driver
@@ -54,6 +56,7 @@ class Runner:
         self._pool = pool
         self._on_ask = on_ask
         self._keep = keep
+        self._env = env
         self._quiet_s = quiet_s
         self._idle = idle
         self._task: asyncio.Task[None] | None = None
@@ -208,8 +211,10 @@ class Runner:
             return self.session
         record = self.record
         if not record.began and not record.turns:
-            began = await workspace.snapshot(record.cwd, self._spec.env)
-            await self._change(began=began, branch=await workspace.branch(record.cwd, self._spec.env))
+            began = ""
+            with suppress(GitFailed):  # a repository that cannot be read keeps nobody from working in it
+                began = await workspace.snapshot(record.cwd, self._env)
+            await self._change(began=began, branch=workspace.branch(record.cwd))
         spec = self._spec
         if record.native_id and self._driver.features.resume:
             spec = replace(spec, resume=record.native_id)
