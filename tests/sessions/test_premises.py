@@ -1,5 +1,6 @@
 """What a conversation was opened with, told apart from what is there now."""
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -106,3 +107,12 @@ def test_places_that_cannot_be_read(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     assert premises(str(tmp_path), home) == premises(str(tmp_path), home)
     assert premises(str(tmp_path / "gone"), {"HOME": "/nowhere", "CODEX_HOME": "/nowhere"})
+
+
+def test_pipes_do_not_block(place: Path, tmp_path: Path) -> None:
+    """Whoever opens a pipe waits for its writer; an agent may have made it."""
+    (tmp_path / "home").mkdir()
+    for path in (place / "CLAUDE.md", place / ".env", tmp_path / "home/.claude.json"):
+        os.mkfifo(path)
+    env = {"HOME": str(tmp_path / "home")}
+    assert premises(str(place), env) == premises(str(place), env)

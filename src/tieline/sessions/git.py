@@ -69,6 +69,7 @@ class Git:
         self._top = repository.top
         self._format = repository.object_format
         self._objects = objects or place / "objects"
+        self.no_object = "0" * (64 if self._format == "sha256" else 40)
         self.place = place
         self.index = place / "index"
         path = _path(env.get("PATH", ""), repository.top)

@@ -27,7 +27,6 @@ MAX_DIFF = 16 * 1024 * 1024
 """A diff longer than this is cut, and says so."""
 UNUSED_S = 90 * 86400.0
 """A store in which no session began for so long is removed."""
-GONE = "0" * 40
 
 
 async def snapshot(cwd: str, env: Mapping[str, str]) -> str:
@@ -80,12 +79,12 @@ async def _tree(found: Repository, git: Git, store: Path, *, keep: bool) -> str:
     )
     names = {name for name in changed.split(b"\0") if name} | theirs_ignored
     files, lines = await asyncio.to_thread(_sort, found.top, names, git)
-    forgotten = [
-        *((name, GONE, "0") for name in (ours_ignored - theirs_ignored)),
-        *((name, GONE, "0") for name in lines),
-    ]
+    # Others are not in the index: a nested repository always, a huge file unless it has grown.
+    forgotten = [*(ours_ignored - theirs_ignored), *(name for name in lines if not name.endswith(b"/"))]
     if forgotten:
-        await git.run("update-index", "-z", "--index-info", feed=_entries(forgotten))
+        await git.run(
+            "update-index", "-z", "--index-info", feed=_entries((name, git.no_object, "0") for name in forgotten)
+        )
     if files:
         feed = b"".join(name + b"\0" for name in files)
         await git.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", feed=feed)
