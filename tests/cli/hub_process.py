@@ -63,6 +63,11 @@ class HubProcess:
         self.url = started.url
         self.port = int(started.url.rpartition(":")[2])
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """SIGKILL: not a word of farewell."""
         if self._process is not None:

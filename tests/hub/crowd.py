@@ -8,22 +8,26 @@ import asyncio
 import hashlib
 import json
 import sys
+from contextlib import AsyncExitStack
 from typing import Any
 
 import websockets
 from websockets.asyncio.client import connect
 
 PATIENCE_S = 250.0
+GREETINGS = 32
+"""Clients that sign in at once: of those who have not yet, the hub takes only so many of one machine."""
 
 
 class Follower:
-    def __init__(self, url: str, token: str, sessions: list[str] | None) -> None:
+    def __init__(self, url: str, token: str, sessions: list[str] | None, greeting: asyncio.Semaphore) -> None:
         self.sessions = sessions
         self.seqs: list[int] = []
         self.drops = 0
         self.ready = asyncio.Event()
         self._url = url
         self._token = token
+        self._greeting = greeting
         self._epoch = ""
         self._cursor = 0
         self._heard = asyncio.Event()
@@ -31,15 +35,19 @@ class Follower:
     async def run(self) -> None:
         while True:
             try:
-                async with connect(
-                    self._url, proxy=None, compression=None, max_size=None, open_timeout=PATIENCE_S, ping_interval=None
-                ) as socket:
-                    await socket.send(json.dumps({"type": "authenticate", "token": self._token}))
+                async with AsyncExitStack() as stack:
+                    async with self._greeting:
+                        options: dict[str, Any] = {"proxy": None, "compression": None, "max_size": None}
+                        socket = await stack.enter_async_context(
+                            connect(self._url, open_timeout=PATIENCE_S, ping_interval=None, **options)
+                        )
+                        await socket.send(json.dumps({"type": "authenticate", "token": self._token}))
+                        self._take(str(await socket.recv()))
                     wanted = {"after": self._cursor, "epoch": self._epoch, "sessions": self.sessions}
                     await socket.send(json.dumps({"type": "subscribe", **wanted}))
                     async for text in socket:
                         self._take(str(text))
-            except (websockets.ConnectionClosed, OSError):
+            except (websockets.ConnectionClosed, websockets.InvalidHandshake, OSError):
                 pass
             self.drops += 1
 
@@ -74,7 +82,8 @@ def digest(seqs: list[int]) -> str:
 async def main() -> None:
     loop = asyncio.get_running_loop()
     order = json.loads(await loop.run_in_executor(None, sys.stdin.readline))
-    followers = [Follower(order["url"], order["token"], sessions) for sessions in order["clients"]]
+    greeting = asyncio.Semaphore(GREETINGS)
+    followers = [Follower(order["url"], order["token"], sessions, greeting) for sessions in order["clients"]]
     tasks = [asyncio.create_task(follower.run()) for follower in followers]
     try:
         async with asyncio.timeout(PATIENCE_S):

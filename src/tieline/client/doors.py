@@ -39,6 +39,9 @@ PATH = "/api/v1/stream"
 MAX_FRAME = 64 * 1024 * 1024
 """Bytes of a frame from the hub: a snapshot of thousands of sessions, or one large diff."""
 
+SMALL = 2048
+"""Bytes that the hub surely takes from somebody it has not welcomed."""
+
 _decode = msgspec.json.Decoder(AnyHubFrame).decode
 
 
@@ -67,7 +70,10 @@ class WebSocket:
             ) as socket:
                 hello = Authenticate(token=self._token, protocol=PROTOCOL, client=f"tieline/{__version__}")
                 await socket.send(encode(hello), text=True)
-                await socket.send(encode(subscribe), text=True)
+                wanted = encode(subscribe)
+                if len(wanted) > SMALL and isinstance(refused := _frame(await socket.recv()), ProblemFrame):
+                    self._told = refused
+                await socket.send(wanted, text=True)
                 beating = asyncio.create_task(self._beat(socket))
                 try:
                     async with aclosing(self._frames(socket)) as frames:

@@ -56,6 +56,8 @@ STREAMS: frozenset[str] = frozenset({f"{API}/stream/sse"})
 BODY = 256 * 1024
 PROMPT_BODY = 8 * 1024 * 1024
 BODY_S = 20.0
+SECRET_BODY = 4 * 1024
+STRANGER_BODY_S = 10.0
 PROMPT_BODY_S = 120.0
 ANSWER_S = 120.0
 """How long a door that is no stream may take from the whole request to the last byte of its answer."""
@@ -78,8 +80,10 @@ def need(method: str, path: str) -> Need:
     return "device"
 
 
-def body_limits(path: str) -> tuple[int, float]:
+def body_limits(path: str, *, stranger: bool = False) -> tuple[int, float]:
     """Bytes of a request's body, and seconds it may take to arrive."""
+    if stranger:
+        return SECRET_BODY if path in GUESSED else BODY, STRANGER_BODY_S
     return (PROMPT_BODY, PROMPT_BODY_S) if _PROMPTS.fullmatch(path) else (BODY, BODY_S)
 
 

@@ -116,6 +116,8 @@ class Gate:
             _listen(visit, scope)
             admit(visit, scope, hub)
             state = scope["state"]
+            if visit.device is not None and (known := state.get("known")):
+                known()
             state["device"], state["key"], state["request"], state["once"] = visit.device, visit.key, visit.id, ""
             if kind == "websocket":
                 await self._app(scope, receive, send)
@@ -177,7 +179,7 @@ def _listen(visit: Visit, scope: Scope) -> None:
 
 
 async def _body(visit: Visit, receive: Receive) -> bytes:
-    limit, seconds = doors.body_limits(visit.path)
+    limit, seconds = doors.body_limits(visit.path, stranger=visit.device is None)
     length = visit.said.get("length", "")
     if length.isdigit() and int(length) > limit:
         raise _too_large(limit)

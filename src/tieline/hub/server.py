@@ -1,7 +1,7 @@
 """The hub's listening socket, and uvicorn behind it, in our own loop.
 
 Beyond loopback it listens only with TLS, or when somebody says in so many words that it need not be. Whoever opens a
-connection says soon what they want: half a request line holds nothing.
+connection says soon what they want: half a request line holds nothing, and of strangers' connections there are few.
 """
 
 import asyncio
@@ -20,11 +20,14 @@ from ..protocol.link import MAX_FRAME
 from . import doors
 from .framed import FramedProtocol
 from .origins import is_loopback
+from .strangers import STRANGER_S, Strangers
 
-HEAD_S = 15.0
+HEAD_S = STRANGER_S
 """From the first byte (or none) to the end of a request's head."""
 KEEP_ALIVE_S = 75
 MAX_HEAD = 32 * 1024
+MAX_PIPELINE = 16
+"""Requests that wait for the answers before them, on one connection."""
 MAX_CONNECTIONS = 5000
 GRACE_S = 3
 """How long answers that are under way may take when the hub ends."""
@@ -113,6 +116,7 @@ async def serve(
         )
         server.config.load()
         server.lifespan = server.config.lifespan_class(server.config)
+        server.lifespan.state["strangers"] = Strangers()  # every connection of this server finds it there
         await server.startup(sockets=[bound])
     except BaseException:
         bound.close()
@@ -143,8 +147,21 @@ def _impatient(head_s: float) -> type[HttpToolsProtocol]:
         _unended = 0  # bytes of a head that has no end yet
         _begun = 0  # requests that began in what came last
 
+        @property
+        def at_work(self) -> bool:
+            return self._part == "body" or (bool(self.cycle) and not self.cycle.response_complete)
+
+        def known(self) -> None:
+            """The other side said who it is."""
+            self.timeout_keep_alive = KEEP_ALIVE_S
+            self.app_state["strangers"].gone(self.transport)
+
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self.timeout_keep_alive = min(KEEP_ALIVE_S, round(STRANGER_S))
+            if not self.app_state["strangers"].came(transport, self):
+                transport.abort()
+                return
             self._wait(True)
 
         def data_received(self, data: bytes) -> None:
@@ -167,10 +184,12 @@ def _impatient(head_s: float) -> type[HttpToolsProtocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._wait(False)
+            self.app_state["strangers"].gone(self.transport)
             super().connection_lost(exc)
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
+            self.scope.setdefault("state", {})["known"] = self.known
             self._part, self._head, self._unended = "head", 0, 0
             self._begun += 1
 
@@ -182,6 +201,8 @@ def _impatient(head_s: float) -> type[HttpToolsProtocol]:
 
         def on_headers_complete(self) -> None:
             self._part = "body"
+            if len(self.pipeline) >= MAX_PIPELINE:
+                raise ValueError("too many at once")
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:

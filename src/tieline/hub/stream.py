@@ -77,7 +77,8 @@ class Streams:
         if (await receive())["type"] != "websocket.connect":
             return
         await send({"type": "websocket.accept"})
-        await _Connection(self, receive, send, scope.get("state", {}).get("device")).run()
+        state = scope.get("state", {})
+        await _Connection(self, receive, send, state.get("device"), state.get("known", lambda: None)).run()
 
     @property
     def full(self) -> bool:
@@ -103,8 +104,11 @@ class Streams:
 
 
 class _Connection:
-    def __init__(self, streams: Streams, receive: Receive, send: Send, device: DeviceView | None) -> None:
+    def __init__(
+        self, streams: Streams, receive: Receive, send: Send, device: DeviceView | None, known: Callable[[], None]
+    ) -> None:
         self._streams = streams
+        self._known = known
         self._hub = streams.hub
         self._receive = receive
         self._send = send
@@ -178,6 +182,7 @@ class _Connection:
             if self._device is None:
                 raise _stranger("this token is not known here", "token")
             self._admit(self._device)
+            self._known()
             await self._welcome(frame)
         else:
             self._admit(self._device)
