@@ -1,4 +1,5 @@
-// Writes src/protocol.ts: the hub's own JSON Schema as TypeScript, so that the page cannot drift from the hub.
+// Writes src/protocol.ts, the hub's own JSON Schema as TypeScript, and src/hidden.ts, the characters that are shown as marks,
+// so that the page cannot drift from the hub.
 import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -7,7 +8,8 @@ import { fileURLToPath } from 'node:url'
 const here = dirname(fileURLToPath(import.meta.url))
 const own = join(here, '..', '.venv', 'bin', 'python')
 const python = process.env.PYTHON ?? (existsSync(own) ? own : 'python3')
-const text = execFileSync(python, ['-m', 'tieline.protocol.schema'], { encoding: 'utf8', maxBuffer: 1 << 26 })
+const tell = (...order) => execFileSync(python, order, { encoding: 'utf8', maxBuffer: 1 << 26 })
+const text = tell('-m', 'tieline.protocol.schema')
 
 /** A name that two modules have comes with its module: tieline.messages.Receipt. */
 const named = (name) => name.split('.').slice(-2).map((word) => word[0].toUpperCase() + word.slice(1)).join('')
@@ -47,6 +49,17 @@ for (const [name, schema] of Object.entries($defs)) {
     ? `export interface ${named(name)} ${schema.properties ? fields(schema) : '{}'}\n`
     : `export type ${named(name)} = ${type(schema)}\n`)
 }
-const target = join(here, 'src', 'protocol.ts')
-const made = parts.join('\n')
-if (!existsSync(target) || readFileSync(target, 'utf8') !== made) writeFileSync(target, made)
+
+/** A file with the same content is left alone: what is made from it need not be made anew. */
+function write(name, made) {
+  const target = join(here, 'src', name)
+  if (!existsSync(target) || readFileSync(target, 'utf8') !== made) writeFileSync(target, made)
+}
+
+write('protocol.ts', parts.join('\n'))
+
+// Where each range of them begins, and where what comes after it does, each counted from the one before.
+const ranges = JSON.parse(tell('-c', 'import json; from tieline.visible_text import ranges; print(json.dumps(ranges()))'))
+const edges = ranges.flatMap(([first, last]) => [first, last + 1])
+const steps = edges.map((edge, index) => (edge - (edges[index - 1] ?? 0)).toString(36))
+write('hidden.ts', `// Made by types.mjs from tieline.visible_text. Not kept in the repository.\nexport const HIDDEN = '${steps.join(' ')}'\n`)

@@ -73,7 +73,7 @@ async def test_approve_from_the_list_and_see_it_applied(hub: HubProcess, open_pa
     ask = needs.get_by_role("article", name="Run this command?").filter(has_text="allow me")
     await expect(ask.get_by_role("timer")).to_have_text(re.compile("left"))
     await ask.get_by_label("How long to remember").select_option("session")
-    await ask.get_by_role("button", name="Allow and remember").click()
+    await ask.get_by_role("button", name="Allow: Exactly this again, in this session").click()
     await expect(ask.locator(".delivery")).to_contain_text("applied by the agent")
     await expect(needs.get_by_role("article", name="Edit greeting.py?").filter(has_text="allow me")).to_be_visible()
     assert page.url.rstrip("/") == hub.url, "it was decided without opening the session"

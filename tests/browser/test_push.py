@@ -81,12 +81,15 @@ async def ready(page: Page, hub: HubProcess) -> tuple[Worker, Any, str]:
     return worker, devtools, found[-1]
 
 
-async def pushed(hub: HubProcess, worker: Worker, devtools: Any, registration: str, ask: dict[str, Any]) -> str:
-    """What the hub's own decision says about this ask, without content. It is displayed when this returns."""
+async def pushed(
+    hub: HubProcess, worker: Worker, devtools: Any, registration: str, ask: dict[str, Any], *, whole: bool = False
+) -> str:
+    """What the hub's own decision says about this ask, with all of its action or with nothing of it. It is displayed
+    when this returns."""
 
     record = msgspec.convert(ask, AskRecord)
-    told = notice(AskPending(ask=record, agent="careful", machine="laptop"), content=False, now=record.created_at)
-    data = msgspec.json.encode(told).decode()
+    told = notice(AskPending(ask=record, agent="careful", machine="laptop"), content=whole, now=record.created_at)
+    data = msgspec.json.encode({**msgspec.to_builtins(told), "allow": whole}).decode()
     message = {"origin": hub.url, "registrationId": registration, "data": data}
     await devtools.send("ServiceWorker.deliverPushMessage", message)
     async with asyncio.timeout(WAIT_S):
@@ -119,18 +122,31 @@ async def shown(worker: Worker, tag: str, *, count: int = 1) -> list[dict[str, A
 async def test_allow_and_deny_on_the_notification(hub: HubProcess, open_page: OpenPage) -> None:
     page = await open_page(hub)
     worker, devtools, registration = await ready(page, hub)
-    for action, decision in (("allow", "allow"), ("deny", "deny")):
+    for decision, whole, offered in (("allow", True, ["allow", "deny"]), ("deny", False, ["deny"])):
         session = await hub.session("careful", prompt="go")
         ask = await ask_of(hub, session, page)
-        tag = await pushed(hub, worker, devtools, registration, ask)
+        tag = await pushed(hub, worker, devtools, registration, ask, whole=whole)
         seen = await shown(worker, tag)
-        assert seen[0]["title"] == "careful asks for permission"
-        assert "touch" not in json.dumps(seen[0]["body"]), "nothing of the tool's on the lock screen"
-        assert seen[0]["actions"] == ["allow", "deny"]
-        await worker.evaluate(CLICK, [tag, action])
+        assert "careful" in seen[0]["title"]
+        assert ("touch" in json.dumps(seen[0]["body"])) == whole, "nothing of the tool's on the lock screen by itself"
+        assert seen[0]["actions"] == offered
+        await worker.evaluate(CLICK, [tag, decision])
         answered = await hub.request("GET", f"asks/{ask['id']}")
         assert (answered["status"], answered["answer"]["decision"]) == ("answered", decision)
         await shown(worker, tag, count=0)
+
+
+async def test_nothing_is_allowed_by_a_notification_that_does_not_show_it(hub: HubProcess, open_page: OpenPage) -> None:
+    """Also where the browser kept the button of an older page's notification."""
+    page = await open_page(hub)
+    worker, devtools, registration = await ready(page, hub)
+    session = await hub.session("careful", prompt="go")
+    ask = await ask_of(hub, session, page)
+    tag = await pushed(hub, worker, devtools, registration, ask)
+    await shown(worker, tag)
+    await worker.evaluate(CLICK, [tag, "allow"])
+    await expect(page).to_have_url(f"{hub.url}/s/{session}")
+    assert (await hub.request("GET", f"asks/{ask['id']}"))["status"] == "pending"
 
 
 async def test_a_tap_opens_the_session_and_a_destructive_ask_is_not_allowed_blindly(
@@ -140,7 +156,7 @@ async def test_a_tap_opens_the_session_and_a_destructive_ask_is_not_allowed_blin
     worker, devtools, registration = await ready(page, hub)
     session = await hub.session("remover", prompt="go")
     ask = await ask_of(hub, session, page)
-    tag = await pushed(hub, worker, devtools, registration, ask)
+    tag = await pushed(hub, worker, devtools, registration, ask, whole=True)
     await shown(worker, tag)
     await worker.evaluate(CLICK, [tag, "allow"])
     await expect(page).to_have_url(f"{hub.url}/s/{session}")

@@ -1,8 +1,9 @@
-/** A unified diff as files, hunks and numbered lines. What is not understood is kept as it came. */
+/** A unified diff as files, hunks and numbered lines. Each line of it is shown: as a line of a hunk, by the file's name and
+ * state, or, whatever was not understood, as it came. */
 export interface DiffLine {
   readonly kind: 'same' | 'add' | 'del' | 'note'
   readonly text: string
-  readonly before: number // 0: not there
+  readonly before: number // 0: not there, or not told
   readonly after: number
 }
 
@@ -12,11 +13,12 @@ export interface Hunk {
 }
 
 export interface FileDiff {
-  readonly path: string
+  readonly path: string // empty: nothing names a file
   readonly was: string // its name before, when it was another
   readonly state: 'changed' | 'added' | 'deleted' | 'renamed' | 'binary'
   readonly added: number
   readonly removed: number
+  readonly notes: readonly string[] // lines before the first hunk that say more than the name and the state do
   readonly hunks: readonly Hunk[]
 }
 
@@ -26,72 +28,112 @@ interface Draft {
   binary: boolean
   added: number
   removed: number
-  hunks: { head: string; lines: DiffLine[] }[]
+  heads: string[]
+  hunks: Open[]
 }
+
+/** A hunk that is being read, and how many lines of it are still to come on each side. */
+interface Open {
+  readonly raw: string
+  readonly numbered: boolean
+  left: number
+  right: number
+  head: string
+  lines: DiffLine[]
+}
+
+const NUMBERED = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@(.*)$/s
+const UNNUMBERED = /^@@(?: @@)?(?: (.*))?$/s
+const GIT = /^diff --git (?:a\/(.+) b\/\1|"?a\/(.+?)"? "?b\/(.+?)"?)$/s
 
 export function parseDiff(text: string): FileDiff[] {
   const files: Draft[] = []
   let file: Draft | undefined
-  let hunk: Draft['hunks'][number] | undefined
+  let hunk: Open | undefined
   let before = 0
   let after = 0
-  let left = 0 // lines the hunk still has, on each side: "--- " may also be a removed line
-  let right = 0
   const begin = (from = '', to = '') => {
-    file = { from, to, binary: false, added: 0, removed: 0, hunks: [] }
+    file = { from, to, binary: false, added: 0, removed: 0, heads: [], hunks: [] }
     hunk = undefined
     files.push(file)
     return file
   }
   const lines = text.split('\n')
   if (lines.at(-1) === '') lines.pop()
-  for (const line of lines) {
-    if (hunk && (left > 0 || right > 0) && !line.startsWith('diff --git ')) {
-      const sign = line[0] ?? ' '
-      const rest = line.slice(1)
-      if (sign === '+') { hunk.lines.push({ kind: 'add', text: rest, before: 0, after: after++ }); right--; file!.added++; continue }
-      if (sign === '-') { hunk.lines.push({ kind: 'del', text: rest, before: before++, after: 0 }); left--; file!.removed++; continue }
-      if (sign === ' ' || line === '') { hunk.lines.push({ kind: 'same', text: rest, before: before++, after: after++ }); left--; right--; continue }
-    }
-    if (line.startsWith('\\') && hunk) { hunk.lines.push({ kind: 'note', text: line.slice(2), before: 0, after: 0 }); continue }
-    const git = /^diff --git (?:"?a\/(.+?)"?) (?:"?b\/(.+?)"?)$/.exec(line)
-    if (git) { begin(git[1], git[2]); continue }
-    if (line.startsWith('--- ')) {
-      if (!file || file.hunks.length || hunk) begin()
-      file!.from = name(line.slice(4))
+  const named = (index: number) => lines[index]!.startsWith('--- ') && !!lines[index + 1]?.startsWith('+++ ')
+  /** The next file's name, where the hunk has all the lines that it told of, or told of none; else "--- " is a removed line. */
+  const between = (of: Open, index: number) => of.left <= 0 && of.right <= 0 && named(index) && (of.numbered || !!lines[index + 2]?.startsWith('@@'))
+  for (const [index, line] of lines.entries()) {
+    const git = GIT.exec(line)
+    if (git) { begin(git[1] ?? git[2], git[1] ?? git[3]).heads.push(line); continue }
+    const inside = hunk && !between(hunk, index) ? hunk : undefined
+    const sign = line[0] ?? ' '
+    if (inside && '+- '.includes(sign)) {
+      const there = { before: sign !== '+' && inside.numbered ? before : 0, after: sign !== '-' && inside.numbered ? after : 0 }
+      inside.lines.push({ kind: sign === '+' ? 'add' : sign === '-' ? 'del' : 'same', text: line.slice(1), ...there })
+      if (sign !== '+') { before++; inside.left-- }
+      if (sign !== '-') { after++; inside.right-- }
+      if (sign === '+') file!.added++
+      if (sign === '-') file!.removed++
       continue
     }
-    if (line.startsWith('+++ ')) { (file ?? begin()).to = name(line.slice(4)); continue }
-    if (line.startsWith('new file')) { if (file) file.from = '/dev/null'; continue }
-    if (line.startsWith('deleted file')) { if (file) file.to = '/dev/null'; continue }
-    if (line.startsWith('rename from ')) { if (file) file.from = line.slice(12); continue }
-    if (line.startsWith('rename to ')) { if (file) file.to = line.slice(10); continue }
-    if (/^(Binary files|GIT binary patch)/.test(line)) { (file ?? begin()).binary = true; continue }
-    const head = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$/.exec(line)
-    if (head) {
-      before = Number(head[1])
-      left = head[2] === undefined ? 1 : Number(head[2])
-      after = Number(head[3])
-      right = head[4] === undefined ? 1 : Number(head[4])
-      hunk = { head: (head[5] ?? '').trim(), lines: [] }
-      ;(file ?? begin()).hunks.push(hunk)
+    const head = NUMBERED.exec(line)
+    const bare = head ? null : UNNUMBERED.exec(line)
+    if (head || bare) {
+      before = Number(head?.[1] ?? 0)
+      after = Number(head?.[3] ?? 0)
+      const [left, right] = head ? [Number(head[2] ?? 1), Number(head[4] ?? 1)] : [0, 0]
+      const { hunks } = file ?? begin()
+      hunk = { raw: line, numbered: !!head, left, right, head: head?.[5] ?? bare?.[1] ?? '', lines: [] }
+      hunks.push(hunk)
+      continue
     }
+    if (inside) { inside.lines.push({ kind: 'note', text: line, before: 0, after: 0 }); continue }
+    const next = named(index)
+    if (!file || (next && (hunk || file.heads.some((one) => one.startsWith('--- '))))) begin()
+    file!.heads.push(line)
+    if (next) file!.from = name(line.slice(4))
+    else if (line.startsWith('+++ ') && index > 0 && named(index - 1)) file!.to = name(line.slice(4))
+    else if (/^new file mode /.test(line)) file!.from = '/dev/null'
+    else if (/^deleted file mode /.test(line)) file!.to = '/dev/null'
+    else if (line.startsWith('rename from ')) file!.from = line.slice(12)
+    else if (line.startsWith('rename to ')) file!.to = line.slice(10)
+    else if (/^(Binary files|GIT binary patch)/.test(line)) file!.binary = true
   }
   return files.map(finish)
 }
 
 function name(raw: string): string {
-  const path = raw.split('\t')[0]!.replace(/^"(.*)"$/, '$1')
+  const path = raw.split('\t')[0]!.replace(/^"(.*)"$/s, '$1')
   return path === '/dev/null' ? path : path.replace(/^[ab]\//, '')
 }
 
 function finish(file: Draft): FileDiff {
-  const added = file.from === '/dev/null'
-  const deleted = file.to === '/dev/null'
-  const path = deleted ? file.from : file.to || file.from
-  const renamed = !added && !deleted && file.from && file.to && file.from !== file.to
-  const state = file.binary ? 'binary' : added ? 'added' : deleted ? 'deleted' : renamed ? 'renamed' : 'changed'
-  return { path, was: renamed ? file.from : '', state, added: file.added, removed: file.removed, hunks: file.hunks }
+  const { from, to } = file
+  const added = from === '/dev/null'
+  const deleted = to === '/dev/null'
+  const path = deleted ? from : to || from
+  const was = !added && !deleted && from && to && from !== to ? from : ''
+  const state = file.binary ? 'binary' : added ? 'added' : deleted ? 'deleted' : was ? 'renamed' : 'changed'
+  const said = told(file, path, was, state)
+  const notes = file.heads.filter((line) => !said.has(line) && !/^index [0-9a-f]+\.\.[0-9a-f]+(?: 100644)?$/.test(line))
+  // Lines that are not as many as their head says: it is shown with its numbers.
+  const hunks = file.hunks.map(({ head, lines, raw, numbered, left, right }) => ({ head: numbered && (left || right) ? raw : head, lines }))
+  return { path, was, state, added: file.added, removed: file.removed, notes, hunks }
+}
+
+/** The lines that say no more than a file's name and state do. */
+function told({ from, to }: Draft, path: string, was: string, state: FileDiff['state']): Set<string> {
+  const said = new Set<string>()
+  const say = (mark: string, side: string, file: string) => {
+    for (const one of [file, `${side}/${file}`, `"${side}/${file}"`]) said.add(mark + one).add(`${mark + one}\t`) // git ends a name with spaces so
+  }
+  if (state === 'added') said.add('new file mode 100644').add('--- /dev/null')
+  if (state === 'deleted') said.add('deleted file mode 100644').add('+++ /dev/null')
+  if (from && from !== '/dev/null') say('--- ', 'a', from)
+  if (to && to !== '/dev/null') say('+++ ', 'b', to)
+  if (was) said.add(`rename from ${was}`).add(`rename to ${path}`)
+  return said.add(`diff --git a/${was || path} b/${path}`)
 }
 
 /** A remark on a line, as the agent gets it. */

@@ -1,5 +1,6 @@
 /** Numbers, times and states as people read them. */
 import type * as P from './protocol'
+import { line } from './visible'
 
 export function ago(seconds: number, now: number): string {
   const past = Math.max(0, now - seconds)
@@ -68,7 +69,7 @@ export const SHOWN: Record<Shown, string> = {
 }
 
 export function title(session: P.SessionRecord): string {
-  return session.title || base(session.cwd)
+  return line(session.title || base(session.cwd))
 }
 
 const NAMES: Record<string, string> = { 'claude-code': 'Claude Code', codex: 'Codex', opencode: 'OpenCode', gemini: 'Gemini', demo: 'Demo', scripted: 'Scripted', shell: 'Shell' }
@@ -77,10 +78,17 @@ export function agentName(agent: string): string {
   return NAMES[agent] ?? agent
 }
 
-/** What an ask or a tool call does, in one line. */
+const LINE = 300 // characters, more than any row has room for
+
+/** What a tool call does, in one line. */
 export function deed(action: P.Ask['action'], name = ''): string {
+  const text = raw(action, name)
+  return line(text.length > LINE ? `${text.slice(0, LINE)} …` : text)
+}
+
+function raw(action: P.Ask['action'], name: string): string {
   switch (action?.kind) {
-    case 'command': return action.command.split('\n')[0]!
+    case 'command': return action.command
     case 'edit': return action.paths.map(base).join(', ')
     case 'read': return action.path
     case 'search': return action.query + (action.path ? ` in ${base(action.path)}` : '')
@@ -96,11 +104,15 @@ export const VERBS: Record<string, string> = {
 }
 
 export function heading(ask: P.Ask): string {
+  return line(question(ask))
+}
+
+function question(ask: P.Ask): string {
   if (ask.kind === 'question') return ask.questions?.[0]?.header || 'Question'
   if (ask.kind === 'plan') return 'Approve the plan?'
   switch (ask.action?.kind) {
     case 'command': return 'Run this command?'
-    case 'edit': return ask.action.paths.length === 1 ? `Edit ${base(ask.action.paths[0]!)}?` : `Edit ${ask.action.paths.length} files?`
+    case 'edit': return ask.action.paths.length === 1 ? `Edit ${base(ask.action.paths[0]!)}?` : ask.action.paths.length ? `Edit ${ask.action.paths.length} files?` : 'Edit files?'
     case 'read': return `Read ${base(ask.action.path)}?`
     case 'fetch': return 'Fetch from the network?'
     case 'search': return 'Search?'
@@ -108,4 +120,9 @@ export function heading(ask: P.Ask): string {
     case 'task': return 'Start a subagent?'
     default: return ask.title || 'Allow this?'
   }
+}
+
+/** Who decided, and from where. */
+export function answeredBy(answer: P.Answer): string {
+  return `${answer.by ? ` by ${line(answer.by)}` : ''}${answer.via && answer.via !== answer.by ? ` (${line(answer.via)})` : ''}`
 }

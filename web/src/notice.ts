@@ -10,6 +10,11 @@ export interface Shown {
   }
 }
 
+/** Whether it may be allowed from the notification: only where the hub says that all of the action stands on it. */
+export function allowable(notice: Notice): boolean {
+  return (notice as { readonly allow?: boolean }).allow === true
+}
+
 export function shown(notice: Notice, now: number): Shown {
   const late = !!notice.expires_at && notice.expires_at < now
   return {
@@ -23,7 +28,7 @@ export function shown(notice: Notice, now: number): Shown {
       timestamp: notice.at ? notice.at * 1000 : undefined,
       icon: '/icons/icon-192.png',
       badge: '/icons/badge-96.png',
-      actions: late ? [] : notice.actions ?? [],
+      actions: late ? [] : (notice.actions ?? []).filter(({ action }) => action !== 'allow' || allowable(notice)),
       data: notice,
     },
   }

@@ -44,11 +44,14 @@ let settling: ReturnType<typeof setTimeout> | undefined
 pending.subscribe((all) => {
   const before = order
   order = all.map((one) => one.id).join()
-  if (!before || order.startsWith(before)) return // a new one below the others moves none of them
+  if (before && !order.startsWith(before)) stir() // a new one below the others moves none of them
+})
+
+export function stir(): void {
   moving.value = true
   clearTimeout(settling)
   settling = setTimeout(() => (moving.value = false), MOVING_MS)
-})
+}
 
 const stream = new Stream(take, (state) => (link.value = state))
 export const connection: Pick<Stream, 'start' | 'stop' | 'visible' | 'wake'> = stream
@@ -217,7 +220,9 @@ async function introduce(of: Thread, first: number): Promise<void> {
   }
 }
 
-export function closeThread(): void {
+/** Of a session that is not shown any more; by then another may be open. */
+export function closeThread(id: string): void {
+  if (wanted !== id) return
   wanted = ''
   thread.value = undefined
   stream.want({ session: '', after: 0 })

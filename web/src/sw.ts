@@ -1,6 +1,6 @@
 /** The service worker: the page opens without a network, pushes become notifications, and these can be answered. */
 import { danger } from './danger'
-import { shown, target } from './notice'
+import { allowable, shown, target } from './notice'
 import type { AskRecord, Decision, Me, Notice, PushSubscription as Wanted } from './protocol'
 
 declare const self: ServiceWorkerGlobalScope
@@ -108,6 +108,7 @@ async function decide(notice: Notice, decision: Decision['decision']): Promise<v
   const ask = encodeURIComponent(notice.ask ?? '')
   try {
     if (decision === 'allow') {
+      if (!allowable(notice)) return open(target(notice))
       const found = await fetch(`/api/v1/asks/${ask}`, { credentials: 'same-origin' })
       if (found.ok && danger(((await found.json()) as AskRecord).ask)) return open(target(notice))
     }

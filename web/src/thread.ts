@@ -49,6 +49,7 @@ export class Thread {
   private finished = new Set<string>() // this turn's items that are whole: late deltas of them are of no use
   private orphans = new Map<string, P.ToolResult | P.Answer>() // results whose call lies on an older page
   private turn = 0
+  private calls = new Map<string, Item>() // this turn's tool calls by their id; a model may use one again in a later turn
   private made = 0
   private quiet = false
 
@@ -93,7 +94,7 @@ export class Thread {
       this.live.set(name, made)
       this.publish()
     } else if (event.type === 'tool_output') {
-      const row = this.byKey.get(`tool ${event.id}`)
+      const row = this.calls.get(event.id)
       const content = row?.content.peek()
       if (row && content?.kind === 'tool' && !content.result) {
         row.content.value = { ...content, output: (content.output + event.text).slice(-MAX_OUTPUT) }
@@ -115,6 +116,7 @@ export class Thread {
     this.live.clear()
     this.finished.clear()
     this.turn = 0
+    this.calls.clear()
     this.quiet = true
     for (const frame of this.events) this.fold(frame)
     this.quiet = false
@@ -129,6 +131,7 @@ export class Thread {
       this.byKey.set(row.key, used)
       return used
     })
+    for (const [id, row] of this.calls) this.calls.set(id, this.byKey.get(row.key)!)
   }
 
   private publish(): void {
@@ -168,6 +171,8 @@ export class Thread {
         this.dropLive()
         this.turn = seq
         this.finished.clear()
+        this.calls.clear()
+        this.orphans.clear()
         this.working.value = true
         this.add(own, seq, frame.at, '', { kind: 'user', text: event.prompt })
         break
@@ -176,12 +181,14 @@ export class Thread {
         this.whole(event.type, frame, event.item ?? '', event.parent ?? '', event.text, own)
         break
       case 'tool_use': {
-        const result = this.orphans.get(`tool ${event.id}`) as P.ToolResult | undefined
-        this.put(`tool ${event.id}`, frame, event.parent ?? '', { kind: 'tool', use: event, result, output: '', over: false })
+        const content: Content = { kind: 'tool', use: event, result: this.orphans.get(`tool ${event.id}`) as P.ToolResult | undefined, output: '', over: false }
+        const known = this.calls.get(event.id)
+        if (known) known.content.value = content
+        else this.calls.set(event.id, this.add(`tool #${seq}`, seq, frame.at, event.parent ?? '', content))
         break
       }
       case 'tool_result': {
-        const row = this.byKey.get(`tool ${event.id}`)
+        const row = this.calls.get(event.id)
         const content = row?.content.peek()
         if (row && content?.kind === 'tool') row.content.value = { ...content, result: event, output: '' }
         else this.orphans.set(`tool ${event.id}`, event)
@@ -219,8 +226,7 @@ export class Thread {
       case 'done':
         this.dropLive()
         this.working.value = false
-        this.giveUp()
-        this.add(own, seq, frame.at, '', { kind: 'done', done: event })
+        this.add(own, seq, frame.at, '', { kind: 'done', done: this.once(event) })
         break
       case 'text_delta':
       case 'thinking_delta':
@@ -249,22 +255,31 @@ export class Thread {
     this.byKey.set(row.key, settled)
   }
 
-  /** The turn is over: a tool of it that has told nothing yet does not run any more. */
-  private giveUp(): void {
+  /** The turn is over: a tool of it that has told nothing yet does not run any more, and its error is told once. A person who
+   * stopped it knows why: what the agent says about its own interruption is no error. */
+  private once(done: P.Done): P.Done {
+    let told = false
     for (let index = this.rows.length - 1; index >= 0; index--) {
       const row = this.rows[index]!
       const content = row.content.peek()
-      if (content.kind === 'user') return
+      if (content.kind === 'user' || content.kind === 'done') break
       if (content.kind === 'tool' && !content.result) row.content.value = { ...content, over: true }
+      if (content.kind !== 'error' || content.error.recoverable) continue
+      if (done.status === 'interrupted') this.remove(row)
+      else if (told && content.error.message === done.error) this.remove(row)
+      else told ||= content.error.message === done.error
     }
+    return told || done.status === 'interrupted' ? { ...done, error: '' } : done
+  }
+
+  private remove(row: Item): void {
+    this.byKey.delete(row.key)
+    this.rows.splice(this.rows.indexOf(row), 1)
   }
 
   private dropLive(): void {
     if (!this.live.size) return
-    for (const row of this.live.values()) {
-      this.byKey.delete(row.key)
-      this.rows.splice(this.rows.indexOf(row), 1)
-    }
+    for (const row of this.live.values()) this.remove(row)
     this.live.clear()
   }
 }

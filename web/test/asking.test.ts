@@ -47,6 +47,19 @@ describe('what comes before', () => {
   })
 })
 
+describe('another session', () => {
+  it('stays open when the one before it is closed late', async () => {
+    const { store } = await load()
+    hub.reply = () => [200, { events: [], first: 0, last: 0, more: false }]
+    await store.openThread('a')
+    await store.openThread('b')
+    store.closeThread('a')
+    expect(store.thread.value?.session).toBe('b')
+    store.closeThread('b')
+    expect(store.thread.value).toBeUndefined()
+  })
+})
+
 describe('an order', () => {
   const post = async (page: Awaited<ReturnType<typeof load>>, draft = '') => page.told('New session', 's', page.send('POST', 'sessions', {}), draft)
 

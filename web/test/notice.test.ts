@@ -7,11 +7,18 @@ const ASK: Notice = {
   actions: [{ action: 'allow', title: 'Allow' }, { action: 'deny', title: 'Deny' }],
 }
 
+const WHOLE = { ...ASK, allow: true }
+
 describe('notifications', () => {
   it('offer the actions and replace each other by tag', () => {
-    const { options } = shown(ASK, 150)
+    const { options } = shown(WHOLE, 150)
     expect(options.actions).toHaveLength(2)
-    expect(options).toMatchObject({ tag: 'ask-1', renotify: true, requireInteraction: true, timestamp: 100_000, data: ASK })
+    expect(options).toMatchObject({ tag: 'ask-1', renotify: true, requireInteraction: true, timestamp: 100_000, data: WHOLE })
+  })
+  it('offer Allow only where the whole action stands on them', () => {
+    for (const one of [ASK, { ...ASK, allow: false }, { ...ASK, allow: 'yes' } as unknown as Notice]) {
+      expect(shown(one, 150).options.actions?.map(({ action }) => action)).toEqual(['deny'])
+    }
   })
   it('offer nothing when it is too late', () => {
     const { options } = shown(ASK, 201)

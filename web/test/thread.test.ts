@@ -54,7 +54,7 @@ describe('a thread', () => {
     const after = new Map(thread.items.value.map((item) => [item.key, item.content.value]))
     expect([...before.keys()].filter((key) => after.has(key) && before.get(key) !== after.get(key))).toEqual([])
     expect(after.get('ask q1')).toBe(before.get('ask q1'))
-    expect(after.get('tool t1')).toMatchObject({ result: { output: 'x' } })
+    expect(after.get('tool #14')).toMatchObject({ result: { output: 'x' } })
   })
 
   it('takes nothing twice', () => {
@@ -132,5 +132,40 @@ describe('a thread', () => {
     expect(contents(thread)[2]).toMatchObject({ over: false })
     thread.take([frame(4, { type: 'done', status: 'interrupted' })])
     expect(contents(thread).map((one) => one.kind === 'tool' && one.over)).toEqual([false, false, true, false])
+  })
+  it('keeps a call apart from that of a later turn with the same id', () => {
+    const call = (command: string): AnyEvent => ({ type: 'tool_use', id: 'call_0', name: 'Bash', action: { kind: 'command', command } })
+    const result = (output: string): AnyEvent => ({ type: 'tool_result', id: 'call_0', status: 'ok', output })
+    const events = [TURN[0]!, call('first'), result('1'), { type: 'done', status: 'success' } as const, TURN[0]!, call('second'), call('second, in full'), result('2')]
+    const frames = events.map((event, index) => frame(index + 1, event))
+    const tools = (thread: Thread) => contents(thread).flatMap((one) => one.kind === 'tool' ? [[(one.use.action as P.Command).command, one.result?.output]] : [])
+    for (let cut = 0; cut < frames.length; cut++) {
+      const thread = new Thread('s')
+      thread.take(frames.slice(cut))
+      thread.take(frames.slice(0, cut))
+      expect(tools(thread)).toEqual([['first', '1'], ['second, in full', '2']])
+    }
+    const live = new Thread('s')
+    live.take(frames.slice(5, 6))
+    live.take(frames.slice(0, 5))
+    live.delta({ type: 'tool_output', id: 'call_0', text: 'on its way' })
+    expect(contents(live).flatMap((one) => one.kind === 'tool' ? [one.output] : [])).toEqual(['', 'on its way'])
+  })
+  it('tells an abort once, and as an abort', () => {
+    const thread = new Thread('s')
+    const late: AnyEvent = { type: 'error', message: '[ede_diagnostic] result_type=user' }
+    thread.take([TURN[0]!, late, { type: 'error', message: 'tried again', recoverable: true }, late, { type: 'done', status: 'interrupted', error: late.message }].map((event, index) => frame(index + 1, event as AnyEvent)))
+    expect(kinds(thread)).toEqual(['user', 'error', 'done'])
+    expect(contents(thread).at(-1)).toMatchObject({ done: { status: 'interrupted', error: '' } })
+  })
+  it('tells an error in one line', () => {
+    const turn = (...more: AnyEvent[]) => {
+      const thread = new Thread('s')
+      thread.take([TURN[0]!, ...more, { type: 'done', status: 'error', error: 'no credit' } as const].map((event, index) => frame(index + 1, event)))
+      return contents(thread).slice(1).map((one) => one.kind === 'error' ? one.error.message : one.kind === 'done' ? one.done.error : '')
+    }
+    expect(turn()).toEqual(['no credit'])
+    expect(turn({ type: 'error', message: 'no credit' }, { type: 'error', message: 'no credit' })).toEqual(['no credit', ''])
+    expect(turn({ type: 'error', message: 'something else' })).toEqual(['something else', 'no credit'])
   })
 })

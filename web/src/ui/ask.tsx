@@ -1,14 +1,15 @@
 /** One ask, whole: what the agent wants to do is never cut, because it is what is being decided. */
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { long, partsOf } from '../askparts'
 import { danger } from '../danger'
 import { decide, decided, type Decided } from '../decide'
-import { agentName, heading, left, title } from '../format'
+import { agentName, answeredBy, heading, left, title } from '../format'
 import type * as P from '../protocol'
 import { session as sessionPath } from '../route'
-import { moving, nodes, now, sessions } from '../store'
-import { DiffView } from './diffview'
+import { moving, nodes, now, sessions, stir } from '../store'
+import { line, visible } from '../visible'
+import { AskParts } from './askparts'
 import { Icon } from './icons'
-import { Markdown } from './markdown'
 import { HoldButton, Problem } from './parts'
 
 const STEPS = ['sent', 'received', 'applied'] as const
@@ -39,6 +40,15 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
   const mine = decided(record.id)
   const open = record.status === 'pending' && (!mine || mine.state === 'refused' || mine.state === 'expired')
   const reason = danger(ask)
+  const parts = partsOf(ask, record.parts)
+  const [asked, setAsked] = useState(false)
+  const asking = ask.kind === 'question' && !ask.withheld
+  const whole = asked || asking || !parts.some((part) => long(part.text))
+  const showAll = () => {
+    stir() // Allow appears where the thumb may still be
+    setAsked(true)
+    card.current?.focus({ preventScroll: true })
+  }
   const Heading = inThread ? 'h2' : 'h3'
   const card = useRef<HTMLElement>(null)
   const before = useRef(open)
@@ -53,7 +63,7 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
         <a class="ask-from" href={sessionPath(session.id)} data-inside="1">
           <span class="agent-dot" data-agent={session.agent} aria-hidden="true" />
           <span class="ask-who">{agentName(session.agent)}</span>
-          <span class="ask-where">{title(session)}{node && <> · {node.name || node.id}</>}</span>
+          <span class="ask-where"><bdi>{title(session)}</bdi>{node && <> · {line(node.name || node.id)}</>}</span>
           <Icon name="chevron" />
         </a>
       )}
@@ -62,20 +72,34 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
         {open && record.expires_at > 0 && <Countdown until={record.expires_at} />}
       </header>
       {reason && <p class="danger-note"><Icon name="warn" /> This {reason}.</p>}
-      <AskContent ask={ask} cwd={session?.cwd} />
-      {ask.kind === 'question' && open
+      {asking && open ? <Asides ask={ask} parts={parts} /> : <AskParts parts={parts} cwd={session?.cwd} whole={whole} />}
+      {ask.withheld && <p class="problem withheld"><Icon name="warn" /> {visible(ask.withheld)} It can only be denied.</p>}
+      {open && (asking
         ? <Questions record={record} />
-        : open ? <Buttons record={record} hold={!!reason} /> : null}
+        : <Buttons record={record} hold={!!reason} showAll={whole ? undefined : showAll} />)}
       {mine ? <Delivery of={mine} /> : record.status !== 'pending' && <Elsewhere record={record} />}
       {node && !node.online && open && <p class="faint small-text">{node.name || node.id} is offline: your decision is delivered when it is back.</p>}
     </article>
   )
 }
 
+/** What stands beside a question: the form has its texts and choices. */
+function Asides({ ask, parts }: { ask: P.Ask; parts: readonly P.Part[] }) {
+  const asked = new Set((ask.questions ?? []).flatMap(({ text, choices }) => [text, ...(choices ?? []).flatMap(({ label, description }) => [label, `${label}: ${description}`])]))
+  const more = parts.filter((part) => !asked.has(part.text))
+  const [near, far] = [more.filter((part) => part.form !== 'code'), more.filter((part) => part.form === 'code')]
+  return (
+    <>
+      {near.length > 0 && <AskParts parts={near} />}
+      {far.length > 0 && <details><summary>As the agent sent it</summary><AskParts parts={far} /></details>}
+    </>
+  )
+}
+
 function Elsewhere({ record }: { record: P.AskRecord }) {
   const { answer, status } = record
   const text = !answer ? (status === 'expired' ? 'Nobody answered in time: denied.' : 'The agent withdrew it.')
-    : `${answer.decision === 'allow' ? 'Allowed' : 'Denied'}${answer.by ? ` by ${answer.by}` : ''}.`
+    : `${answer.decision === 'allow' ? 'Allowed' : 'Denied'}${answeredBy(answer)}.`
   return <p class="delivery" role="status">{text}</p>
 }
 
@@ -84,54 +108,17 @@ function Countdown({ until }: { until: number }) {
   return <span class={seconds < 60 ? 'countdown soon' : 'countdown'} role="timer"><Icon name="clock" /> {left(seconds)}</span>
 }
 
-export function AskContent({ ask, cwd }: { ask: P.Ask; cwd?: string }) {
-  const action = ask.action
-  return (
-    <div class="ask-content">
-      {ask.reason && <p class="ask-reason">{ask.reason}</p>}
-      {action?.kind === 'command' && (
-        <>
-          <pre class="code command" tabIndex={0} aria-label="Command">{action.command}</pre>
-          {action.cwd && <p class="faint small-text">in <code>{action.cwd}</code></p>}
-        </>
-      )}
-      {action?.kind === 'edit' && (
-        <>
-          {action.diff ? <DiffView diff={action.diff} cwd={cwd} /> : (
-            <>
-              <p class="faint small-text paths">{action.paths.map((path) => <code key={path}>{path}</code>)}</p>
-              <Input input={ask.input} />
-            </>
-          )}
-        </>
-      )}
-      {action?.kind === 'fetch' && <pre class="code">{action.url || action.query}</pre>}
-      {action?.kind === 'read' && <pre class="code">{action.path}</pre>}
-      {ask.kind === 'permission' && (!action || ['mcp', 'task', 'other', 'search'].includes(action.kind)) && (
-        <>
-          {ask.title && <p>{ask.title}</p>}
-          <Input input={ask.input} />
-        </>
-      )}
-      {ask.plan && <Markdown text={ask.plan} />}
-    </div>
-  )
+/** What an allowance that is remembered permits: in the driver's words, else as much as is known. */
+function scope(ask: P.Ask, span: P.Decision['remember']): string {
+  if (!span || span === 'once') return 'Only this once'
+  const told = (ask.scopes as Readonly<Record<string, string>> | undefined)?.[span]
+  if (told) return line(told)
+  if (span === 'always') return 'Whatever the agent counts as the same, from now on'
+  return ask.remember?.includes(span) ? 'Whatever the agent counts as the same, in this session' : 'Exactly this again, in this session'
 }
 
-function Input({ input }: { input?: Readonly<Record<string, unknown>> }) {
-  if (!input || !Object.keys(input).length) return null
-  return (
-    <dl class="input">
-      {Object.entries(input).map(([name, value]) => (
-        <div key={name}><dt>{name}</dt><dd><pre class="code">{typeof value === 'string' ? value : JSON.stringify(value, null, 2)}</pre></dd></div>
-      ))}
-    </dl>
-  )
-}
-
-const REMEMBER: Record<string, string> = { once: 'Only this once', session: 'The same again, in this session', always: 'Always, as the agent keeps it' }
-
-function Buttons({ record, hold }: { record: P.AskRecord; hold: boolean }) {
+/** Without Allow while a part of the action is not shown, or was never told. */
+function Buttons({ record, hold, showAll }: { record: P.AskRecord; hold: boolean; showAll?: () => void }) {
   const { ask } = record
   const [denying, setDenying] = useState(false)
   const [reason, setReason] = useState('')
@@ -151,22 +138,24 @@ function Buttons({ record, hold }: { record: P.AskRecord; hold: boolean }) {
       </form>
     )
   }
-  const label = ask.kind === 'plan' ? 'Approve' : remember === 'once' ? 'Allow once' : 'Allow and remember'
+  const label = ask.kind === 'plan' ? 'Approve' : remember === 'once' ? 'Allow once' : `Allow: ${scope(ask, remember)}`
+  const allowable = !ask.withheld && !showAll
   return (
     <>
-      {ask.kind === 'permission' && offered.size > 1 && (
+      {allowable && ask.kind === 'permission' && offered.size > 1 && (
         <label class="remember">
           <span class="sr">How long to remember</span>
           <select value={remember} onChange={(event) => setRemember(event.currentTarget.value as typeof remember)}>
-            {[...offered].map((one) => <option key={one} value={one}>{REMEMBER[one!]}</option>)}
+            {[...offered].map((one) => <option key={one} value={one}>{scope(ask, one)}</option>)}
           </select>
         </label>
       )}
       <div class="row ask-buttons">
         <button type="button" class="deny" onClick={() => setDenying(true)}>Deny …</button>
-        {hold
+        {showAll && !ask.withheld && <button type="button" class="grow" onClick={showAll}>Show all of it, then decide</button>}
+        {allowable && (hold
           ? <HoldButton class="allow grow" label="Hold to allow" onConfirm={allow} />
-          : <button type="button" class="allow primary grow" aria-disabled={moving.value} onClick={() => { if (!moving.peek()) allow() }}>{label}</button>}
+          : <button type="button" class="allow primary grow" aria-disabled={moving.value} onClick={() => { if (!moving.peek()) allow() }}>{label}</button>)}
       </div>
     </>
   )
@@ -187,7 +176,7 @@ function Questions({ record }: { record: P.AskRecord }) {
     <form class="questions" onSubmit={(event) => { event.preventDefault(); if (complete) submit(answers()) }}>
       {questions.map((question) => (
         <fieldset key={question.id}>
-          <legend>{question.text}</legend>
+          <legend>{question.header && <small>{line(question.header)}</small>}{visible(question.text)}</legend>
           <div class="choices">
             {(question.choices ?? []).map((choice) => {
               const on = (chosen[question.id] ?? []).includes(choice.label)
@@ -201,15 +190,15 @@ function Questions({ record }: { record: P.AskRecord }) {
                     setChosen({ ...chosen, [question.id]: on ? before.filter((one) => one !== choice.label) : [...before, choice.label] })
                   }}
                 >
-                  <span>{choice.label}</span>
-                  {choice.description && <small>{choice.description}</small>}
+                  <span>{visible(choice.label)}</span>
+                  {choice.description && <small>{visible(choice.description)}</small>}
                 </button>
               )
             })}
           </div>
           {(question.free ?? true) && (
             <input
-              type="text" placeholder="Something else …" aria-label={`Your own answer to: ${question.text}`} value={free[question.id] ?? ''}
+              type="text" placeholder="Something else …" aria-label={`Your own answer to: ${line(question.text)}`} value={free[question.id] ?? ''}
               onInput={(event) => setFree({ ...free, [question.id]: event.currentTarget.value })}
             />
           )}

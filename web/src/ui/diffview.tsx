@@ -1,7 +1,8 @@
-/** A unified diff by file. A line can be tapped to say something about it. */
+/** A unified diff by file, each line of it. A line can be tapped to say something about it. */
 import { useMemo, useState } from 'preact/hooks'
 import { parseDiff, type DiffLine, type FileDiff } from '../diff'
 import { inside } from '../format'
+import { visible } from '../visible'
 import { Icon } from './icons'
 
 type OnRemark = (path: string, line: DiffLine, comment: string, send: boolean) => void
@@ -12,29 +13,35 @@ const MANY = 400 // lines of a file beyond which it is folded at first
 /** `cwd`: what its paths are shown from. */
 export function DiffView({ diff, cwd, onRemark, folded = false }: { diff: string; cwd?: string; onRemark?: OnRemark; folded?: boolean }) {
   const files = useMemo(() => parseDiff(diff).map((file) => ({ ...file, path: inside(file.path, cwd) })), [diff, cwd])
-  if (!files.length) return diff.trim() ? <pre class="code">{diff}</pre> : null
-  return <div class="diff">{files.map((file) => <File key={file.path} file={file} onRemark={onRemark} folded={folded && files.length > 1} />)}</div>
+  if (!files.length) return diff ? <pre class="code">{visible(diff)}</pre> : null
+  return <div class="diff">{files.map((file, index) => <File key={`${index} ${file.path}`} file={file} onRemark={onRemark} folded={folded && files.length > 1} />)}</div>
 }
 
 function File({ file, onRemark, folded }: { file: FileDiff; onRemark?: OnRemark; folded: boolean }) {
   const size = file.added + file.removed
   const [open, setOpen] = useState(!folded && (size < MANY || !onRemark))
+  const path = visible(file.path)
   return (
-    <section class="diff-file" aria-label={`Changes in ${file.path}`}>
+    <section class="diff-file" aria-label={path ? `Changes in ${path}` : 'Changes'}>
       <button type="button" class="diff-head" aria-expanded={open} onClick={() => setOpen(!open)}>
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
-        <span class="diff-path"><bdi>{file.path}</bdi></span>
+        <span class="diff-path"><bdi>{path || 'Text that is no diff'}</bdi></span>
         {file.state !== 'changed' && <span class="tag">{file.state}</span>}
-        <span class="plus" aria-label={`${file.added} lines added`}>+{file.added}</span>
-        <span class="minus" aria-label={`${file.removed} lines removed`}>−{file.removed}</span>
+        {file.hunks.length > 0 && (
+          <>
+            <span class="plus" aria-label={`${file.added} lines added`}>+{file.added}</span>
+            <span class="minus" aria-label={`${file.removed} lines removed`}>−{file.removed}</span>
+          </>
+        )}
       </button>
       {open && (
         <div class="diff-lines" role="group">
-          {file.was && <div class="diff-note">was {file.was}</div>}
+          {file.was && <div class="diff-note">was <bdi>{visible(file.was)}</bdi></div>}
           {file.state === 'binary' && <div class="diff-note">A binary file</div>}
+          {file.notes.map((note, index) => <div key={index} class="diff-note">{visible(note) || ' '}</div>)}
           {file.hunks.map((hunk, index) => (
             <div class="hunk" key={index}>
-              {(index > 0 || hunk.head) && <div class="diff-note">⋯ {hunk.head}</div>}
+              {(index > 0 || hunk.head) && <div class="diff-note">⋯ {visible(hunk.head)}</div>}
               {hunk.lines.map((line, number) => <Line key={number} path={file.path} line={line} onRemark={onRemark} />)}
             </div>
           ))}
@@ -51,7 +58,7 @@ function Line({ path, line, onRemark }: { path: string; line: DiffLine; onRemark
     <>
       <span class="diff-number" aria-hidden="true">{line.after || line.before || ''}</span>
       <span class="diff-sign" aria-hidden="true">{SIGN[line.kind]}</span>
-      <span class="diff-text">{line.text || ' '}</span>
+      <span class="diff-text">{visible(line.text) || ' '}</span>
     </>
   )
   if (!onRemark || line.kind === 'note') return <div class={`diff-line ${line.kind}`}>{inner}</div>

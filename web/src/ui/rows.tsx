@@ -1,12 +1,16 @@
 /** The rows of a thread: one per item, each in the least space that says what happened. */
-import { useState } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import { adviceFor } from '../advice'
-import { VERBS, ago, cost, count, deed, duration, heading } from '../format'
+import { partsOf } from '../askparts'
+import { VERBS, ago, answeredBy, cost, count, deed, duration, heading } from '../format'
+import { parseDiff } from '../diff'
 import type * as P from '../protocol'
 import { go, session as sessionPath } from '../route'
 import { asks, nodes, now, sessions, settled } from '../store'
 import type { Item } from '../thread'
+import { line as oneLine, visible } from '../visible'
 import { AskCard } from './ask'
+import { AskParts } from './askparts'
 import { DiffView } from './diffview'
 import { Icon } from './icons'
 import { Markdown } from './markdown'
@@ -79,7 +83,7 @@ const MARK = { ok: 'check', error: 'warn', denied: 'cross', over: 'minus' }
 function Tool({ use, result, output, over }: { use: P.ToolUse; result?: P.ToolResult; output: string; over: boolean }) {
   const [open, setOpen] = useState(false)
   const { action } = use
-  const line = deed(action, use.name) || use.name
+  const line = deed(action, use.name) || oneLine(use.name)
   const state = result?.status ?? (over ? 'over' : 'running')
   const text = result?.output ?? output
   return (
@@ -92,13 +96,13 @@ function Tool({ use, result, output, over }: { use: P.ToolUse; result?: P.ToolRe
           : <span class={`state ${state}`}><Icon name={MARK[state]} label={STATUS[state]} /></span>}
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
       </button>
-      {!result && output && !open && <pre class="code tail" aria-hidden="true">{output.trimEnd().split('\n').slice(-3).join('\n')}</pre>}
+      {!result && output && !open && <pre class="code tail" aria-hidden="true">{visible(output.trimEnd().split('\n').slice(-3).join('\n'))}</pre>}
       {open && (
         <div class="fold-body">
-          {action.kind === 'command' ? <pre class="code command">{action.command}</pre>
+          {action.kind === 'command' ? <pre class="code command">{visible(action.command)}</pre>
             : action.kind === 'edit' && action.diff ? <DiffView diff={action.diff} />
-              : Object.keys(use.input ?? {}).length > 0 && <pre class="code">{JSON.stringify(use.input, null, 2)}</pre>}
-          {text && <pre class="code output" tabIndex={0} aria-label="Output">{text}</pre>}
+              : Object.keys(use.input ?? {}).length > 0 && <pre class="code">{visible(JSON.stringify(use.input, null, 2))}</pre>}
+          {text && <pre class="code output" tabIndex={0} aria-label="Output">{visible(text)}</pre>}
           {!text && state !== 'running' && <p class="faint small-text">{state === 'denied' ? 'It did not run.' : state === 'over' ? 'The turn ended before it told its result.' : 'No output.'}</p>}
         </div>
       )}
@@ -112,13 +116,13 @@ function AskRow({ ask, answer }: { ask?: P.Ask; answer?: P.Answer }) {
   if (record && (record.status === 'pending' || !answer)) return <AskCard record={record} inThread />
   const allowed = answer?.decision === 'allow'
   const chosen = Object.values(answer?.answers ?? {}).flat().join(', ')
-  const what = !answer ? 'Not answered' : chosen ? `Answered: ${chosen}` : allowed ? 'Allowed' : 'Denied'
+  const what = !answer ? 'Not answered' : chosen ? `Answered: ${oneLine(chosen)}` : allowed ? 'Allowed' : 'Denied'
   return (
     <div class="fold">
       <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)} disabled={!ask}>
         <span class={`state ${!answer ? '' : allowed ? 'ok' : 'denied'}`}><Icon name={!answer ? 'clock' : allowed ? 'check' : 'cross'} /></span>
         <span class="verb">{what}</span>
-        <span class="fold-line">{[answer?.by && `by ${answer.by}`, answer?.reason && `“${answer.reason}”`, !chosen && ask && heading(ask)].filter(Boolean).join(' · ')}</span>
+        <span class="fold-line">{[answer && answeredBy(answer).trim(), answer?.reason && `“${oneLine(answer.reason)}”`, !chosen && ask && heading(ask)].filter(Boolean).join(' · ')}</span>
         {ask && <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>}
       </button>
       {open && ask && <div class="fold-body"><Asked ask={ask} /></div>}
@@ -127,10 +131,8 @@ function AskRow({ ask, answer }: { ask?: P.Ask; answer?: P.Answer }) {
 }
 
 function Asked({ ask }: { ask: P.Ask }) {
-  if (ask.kind === 'question') return <>{ask.questions?.map((question) => <p key={question.id}>{question.text}</p>)}</>
-  if (ask.plan) return <Markdown text={ask.plan} />
-  if (ask.action?.kind === 'edit' && ask.action.diff) return <DiffView diff={ask.action.diff} />
-  return <pre class="code">{deed(ask.action, ask.title)}</pre>
+  if (ask.kind === 'question') return <>{ask.questions?.map((question) => <p key={question.id}>{visible(question.text)}</p>)}</>
+  return <AskParts parts={partsOf(ask)} />
 }
 
 function Plan({ steps }: { steps: readonly P.PlanStep[] }) {
@@ -151,13 +153,13 @@ function Plan({ steps }: { steps: readonly P.PlanStep[] }) {
 }
 
 function DiffRow({ diff, session }: { diff: P.Diff; session: string }) {
-  const added = (diff.diff.match(/^\+(?!\+\+ )/gm) ?? []).length
-  const removed = (diff.diff.match(/^-(?!-- )/gm) ?? []).length
-  const paths = diff.paths?.length ? diff.paths : [...diff.diff.matchAll(/^\+\+\+ (?:b\/)?(.+)$/gm)].map((found) => found[1]!)
+  const files = useMemo(() => parseDiff(diff.diff), [diff.diff])
+  const [added, removed] = [files.reduce((sum, file) => sum + file.added, 0), files.reduce((sum, file) => sum + file.removed, 0)]
+  const paths = diff.paths?.length ? diff.paths : files.map((file) => file.path)
   return (
     <button type="button" class="diff-row" onClick={() => go(sessionPath(session, 'diff'))}>
       <Icon name="diff" /><span class="verb">Changed</span>
-      <span class="fold-line mono">{paths.join(', ')}</span><span class="plus">+{added}</span><span class="minus">−{removed}</span><Icon name="chevron" />
+      <span class="fold-line mono">{oneLine(paths.join(', '))}</span><span class="plus">+{added}</span><span class="minus">−{removed}</span><Icon name="chevron" />
     </button>
   )
 }

@@ -21,7 +21,7 @@ export function ThreadPane({ id, sheet }: { id: string; sheet: '' | 'diff' | 'in
   const session = sessions.value.get(id)
   useEffect(() => {
     void openThread(id)
-    return closeThread
+    return () => closeThread(id)
   }, [id])
   useEffect(() => {
     if (session && document.visibilityState === 'visible') markSeen(session)
