@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from tests.cli.hub_process import HubProcess, Setting
 
-from tieline.cli.deciding import choices
+from tieline.cli.deciding import choices, own_words
 from tieline.cli.switchboard import ago, columns, fitted, pick, short
 from tieline.errors import UsageError
 from tieline.events import Choice, Question
@@ -171,7 +171,9 @@ def test_the_only_ask_is_approved_without_its_name(hub: Setting) -> None:
     assert nothing.returncode == 2 and "nothing waits" in nothing.stderr
     id = started(hub, "worker", "approved by name")
     waiting(hub, id)
-    assert ok(hub, "approve") == "allowed: wants to run a command: $ echo hi > made.txt\n"
+    shown = ok(hub, "approve")
+    assert "command: echo hi > made.txt\n" in shown, "what is allowed is shown first, whole"
+    assert shown.endswith("allowed: wants to run a command: $ echo hi > made.txt\n")
     hub.until(id, lambda record: record.turns == 1)
     assert (hub.place / "made.txt").read_text() == "hi\n"
 
@@ -184,8 +186,15 @@ def test_several_asks_are_listed(hub: Setting) -> None:
     listed = hub.run("approve")
     assert listed.returncode == 2
     assert "2 asks wait for a decision" in listed.stderr
-    asks = re.findall(r"^\s+\d  (\w{6})  wants to run a command", listed.stderr, re.MULTILINE)
-    assert len(asks) == 2
+    row = r"^\s+\d  (\w{6})  worker on \S+ in \S+, session (\w{6}) 'number \d': wants to run a command: \$ echo hi"
+    asks, sessions = zip(*re.findall(row, listed.stderr, re.MULTILINE), strict=True)
+    assert set(sessions) == {short(one), short(two)}, "two asks for the same are told apart"
+    whole = ok(hub, "asks")
+    assert whole.count("command: echo hi > made.txt\n") == 2 and all(f"session {id}" in whole for id in sessions)
+    assert {short(each["id"]) for each in json.loads(ok(hub, "asks", "--json"))} == set(asks)
+    assert json.loads(ok(hub, "asks", asks[0], "--json"))["parts"][1] == {
+        "label": "command", "text": "echo hi > made.txt", "form": "code",
+    }  # fmt: skip
     wrong = hub.run("approve", asks[0], "--remember", "for-ever")
     assert wrong.returncode == 2
     told = json.loads(ok(hub, "deny", asks[0], "--reason", "not that", "--json"))
@@ -211,11 +220,14 @@ def test_a_question_is_shown_and_answered(hub: Setting) -> None:
     id = started(hub, "asker", "ask me something")
     waiting(hub, id)
     shown = ok(hub, "answer")
-    assert "Which colour?" in shown and "2  Blue" in shown
+    assert "Which colour?" in shown and "2: Blue" in shown
     ask = shown.split()[0]
     yes = hub.run("approve", ask)
     assert yes.returncode == 2 and "needs an answer" in yes.stderr
     assert hub.run("answer", ask, "1", "2").returncode == 2
+    wrong = hub.run("answer", ask, "7")
+    assert wrong.returncode == 2 and "1 Red, 2 Blue" in wrong.stderr, "a wrong number is no answer in words"
+    assert hub.run("answer", ask, "2", "--text", "green").returncode == 2
     assert "answered: Which colour?" in ok(hub, "answer", ask, "blue")
     hub.until(id, lambda record: record.turns == 1)
     assert "answered: Blue" in hub.run("tail", id, "--no-follow").stderr
@@ -282,7 +294,14 @@ def test_choices() -> None:
     many = Question(id="q", text="?", choices=labels, many=True)
     assert choices(one, "2") == choices(one, "blue") == ("Blue",)
     assert choices(many, "1, blue") == ("Red", "Blue")
-    assert choices(many, "Green, please") == ("Green, please",)
+    for wrong in ("7", "Green, please"):
+        with pytest.raises(UsageError) as refused:
+            choices(many, wrong)  # its own words it would take: by --text, not by a slip
+        assert "1 Red, 2 Blue" in refused.value.hint and "--text" in refused.value.hint
+    assert own_words(many, "Green, please") == ("Green, please",)
+    for question, text in ((one, "Green"), (many, " ")):
+        with pytest.raises(UsageError):
+            own_words(question, text)
     assert choices(Question(id="q", text="?"), "anything") == ("anything",)
     for wrong in ("3", "Green", "", "1,2"):
         with pytest.raises(UsageError):

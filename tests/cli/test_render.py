@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tieline.cli import words
-from tieline.cli.asking import panel, question_panel
+from tieline.cli.ask_panel import panel, question_panel
 from tieline.cli.clean import clean, one_line, output
 from tieline.cli.diffs import coloured
 from tieline.cli.prose import blocks
@@ -50,6 +50,7 @@ from tieline.events import (
 )
 from tieline.policy import Enforcement, Receipt
 from tieline.testing.command_line import ESCAPES
+from tieline.visible_text import marked
 
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,3 @@\n one\n-two\n+deux\n three\n"
 DONE = Done("success", native_id="abc", duration_s=1.25)
@@ -326,18 +327,18 @@ def rendered(ask: Ask) -> str:
     ("ask", "parts"),
     [
         (Ask("1", "permission", action=Command("make\ninstall", "/w"), reason="It must."),
-         ["It must.", "$ make", "install", "in /w"]),
+         ["It must.", "$ make", "install", "in: /w"]),
         (Ask("1", "permission", action=Edit(("x.py", "/y.py"), DIFF)), ["change files", "/y.py", "- two", "+ deux"]),
         (Ask("1", "permission", action=Edit(("z.py",)), input={"content": "whole\nfile"}),
-         ["z.py", "content: whole", "file"]),
+         ["z.py", "content: ", "whole", "file"]),
         (Ask("1", "permission", action=Fetch("http://x/?q=1")), ["use the network", "http://x/?q=1"]),
-        (Ask("1", "permission", action=Mcp("srv", "tool"), input={"a": [1, 2]}), ["use tool of srv", "a: [", "2"]),
+        (Ask("1", "permission", action=Mcp("srv", "tool"), input={"a": [1, 2]}), ["use tool of srv", "a: ", "2"]),
         (Ask("1", "permission", "Frob", action=OtherAction()), ["wants to use Frob"]),
         (Ask("1", "permission", action=Read("/etc/passwd")), ["wants to read", "/etc/passwd"]),
-        (Ask("1", "permission", action=Search("needle", "/")), ["needle in /"]),
+        (Ask("1", "permission", action=Search("needle", "/")), ["search: needle", "in: /"]),
         (Ask("1", "permission", action=Task("t"), input={"prompt": "do it"}), ["start a subagent", "prompt: do it"]),
         (Ask("1", "permission"), ["asks for permission"]),
-        (Ask("1", "plan", plan="# Plan\n\n1. **do**"), ["has a plan", "1 do"]),
+        (Ask("1", "plan", plan="# Plan\n\n1. **do**"), ["has a plan", "# Plan", "1. **do**"]),
         (Ask("1", "plan", plan="do <!-- hidden --> it"), ["do <!-- hidden --> it"]),
     ],
 )  # fmt: skip
@@ -359,6 +360,32 @@ def test_diff_lines_that_look_like_headings() -> None:
     diff = first + "--- a/y\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n"
     lines = coloured(diff).plain.split("\n")
     assert lines == ["x.sql", "   1 - -- a comment", "   2 - ++ b", "   1 + ++ c", "y  deleted", "   1 - gone"]
+
+
+LINES = st.one_of(
+    st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=8),
+    st.sampled_from(
+        ["@@ -1,2 +1,2 @@", "@@ -1 +1 @@ def f():", "@@ @@", "--- a/x", "+++ b/x", "--- a/x\t1", "diff --git a b"]
+    ),
+    st.sampled_from(
+        ["new file mode 100755", "+added", "-gone", " same", "\\ No newline", "", "--- ", "+++ b/y ", "index 1..2"]
+    ),
+)
+
+
+@given(st.lists(LINES, max_size=12))
+def test_any_text_that_is_asked_about_as_a_diff_is_shown_whole(lines: list[str]) -> None:
+    """Also what is no diff, or a broken one: each line is there with all of its characters, in order."""
+    shown = coloured("\n".join(lines), whole=True).plain
+    place = 0
+    for line in marked("\n".join(lines)).rstrip("\n").split("\n"):
+        hunk = re.match(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@(.*)", line)
+        known = line.startswith(("--- ", "+++ "))
+        wanted = hunk[1].strip() if hunk else line.expandtabs(4)
+        options = [wanted, wanted[1:]] + ([wanted[4:], wanted[6:]] if known else [])
+        found = [at for at in (shown.find(option, place) for option in options) if at >= 0]
+        assert found, (line, shown)
+        place = place if known else min(found)
 
 
 def test_diff_limit_and_odd_input() -> None:

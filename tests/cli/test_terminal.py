@@ -95,9 +95,9 @@ def test_keys_typed_before_the_ask_do_not_answer_it(cli: CommandLine) -> None:
 def test_allow_for_the_session(cli: CommandLine) -> None:
     cli.agent("runner", [Run("echo x >> ran.txt")], [Run("echo x >> ran.txt")], [Say("ok")])
     with cli.terminal("run", "runner", "go") as terminal:
-        terminal.expect("a allow for this session")
+        terminal.expect("a allow exactly this again, in this session")
         terminal.send("a")
-        terminal.expect("✓ allowed for this session")
+        terminal.expect("✓ allowed exactly this again, in this session")
         assert terminal.wait() == 0
         assert terminal.text.count("wants to run a command") == 1
     assert (cli.place / "ran.txt").read_text() == "x\nx\n"
@@ -154,7 +154,7 @@ def test_plan(cli: CommandLine) -> None:
     cli.agent("planner", [Propose("1. **first** this\n2. then that")], [Say("ok")])
     with cli.terminal("run", "planner", "go") as terminal:
         terminal.expect("planner has a plan")
-        terminal.expect("first this")
+        terminal.expect("1. **first** this")  # as it is: a plan that is approved has nothing hidden by its markup
         terminal.expect("y approve")
         terminal.send("y")
         terminal.expect("✓ approved")

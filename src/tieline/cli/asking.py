@@ -7,19 +7,21 @@ nobody is asked before they have seen what led to it, and asks come one at a tim
 import asyncio
 from collections.abc import Callable, Mapping
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.control import Control
-from rich.panel import Panel
 from rich.segment import ControlType
 from rich.text import Text
 
-from ..events import Answer, Ask, Command, Edit, Fetch, Mcp, Question, Read, Search, Task
+from ..events import Answer, Ask, Question, Remember
 from ..sessions.asks import allow, deny
 from . import words
-from .clean import clean, one_line
+from .ask_panel import about, panel, question_panel
+from .clean import one_line
 from .keys import Keys
 
 BY = "person"
+LASTING: dict[str, Remember] = {"a": "session", "w": "always"}
+"""The keys that allow more than this once."""
 MAX_DIGITS = 9
 """More choices than one key can name are answered with a line."""
 
@@ -85,18 +87,20 @@ class Desk:
         if ask.kind == "question":
             return await self._questions(ask)
         self._console.print(panel(ask, self._agent, self._cwd))
-        word = "approve" if ask.kind == "plan" else "allow"
-        keys = {"y": word, "n": "deny"}
-        if "session" in ask.remember:
-            keys["a"] = "allow for this session"
+        keys = {} if ask.withheld else {"y": "approve" if ask.kind == "plan" else "allow"}
+        keys["n"] = "deny"
+        lasting: dict[str, Remember] = {
+            key: level for key, level in LASTING.items() if level in ask.remember and not ask.withheld
+        }
+        keys |= {key: f"allow {words.scope(ask, level)}" for key, level in lasting.items()}
         keys["r"] = "deny and say why"
         match await self._choose(keys):
             case "y":
                 self._verdict(Text("✓ approved" if ask.kind == "plan" else "✓ allowed", "green"))
                 return allow(ask, by=BY)
-            case "a":
-                self._verdict(Text("✓ allowed for this session", "green"))
-                return allow(ask, by=BY, remember="session")
+            case key if key in lasting:
+                self._verdict(Text(f"✓ allowed {words.scope(ask, lasting[key])}", "green"))
+                return allow(ask, by=BY, remember=lasting[key])
             case "r":
                 reason = await self._line("why? ") or ""
                 self._verdict(Text(f"✗ denied: {one_line(reason)}" if reason else "✗ denied", "red"))
@@ -109,6 +113,8 @@ class Desk:
 
     async def _questions(self, ask: Ask) -> Answer:
         answers: dict[str, tuple[str, ...]] = {}
+        for more in about(ask, self._agent, self._cwd):
+            self._console.print(more)
         for question in ask.questions:
             self._console.print(question_panel(question, self._agent))
             chosen = await self._question(question)
@@ -162,7 +168,10 @@ class Desk:
             key, _, label = entry.partition(" ")
             line.append("   " if place else "").append(key, "bold yellow").append(f" {label}")
         line.append("  ")
-        if line.cell_len >= self._console.width:  # a wrapped line could not be taken back: the keys alone
+        if line.cell_len >= self._console.width:  # a wrapped line could not be taken back: what each means above it
+            for key, label in keys.items():
+                if label:
+                    self._console.print(Text.assemble("  ", (key, "bold yellow"), f" {label}"))
             line = Text("  " + "/".join(keys) + " ", "bold yellow")
         self._put(line)
         return await self._keys.key(keys, self._console.bell)
@@ -191,80 +200,3 @@ class Desk:
 
     def _wipe(self) -> None:
         self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
-
-
-# --- what is asked, whole: nothing in here is ever cut ------------------------------------------------------
-
-
-def panel(ask: Ask, agent: str, cwd: str = "") -> Panel:
-    """`cwd` is where the agent works anyway, which goes without saying."""
-    wish = "has a plan" if ask.kind == "plan" else words.wish(ask)
-    parts: list[RenderableType] = []
-    if ask.reason:
-        parts += [Text(clean(ask.reason), "italic"), Text()]
-    if ask.kind == "plan" and "<" not in ask.plan:
-        from rich.markdown import Markdown
-
-        parts.append(Markdown(clean(ask.plan), hyperlinks=False))
-    elif ask.kind == "plan":  # Markdown leaves out what looks like HTML, and all of it must be seen
-        parts.append(Text(clean(ask.plan), overflow="fold"))
-    else:
-        parts.append(_details(ask, cwd))
-    return Panel(
-        Group(*parts),
-        title=Text(f"{agent} {wish}", "bold"),
-        title_align="left",
-        border_style="yellow",
-        padding=(0, 1),
-    )
-
-
-def question_panel(question: Question, agent: str) -> Panel:
-    header = f" · {one_line(question.header)}" if question.header else ""
-    body = Text(clean(question.text), "bold", overflow="fold")
-    for place, choice in enumerate(question.choices, 1):
-        body.append("\n").append(f"{place:>2}  ", "bold yellow").append(clean(choice.label), "not bold")
-        if choice.description:
-            body.append(f"\n    {clean(choice.description)}", "not bold dim")
-    return Panel(
-        body, title=Text(f"{agent} asks{header}", "bold"), title_align="left", border_style="cyan", padding=(0, 1)
-    )
-
-
-def _details(ask: Ask, place: str) -> RenderableType:
-    match ask.action:
-        case Command(command, cwd):
-            text = Text.assemble(("$ ", "bold yellow"), (clean(command), "bold"), overflow="fold")
-            return text.append(f"\nin {clean(cwd)}", "dim") if cwd and cwd != place else text
-        case Edit(paths, diff) if diff.strip():
-            from .diffs import coloured
-
-            others = (Text(clean(path), "bold", overflow="fold") for path in words.beyond(paths, diff))
-            return Group(*others, coloured(diff, cwd=place))
-        case Edit(paths):
-            return Group(*(Text(clean(path), "bold", overflow="fold") for path in paths), _input(ask))
-        case Fetch(url, query):
-            return Text(clean(" ".join(part for part in (url, query) if part)), "bold", overflow="fold")
-        case Read(path):
-            return Text(clean(path), "bold", overflow="fold")
-        case Search(query, path):
-            return Text(clean(f"{query} in {path}" if path else query), "bold", overflow="fold")
-        case Mcp() | Task() | _:
-            return _input(ask)
-
-
-def _input(ask: Ask) -> Text:
-    """The call's arguments: one per line, texts as they are."""
-    text = Text(overflow="fold")
-    for name, value in ask.input.items():
-        if isinstance(value, str):
-            shown = value
-        else:
-            import msgspec
-
-            shown = msgspec.json.format(msgspec.json.encode(value, enc_hook=repr)).decode()
-        text.append(f"{clean(str(name))}: ", "dim").append(clean(shown)).append("\n")
-    if not text:
-        text.append(one_line(ask.title), "bold")
-    text.rstrip()
-    return text

@@ -1,4 +1,4 @@
-"""The verbs that decide: approve, deny, answer."""
+"""The verbs about decisions: asks, approve, deny, answer."""
 
 from typing import Annotated
 
@@ -47,20 +47,41 @@ def answer(
         list[str] | None,
         typer.Argument(
             metavar="ANSWER",
-            help="One per question: a choice by its number or its words, or your own words. Several choices with "
-            "commas.",
+            help="One per question: a choice by its number or its words. Several choices with commas.",
             show_default=False,
         ),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Your own words instead of a choice; repeat it for several questions."),
     ] = None,
     json: Json = False,
 ) -> None:
     """Answer an agent's question. Without answers it shows what is asked."""
     from .deciding import answer
 
-    raise typer.Exit(answer(ask, answers or [], json=json))
+    raise typer.Exit(answer(ask, answers or [], text=text or [], json=json))
+
+
+def asks(
+    ask: Annotated[
+        str,
+        typer.Argument(metavar="ASK", help="Its id, or enough of it. Without one: all that wait.", show_default=False),
+    ] = "",
+    json: Json = False,
+) -> None:
+    """What waits for a decision, whole: every character of it."""
+    from .deciding import asks
+
+    raise typer.Exit(asks(ask, json=json))
 
 
 EXAMPLES = {
+    asks: """
+tieline asks
+tieline asks 9be41d
+tieline asks --json | jq -r '.[].parts[].text'
+""",
     approve: """
 tieline approve                          the only one that waits
 tieline approve 9be41d --remember session
@@ -72,6 +93,7 @@ tieline deny 9be41d --reason "not on a Friday"
 tieline answer                           what is asked
 tieline answer 9be41d 2
 tieline answer 9be41d "PostgreSQL" "1,3"
+tieline answer 9be41d --text "neither: use SQLite"
 """,
 }
 

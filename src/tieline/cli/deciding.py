@@ -2,14 +2,16 @@
 goes along."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from ..ask_parts import ask_parts, parts_text
 from ..client.client import Client
 from ..errors import UsageError
-from ..events import Ask, Question, Remember
+from ..events import Answer, Ask, Question, Remember
 from ..protocol.bodies import Decision
-from ..sessions.records import AskRecord
+from ..sessions.asks import check
+from ..sessions.records import AskRecord, SessionRecord
 from . import switchboard, words
 from .clean import clean, one_line
 from .errors import FAILED, say
@@ -30,45 +32,75 @@ def decide(
                 field="ask",
                 hint=f"tieline answer {switchboard.short(record.id)} …",
             )
-        if how != "once" and how not in record.ask.remember:
-            offered = ", ".join(record.ask.remember) or "nothing"
-            raise UsageError(
-                f"this ask cannot be remembered for {how}", field="remember", hint=f"The agent offers: {offered}."
-            )
-        if not given and sys.stdin.isatty() and sys.stdout.isatty():
-            # Nobody allows unseen what came up a moment ago.
+        said = Answer(record.id, decision, remember=how)
+        check(record.ask, said)  # before anything is shown as if it could be
+        if decision == "allow" and not json:  # nobody allows unseen what came up a moment ago
             await _tell(client, record)
-            if decision == "allow" and _asked("allow? [y/N] ").lower() not in ("y", "yes"):
-                say("tieline: nothing was decided")
-                return FAILED
+        if how != "once":
+            say(f"tieline: {decision} {words.scope(record.ask, how)}")
+        unsure = not given and decision == "allow" and not json and sys.stdin.isatty() and sys.stdout.isatty()
+        if unsure and _asked("allow? [y/N] ").lower() not in ("y", "yes"):
+            say("tieline: nothing was decided")
+            return FAILED
         return await _send(client, record, Decision(decision=decision, reason=reason, remember=how), json=json)
 
     return switchboard.call(work)
 
 
-def answer(given: str, answers: Sequence[str], *, json: bool = False) -> int:
+def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json: bool = False) -> int:
+    """`text`: one's own words, one for each question, instead of choices."""
+
     async def work(client: Client) -> int:
         record = await _which(client, given, "answer")
-        if not answers:
+        if answers and text:
+            raise UsageError("choices and --text at once", field="text", hint="Give one or the other.")
+        said = answers or text
+        if not said:
             await _tell(client, record)
             return 0
         if record.ask.kind != "question":
             hint = f"tieline approve {switchboard.short(record.id)}, or tieline deny"
             raise UsageError(f"it asks for a {record.ask.kind}, not for an answer", field="ask", hint=hint)
         asked = record.ask.questions
-        if len(answers) != len(asked):
+        if len(said) != len(asked):
             listed = "\n  ".join(f"{number}. {one_line(each.text)}" for number, each in enumerate(asked, 1))
             raise UsageError(
-                f"{len(answers)} answers to {len(asked)} questions", field="answers", hint=f"One for each:\n  {listed}"
+                f"{len(said)} answers to {len(asked)} questions", field="answers", hint=f"One for each:\n  {listed}"
             )
-        chosen = {each.id: choices(each, words) for each, words in zip(asked, answers, strict=True)}
+        of = own_words if text else choices
+        chosen = {each.id: of(each, words) for each, words in zip(asked, said, strict=True)}
         return await _send(client, record, Decision(decision="allow", answers=chosen), json=json)
 
     return switchboard.call(work)
 
 
+def asks(given: str = "", *, json: bool = False) -> int:
+    """What waits for a decision, each whole, with where it comes from."""
+
+    async def work(client: Client) -> int:
+        found = [await switchboard.ask(client, given)] if given else await client.asks()
+        if json:
+            switchboard.as_json(found[0] if given else found)
+            return 0
+        if not found:
+            say("tieline: nothing waits for a decision")
+        for record in found:
+            await _tell(client, record)
+        return 0
+
+    return switchboard.call(work)
+
+
+def own_words(question: Question, given: str) -> tuple[str, ...]:
+    whole = given.strip()
+    if whole and (question.free or not question.choices):
+        return (whole,)
+    raise UsageError("this question takes one of its choices only", field="text", hint=_choices(question))
+
+
 def choices(question: Question, given: str) -> tuple[str, ...]:
-    """What was chosen: by number or by words; one's own words where the question permits them."""
+    """What was chosen, by number or by words. Other words are an answer only where there is nothing to choose from: a
+    wrong number must not become one."""
     labels = [choice.label for choice in question.choices]
 
     def known(part: str) -> str:
@@ -82,10 +114,15 @@ def choices(question: Question, given: str) -> tuple[str, ...]:
     parts = [part.strip() for part in whole.split(",") if part.strip()]
     if question.many and parts and all(map(known, parts)):
         return tuple(dict.fromkeys(map(known, parts)))
-    if whole and (question.free or not labels):
+    if whole and not labels:
         return (whole,)
-    hint = "Choose from: " + ", ".join(f"{number} {one_line(label)}" for number, label in enumerate(labels, 1))
-    raise UsageError(f"{given!r} is not one of the choices", field="answers", hint=hint)
+    raise UsageError(f"{given!r} is not one of the choices", field="answers", hint=_choices(question))
+
+
+def _choices(question: Question) -> str:
+    labels = (f"{number} {one_line(choice.label)}" for number, choice in enumerate(question.choices, 1))
+    own = " Your own words go with --text." if question.free else ""
+    return f"Choose from: {', '.join(labels)}.{own}"
 
 
 async def _which(client: Client, given: str, verb: str) -> AskRecord:
@@ -99,9 +136,14 @@ async def _which(client: Client, given: str, verb: str) -> AskRecord:
         raise UsageError("nothing waits for a decision", field="ask")
     if len(waiting) == 1:
         return waiting[0]
-    listed = [f"{number:>3}  {switchboard.short(one.id)}  {line(one.ask)}" for number, one in enumerate(waiting, 1)]
+    sessions = {one.id: one for one in await client.sessions(archived=True)}
+    machines = {one.id: one.name for one in await client.nodes()}
+    listed = [
+        f"{number:>3}  {switchboard.short(one.id)}  {origin(sessions.get(one.session), machines)}: {line(one.ask)}"
+        for number, one in enumerate(waiting, 1)
+    ]
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        hint = "\n  ".join([f"Name one: tieline {verb} ASK", *listed])
+        hint = "\n  ".join([f"Name one: tieline {verb} ASK. `tieline asks` shows them whole.", *listed])
         raise UsageError(f"{len(waiting)} asks wait for a decision", field="ask", hint=hint)
     print("\n".join(map(clean, listed)))
     picked = _asked("which? ")
@@ -110,26 +152,47 @@ async def _which(client: Client, given: str, verb: str) -> AskRecord:
     return waiting[int(picked) - 1]
 
 
+def origin(session: SessionRecord | None, machines: Mapping[str, str]) -> str:
+    """Who asks: agent, machine, directory, session."""
+    if session is None:
+        return "a session that is gone"
+    machine = machines.get(session.node, session.node)
+    named = f" {one_line(session.title, 40)!r}" if session.title else ""
+    where = switchboard.place(session.cwd)
+    return one_line(f"{session.agent} on {machine} in {where}, session {switchboard.short(session.id)}{named}", 1000)
+
+
 async def _tell(client: Client, record: AskRecord) -> None:
-    """What is asked, whole."""
+    """What is asked, whole, and where it comes from."""
     session = await client.session(record.session)
-    if switchboard.on_terminal():
+    machines = {one.id: one.name for one in await client.nodes()}
+    tell(record, session, origin(session, machines))
+
+
+def tell(record: AskRecord, session: SessionRecord, whence: str) -> None:
+    on_terminal = switchboard.on_terminal()
+    print(f"{switchboard.short(record.id)}  {whence}")
+    if on_terminal:
         from rich.console import Console
 
-        from .asking import panel, question_panel
+        from .ask_panel import panels
 
         console = Console(markup=False, emoji=False, highlight=False)
-        if record.ask.kind != "question":
-            console.print(panel(record.ask, session.agent, session.cwd))
-        for question in record.ask.questions:
-            console.print(question_panel(question, session.agent))
-        return
-    print(f"{switchboard.short(record.id)}  {session.agent} in {switchboard.place(session.cwd)}: {line(record.ask)}")
-    for number, question in enumerate(record.ask.questions, 1):
-        print(f"{number}. {clean(question.text)}")
-        for place, choice in enumerate(question.choices, 1):
-            more = f": {clean(choice.description)}" if choice.description else ""
-            print(f"   {place}  {clean(choice.label)}{more}")
+        for each in panels(record.ask, session.agent, session.cwd):
+            console.print(each)
+    else:
+        print(f"{wish(record.ask)}:")
+    if rest := whole(record.ask, parts=not on_terminal):
+        print(rest, flush=True)
+
+
+def whole(ask: Ask, *, parts: bool = True) -> str:
+    """Every character of it as plain text, and what can be done about it. `parts`: else only the latter."""
+    lines = [parts_text(ask_parts(ask))] if parts else []
+    if ask.withheld:
+        lines.append(words.withheld(ask))
+    lines += [f"--remember {level}: allows {words.scope(ask, level)}" for level in ask.remember]
+    return "\n".join(lines)
 
 
 def line(ask: Ask) -> str:
@@ -141,6 +204,10 @@ def line(ask: Ask) -> str:
     row = words.row(ask.action, ask.title, arguments=ask.input) if ask.action else None
     target = f"{row.verb or row.icon} {row.target}".strip() if row else one_line(ask.title)
     return f"{words.wish(ask)}: {target}"
+
+
+def wish(ask: Ask) -> str:
+    return "has a question" if ask.kind == "question" else "has a plan" if ask.kind == "plan" else words.wish(ask)
 
 
 def _asked(prompt: str) -> str:

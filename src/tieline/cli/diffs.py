@@ -4,16 +4,20 @@ import re
 
 from rich.text import Text
 
+from ..visible_text import marked
 from .clean import clean
 
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@(.*)", re.ASCII)
 _NOISE = ("diff --git ", "index ", "new file mode", "old mode", "new mode", "similarity ", "Index: ", "====")
 ADDED, REMOVED, HEADING = "green", "red", "bold"
 
 
-def coloured(diff: str, *, cwd: str = "", limit: int | None = None) -> Text:
-    """All of it, or as much as the limit of lines permits, with a note of what is left out. Names as seen from cwd."""
-    rows = _Reader(clean(diff).rstrip("\n").split("\n"), cwd).rows()
+def coloured(diff: str, *, cwd: str = "", limit: int | None = None, whole: bool = False) -> Text:
+    """As much as the limit of lines permits, with a note of what is left out. Names as seen from cwd.
+
+    `whole`: every character, also of what tells a reader nothing; what is no diff is shown as it is."""
+    lines = (marked(diff) if whole else clean(diff)).rstrip("\n").split("\n")
+    rows = _Reader(lines, cwd, whole=whole).rows()
     left = 0 if limit is None else max(0, len(rows) - limit)
     text = Text("\n").join(rows[: len(rows) - left])
     if left:
@@ -25,9 +29,10 @@ def coloured(diff: str, *, cwd: str = "", limit: int | None = None) -> Text:
 class _Reader:
     """Counts the lines of each hunk, because a line inside may look like anything, also like a heading."""
 
-    def __init__(self, lines: list[str], cwd: str) -> None:
+    def __init__(self, lines: list[str], cwd: str, *, whole: bool) -> None:
         self._cwd = cwd
         self._lines = lines
+        self._whole = whole
         self._rows: list[Text] = []
         self._old = self._new = 0  # the next line's numbers
         self._old_left = self._new_left = 0
@@ -37,21 +42,23 @@ class _Reader:
 
     def rows(self) -> list[Text]:
         before = ""
-        for line in self._lines:
+        for line, after in zip(self._lines, [*self._lines[1:], ""], strict=True):
             if self._old_left > 0 or self._new_left > 0:
                 self._content(line)
             elif match := _HUNK.match(line):
                 self._hunk(match)
-            elif line.startswith("--- "):
-                before = self._name(line)
-            elif line.startswith("+++ "):
-                self._heading(before, self._name(line))
-            elif line.startswith("\\"):
-                self._rows.append(Text(f"{'':>{self._width}}   {line[2:]}", "dim"))
-            elif line and not line.startswith(_NOISE):
-                style = ADDED if line.startswith("+") else REMOVED if line.startswith("-") else "dim"
-                self._rows.append(Text(line, style))
+            elif line.startswith("--- ") and after.startswith("+++ "):
+                before = line
+            elif line.startswith("+++ ") and before:
+                self._heading(before, line)
+                before = ""
+            elif self._whole or (line and not line.startswith(_NOISE)):
+                self._raw(line)
         return self._rows
+
+    def _raw(self, line: str) -> None:
+        style = ADDED if line.startswith("+") else REMOVED if line.startswith("-") else "dim"
+        self._rows.append(Text(line.expandtabs(4), style))
 
     def _name(self, line: str) -> str:
         name = line[4:].split("\t")[0].rstrip()
@@ -61,8 +68,13 @@ class _Reader:
                 return absolute[len(self._cwd) + 1 :]
         return name
 
-    def _heading(self, before: str, after: str) -> None:
+    def _heading(self, first: str, second: str) -> None:
         self._in_file = False
+        if self._whole and ("\t" in first + second or (first + second).rstrip() != first + second):
+            self._raw(first)  # a name would not be all of it
+            self._raw(second)
+            return
+        before, after = self._name(first), self._name(second)
         if after == "/dev/null":
             self._rows.append(Text.assemble((before, HEADING), ("  deleted", REMOVED)))
         elif before == "/dev/null":
@@ -86,10 +98,12 @@ class _Reader:
         elif sign == "-":
             self._row(self._old, sign, content, REMOVED)
         elif sign == "\\":
-            self._rows.append(Text(f"{'':>{self._width}}   {content.strip()}", "dim"))
+            self._rows.append(Text(f"{'':>{self._width}}   {line}", "dim"))
             return
-        else:
+        elif sign == " ":
             self._row(self._new, " ", content, "")
+        else:  # no line of a hunk: the hunk is shorter than it says
+            self._raw(line)
         if sign != "+":
             self._old, self._old_left = self._old + 1, self._old_left - 1
         if sign != "-":

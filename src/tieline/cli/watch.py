@@ -10,7 +10,7 @@ from ..protocol.frames import DeltaFrame, EventFrame
 from ..sessions.records import SessionRecord
 from . import switchboard
 from .clean import clean, one_line
-from .deciding import line
+from .deciding import whole, wish
 from .plain import PlainView, View
 
 
@@ -58,7 +58,9 @@ class Watch:
         if isinstance(event, Ask) and event.id not in self._asked:
             self._asked.add(event.id)
             verb = "answer" if event.kind == "question" else "approve"
-            self._view.note(f"waits for you: {line(event)}\n  tieline {verb} {switchboard.short(event.id)}")
+            self._view.note(
+                f"waits for you: {wish(event)}\n{whole(event)}\n  tieline {verb} {switchboard.short(event.id)}"
+            )
         elif isinstance(event, Answer):
             self._asked.discard(event.ask)
         elif isinstance(event, Done):

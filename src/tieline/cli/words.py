@@ -17,12 +17,14 @@ from ..events import (
     OtherAction,
     Outcome,
     Read,
+    Remember,
     Search,
     Task,
     Tokens,
     changed_paths,
 )
 from ..policy import CAPABILITIES, Capability, Policy, Receipt
+from ..visible_text import marked
 from .clean import clean, one_line
 
 CAPABILITY_WORDS: dict[Capability, str] = {"file_write": "files", "shell": "shell", "network": "network"}
@@ -106,6 +108,17 @@ def wish(ask: Ask) -> str:
             return "wants to read"
         case _:
             return f"wants to use {one_line(ask.title)}" if ask.title else "asks for permission"
+
+
+def scope(ask: Ask, level: Remember) -> str:
+    """What is permitted by remembering it, as it follows `allow`: in the driver's words, or as far as we know."""
+    if told := ask.scopes.get(level):
+        return one_line(told, 1000)
+    return "what the agent makes of it, in this session" if level == "session" else "what the agent makes of it, always"
+
+
+def withheld(ask: Ask) -> str:
+    return f"The agent does not tell all of it, so it can only be denied: {marked(ask.withheld)}"
 
 
 def levels(rules: Policy | Receipt) -> list[tuple[str, str]]:

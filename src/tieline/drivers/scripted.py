@@ -232,7 +232,6 @@ class Playing:
             action=action,
             input=arguments,
             capability=capability,
-            remember=("session",),
         )
         return (await turn.ask(request)).decision == "allow"
 
