@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tieline.testing.waiting import eventually
-from tieline.wire import guard, launch
+from tieline.wire import kin, launch
 
 ROOT = Path(launch.__file__).parents[2]
 
@@ -30,7 +30,7 @@ signal.pause()
 '''
 def start(*args):
     launched = launch([sys.executable, "-I", "-c", *args], cwd="/", env=dict(PATH="/usr/bin:/bin"))
-    assert launched.popen.stdout.readline() == b"there\\n"
+    assert launched.child.stdout.readline() == b"there\\n"
     return launched
 def command(pid):
     with open(f"/proc/{{pid}}/cmdline", "rb") as file:
@@ -39,6 +39,20 @@ def ready():
     print(*live(), flush=True)
     time.sleep(300)
 """
+
+
+MARKER = f"of-{os.getpid()}"
+"""An argument by which a child is found that nobody has a mark of."""
+
+
+def commands(argument: str) -> list[int]:
+    """Processes that were started with it, but for their parent."""
+    found: list[int] = []
+    for pid in kin.everyone():
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(f"\0{argument}\0".encode()):
+                found.append(pid)
+    return found
 
 
 class Parent:
@@ -57,7 +71,7 @@ class Parent:
         self.marks = set(self.popen.stdout.readline().decode().split())
 
     async def gone(self, *, left: int = 0) -> None:
-        await eventually(lambda: len(guard.marked(self.marks)) == left, "marked processes are left", timeout=15)
+        await eventually(lambda: len(kin.marked(self.marks)) == left, "marked processes are left", timeout=15)
 
 
 @pytest.fixture
@@ -67,14 +81,14 @@ def parents() -> Iterator[list[Parent]]:
     for parent in parents:
         with suppress(ProcessLookupError):
             os.killpg(parent.popen.pid, signal.SIGKILL)  # with its forks
-        guard.kill([], parent.marks, signal.SIGKILL)
+        kin.kill([], parent.marks, signal.SIGKILL)
         parent.popen.communicate()
 
 
 def begin(parents: list[Parent], body: str, *, children: int) -> Parent:
     parent = Parent(body)
     parents.append(parent)
-    assert len(guard.marked(parent.marks)) == children
+    assert len(kin.marked(parent.marks)) == children
     return parent
 
 
@@ -90,9 +104,9 @@ async def test_parent_dies(parents: list[Parent], number: signal.Signals) -> Non
 async def test_parent_dies_whose_guard_is_its_fork(parents: list[Parent]) -> None:
     """A head start's guard is forked, and watches over what is started later as well."""
     body = """
-from tieline.wire import launch as module
+from tieline.wire import guarding as module
 early = ahead([sys.executable, "-I", "-c", STUBBORN], cwd="/", env={})
-assert early.popen.stdout.readline() == b"there\\n"
+assert early.child.stdout.readline() == b"there\\n"
 assert command(module._guard.pid) == command("self")
 start(STUBBORN)
 ready()
@@ -105,9 +119,9 @@ ready()
 @pytest.mark.slow
 async def test_a_forked_guard_that_was_killed_is_replaced(parents: list[Parent]) -> None:
     body = """
-from tieline.wire import launch as module
+from tieline.wire import guarding as module
 early = ahead([sys.executable, "-I", "-c", STUBBORN], cwd="/", env={})
-assert early.popen.stdout.readline() == b"there\\n"
+assert early.child.stdout.readline() == b"there\\n"
 module._guard.kill()
 start(STUBBORN)
 assert command(module._guard.pid) != command("self")
@@ -168,7 +182,7 @@ ready()
 async def test_a_fork_lets_go_of_the_guard(parents: list[Parent]) -> None:
     """Where there is no pidfd, the end of its input is all that tells the guard."""
     body = """
-from tieline.wire import launch as module
+from tieline.wire import guarding as module
 start(STUBBORN)
 held = module._guard.input
 fork = os.fork()
@@ -212,7 +226,7 @@ time.sleep(300)
 async def test_a_guard_that_was_killed_is_replaced(parents: list[Parent]) -> None:
     """The new one knows all the children, also those that the old one was told of."""
     body = """
-from tieline.wire import launch as module
+from tieline.wire import guarding as module
 start(STUBBORN)
 module._guard.kill()
 start(STUBBORN)
@@ -223,24 +237,66 @@ ready()
     await parent.gone()
 
 
-async def test_killed_while_a_child_starts(parents: list[Parent]) -> None:
-    """The guard knows the mark before there is a child, so no moment is unwatched."""
-    body = """
-import subprocess
+@pytest.mark.parametrize("when", ["before the order", "in the middle of it", "after it"])
+async def test_killed_while_a_child_starts(parents: list[Parent], when: str) -> None:
+    """No moment is unwatched: the reaper is there before the child."""
+    body = f"""
 from tieline.wire import launch as module
-real = subprocess.Popen
-def popen(argv, **options):
-    child = real(argv, **options)
-    if "guard.py" not in " ".join(argv):
-        print(*module._live, flush=True)
-        time.sleep(300)
-    return child
-module.subprocess.Popen = popen
-start(STUBBORN)
+given = module._give
+def give(control, order, pipes):
+    print("started", flush=True)
+    if {when!r} == "in the middle of it":
+        control.sendmsg([b"123"])
+    if {when!r} == "after it":
+        given(control, order, pipes)
+    time.sleep(300)
+module._give = give
+start(STUBBORN, {MARKER!r})
 """
     parent = Parent(body)
     parents.append(parent)
-    await eventually(lambda: len(guard.marked(parent.marks)) == 1, "the child never started")
+    if when == "after it":
+        await eventually(lambda: bool(commands(MARKER)), "the child never started")
+    guard_pid = next(iter(kin.below(parent.popen.pid)))
+    parent.popen.kill()
+    await eventually(lambda: not commands(MARKER) and not alive(guard_pid), "it stays")
+
+
+WITHOUT = "from tieline.wire import launch as module; module.REAPERS = False; "
+
+
+@pytest.mark.slow
+async def test_where_a_system_has_no_reapers(parents: list[Parent]) -> None:
+    """The mark and the group decide, also for a guard that replaced another."""
+    body = """
+from tieline.wire import guarding
+start(STUBBORN)
+guarding._guard.kill()
+start(FAMILY, STUBBORN)
+ready()
+"""
+    parent = begin(parents, WITHOUT + body, children=3)
+    parent.popen.kill()
+    await parent.gone()
+
+
+async def test_killed_while_a_child_starts_without_a_reaper(parents: list[Parent]) -> None:
+    """The guard knows the mark before there is a child, so no moment is unwatched."""
+    body = """
+import subprocess
+real = subprocess.Popen
+def popen(argv, **options):
+    child = real(argv, **options)
+    if module.kin.MARK in options["env"]:
+        print(options["env"][module.kin.MARK], flush=True)
+        time.sleep(300)
+    return child
+subprocess.Popen = popen
+start(STUBBORN)
+"""
+    parent = Parent(WITHOUT + body)
+    parents.append(parent)
+    await eventually(lambda: len(kin.marked(parent.marks)) == 1, "the child never started")
     parent.popen.kill()
     await parent.gone()
 
@@ -248,7 +304,7 @@ start(STUBBORN)
 @pytest.mark.slow
 async def test_guard_leaves_with_its_parent(parents: list[Parent]) -> None:
     parent = Parent(
-        "start(STUBBORN); from tieline.wire import launch as module; "
+        "start(STUBBORN); from tieline.wire import guarding as module; "
         "print(*live(), module._guard.pid, flush=True); time.sleep(300)"
     )
     *_, number = sorted(parent.marks, key=len, reverse=True)
@@ -262,21 +318,20 @@ async def test_guard_leaves_with_its_parent(parents: list[Parent]) -> None:
 @pytest.mark.slow
 async def test_forgotten_children_are_not_touched(parents: list[Parent]) -> None:
     """A child that was closed is no longer the guard's: another process may have its number by now."""
-    parent = begin(
-        parents,
-        "child = start(STUBBORN); marks = list(live()); child.forget(); print(*marks, flush=True); time.sleep(300)",
-        children=1,
+    forgets = (
+        "child = start(STUBBORN); marks = list(live()); child.forget(); print(*marks, flush=True); time.sleep(300)"
     )
+    parent = begin(parents, WITHOUT + forgets, children=1)
     parent.popen.kill()
     parent.popen.wait()
     end = begin(parents, "start(STUBBORN); ready()", children=1)
     end.popen.kill()
     await end.gone()  # as long as another guard takes from the parent's end to the last kill
-    assert len(guard.marked(parent.marks)) == 1
+    assert len(kin.marked(parent.marks)) == 1
 
 
 def test_marks_are_whole_words() -> None:
-    assert guard.marked({"0" * 15}) == []
+    assert kin.marked({"0" * 15}) == []
 
 
 def alive(pid: int) -> bool:
@@ -288,7 +343,7 @@ def alive(pid: int) -> bool:
 
 def test_nothing_is_said_about_the_guard_at_the_end() -> None:
     """It is there until we are gone: that is its purpose, and no leak."""
-    code = "from tieline.wire.launch import _tell_guard; _tell_guard('+0 none\\n-none\\n')"
+    code = "from tieline.wire.guarding import tell; tell('+0 none\\n-none\\n')"
     ended = subprocess.run(
         [sys.executable, "-X", "dev", "-c", code], env={"PYTHONPATH": str(ROOT)}, capture_output=True, timeout=60
     )

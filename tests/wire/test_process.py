@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tieline.testing.waiting import eventually
-from tieline.wire import guard, launch
+from tieline.wire import kin, launch
 from tieline.wire import process as wire
 from tieline.wire.jsonrpc import Peer
 from tieline.wire.lines import LineTooLong
@@ -35,7 +35,7 @@ async def ended(process: Process) -> AsyncGenerator[Process, None]:
         async with process:
             yield process
     assert mark not in launch.live()
-    assert not guard.marked({mark})
+    assert not kin.marked({mark})
     assert process.returncode is not None
 
 
@@ -246,7 +246,7 @@ async def test_cancelled_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not guard.marked(set(launch.live()))
+    assert not kin.marked(set(launch.live()))
     assert process.returncode == -signal.SIGKILL
 
 
@@ -282,10 +282,9 @@ async def test_its_number_stays_its_own_until_the_block_is_left(tmp_path: Path) 
         assert state == "Z"
 
 
-async def test_somebody_else_reaped_it(tmp_path: Path) -> None:
+async def test_somebody_else_asked_first(tmp_path: Path) -> None:
     async with ended(start("raise SystemExit(4)", cwd=tmp_path)) as process:
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
-        process._popen.poll()  # pyright: ignore[reportPrivateUsage]
+        assert process._child.wait(10)  # pyright: ignore[reportPrivateUsage]
         assert await process.wait(10)
         assert process.returncode == 4
 
@@ -332,6 +331,13 @@ async def test_environment_and_session_are_its_own(tmp_path: Path) -> None:
     assert b"HOME" not in names
     assert own_session == b"True"
     assert cwd.decode() == str(tmp_path)
+
+
+async def test_it_has_its_three_streams_and_no_other_descriptor(tmp_path: Path) -> None:
+    """One more would be a way to its reaper, or keep its output open."""
+    code = "import os; print([fd for fd in range(100) if os.path.exists(f'/proc/self/fd/{fd}')])"
+    async with ended(start(code, cwd=tmp_path)) as process:
+        assert await read(process) == [b"[0, 1, 2]"]
 
 
 async def test_waiting_costs_no_more_than_its_bound(tmp_path: Path) -> None:
@@ -398,7 +404,7 @@ async def test_one_that_was_told_something_else_is_not_taken(tmp_path: Path) -> 
     early.say(b"something else\n")
     process = Process.start(argv, cwd=tmp_path, env=ENV, words=b"one\n")
     assert process.pid != early.pid
-    assert not guard.marked({early.mark})
+    assert not kin.marked({early.mark})
     async with ended(process):
         await process.write(b"one\n")
         process.close_stdin()

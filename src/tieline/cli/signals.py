@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-from ..wire import guard, launch
+from ..wire import launch
 from .errors import SIGNALLED
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -52,9 +52,8 @@ class Signals:
         self._loop.call_soon_threadsafe(self._first)
 
     def at_once(self) -> None:
-        """Kill what we started and leave. The guard ends whatever was being born meanwhile."""
-        children = launch.live()
-        guard.kill(list(children.values()), set(children), signal.SIGKILL)
+        """Kill what we started and leave. Their reapers end whatever was being born meanwhile."""
+        launch.kill_all()
         try:
             self._leave()
         finally:

@@ -41,7 +41,8 @@ class _Ready(Struct):
 
     @property
     def usable(self) -> bool:
-        return self.session.alive and not any(map(_has_exited, self.pids()))
+        live = launch.live()
+        return self.session.alive and not any(launch.has_exited(mark) for mark in self.marks if mark in live)
 
 
 class _Opening(Struct):
@@ -200,16 +201,6 @@ class Pool:
         self._closing.discard(task)
         if not task.cancelled():
             task.exception()  # nobody waits for it; what it held is killed in any case
-
-
-def _has_exited(pid: int) -> bool:
-    """Whether a child of ours is over, also when the event loop has not heard of it yet. It is not reaped by this."""
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
-    except ChildProcessError:
-        return True
-    except AttributeError:  # not on every system: then what the conversation knows must do
-        return False
 
 
 def memory_mb(pids: list[int]) -> float:

@@ -1,17 +1,19 @@
-"""Start a child in a session of its own, watched by the guard. Synchronous and light: it runs before asyncio is
-imported, so that the agent is already starting while we are."""
+"""Start a child in a session of its own, below a reaper. Synchronous and light: it runs before asyncio is imported, so
+that the agent is already starting while we are."""
 
+import _socket
+import io
+import marshal
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from threading import Lock, active_count
 
-from . import guard
+from . import guarding, kin, reaper
+from .child import Child, Reaped, Spawned
 
 MAX_SAID = 32 * 1024
 """Bytes said ahead: a pipe takes them at once, whether or not anybody reads yet."""
@@ -24,17 +26,17 @@ started: ContextVar[list[str] | None] = ContextVar("started", default=None)
 class Launched:
     """A child that was started and not yet attached to an event loop."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], mark: str) -> None:
-        self.popen = popen
+    def __init__(self, child: Child, mark: str) -> None:
+        self.child = child
         self.mark = mark
-        self.pid = popen.pid
+        self.pid = child.pid
         self.said = b""
 
     def say(self, words: bytes) -> None:
         """Tell it what it will be told first, before there is an event loop to do so."""
-        if len(self.said) + len(words) <= MAX_SAID and self.popen.stdin is not None:
+        if len(self.said) + len(words) <= MAX_SAID:
             with suppress(OSError):  # it is gone: whoever takes it will see
-                self.popen.stdin.write(words)
+                self.child.stdin.write(words)
                 self.said += words
 
     def unsaid(self, words: bytes) -> bytes:
@@ -47,19 +49,21 @@ class Launched:
         return words[both:]
 
     def signal(self, number: int) -> bool:
-        """Signal the whole group and every marked descendant. Whether there was anyone."""
-        return guard.kill([self.pid], {self.mark}, number)
+        """Signal the whole group and every descendant. Whether there was anyone."""
+        return kin.kill([self.pid], {self.mark}, number, self.child.reapers)
 
     def kill_stragglers(self, within: float) -> None:
-        """Kill marked descendants until none is to be seen: some fork while they are being killed."""
+        """Kill descendants until none is to be seen: some fork while they are being killed."""
         deadline = time.monotonic() + within
-        while guard.kill([], {self.mark}, signal.SIGKILL) and time.monotonic() < deadline:
+        while kin.kill([], {self.mark}, signal.SIGKILL, self.child.reapers) and time.monotonic() < deadline:
             time.sleep(0.002)
 
     def forget(self) -> None:
-        """Nothing is left of it: the guard need not watch it any longer."""
+        """Nothing is left of it."""
         _live.pop(self.mark, None)
-        _tell_guard(f"-{self.mark}\n")
+        self.child.close()
+        if isinstance(self.child, Spawned):
+            guarding.tell(f"-{self.mark}\n")
 
 
 def launch(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str, str], words: bytes = b"") -> Launched:
@@ -70,28 +74,87 @@ def launch(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str
             return early
         _discard(early)
     mark = os.urandom(8).hex()
-    _live[mark] = 0
-    _tell_guard(f"+0 {mark}\n")  # before there is a child: we may be killed between its start and the next line
-    try:
-        popen = subprocess.Popen(
-            list(argv),
-            cwd=cwd,
-            env={**env, guard.MARK: mark},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            bufsize=0,
-        )
-    except BaseException:
-        _live.pop(mark, None)
-        _tell_guard(f"-{mark}\n")
-        raise
-    _live[mark] = popen.pid
-    _tell_guard(f"+{popen.pid} {mark}\n")
+    own = {**env, kin.MARK: mark}
+    launched = Launched((_reaped if REAPERS else _spawned)(argv, cwd, own, mark), mark)
+    _live[mark] = launched
     if (marks := started.get()) is not None:
         marks.append(mark)
-    return Launched(popen, mark)
+    return launched
+
+
+REAPERS = sys.platform == "linux"
+"""Whether this system lets a process have the orphans below it."""
+START_S = 30.0
+"""For the guard to start a child: a busy machine takes its time."""
+
+
+def _reaped(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str], mark: str) -> Reaped:
+    order = marshal.dumps(
+        (
+            [os.fsencode(word) for word in argv],
+            {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
+            os.fsencode(cwd),
+        )
+    )
+    if any("\0" in word for word in (*argv, *env, *env.values())):
+        raise ValueError("embedded null byte")
+    reply = b""
+    for _ in range(2):  # a guard that was killed in the middle is replaced
+        control, theirs = _socket.socketpair()
+        inner: list[int] = []
+        pipes: list[int] = []
+        try:
+            control.settimeout(START_S)
+            guarding.tell(f"*{mark}\n", theirs.fileno())
+            theirs.close()
+            for outwards in (False, True, True):
+                ends = os.pipe()
+                inner.append(ends[outwards])
+                pipes.append(ends[not outwards])
+            with suppress(BrokenPipeError, ConnectionResetError):
+                _give(control, order, inner)
+                reply = control.recv(256)
+        except BaseException:
+            reply = b""
+            raise
+        finally:
+            theirs.close()
+            for descriptor in (*inner, *(pipes if reply[:1] in (b"", b"!") else ())):
+                os.close(descriptor)
+            if reply[:1] in (b"", b"!"):
+                control.close()
+        if reply[:1] == b"!":
+            number, what = reply[1:].split()
+            name = os.fspath(cwd) if what == b"cwd" else argv[0]
+            raise OSError(int(number), os.strerror(int(number)), name)
+        if reply:
+            control.setblocking(False)
+            stdin, stdout, stderr = pipes
+            return Reaped(control, reply, (io.FileIO(stdin, "w"), io.FileIO(stdout), io.FileIO(stderr)))
+    raise OSError("the guard did not start it: this machine may have too many processes")
+
+
+def _give(control: "_socket.socket", order: bytes, pipes: list[int]) -> None:
+    data = memoryview(len(order).to_bytes(reaper.HEAD, "big") + order)
+    rights = b"".join(pipe.to_bytes(4, sys.byteorder) for pipe in pipes)
+    sent = control.sendmsg([data[:65536]], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    control.sendall(data[sent:])
+
+
+def _spawned(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str], mark: str) -> Spawned:
+    import subprocess
+
+    guarding.tell(f"+0 {mark}\n")  # before there is a child: we may be killed between its start and the next line
+    pipe = subprocess.PIPE
+    try:
+        popen = subprocess.Popen(
+            list(argv), cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0
+        )
+    except BaseException:
+        guarding.tell(f"-{mark}\n")
+        raise
+    guarding.tell(f"+{popen.pid} {mark}\n")
+    return Spawned(popen)
 
 
 def find(name: str, path: str) -> str:
@@ -106,9 +169,7 @@ def find(name: str, path: str) -> str:
 
 def ahead(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str, str]) -> Launched:
     """Start it before it is asked for: the next `launch` of the very same takes it. If nobody does, it ends with us."""
-    global _guard
-    if _guard is None and active_count() == 1:  # a fork of a process with threads may find a lock taken for ever
-        _guard = _fork_guard()
+    guarding.fork()
     early = launch(argv, cwd=cwd, env=env)
     _ahead[_key(argv, cwd, env)] = early
     return early
@@ -116,11 +177,9 @@ def ahead(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str,
 
 def _discard(early: Launched) -> None:
     early.signal(signal.SIGKILL)
-    with suppress(subprocess.TimeoutExpired):
-        early.popen.wait(timeout=1.0)
-    for pipe in (early.popen.stdin, early.popen.stdout, early.popen.stderr):
-        if pipe is not None:
-            pipe.close()
+    early.child.wait(1.0)
+    for pipe in (early.child.stdin, early.child.stdout, early.child.stderr):
+        pipe.close()
     early.forget()
 
 
@@ -129,102 +188,23 @@ def _key(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str
 
 
 _ahead: dict[tuple[object, ...], Launched] = {}
-_guard: "_Guard | None" = None
-_live: dict[str, int] = {}
-_lock = Lock()
+_live: dict[str, Launched] = {}
 
 
-def _tell_guard(line: str) -> None:
-    global _guard
-    with _lock:
-        if _guard is None or not _guard.alive():
-            if _guard is not None:
-                _guard.disown()
-            _guard = _start_guard()
-            line = "".join(f"+{pid} {mark}\n" for mark, pid in _live.items()) + line
-        with suppress(BrokenPipeError):
-            os.write(_guard.input, line.encode())
+def _groups() -> str:
+    """What a new guard must know of those that have no reaper."""
+    return "".join(f"+{one.pid} {mark}\n" for mark, one in _live.items() if isinstance(one.child, Spawned))
 
 
-class _Guard:
-    """The process that ends our children should we not be able to. It goes when its input ends."""
-
-    def __init__(self, pid: int, input: int) -> None:
-        """`input` is a descriptor and no file: it is open until we are gone, and that is no leak."""
-        self.pid = pid
-        self.input = input
-
-    def kill(self) -> None:
-        """For tests: it is replaced when it is next needed."""
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-
-    def alive(self) -> bool:
-        with suppress(ChildProcessError):
-            return os.waitpid(self.pid, os.WNOHANG)[0] == 0
-        return False
-
-    def disown(self) -> None:
-        """Let go of its input: it is gone, or not ours but our parent's."""
-        with suppress(OSError):
-            os.close(self.input)
-
-
-def _fork_guard() -> _Guard:
-    """A guard without an interpreter's start: only for a process that is still small and has one thread."""
-    parent = os.getpid()
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(reading)
-        return _Guard(pid, writing)
-    try:
-        os.setsid()
-        os.chdir("/")
-        os.dup2(reading, 0)
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX") if sys.platform == "darwin" else _highest_descriptor() + 1)
-        guard.main(parent)
-    finally:
-        os._exit(0)
-
-
-def _highest_descriptor() -> int:
-    return max(map(int, os.listdir("/proc/self/fd")), default=255)  # noqa: PTH208
-
-
-def _start_guard() -> _Guard:
-    reading, writing = os.pipe()
-    try:
-        # -I -S: no site, no user's PYTHON* settings; it starts in a few milliseconds.
-        popen = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())],
-            stdin=reading,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-            env={},
-        )
-    except BaseException:
-        os.close(writing)
-        raise
-    finally:
-        os.close(reading)
-    popen.returncode = 0  # we wait for it ourselves; at our end it is meant to be there still
-    return _Guard(popen.pid, writing)
+guarding.known = _groups
 
 
 def _forked() -> None:
-    """A fork of this process has no children yet, and must not keep our guard from seeing our end."""
-    global _guard, _lock
-    if _guard is not None:
-        _guard.disown()
-    _guard = None
+    """A fork of this process has no children yet, and must not keep our reapers from seeing our end."""
+    for launched in _live.values():
+        launched.child.close()
     _live.clear()
-    _lock = Lock()
+    _ahead.clear()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -232,4 +212,21 @@ os.register_at_fork(after_in_child=_forked)
 
 def live() -> dict[str, int]:
     """Mark → process id of every child of ours that has not been closed yet."""
-    return {mark: pid for mark, pid in _live.items() if pid}
+    return {mark: launched.pid for mark, launched in _live.items()}
+
+
+def kill_all() -> None:
+    """Every child of ours with all its descendants, at once."""
+    reapers = tuple(reaper for launched in _live.values() for reaper in launched.child.reapers)
+    kin.kill(list(live().values()), set(_live), signal.SIGKILL, reapers)
+
+
+def reapers() -> dict[int, str]:
+    """Reaper → the mark of its child."""
+    return {reaper: mark for mark, launched in list(_live.items()) for reaper in launched.child.reapers}
+
+
+def has_exited(mark: str) -> bool:
+    """Whether that child of ours is over, also when the event loop has not heard of it yet."""
+    launched = _live.get(mark)
+    return launched is None or launched.child.poll() is not None

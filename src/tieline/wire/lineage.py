@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from .. import environment
-from .guard import MARK
+from .kin import MARK
 
 MOST = 32
 """Generations that are looked at."""

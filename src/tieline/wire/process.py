@@ -7,7 +7,6 @@ waits, kills: every wait is bounded, and when the block is left nothing that it 
 import asyncio
 import os
 import signal
-import subprocess
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,14 +32,14 @@ CHUNK = 256 * 1024
 class Process:
     def __init__(self, launched: Launched, *, max_line: int = MAX_LINE) -> None:
         self._launched = launched
-        self._popen: subprocess.Popen[bytes] = launched.popen
+        self._child = launched.child
         self._max_line = max_line
         self._stderr = bytearray()
         self._exited = asyncio.Event()
-        self._status: int | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._transports: list[asyncio.ReadTransport] = []
         self._stdin: asyncio.StreamWriter | None = None
+        self._watched: int | None = None
         self.last_heard = time.monotonic()
         """When it last printed something on either stream that was read."""
 
@@ -60,12 +59,17 @@ class Process:
 
     @property
     def pid(self) -> int:
-        return self._popen.pid
+        return self._child.pid
+
+    @property
+    def held(self) -> bool:
+        """Whether what it leaves behind is known to be its own, and ends with it."""
+        return self._child.held
 
     @property
     def returncode(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs."""
-        return self._status if self._popen.returncode is None else self._popen.returncode
+        return self._child.returncode
 
     @property
     def stderr(self) -> str:
@@ -77,9 +81,8 @@ class Process:
             await self._attach()
         except BaseException:  # it is already running: it must not outlive a failed start
             self._clean_up()
-            for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
-                if pipe is not None:
-                    pipe.close()
+            for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
+                pipe.close()
             raise
         return self
 
@@ -94,16 +97,15 @@ class Process:
 
     async def _attach(self) -> None:
         loop = asyncio.get_running_loop()
-        popen = self._popen
-        assert popen.stdin is not None and popen.stdout is not None and popen.stderr is not None
+        child = self._child
         self._stdout = asyncio.StreamReader(limit=CHUNK)
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self._stdout), popen.stdout)
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self._stdout), child.stdout)
         self._transports.append(transport)
         errors = asyncio.StreamReader(limit=CHUNK)
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(errors), popen.stderr)
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(errors), child.stderr)
         self._transports.append(transport)
         write_transport, protocol = await loop.connect_write_pipe(
-            lambda: asyncio.streams.FlowControlMixin(loop=loop), popen.stdin
+            lambda: asyncio.streams.FlowControlMixin(loop=loop), child.stdin
         )
         self._stdin = asyncio.StreamWriter(write_transport, protocol, None, loop)
         reading = asyncio.create_task(self._keep_stderr(errors))
@@ -118,12 +120,15 @@ class Process:
     def _clean_up(self) -> None:
         """Nothing of it stays: no process, no task, no open pipe. Does not wait for the event loop."""
         self._launched.signal(signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):
-            self._popen.wait(timeout=KILL_GRACE_S)
+        self._child.wait(KILL_GRACE_S)
         self._launched.kill_stragglers(KILL_GRACE_S)
-        self._launched.forget()
         for task in self._tasks:
             task.cancel()
+        if self._watched is not None:
+            asyncio.get_running_loop().remove_reader(self._watched)
+            self._child.unwatch(self._watched)
+            self._watched = None
+        self._launched.forget()
         for transport in self._transports:
             transport.close()
         if self._stdin is not None:
@@ -191,27 +196,21 @@ class Process:
             del self._stderr[:-STDERR_KEPT]
 
     async def _watch(self, reading: asyncio.Task[None]) -> None:
-        """Sets `_exited` when the child is gone: by a pidfd where there is one, else from a thread.
+        """Sets `_exited` when the child is gone: by a descriptor where there is one, else from a thread.
 
-        Where possible it is not reaped yet: as long as it is a zombie, its process group's number cannot become
-        somebody else's, and signalling the group stays safe for as long as the block lasts.
+        It is not reaped yet where that can be helped: as long as it is a zombie, its process group's number cannot
+        become somebody else's, and signalling the group stays safe for as long as the block lasts.
         """
-        loop = asyncio.get_running_loop()
-        try:
-            descriptor = os.pidfd_open(self.pid)
-        except (AttributeError, OSError):
-            await asyncio.to_thread(self._popen.wait)
+        child = self._child
+        self._watched = child.watch()
+        if self._watched is None:
+            await asyncio.to_thread(child.wait, None)
         else:
             gone = asyncio.Event()
-            loop.add_reader(descriptor, gone.set)
-            try:
+            asyncio.get_running_loop().add_reader(self._watched, gone.set)
+            while child.poll() is None:
                 await gone.wait()
-            finally:
-                loop.remove_reader(descriptor)
-                os.close(descriptor)
-            with suppress(ChildProcessError):  # somebody polled it: then Popen knows
-                ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 (it has exited)
-                assert ended is not None
-                self._status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+                gone.clear()
+            asyncio.get_running_loop().remove_reader(self._watched)
         await asyncio.wait({reading}, timeout=LAST_WORDS_S)
         self._exited.set()

@@ -1,0 +1,158 @@
+"""Processes, as the kernel tells of them: who is below whom, who carries a mark. Standard library only, and little of
+it: the guard and every reaper load this."""
+
+import os
+import signal
+from contextlib import suppress
+
+MARK = "TIELINE_CHILD"
+"""The environment variable that marks a child and, inherited, all its descendants."""
+
+GUARD = "tieline-guard"
+REAPER = "tieline-reaper"
+"""The names that they give themselves. Anybody may take such a name: it only ever takes rights away."""
+
+_SET_DUMPABLE, _SET_NAME, _SET_CHILD_SUBREAPER = 4, 15, 36
+
+
+class About:
+    """What /proc says of a process. `start` tells it from a later one with the same number."""
+
+    __slots__ = ("name", "parent", "start", "state")
+
+    def __init__(self, stat: bytes) -> None:
+        """Raises ValueError and IndexError for what is no such line."""
+        head, _, rest = stat.rpartition(b")")
+        fields = rest.split()
+        self.name = head.partition(b"(")[2].decode(errors="replace")  # may itself have parentheses
+        self.state = fields[0].decode()
+        self.parent = int(fields[1])
+        self.start = int(fields[19])
+
+    @property
+    def over(self) -> bool:
+        return self.state in "ZX"
+
+
+def about(pid: int) -> About | None:
+    """None: there is none of that number, or it cannot be seen."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 (pathlib costs more to import than all of this)
+            return About(file.read())
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def everyone() -> list[int]:
+    """Empty where there is no /proc."""
+    with suppress(OSError):
+        return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208
+    return []
+
+
+def children() -> list[int]:
+    """Our own, with those that are over and not yet reaped."""
+    me = os.getpid()
+    with suppress(OSError), open(f"/proc/self/task/{me}/children", "rb") as file:  # noqa: PTH123
+        return [int(pid) for pid in file.read().split()]
+    return [pid for pid in everyone() if (found := about(pid)) and found.parent == me]
+
+
+def below(*roots: int) -> list[int]:
+    """All descendants of these that still run."""
+    families: dict[int, list[int]] = {}
+    over: set[int] = set()
+    for pid in everyone():
+        if found := about(pid):
+            families.setdefault(found.parent, []).append(pid)
+            if found.over:
+                over.add(pid)
+    result: list[int] = []
+    waiting = list(roots)
+    while waiting:
+        for pid in families.pop(waiting.pop(), ()):  # each family once: what was read over time may be a circle
+            waiting.append(pid)
+            if pid not in over:
+                result.append(pid)
+    return result
+
+
+def marked(marks: set[str]) -> list[int]:
+    """Processes that carry one of the marks."""
+    needles = [f"{MARK}={mark}\0".encode() for mark in marks]
+    found: list[int] = []
+    for pid in everyone() if needles else ():
+        if pid != os.getpid():
+            with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+                environ = file.read()
+                if any(needle in environ for needle in needles):
+                    found.append(pid)
+    return found
+
+
+def kill(groups: list[int], marks: set[str], number: int, reapers: tuple[int, ...] = ()) -> bool:
+    """Signal these groups, all that carry the marks and all below the reapers, each once: to many agents a second
+    SIGTERM means to drop everything. Whether there was anyone."""
+    others = {pid for pid in (*marked(marks), *(below(*reapers) if reapers else ())) if _group(pid) not in groups}
+    anyone = False
+    for group in groups:
+        with suppress(OSError):
+            os.killpg(group, number)
+            anyone = True
+    for pid in others:
+        anyone = _signal(pid, number) or anyone
+    return anyone
+
+
+def end_below(root: int, number: int) -> bool:
+    """Signal all below it. Whether there was anyone."""
+    anyone = False
+    for pid in below(root):
+        anyone = _signal(pid, number) or anyone
+    return anyone
+
+
+def _group(pid: int) -> int:
+    with suppress(OSError):
+        return os.getpgid(pid)
+    return 0
+
+
+def _signal(pid: int, number: int) -> bool:
+    with suppress(OSError):
+        os.kill(pid, number)
+        return True
+    return False
+
+
+def reap(*, but: int = 0) -> None:
+    """Take note of children of ours that are over, so that they do not stay as zombies; `but` is kept as one."""
+    for pid in children():
+        if pid != but:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+def adopt(name: str) -> bool:
+    """Become the one to whom orphans below us come, known by that name. Whether this system has such a thing.
+
+    Nobody of the same user may look into us or steer us either: what we are told holds an agent's environment.
+    """
+    return _prctl(_SET_CHILD_SUBREAPER, 1) and _prctl(_SET_DUMPABLE, 0) and _prctl(_SET_NAME, name.encode() + b"\0")
+
+
+def _prctl(option: int, value: int | bytes) -> bool:
+    """By the module under ctypes, which loads in a tenth of its time."""
+    try:
+        import _ctypes
+
+        function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # pyright: ignore[reportArgumentType] (None: this program)
+        return _ctypes.call_function(function, (option, value, 0, 0, 0)) == 0
+    except (ImportError, AttributeError, OSError):
+        return False
+
+
+def unignore() -> None:
+    """In a child that is about to become another program: the signals as every program expects them."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)

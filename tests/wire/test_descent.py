@@ -1,0 +1,218 @@
+"""Descent: what an agent started is known to be that agent's, whatever it does to be nobody's."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tieline.testing.waiting import eventually
+from tieline.wire import guarding, kin, launch
+from tieline.wire.descent import UNKNOWN, descent_of
+from tieline.wire.process import Process
+
+ENV = {"PATH": "/usr/bin:/bin"}
+
+ORPHAN = """
+import os, signal, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(15, signal.SIG_IGN)
+        signal.signal(1, signal.SIG_IGN)
+        code = "import os, signal; print(os.getpid(), flush=True); os.dup2(2, 1); signal.pause()"
+        os.chdir("/")
+        os.execve(sys.executable, [sys.executable, "-I", "-c", code], {})
+    os._exit(0)
+os.wait()
+signal.pause()
+"""
+"""Double fork, a session of its own, an emptied environment, SIGTERM ignored."""
+
+SHELLS = {
+    "setsid": "setsid {python} & wait",
+    "nohup": "nohup {python} 2>/dev/null & wait",
+    "env -i": "env -i {python} & wait",
+    "all": "(setsid nohup env -i {python} 2>/dev/null &) ; sleep 300",
+}
+CHILD = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, *argv: str) -> AsyncGenerator[tuple[Process, str, int], None]:
+    """A child, its mark, and the process that it tells of."""
+    process = Process.start(argv, cwd=tmp_path, env=ENV)
+    (mark,) = [mark for mark, pid in launch.live().items() if pid == process.pid]
+    async with process:
+        async for batch in process.lines():
+            yield process, mark, int(batch[0])
+            return
+    raise AssertionError("it told of nothing")
+
+
+def parent(pid: int) -> int:
+    found = kin.about(pid)
+    return found.parent if found else 0
+
+
+def over(pid: int) -> bool:
+    found = kin.about(pid)
+    return found is None or found.over
+
+
+def test_a_person_descends_from_no_agent() -> None:
+    assert descent_of(os.getpid()) is None
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as shell:
+        assert descent_of(shell.pid) is None
+        assert shell.stdin is not None
+        shell.stdin.close()
+
+
+@pytest.mark.parametrize("how", SHELLS)
+async def test_what_a_shell_starts(tmp_path: Path, how: str) -> None:
+    command = SHELLS[how].format(python=f'{sys.executable} -I -c "{CHILD}"')
+    async with running(tmp_path, "/bin/sh", "-c", command) as (process, mark, pid):
+        assert descent_of(process.pid) == mark
+        assert descent_of(pid) == mark
+        process.kill()
+    await eventually(lambda: over(pid), "it outlives its agent")
+
+
+async def test_a_daemon_that_was_left_behind(tmp_path: Path) -> None:
+    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (process, mark, pid):
+        await eventually(lambda: parent(pid) in launch.reapers(), "it has no new parent")
+        assert pid not in kin.marked({mark}) and os.getsid(pid) != process.pid
+        assert descent_of(pid) == mark
+        process.signal(signal.SIGTERM)  # the agent leaves; the daemon does not
+        assert await process.wait(10)
+        assert descent_of(pid) == mark
+        assert not over(pid)
+    await eventually(lambda: over(pid), "it outlives its agent")
+
+
+async def test_each_is_of_its_own_agent(tmp_path: Path) -> None:
+    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (here, one, first):
+        async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (there, two, second):
+            assert (descent_of(first), descent_of(second)) == (one, two)
+            there.kill()
+        here.kill()
+
+
+async def test_one_that_kills_its_reaper_ends(tmp_path: Path) -> None:
+    """Whoever gets rid of it is an orphan of the guard, which ends it; meanwhile it is somebody's that is not known."""
+    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (process, mark, pid):
+        guard = guarding.pid()
+        assert guard is not None
+        os.kill(guard, signal.SIGSTOP)
+        try:
+            (reaper,) = [reaper for reaper, found in launch.reapers().items() if found == mark]
+            os.kill(reaper, signal.SIGKILL)
+            await eventually(lambda: parent(pid) == guard, "it is nobody's")
+            assert descent_of(pid) == UNKNOWN
+        finally:
+            os.kill(guard, signal.SIGCONT)
+        await eventually(lambda: over(pid) and over(process.pid), "it lives on")
+        assert await process.wait(10)
+        assert process.returncode == -signal.SIGKILL
+
+
+async def test_a_guard_that_was_killed_changes_nothing_for_those_below_a_reaper(tmp_path: Path) -> None:
+    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (process, mark, pid):
+        assert guarding._guard is not None  # pyright: ignore[reportPrivateUsage]
+        guarding._guard.kill()  # pyright: ignore[reportPrivateUsage]
+        assert descent_of(pid) == mark
+        process.kill()
+    await eventually(lambda: over(pid), "it outlives its agent")
+
+
+def test_what_cannot_be_read_is_unknown() -> None:
+    assert descent_of(0) == UNKNOWN
+    assert descent_of(2**22 + 1) == UNKNOWN
+    with subprocess.Popen(["/bin/true"]) as gone:
+        gone.wait()
+        assert descent_of(gone.pid) == UNKNOWN
+
+
+OTHER = f"""
+import sys
+sys.path.insert(0, {str(Path(launch.__file__).parents[2])!r})
+from tieline.wire.launch import launch
+launched = launch([sys.executable, "-I", "-c", sys.argv[1]], cwd="/", env={{}})
+print(launched.child.stdout.readline().decode().strip(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    """Another Tieline on this machine that has an agent, as `tieline run --standalone` or a node."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", OTHER, ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+async def test_agents_of_another_tieline_here(other: subprocess.Popen[bytes]) -> None:
+    assert other.stdout is not None
+    pid = int(other.stdout.readline())
+    assert descent_of(pid) == UNKNOWN
+    assert descent_of(other.pid) is None, "whoever started it is no agent"
+    other.kill()
+    await eventually(lambda: over(pid), "it outlives its Tieline")
+
+
+async def test_it_is_told_quickly(tmp_path: Path) -> None:
+    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (process, mark, pid):
+        took: list[float] = []
+        for _ in range(50):
+            before = time.perf_counter()
+            assert descent_of(pid) == mark
+            took.append(time.perf_counter() - before)
+        assert min(took) < 0.001
+        process.kill()
+
+
+async def test_one_that_forks_and_leaves_without_end_is_seen_at_every_moment(tmp_path: Path) -> None:
+    """Its parent and its number change all the time: no moment of it looks like a person."""
+    code = """
+import os, time
+print(os.getpid(), flush=True)
+deadline = time.monotonic() + 20
+while time.monotonic() < deadline:
+    if os.fork():
+        os._exit(0)
+"""
+    process = Process.start([sys.executable, "-I", "-c", code], cwd=tmp_path, env=ENV)
+    (mark,) = [mark for mark, pid in launch.live().items() if pid == process.pid]
+    async with process:
+        seen = 0
+        deadline = time.monotonic() + 20
+        while seen < 50 and time.monotonic() < deadline:
+            for reaper in launch.reapers():
+                for pid in kin.below(reaper):
+                    found = descent_of(pid)
+                    assert found in (mark, UNKNOWN)
+                    seen += found == mark
+        assert seen
+        process.kill()
+
+
+async def test_where_a_system_has_no_reapers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mark and the group decide, and that is weaker."""
+    monkeypatch.setattr(launch, "REAPERS", False)
+    command = f'setsid {sys.executable} -I -c "{CHILD}" & wait'
+    async with running(tmp_path, "/bin/sh", "-c", command) as (process, mark, pid):
+        assert not process.held
+        assert descent_of(process.pid) == mark
+        assert descent_of(pid) == mark
+        process.kill()
+    await eventually(lambda: over(pid), "it outlives its agent")
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
