@@ -1,0 +1,105 @@
+"""The stage of the matrix: one agent, and each ask that it can make caused once, by the real program.
+
+A row is one kind of ask of one agent. Its replies bring the ask about; its markers stand at the beginning, in the
+middle and at the end of what decides. Every ask is denied, so that nothing happens; a row that needs
+something prepares it by itself.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from tests.asks.words import SPOKEN
+
+from tieline.ask_parts import ask_parts
+from tieline.events import Answer, Ask
+from tieline.library import open_session
+from tieline.policy import Policy
+from tieline.script import Reply, Say
+from tieline.sessions.asks import deny
+from tieline.sessions.records import AskRecord, SessionRecord, digest
+from tieline.testing.rig import Rig
+from tieline.testing.streams import collect
+
+TURN_S = 100.0
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    kind: str  # of the ask, as the list of kinds in `words` has it
+    replies: tuple[Reply, ...]  # of the model, without the last one, which ends the turn
+    markers: tuple[str, ...] = SPOKEN
+    prepare: Callable[[Path], object] = lambda place: None
+    options: Mapping[str, Any] = {}  # of its session; rows that share them share one agent
+    allow: frozenset[str] = frozenset()  # kinds of asks on the way to this one, which are allowed: "permission", "plan"
+    bidi: bool = True  # whether its text has a character that turns the order of what is read
+
+
+class Cast(Struct, frozen=True, kw_only=True):
+    agent: str
+    rig: Callable[[Path], AbstractAsyncContextManager[Rig]]
+    rows: Callable[[Path], Sequence[Row]]
+
+
+class Caught(Struct, frozen=True, kw_only=True):
+    """One row's ask, as the hub keeps it."""
+
+    row: Row
+    record: AskRecord
+    session: SessionRecord
+
+
+async def play(cast: Cast, root: Path) -> list[Caught]:
+    """Every row of an agent, in as few of its processes as possible."""
+    place = root / "place"
+    place.mkdir(parents=True)
+    found: list[Caught] = []
+    async with cast.rig(root / "home") as rig:
+        rows = list(cast.rows(place))
+        for options in _each(row.options for row in rows):
+            own = [row for row in rows if row.options == options]
+            found += await _session(cast, rig, place, options, own)
+    return found
+
+
+async def _session(cast: Cast, rig: Rig, place: Path, options: Mapping[str, Any], rows: Sequence[Row]) -> list[Caught]:
+    found: list[Caught] = []
+    asked: list[Ask] = []
+    row = rows[0]
+
+    def decide(ask: Ask) -> Answer:
+        asked.append(ask)
+        wanted = _wanted(row, ask)
+        return deny(ask, "not here") if wanted or ask.kind not in row.allow else Answer(ask.id, "allow", by="caller")
+
+    record = SessionRecord(id=f"session-of-{cast.agent}", agent=cast.agent, cwd=str(place), title="The matrix")
+    given: dict[str, Any] = {"policy": Policy(), **rig.options, **options}
+    async with open_session(rig.driver, cwd=place, on_ask=decide, **given) as session:
+        for row in rows:
+            asked.clear()
+            row.prepare(place)
+            rig.play(*row.replies, [Say("That was it.")])
+            async with asyncio.timeout(TURN_S):
+                seen = await collect(session.turn(f"Cause: {row.kind}."))
+            ask = next((ask for ask in asked if _wanted(row, ask)), asked[-1] if asked else None)
+            assert ask is not None, f"{cast.agent} asked nothing for {row.kind!r}: {seen}"
+            kept = AskRecord(
+                id=ask.id, session=record.id, ask=ask, digest=digest(ask), expires_at=4e9, parts=ask_parts(ask)
+            )
+            found.append(Caught(row=row, record=kept, session=record))
+    return found
+
+
+def _wanted(row: Row, ask: Ask) -> bool:
+    """Some asks lead to the one that the row is about; its own has the first marker somewhere."""
+    return not row.allow or any(row.markers[0] in part.text for part in ask_parts(ask))
+
+
+def _each(options: Any) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    for one in options:
+        if one not in found:
+            found.append(one)
+    return found

@@ -1,0 +1,134 @@
+"""The columns of the matrix: every place where a person meets an ask, rendered by the very code that a verb or a
+channel runs, to what a person reads there and whether it lets them allow."""
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable, Container, Mapping
+from contextlib import AsyncExitStack, redirect_stderr, redirect_stdout
+from types import TracebackType
+from typing import cast
+
+import msgspec
+from msgspec import Struct
+from rich.console import Console
+from tests.asks.stage import Caught
+
+from tieline.cli import deciding
+from tieline.cli.ask_panel import panels
+from tieline.cli.asking import Desk
+from tieline.cli.keys import Keys
+from tieline.cli.watch import Watch
+from tieline.errors import UsageError
+from tieline.events import Answer
+from tieline.protocol.frames import EventFrame
+from tieline.sessions.asks import check
+
+
+class Shown(Struct, frozen=True):
+    text: str
+    allow: bool  # whether it can be allowed right there
+    whole: bool = True  # whether all of it must be there; else only if it can be allowed
+
+
+class Surfaces:
+    """`async with Surfaces() as surfaces`: what columns share while the rows of one agent pass by."""
+
+    def __init__(self) -> None:
+        self.stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "Surfaces":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stack.aclose()
+
+
+class Presses:
+    """A keyboard on which somebody denies, and which knows what else could have been pressed."""
+
+    def __init__(self) -> None:
+        self.offered: Container[str] = ()
+
+    def set(self, mode: str) -> None: ...
+
+    async def key(self, accepted: Container[str], refuse: Callable[[], None]) -> str:
+        self.offered = accepted
+        return "n" if "n" in accepted else "s"
+
+    async def line(self) -> str | None:
+        return None
+
+
+def console(file: io.StringIO, caught: Caught) -> Console:
+    """Wide enough that no line is folded: markers are looked for as they are."""
+    longest = max(len(line) for part in caught.record.parts for line in part.text.split("\n"))
+    return Console(file=file, width=2 * longest + 120, markup=False, emoji=False, highlight=False)
+
+
+async def run(caught: Caught, surfaces: Surfaces) -> Shown:
+    """`tieline run`, at the terminal."""
+    file, presses = io.StringIO(), Presses()
+    desk = Desk(caught.session.agent, console(file, caught), cast(Keys, presses), cwd=caught.session.cwd)
+    answer = asyncio.create_task(desk.decide(caught.record.ask))
+    await asyncio.sleep(0)
+    await desk.serve(caught.record.ask)
+    await answer
+    return Shown(file.getvalue(), "y" in presses.offered or "1" in presses.offered)
+
+
+async def approve(caught: Caught, surfaces: Surfaces) -> Shown:
+    """`tieline approve`, `answer` and `asks`, without a terminal."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        deciding.tell(caught.record, caught.session, deciding.origin(caught.session, {"local": "here"}))
+    return Shown(out.getvalue(), may_allow(caught))
+
+
+async def approve_on_a_terminal(caught: Caught, surfaces: Surfaces) -> Shown:
+    file = io.StringIO()
+    for each in panels(caught.record.ask, caught.session.agent, caught.session.cwd):
+        console(file, caught).print(each)
+    file.write(deciding.whole(caught.record.ask, parts=False))
+    return Shown(file.getvalue(), may_allow(caught))
+
+
+async def tail(caught: Caught, surfaces: Surfaces) -> Shown:
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(out):
+        Watch(caught.session).show(EventFrame(seq=1, session=caught.session.id, at=0.0, event=caught.record.ask))
+    return Shown(out.getvalue(), allow=False)
+
+
+async def as_json(caught: Caught, surfaces: Surfaces) -> Shown:
+    """`--json`, and what the hub answers to programs: the texts in it, once they are read."""
+    record = msgspec.json.decode(msgspec.json.encode(caught.record), type=type(caught.record))
+    assert record == caught.record
+    return Shown("\n".join(deciding.parts_text((part,)) for part in record.parts), may_allow(caught))
+
+
+def may_allow(caught: Caught) -> bool:
+    try:
+        check(caught.record.ask, Answer(caught.record.id, "allow"))
+    except UsageError:
+        return False
+    return True
+
+
+Column = Callable[[Caught, Surfaces], Awaitable[Shown]]
+
+COLUMNS: Mapping[str, Column] = {
+    "tieline run": run,
+    "tieline approve": approve,
+    "tieline approve on a terminal": approve_on_a_terminal,
+    "tieline tail": tail,
+    "JSON": as_json,
+}
+
+VERBS = {"run": "tieline run", "approve": "tieline approve", "deny": "tieline approve", "answer": "tieline approve",
+         "asks": "tieline approve", "tail": "tieline tail", "send": "tieline tail", "demo": "tieline run"}  # fmt: skip
+"""Which column shows a verb's asks. A verb that answers or shows asks has its place here, or `test_complete` fails."""
+
+CHANNELS: Mapping[str, str] = {}
+"""Which column shows a channel's asks."""

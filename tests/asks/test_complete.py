@@ -1,0 +1,40 @@
+"""The matrix has everything: a new driver, a new verb that answers, a new channel without its place fails here."""
+
+from pathlib import Path
+
+import pytest
+from tests.asks.agents import CASTS
+from tests.asks.stage import Cast
+from tests.asks.surfaces import COLUMNS, VERBS
+from tests.asks.words import KINDS
+
+from tieline.drivers.presets import PRESETS
+from tieline.drivers.registry import BUILT_IN
+
+CLI = Path(__file__).parents[2] / "src/tieline/cli"
+TOUCHES = ("ask_panel", "asking", "deciding", "watch")
+"""The modules that show asks on a terminal."""
+
+
+def test_every_driver_has_its_rows() -> None:
+    played = {cast.agent for cast in CASTS}
+    types = {"acp" if agent in PRESETS else agent for agent in played}
+    assert types == set(BUILT_IN), "a driver without rows in tests/asks/agents.py"
+    assert played == set(KINDS)
+
+
+@pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.agent)
+def test_every_kind_of_ask_has_its_row(cast: Cast, tmp_path: Path) -> None:
+    rows = [row.kind for row in cast.rows(tmp_path)]
+    assert len(rows) == len(set(rows))
+    assert set(KINDS[cast.agent]) <= set(rows)
+
+
+def test_every_verb_that_shows_asks_has_its_column() -> None:
+    """A module of the command line that uses one of those that show asks is one of a verb that we know."""
+    known = {"ask_panel", "asking", "deciding", "watch", "decide", "stage", "performance", "talk", "render"}
+    for module in sorted(CLI.glob("*.py")):
+        text = module.read_text()
+        if any(f"from .{each} import" in text for each in TOUCHES):
+            assert module.stem in known, f"{module.name} shows asks: give its verb a column in tests/asks/surfaces.py"
+    assert set(VERBS.values()) <= set(COLUMNS)

@@ -1,0 +1,48 @@
+"""Each agent × each kind of ask that it can make × each place where a person meets it.
+
+The agents are the real programs over the scripted model. What decides must be readable in every cell, from its first
+character to its last; where it is not, nothing can be allowed there.
+"""
+
+from pathlib import Path
+
+import pytest
+from tests.asks.agents import CASTS
+from tests.asks.stage import Cast, Caught, play
+from tests.asks.surfaces import COLUMNS, Shown, Surfaces
+from tests.asks.words import BIDI_MARK
+
+from tieline.visible_text import hidden, marked
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def faults(caught: Caught, column: str, shown: Shown) -> list[str]:
+    """What is wrong with a cell."""
+    cell = f"{caught.session.agent} × {caught.row.kind} × {column}"
+    ask, text = caught.record.ask, shown.text
+    missing = [marker for marker in caught.row.markers if marker not in text]
+    found: list[str] = []
+    if ask.withheld:
+        if shown.allow:
+            found.append(f"{cell}: something is withheld, and yet it can be allowed")
+        if shown.whole and marked(ask.withheld) not in text and column != "JSON":
+            found.append(f"{cell}: it does not say what is withheld")
+    elif missing and (shown.whole or shown.allow):
+        found.append(f"{cell}: {', '.join(missing)} cannot be seen in\n{text[:2000]}")
+    if seen := sorted({f"U+{ord(character):04X}" for character in text if hidden(character)}):
+        found.append(f"{cell}: {', '.join(seen)} in it cannot be seen")
+    if caught.row.bidi and not missing and BIDI_MARK not in text:
+        found.append(f"{cell}: the character that turns the order around is not marked")
+    return found
+
+
+@pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.agent)
+async def test_every_ask_is_whole_on_every_surface(cast: Cast, tmp_path: Path) -> None:
+    rows = await play(cast, tmp_path)
+    wrong: list[str] = []
+    async with Surfaces() as surfaces:
+        for caught in rows:
+            for name, column in COLUMNS.items():
+                wrong += faults(caught, name, await column(caught, surfaces))
+    assert not wrong, "\n\n".join(wrong)
