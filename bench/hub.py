@@ -113,13 +113,15 @@ async def clients() -> AsyncGenerator[Clients, None]:
 
 
 class Setting:
-    def __init__(self, bus: Bus, router: Router, hub: Hub, serving: Serving, place: str, ticker: Ticker) -> None:
+    def __init__(
+        self, bus: Bus, router: Router, hub: Hub, serving: Serving, place: str, ticker: Ticker, key: str
+    ) -> None:
         self.bus, self.router, self.hub, self.port, self.place = bus, router, hub, serving.port, place
-        self.ticker = ticker
+        self.ticker, self._key = ticker, key
 
     @property
     def door(self) -> dict[str, Any]:
-        return {"port": self.port, "path": STREAM, "token": self.hub.token}
+        return {"port": self.port, "path": STREAM, "token": self._key}
 
     async def session(self, agent: str) -> str:
         return (await self.router.create(agent, cwd=self.place, policy=FULL)).id
@@ -139,7 +141,8 @@ async def setting() -> AsyncGenerator[Setting, None]:
             local = await stack.enter_async_context(Executor(router, bus, config, identity=identity))
             hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
             serving = await stack.enter_async_context(serve(build(hub)))
-            yield Setting(bus, router, hub, serving, place, ticker)
+            _, key = await hub.devices.add("client", "bench")
+            yield Setting(bus, router, hub, serving, place, ticker, key)
 
 
 # --- the rows ------------------------------------------------------------------------------------------------

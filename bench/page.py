@@ -19,6 +19,7 @@ from playwright.async_api import Browser, Page, async_playwright
 from tieline.bus import open_bus
 from tieline.events import Command as CommandAction
 from tieline.events import Done, Text, ToolResult, ToolUse, TurnStarted, encode
+from tieline.hub.local import socket_path
 from tieline.sessions.log import subject
 from tieline.testing.rig import scratch_env
 
@@ -92,9 +93,8 @@ async def _hub(root: Path) -> AsyncGenerator[tuple[str, httpx2.AsyncClient], Non
     os.close(ready)
     try:
         started = json.loads(await asyncio.to_thread(os.read, told, 65536))
-        token = (root / "s" / "token").read_text().strip()
-        headers = {"Authorization": f"Bearer {token}"}
-        async with httpx2.AsyncClient(base_url=f"{started['url']}/api/v1/", headers=headers, timeout=60) as client:
+        way = httpx2.AsyncHTTPTransport(uds=str(socket_path(env)), verify=False)
+        async with httpx2.AsyncClient(base_url=f"{started['url']}/api/v1/", transport=way, timeout=60) as client:
             yield started["url"], client
     finally:
         os.close(told)

@@ -61,8 +61,8 @@ def machine(tmp_path: Path) -> Generator[Machine]:
 def test_up_status_down(machine: Machine) -> None:
     assert machine.tieline("status").returncode == 1
     url = machine.up()
-    running, token = places.running_file(machine.env), places.token_file(machine.env)
-    for file in (running, token, places.log_file(machine.env), places.bus_file(machine.env)):
+    running, socket = places.running_file(machine.env), places.socket_file(machine.env)
+    for file in (running, socket, socket.parent, places.log_file(machine.env), places.bus_file(machine.env)):
         assert file.stat().st_mode & 0o077 == 0, file
     about = json.loads(running.read_text())
     assert about["url"] == url and about["pid"] == machine.holder() and about["node"] and about["version"]
@@ -76,10 +76,11 @@ def test_up_status_down(machine: Machine) -> None:
     assert again.returncode == 0 and "runs here already" in again.stdout and url in again.stdout
     pair = machine.tieline("pair", "--node")
     assert f"tieline node join '{url}/#pair=" in pair.stdout
-    assert token.read_text().strip() not in again.stdout + pair.stdout + places.log_file(machine.env).read_text()
+    secret = pair.stdout.partition("#pair=")[2].partition("'")[0]
+    assert secret and secret not in places.log_file(machine.env).read_text()
     down = machine.tieline("down")
     assert down.returncode == 0 and "ended" in down.stdout
-    assert not running.exists() and not machine.holder()
+    assert not running.exists() and not socket.exists() and not machine.holder()
     assert machine.tieline("status").returncode == 1
     assert "Nothing runs here" in machine.tieline("down").stdout
 

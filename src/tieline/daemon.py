@@ -24,6 +24,7 @@ from .config import Config
 from .errors import TielineError
 from .hub.app import build
 from .hub.hub import Hub
+from .hub.local import socket_path
 from .hub.logs import Logs, logger
 from .hub.server import Serving, serve
 from .node.executor import Executor
@@ -76,7 +77,13 @@ async def hub_on(
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))
         serving = await stack.enter_async_context(
-            serve(build(hub), host=config.hub.host, port=config.hub.port, config=config.hub)
+            serve(
+                build(hub),
+                host=config.hub.host,
+                port=config.hub.port,
+                config=config.hub,
+                socket_path=socket_path(env),
+            )
         )
         stack.callback(farewell.step, "open connections")
         hub.url = config.hub.public_url or reachable(serving)
@@ -168,7 +175,7 @@ async def run_hub(config: Config, *, node: bool = True, started: Callable[[Start
     with only_one(env):
         farewell = Farewell(env)
         async with hub_on(config, node=node, rejoin=rejoin, farewell=farewell) as (hub, serving):
-            running = Running(serving.url, os.getpid(), __version__, hub.switch.local, config.source)
+            running = Running(serving.url, os.getpid(), __version__, hub.switch.local, config.source, serving.socket)
             with described(env, running):
                 secret, _ = await hub.devices.offer("page", name="", by="owner")
                 started(Started(url=hub.url, login=f"{hub.url.rstrip('/')}/#login={secret}"))

@@ -15,9 +15,9 @@ def bus_file(env: Mapping[str, str]) -> Path:
     return state(env) / "bus.db"
 
 
-def token_file(env: Mapping[str, str]) -> Path:
-    """The first token: whoever can read it is the owner."""
-    return state(env) / "token"
+def socket_file(env: Mapping[str, str]) -> Path:
+    """The owner's way into the hub that runs here. Its folder is for its owner alone."""
+    return state(env) / "own" / "hub.sock"
 
 
 def running_file(env: Mapping[str, str]) -> Path:

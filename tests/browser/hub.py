@@ -107,10 +107,9 @@ class HubProcess:
         self.url = started["url"]
         self._port = int(self.url.rpartition(":")[2])
         if self._client is None:
-            token = (self.root / "state" / "token").read_text().strip()
-            self._client = httpx2.AsyncClient(
-                base_url=f"{self.url}/api/v1/", headers={"Authorization": f"Bearer {token}"}, timeout=WAIT_S
-            )
+            socket = json.loads((self.root / "state" / "hub.json").read_text())["socket"]
+            way = httpx2.AsyncHTTPTransport(uds=socket, verify=False)
+            self._client = httpx2.AsyncClient(base_url=f"{self.url}/api/v1/", transport=way, timeout=WAIT_S)
 
     async def kill(self) -> None:
         """As a machine dies: without a word."""

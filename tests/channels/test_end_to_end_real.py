@@ -1,6 +1,7 @@
 """From end to end with the real agents: a signed webhook reaches one, it works, its answer leaves through another
 channel."""
 
+import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
@@ -17,7 +18,9 @@ from tests.channels.test_webhook_signing import signed
 from tests.hub.test_hooks import toml
 
 from tieline import config as configuration
+from tieline.client.address import Running
 from tieline.daemon import hub_on
+from tieline.node.starting import described
 from tieline.script import Call, Run, Say
 from tieline.testing import mcp_server
 from tieline.testing.http import LoopbackServer
@@ -58,7 +61,7 @@ async def test_what_an_mcp_tool_sends_inherits(agent: tuple[Any, str], tmp_path:
         assert hub.relay is not None
         words = ("message", "send", "relay.user.boss", "by a tool")
         command = mcp_server.command_line("post", str(Path(sys.executable).parent / "tieline"), *words)
-        env = {"TIELINE_HUB": serving.url, "TIELINE_TOKEN": hub.token}
+        env = {"TIELINE_HOME": own["TIELINE_HOME"]}
         if "claude" in entry:
             server = {"command": command[0], "args": command[1:], "env": env}
             (home / ".claude.json").write_bytes(msgspec.json.encode({"mcpServers": {"letters": server}}))
@@ -70,9 +73,10 @@ async def test_what_an_mcp_tool_sends_inherits(agent: tuple[Any, str], tmp_path:
             with (home / ".codex/config.toml").open("a") as file:
                 file.write(f"\n[mcp_servers.letters]\n{server}")
             rig.play([Call("post", {"namespace": "mcp__letters"})], [Say("Sent.")])
-        sent = await hub.relay.send("relay.agent.shop.bob", "write to my boss", sender="relay.user.me")
-        inbox = hub.relay.inbox("relay.user.boss")
-        await eventually(lambda: bool(inbox.unread()), "nothing came", timeout=WORK_S)
+        with described(own, Running(serving.url, os.getpid(), socket=serving.socket)):
+            sent = await hub.relay.send("relay.agent.shop.bob", "write to my boss", sender="relay.user.me")
+            inbox = hub.relay.inbox("relay.user.boss")
+            await eventually(lambda: bool(inbox.unread()), "nothing came", timeout=WORK_S)
         letter = (await inbox.read(inbox.unread()[0].id)).envelope
         assert letter is not None
         assert letter.sender.startswith("relay.agent."), "stamped, not claimed"

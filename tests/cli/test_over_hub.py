@@ -211,9 +211,10 @@ def test_what_a_dead_hub_wrote_down_does_not_count(tmp_path: Path) -> None:
     cli = Setting(tmp_path)
     state = Path(cli.env["XDG_STATE_HOME"], "tieline")
     state.mkdir(parents=True)
-    (state / "token").write_text("tl_x\n")
     for pid in (2**22 - 3, os.getpid()):  # nobody's; somebody else's, who does not listen there
-        (state / "hub.json").write_text(json.dumps({"url": "http://127.0.0.1:9", "pid": pid, "node": "n"}))
+        (state / "hub.json").write_text(
+            json.dumps({"url": "http://127.0.0.1:9", "pid": pid, "node": "n", "socket": f"{tmp_path}/none"})
+        )
         assert cli.run("run", "talker", "alone").returncode == 0
     (state / "hub.json").write_text("{")
     assert cli.run("run", "talker", "alone").returncode == 0

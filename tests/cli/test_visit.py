@@ -31,7 +31,7 @@ async def test_a_hub_that_stays_away(tmp_path: Path) -> None:
     async with running(tmp_path) as hub:
         hub.play([Say("The beginning."), Stall()])
         seen: list[Event] = []
-        async with Proxy(hub.serving.port) as proxy, Client(proxy.url, hub.hub.token, patience_s=0.5) as client:
+        async with Proxy(hub.serving.port) as proxy, Client(proxy.url, hub.token, patience_s=0.5) as client:
             with pytest.raises(HubUnreachable) as away:
                 async with (
                     asyncio.timeout(BOUND_S),
@@ -65,7 +65,7 @@ async def test_a_connection_that_is_lost_again_and_again(tmp_path: Path) -> None
         async with (
             asyncio.timeout(BOUND_S),
             Proxy(hub.serving.port) as proxy,
-            Client(proxy.url, hub.hub.token) as client,
+            Client(proxy.url, hub.token) as client,
             visit(client, hub, on_ask) as one,
         ):
             async for event in one.turn(Prompt("go")):
@@ -81,7 +81,7 @@ async def test_a_connection_that_is_lost_again_and_again(tmp_path: Path) -> None
 
 async def test_an_interrupt_that_comes_early(tmp_path: Path) -> None:
     """Before the session has begun with the prompt: it is ended when it does."""
-    async with running(tmp_path) as hub, Client(hub.url, hub.hub.token) as client:
+    async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
         hub.play([Stall()])
         async with asyncio.timeout(BOUND_S), visit(client, hub) as one:
             await one.interrupt()
@@ -90,7 +90,7 @@ async def test_an_interrupt_that_comes_early(tmp_path: Path) -> None:
 
 
 async def test_whoever_leaves_ends_the_turn(tmp_path: Path) -> None:
-    async with running(tmp_path) as hub, Client(hub.url, hub.hub.token) as client:
+    async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
         hub.play([Say("The beginning."), Stall()])
         async with asyncio.timeout(BOUND_S), visit(client, hub) as one:
             events = one.turn(Prompt("go"))

@@ -17,5 +17,5 @@ async def hub(tmp_path: Path) -> AsyncGenerator[Running, None]:
 
 @pytest.fixture
 async def client(hub: Running) -> AsyncGenerator[Client, None]:
-    async with Client(hub.url, hub.hub.token) as client:
+    async with Client(hub.url, hub.token) as client:
         yield client

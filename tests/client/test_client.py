@@ -210,7 +210,7 @@ async def test_no_hub(tmp_path: Path) -> None:
 
 async def test_what_is_sent_again_happens_once(hub: Running) -> None:
     hub.play([Say("once")])
-    async with Proxy(hub.serving.port) as proxy, Client(proxy.url, hub.hub.token) as client:
+    async with Proxy(hub.serving.port) as proxy, Client(proxy.url, hub.token) as client:
         await client.me()
         proxy.lose_answers = 2
         proxy.cut()
@@ -229,7 +229,7 @@ async def test_what_is_sent_again_happens_once(hub: Running) -> None:
 
 
 async def test_a_hub_that_stays_away(hub: Running) -> None:
-    async with Proxy(hub.serving.port) as proxy, Client(proxy.url, hub.hub.token, patience_s=0.5) as client:
+    async with Proxy(hub.serving.port) as proxy, Client(proxy.url, hub.token, patience_s=0.5) as client:
         await client.me()
         proxy.refuse = True
         proxy.cut()
@@ -283,8 +283,8 @@ async def test_the_stream_survives_lost_connections(by: Any, hub: Running) -> No
     async with (
         asyncio.timeout(BOUND_S),
         Proxy(hub.serving.port) as proxy,
-        Client(proxy.url, hub.hub.token) as client,
-        Client(hub.url, hub.hub.token) as direct,
+        Client(proxy.url, hub.token) as client,
+        Client(hub.url, hub.token) as direct,
         aclosing(client.stream(by=by, on_connection=lambda one: states.append(one.state))) as frames,
     ):
         made = None
@@ -345,7 +345,7 @@ async def test_the_stream_of_a_stranger_ends(by: Any, hub: Running, client: Clie
 
 @pytest.mark.parametrize("by", ["websocket", "sse"])
 async def test_a_stream_has_as_much_patience_as_it_is_given(by: Any, hub: Running) -> None:
-    async with Proxy(hub.serving.port) as proxy, Client(proxy.url, hub.hub.token) as client:
+    async with Proxy(hub.serving.port) as proxy, Client(proxy.url, hub.token) as client:
         with pytest.raises(HubUnreachable):
             async with asyncio.timeout(BOUND_S), aclosing(client.stream(by=by, patience_s=0.5)) as frames:
                 async for frame in frames:

@@ -26,7 +26,7 @@ async def hub(tmp_path: Path) -> AsyncGenerator[Running, None]:
 
 @pytest.fixture
 async def client(hub: Running) -> AsyncGenerator[Client, None]:
-    async with Client(hub.url, hub.hub.token) as client:
+    async with Client(hub.url, hub.token) as client:
         yield client
 
 
@@ -97,7 +97,7 @@ async def test_refusals_are_errors(client: Client) -> None:
 
 
 async def test_a_hub_without_a_relay(tmp_path: Path) -> None:
-    async with running(tmp_path) as hub, Client(hub.url, hub.hub.token) as client:
+    async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
         with pytest.raises(Exception, match="no relay") as refused:
             await client.channels()
         assert isinstance(refused.value, HubFailed) or refused.type.__name__ == "BusError"

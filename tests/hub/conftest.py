@@ -16,6 +16,7 @@ from tieline.drivers.base import Driver
 from tieline.drivers.scripted import Scripted
 from tieline.hub.app import build
 from tieline.hub.hub import Hub
+from tieline.hub.local import socket_path
 from tieline.hub.server import Serving, serve
 from tieline.node.executor import Executor
 from tieline.node.identity import identify
@@ -24,7 +25,7 @@ from tieline.sessions.router import Router
 
 
 class Running(Struct, frozen=True):
-    """A hub that serves, and a client with the owner's token."""
+    """A hub that serves; a client that is its owner, by the socket; and the key of a device, for all else."""
 
     hub: Hub
     serving: Serving
@@ -32,6 +33,7 @@ class Running(Struct, frozen=True):
     router: Router
     env: Mapping[str, str]
     cwd: str
+    token: str
     replies: list[Reply]  # what the scripted agent plays next; empty: the demo
 
     @property
@@ -42,7 +44,7 @@ class Running(Struct, frozen=True):
         self.replies.extend(replies)
 
     def headers(self, token: str = "") -> dict[str, str]:
-        return {"Authorization": f"Bearer {token or self.hub.token}"}
+        return {"Authorization": f"Bearer {token or self.token}"}
 
     async def session(self, **more: Any) -> dict[str, Any]:
         body = {"agent": "scripted", "cwd": self.cwd, "policy": "full", **more}
@@ -81,9 +83,19 @@ async def running(
         await stack.enter_async_context(router)
         executor = await stack.enter_async_context(Executor(router, bus, settings, identity=identity))
         hub = await stack.enter_async_context(Hub(bus, settings, env=env, local=executor))
-        serving = await stack.enter_async_context(serve(build(hub), port=0, config=settings.hub, head_s=head_s))
-        client = await stack.enter_async_context(caller(serving.url, hub.token))
-        yield Running(hub, serving, client, router, env, str(cwd), replies)
+        serving = await stack.enter_async_context(
+            serve(build(hub), port=0, config=settings.hub, socket_path=socket_path(env), head_s=head_s)
+        )
+        client = await stack.enter_async_context(owner(serving))
+        _, token = await hub.devices.add("client", "tests")
+        yield Running(hub, serving, client, router, env, str(cwd), token, replies)
+
+
+def owner(serving: Serving) -> httpx.AsyncClient:
+    """Whoever runs the hub, by the socket of its machine."""
+    return httpx.AsyncClient(
+        base_url=serving.url, transport=httpx.AsyncHTTPTransport(uds=serving.socket, verify=False), timeout=30.0
+    )
 
 
 def caller(url: str, token: str = "") -> httpx.AsyncClient:

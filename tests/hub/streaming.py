@@ -21,12 +21,13 @@ BOUND_S = 30.0
 
 
 class Served:
-    def __init__(self, hub: Hub, serving: Serving) -> None:
+    def __init__(self, hub: Hub, serving: Serving, device: str, token: str) -> None:
         self.hub = hub
         self.bus = hub.bus
         self.url = serving.url
         self.stream = serving.url.replace("http", "ws", 1) + "/api/v1/stream"
-        self.token = hub.token
+        self.device = device
+        self.token = token
 
 
 @asynccontextmanager
@@ -35,7 +36,8 @@ async def served(bus: Bus, home: Path, config: Config | None = None) -> AsyncGen
         Hub(bus, config or Config(), env={"TIELINE_HOME": str(home)}) as hub,
         serve(build(hub)) as serving,
     ):
-        yield Served(hub, serving)
+        device, token = await hub.devices.add("client", "tests")
+        yield Served(hub, serving, device.id, token)
 
 
 @asynccontextmanager
@@ -98,7 +100,7 @@ class Client:
 
 @asynccontextmanager
 async def client(served: Served, token: str | None = None, **options: Any) -> AsyncGenerator[Client, None]:
-    """Connected and, with a token (the owner's when none is given, none for ""), welcome."""
+    """Connected and, with a token (a device's when none is given, none for ""), welcome."""
     async with connect(served.stream, max_size=None, proxy=None, open_timeout=BOUND_S, **options) as socket:
         one = Client(socket)
         if token != "":

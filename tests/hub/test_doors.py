@@ -125,4 +125,4 @@ async def test_the_page_is_the_same_for_everybody(shared: Running) -> None:
             own, foreign = await shared.client.get(path), await stranger.get(path)
             assert own.status_code == foreign.status_code, path
             assert own.status_code != 200 or own.content == foreign.content, path
-            assert shared.hub.token.encode() not in own.content
+            assert shared.token.encode() not in own.content

@@ -103,24 +103,26 @@ async def test_another_sites_page_cannot_embed_what_it_may_not_read(shared: Runn
 
 
 async def test_a_token_always_and_never_in_the_query(shared: Running) -> None:
-    nobody = {"Authorization": ""}
-    for where in (ME, "/api/v1/sessions", "/metrics", "/api/v1/openapi.json", "/api/v1/docs", "/api/v1/none"):
-        reply = await shared.client.get(where, headers=nobody)
-        assert reply.status_code == 401, where
-        assert reply.headers["www-authenticate"].startswith("Bearer")
-        assert reply.headers["content-type"] == "application/problem+json"
-        assert (await shared.client.get(where, headers={"Authorization": "Bearer tl_wrong"})).status_code == 401
-        for name in ("token", "access_token", "key", "authorization"):
-            asked = await shared.client.get(where, params={name: shared.hub.token}, headers=nobody)
-            assert asked.status_code == 401, name
-    assert await upgrade(shared, f"/api/v1/link?token={shared.hub.token}", {}) == 401
+    async with caller(shared.url) as stranger:
+        for where in (ME, "/api/v1/sessions", "/metrics", "/api/v1/openapi.json", "/api/v1/docs", "/api/v1/none"):
+            reply = await stranger.get(where)
+            assert reply.status_code == 401, where
+            assert reply.headers["www-authenticate"].startswith("Bearer")
+            assert reply.headers["content-type"] == "application/problem+json"
+            assert (await stranger.get(where, headers={"Authorization": "Bearer tl_wrong"})).status_code == 401
+            for name in ("token", "access_token", "key", "authorization"):
+                asked = await stranger.get(where, params={name: shared.token})
+                assert asked.status_code == 401, name
+    assert await upgrade(shared, f"/api/v1/link?token={shared.token}", {}) == 401
     assert await upgrade(shared, "/api/v1/none", {}) == 401
-    basic = {"Authorization": f"Basic {shared.hub.token}"}
+    basic = {"Authorization": f"Basic {shared.token}"}
     assert (await shared.client.get(ME, headers=basic)).status_code == 401
+    for wrong in ("", "Bearer tl_wrong"):  # who says a key is whose key it is, also on the owner's socket
+        assert (await shared.client.get(ME, headers={"Authorization": wrong})).status_code == 401
 
 
 async def test_a_header_that_counts_is_there_once(shared: Running) -> None:
-    twice = [("Host", "localhost"), ("Authorization", f"Bearer {shared.hub.token}"), ("Authorization", "Bearer x")]
+    twice = [("Host", "localhost"), ("Authorization", f"Bearer {shared.token}"), ("Authorization", "Bearer x")]
     reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
     lines = "".join(f"{name}: {value}\r\n" for name, value in twice)
     writer.write(f"GET {ME} HTTP/1.1\r\n{lines}\r\n".encode())

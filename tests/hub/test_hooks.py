@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.channels.conftest import IMPORTS_AIOGRAM, OTHER, SECRET, Desk, dead_letter
 from tests.channels.test_webhook_signing import signed
-from tests.hub.conftest import Running, running
+from tests.hub.conftest import Running, caller, running
 from tests.relay.conftest import BOUND, lose_lease
 
 from tieline.relaying import relaying
@@ -56,9 +56,8 @@ async def post(hub: Running, body: str = "{}", *, channel: str = "ci", **headers
     """As a stranger: without any token."""
     own = {name.replace("_", "-"): value for name, value in headers.items()}
     everything = {"content-type": "application/json", **signed(body=body), **own}
-    request = hub.client.build_request("POST", f"/hooks/in/{channel}", content=body, headers=everything)
-    del request.headers["authorization"]
-    return await hub.client.send(request)
+    async with caller(hub.url) as stranger:
+        return await stranger.post(f"/hooks/in/{channel}", content=body, headers=everything)
 
 
 async def test_a_signed_webhook_comes_in_without_a_token(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ async def test_bodies_have_a_size(shared: Running) -> None:
 
 async def test_a_body_that_says_it_is_too_large_is_not_waited_for(shared: Running) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
-    head = f"Host: localhost\r\nAuthorization: Bearer {shared.hub.token}\r\nContent-Length: 1000000000\r\n\r\n"
+    head = f"Host: localhost\r\nAuthorization: Bearer {shared.token}\r\nContent-Length: 1000000000\r\n\r\n"
     writer.write(f"POST /api/v1/sessions HTTP/1.1\r\n{head}".encode())
     assert await answer(reader) == 413
     writer.close()
@@ -74,7 +74,7 @@ async def test_prompts_may_be_larger_up_to_one_record(shared: Running) -> None:
 async def test_a_slow_body_is_refused(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doors, "BODY_S", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
-    head = f"Host: localhost\r\nAuthorization: Bearer {shared.hub.token}\r\nContent-Length: 10\r\n\r\n"
+    head = f"Host: localhost\r\nAuthorization: Bearer {shared.token}\r\nContent-Length: 10\r\n\r\n"
     writer.write(f"POST /api/v1/sessions HTTP/1.1\r\n{head}{{".encode())
     assert await answer(reader) == 408
     writer.close()
@@ -152,7 +152,7 @@ async def test_a_whole_head_has_a_size_too(shared: Running) -> None:
 async def test_a_head_may_come_in_pieces(shared: Running, kilobytes: int, expected: int) -> None:
     """Each byte counts once, also behind the body of the request before it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
-    first = f"Host: localhost\r\nAuthorization: Bearer {shared.hub.token}\r\nContent-Length: 40000\r\n\r\n"
+    first = f"Host: localhost\r\nAuthorization: Bearer {shared.token}\r\nContent-Length: 40000\r\n\r\n"
     writer.write(f"POST /api/v1/nowhere HTTP/1.1\r\n{first}".encode())
     writer.write(b" " * 40_000 + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
     assert await answer(reader) == 404
@@ -169,7 +169,7 @@ async def test_a_head_may_come_in_pieces(shared: Running, kilobytes: int, expect
 async def test_a_websocket_stays_open_beyond_the_time_for_a_head(tmp_path: Path) -> None:
     async with running(tmp_path, head_s=0.2) as hub:
         url = f"ws://127.0.0.1:{hub.serving.port}/api/v1/stream"
-        head = {"Authorization": f"Bearer {hub.hub.token}"}
+        head = {"Authorization": f"Bearer {hub.token}"}
         async with connect(url, proxy=None, additional_headers=head) as socket:
             dawdler, writer = await asyncio.open_connection("127.0.0.1", hub.serving.port)
             async with asyncio.timeout(60):

@@ -70,7 +70,7 @@ async def refused(socket: ClientConnection, data: bytes | str) -> tuple[str, int
 
 async def test_only_nodes_may_dial(hub: Running) -> None:
     _, client = await hub.hub.devices.add("client", "no node")
-    for key in (hub.hub.token, client, "tl_wrong"):
+    for key in (hub.token, client, "tl_wrong"):
         with pytest.raises(InvalidStatus) as error:
             async with dialled(hub, key=key):
                 pass

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import pytest
 from msgspec import Meta
-from tests.hub.conftest import Running
+from tests.hub.conftest import Running, caller
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -100,38 +100,38 @@ async def test_two_for_the_same_door_are_refused() -> None:
     ],
 )
 async def test_a_query_by_the_types_of_its_handler(shared: Running, query: str, status: int, found: object) -> None:
-    async with serve(Application(shared.hub, ROUTES)) as bare:
-        reply = await shared.client.get(f"{bare.url}/first?{query}")
+    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+        reply = await client.get(f"{bare.url}/first?{query}")
         assert reply.status_code == status
         assert (reply.json() if status == 200 else reply.json()["field"]) == found
 
 
 async def test_what_a_query_must_say(shared: Running) -> None:
-    async with serve(Application(shared.hub, ROUTES)) as bare:
-        reply = await shared.client.get(f"{bare.url}/needs")
+    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+        reply = await client.get(f"{bare.url}/needs")
         assert (reply.status_code, reply.json()["field"], reply.json()["code"]) == (400, "word", "UsageError")
-        assert (await shared.client.get(f"{bare.url}/needs?word=x")).json() == "x"
+        assert (await client.get(f"{bare.url}/needs?word=x")).json() == "x"
 
 
 async def test_the_wrong_door_and_the_wrong_way(shared: Running) -> None:
-    async with serve(Application(shared.hub, ROUTES)) as bare:
-        nothing = await shared.client.get(f"{bare.url}/nowhere")
+    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+        nothing = await client.get(f"{bare.url}/nowhere")
         assert (nothing.status_code, nothing.headers["content-type"]) == (404, "application/problem+json")
-        wrong = await shared.client.post(f"{bare.url}/things/x")
+        wrong = await client.post(f"{bare.url}/things/x")
         assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, OPTIONS")
-        ways = await shared.client.request("OPTIONS", f"{bare.url}/things/all")
+        ways = await client.request("OPTIONS", f"{bare.url}/things/all")
         assert (ways.status_code, ways.headers["allow"], ways.content) == (204, "OPTIONS, POST", b"")
 
 
 async def test_what_breaks_keeps_its_words(shared: Running) -> None:
-    async with serve(Application(shared.hub, ROUTES)) as bare:
-        reply = await shared.client.get(f"{bare.url}/broken")
+    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+        reply = await client.get(f"{bare.url}/broken")
         assert reply.status_code == 500
         assert "secret" not in reply.text
 
 
 async def test_an_upgrade_where_there_is_none(shared: Running) -> None:
-    headers = {"Authorization": f"Bearer {shared.hub.token}"}
+    headers = {"Authorization": f"Bearer {shared.token}"}
     for path in ("/api/v1/nowhere", "/api/v1/sessions"):
         with pytest.raises(InvalidStatus) as refused:
             async with connect(f"ws{shared.url.removeprefix('http')}{path}", proxy=None, additional_headers=headers):

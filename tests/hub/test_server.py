@@ -79,6 +79,6 @@ async def test_it_answers_by_the_address_that_was_dialled(tmp_path: Path) -> Non
     config = HubConfig(host="0.0.0.0", insecure=True)
     async with running(tmp_path, config=config) as hub:
         name = socket.gethostname()
-        async with caller(hub.url, hub.hub.token) as client:
+        async with caller(hub.url, hub.token) as client:
             assert (await client.get("/api/v1/me", headers={"Host": name})).status_code == 200
             assert (await client.get("/api/v1/me", headers={"Host": "10.9.8.7"})).status_code == 403

@@ -62,7 +62,7 @@ async def test_after_signing_in_the_usual_limits_hold(shared: Running, by_header
     large = Subscribe(sessions=tuple(f"session{number}" for number in range(2000)))
     head = shared.headers() if by_header else {}
     async with connect(stream(shared), proxy=None, compression=None, additional_headers=head) as one:
-        await one.send(encode(Authenticate(token="" if by_header else shared.hub.token)), text=True)
+        await one.send(encode(Authenticate(token="" if by_header else shared.token)), text=True)
         async with asyncio.timeout(30):
             assert '"welcome"' in str(await one.recv())
             await one.send(encode(large), text=True)
@@ -71,7 +71,7 @@ async def test_after_signing_in_the_usual_limits_hold(shared: Running, by_header
 
 async def test_our_own_client_waits_with_what_is_large(shared: Running) -> None:
     large = Subscribe(sessions=tuple(f"session{number}" for number in range(2000)))
-    async with asyncio.timeout(30), WebSocket(shared.url, shared.hub.token).open(large) as frames:
+    async with asyncio.timeout(30), WebSocket(shared.url, shared.token).open(large) as frames:
         assert isinstance(await anext(frames), Ready)
 
 

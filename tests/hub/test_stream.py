@@ -43,7 +43,7 @@ async def test_it_says_welcome_and_where_it_stands(hub: Served) -> None:
     await hub.bus.table("sessions").put("s1", msgspec.json.encode(SessionRecord(id="s1", agent="scripted", cwd="/")))
     async with client(hub) as one:
         assert one.frames[0]["protocol"] == 1
-        assert one.frames[0]["device"] == "owner"
+        assert one.frames[0]["device"] == hub.device
         ready = await one.subscribe()
         assert ready["state"] == "reset"  # it came with no epoch: it begins with the present
         assert ready["epoch"] == hub.hub.fanout.epoch

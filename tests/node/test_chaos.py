@@ -19,9 +19,8 @@ from tests.client.proxy import Proxy
 from tests.node.conftest import until
 from tests.node.processes import Daemon
 
-from tieline import places
 from tieline.bus import Bus, open_bus
-from tieline.client import Client
+from tieline.client import Client, connect
 from tieline.errors import TielineError
 from tieline.events import Answer, AnyEvent, Ask, Done, TurnStarted, decode
 from tieline.node.identity import identify
@@ -60,8 +59,10 @@ class World:
 
     @asynccontextmanager
     async def client(self) -> AsyncGenerator[Client]:
-        token = places.token_file(self.hub.env).read_text().strip()
-        async with Client(self.smooth.url, token, patience_s=PATIENCE_S) as client:
+        async with connect(self.hub.env) as owner:
+            offer = await owner.pairing(Pairing(kind="client"))
+            key = (await owner.pair(Claim(secret=offer.secret, name="tests"))).key
+        async with Client(self.smooth.url, key, patience_s=PATIENCE_S) as client:
             yield client
 
     async def join(self, client: Client) -> str:

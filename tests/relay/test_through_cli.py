@@ -1,5 +1,6 @@
 """What an agent sends by the command line, in the middle of its turn: a real hub, and the real `tieline`."""
 
+import os
 import shlex
 import sys
 from collections.abc import AsyncGenerator
@@ -13,7 +14,9 @@ from tests.relay.conftest import over
 from tieline.channels.agent import AgentConfig, Project, create
 from tieline.channels.agent.channel import session_of
 from tieline.channels.base import Surroundings
+from tieline.client.address import Running as Found
 from tieline.errors import UsageError
+from tieline.node.starting import described
 from tieline.relay import Relay
 from tieline.relaying import HubSessions, relaying
 from tieline.script import Run, Say
@@ -32,12 +35,13 @@ async def agents(path: Path) -> AsyncGenerator[tuple[Running, Relay], None]:
         for channel in relay.channels():  # the one that every hub has, which knows no projects
             await relay.unregister(channel.id)
         await relay.register(create("agents", config, Surroundings(sessions=HubSessions(hub.hub))))
-        yield hub, relay
+        with described(hub.env, Found(hub.url, os.getpid(), socket=hub.serving.socket)):
+            yield hub, relay
 
 
 def tieline(hub: Running, *words: str) -> Run:
     """The agent runs this with its shell tool. It says nothing about who it is or what it works on."""
-    env = f"TIELINE_HUB={shlex.quote(hub.url)} TIELINE_TOKEN={shlex.quote(hub.hub.token)}"
+    env = f"TIELINE_HOME={shlex.quote(hub.env['TIELINE_HOME'])}"
     return Run(f"{env} {TIELINE} {shlex.join(words)} >out 2>&1")
 
 

@@ -39,7 +39,7 @@ def carry_out(request: Request, address: Address) -> int:
     new = NewSession(id=new_id(), node=address.node, agent=request.agent, title=one_line(prompt.text, TITLE), **values)
 
     async def perform() -> int:
-        async with Client(address.url, address.token, patience_s=PATIENCE_S) as client:
+        async with Client(address.url, address.token, socket=address.socket, patience_s=PATIENCE_S) as client:
 
             def opener(on_ask: OnAsk) -> Play:
                 return Visit(client, new, on_ask, resumes=lambda: _resumes(request.agent, config))

@@ -29,7 +29,7 @@ def hub_here(env: Mapping[str, str]) -> "Address | None":
     address = own(env)
     if address is None or not address.node or address.config not in (None, environment.config_file(env)):
         return None
-    return address if reachable(address.url) else None
+    return address if reachable(address.socket) else None
 
 
 def carry_out(request: "Request") -> int:

@@ -14,10 +14,10 @@ CONNECT_S = 2.0
 
 class Address(Struct, frozen=True, kw_only=True):
     url: str
-    token: str
+    token: str = ""
+    socket: str = ""  # the owner's way in, where it runs on this machine, for this user
     node: str = ""  # this machine's own, where the hub runs one
     config: str | None = None  # the file that it was configured by, where that is known
-    local: bool = False  # it runs on this machine, for this user
 
 
 class Running(Struct, frozen=True):
@@ -28,6 +28,7 @@ class Running(Struct, frozen=True):
     version: str = ""
     node: str = ""
     config: str | None = None  # the file that it was configured by; empty: none
+    socket: str = ""  # the owner's way in
 
 
 def running(env: Mapping[str, str]) -> Running | None:
@@ -43,28 +44,24 @@ def running(env: Mapping[str, str]) -> Running | None:
 
 
 def own(env: Mapping[str, str]) -> Address | None:
-    """This machine's hub with its token; None where none runs or its token cannot be read."""
+    """This machine's hub, by its socket; None where none runs."""
     found = running(env)
-    if found is None:
+    if found is None or not found.socket:
         return None
-    try:
-        token = places.token_file(env).read_text().strip()
-    except OSError:
-        return None
-    return Address(url=found.url, token=token, node=found.node, config=found.config, local=True)
+    return Address(url=found.url, socket=found.socket, node=found.node, config=found.config)
 
 
-def reachable(url: str) -> bool:
-    """Whether somebody listens there: what was written down may be of a process that died without a word."""
+def reachable(path: str) -> bool:
+    """Whether a hub listens on that socket: what was written down may be of one that died without a word."""
     import socket
-    from urllib.parse import urlsplit
 
-    parts = urlsplit(url)
-    try:
-        socket.create_connection((parts.hostname or "", parts.port or 0), CONNECT_S).close()
-    except OSError:
-        return False
-    return True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(CONNECT_S)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True
 
 
 def find(env: Mapping[str, str]) -> Address:

@@ -14,7 +14,7 @@ from .stream import Connection, Door, follow
 
 
 class Client(Sessions, Machines, Access, Mail):
-    """`async with Client(url, token) as client`.
+    """`async with Client(url, token) as client`; `socket` is the owner's way in, on the hub's own machine.
 
     Whatever changes something is sent with an id of its own and again when the connection is lost on the way: it
     happens once. What the hub refuses is raised by its name (UsageError, AlreadyAnswered, NodeOffline …).
@@ -53,7 +53,7 @@ class Client(Sessions, Machines, Access, Mail):
         else:
             from .doors import WebSocket
 
-            door = WebSocket(self.url, self._token)
+            door = WebSocket(self.url, self._token, self._socket)
         subscribe = Subscribe(
             after=after,
             epoch=epoch,
@@ -68,4 +68,4 @@ class Client(Sessions, Machines, Access, Mail):
 def connect(env: Mapping[str, str] | None = None, *, patience_s: float = 15.0) -> Client:
     """A client of the hub that TIELINE_HUB and TIELINE_TOKEN name, or of the one that runs here. Raises NoHub."""
     address = find(inherited() if env is None else env)
-    return Client(address.url, address.token, patience_s=patience_s)
+    return Client(address.url, address.token, socket=address.socket, patience_s=patience_s)

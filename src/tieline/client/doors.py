@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -46,9 +46,10 @@ _decode = msgspec.json.Decoder(AnyHubFrame).decode
 
 
 class WebSocket:
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, path: str = "") -> None:
         self._url = url
         self._token = token
+        self._path = path  # of a unix socket
         self._told: ProblemFrame | None = None  # what the hub said before it closed
 
     @asynccontextmanager
@@ -57,9 +58,13 @@ class WebSocket:
         from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
         self._told = None
+        where = "ws" + self._url.removeprefix("http") + PATH
+        if self._path:  # nobody listens in on it: no TLS
+            where = "ws" + where.removeprefix("wss").removeprefix("ws")
+        by_socket: dict[str, Any] = {"unix": True, "path": self._path} if self._path else {}
         try:
             async with connect(
-                "ws" + self._url.removeprefix("http") + PATH,
+                where,
                 max_size=MAX_FRAME,
                 compression=None,  # on loopback it only costs time
                 ping_interval=None,  # the frames have beats of their own
@@ -67,6 +72,7 @@ class WebSocket:
                 close_timeout=2.0,
                 proxy=None,  # nobody in between gets the token
                 user_agent_header=f"tieline/{__version__}",
+                **by_socket,
             ) as socket:
                 hello = Authenticate(token=self._token, protocol=PROTOCOL, client=f"tieline/{__version__}")
                 await socket.send(encode(hello), text=True)

@@ -43,7 +43,9 @@ class Reply(Struct, frozen=True):
 class Http:
     """`async with Http(url, headers) as http`."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], *, socket: str = "") -> None:
+        """`socket`: the path of a unix socket to connect to; then the URL is only what the other side is called."""
+        self._socket = socket
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(f"{url!r} is not a hub's address", field="url", hint="For example http://127.0.0.1:8137")
@@ -138,7 +140,12 @@ class Http:
     async def _connect(self) -> "_Connection":
         try:
             async with asyncio.timeout(CONNECT_S):
-                reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=MAX_HEAD)
+                if self._socket:
+                    reader, writer = await asyncio.open_unix_connection(self._socket, limit=MAX_HEAD)
+                else:
+                    reader, writer = await asyncio.open_connection(
+                        self._host, self._port, ssl=self._tls, limit=MAX_HEAD
+                    )
         except TimeoutError:
             raise ConnectionLost(f"no connection within {CONNECT_S:g} s", sent=False) from None
         except OSError as error:

@@ -26,13 +26,15 @@ LONGEST_PAUSE_S = 2.0
 class Requests:
     """What all parts of the client share: the connection and its manners."""
 
-    def __init__(self, url: str, token: str = "", *, patience_s: float = 15.0) -> None:
+    def __init__(self, url: str, token: str = "", *, socket: str = "", patience_s: float = 15.0) -> None:
         """`patience_s`: how long a hub that went away is waited for. One that was never there is told at once."""
         self.url = url.rstrip("/")
         self.patience_s = patience_s
         self._token = token
+        self._socket = socket
         headers = {"User-Agent": f"tieline/{__version__}", "Accept": "application/json"}
-        self.http = Http(self.url, {**headers, "Authorization": f"Bearer {token}"} if token else headers)
+        key = {"Authorization": f"Bearer {token}"} if token else {}
+        self.http = Http(self.url, {**headers, **key}, socket=socket)
         self._reached = False
 
     async def get(self, path: str, kind: type[T], /, **query: Any) -> T:

@@ -36,7 +36,7 @@ SEEN_EVERY_S = 60.0
 HEARD_S = 1.0
 """For the bus to tell of a new device, which may come to another hub with its next request."""
 OWNER = "owner"
-"""The id of whoever has this machine's token: no device, and always known."""
+"""The id of whoever comes by this machine's socket and is no agent: no device, and always known."""
 
 
 class Device(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -44,6 +44,17 @@ NODE_ONLY: frozenset[str] = frozenset({f"{API}/link"})
 NODE_MAY: frozenset[tuple[str, str]] = frozenset({("GET", f"{API}/me"), ("POST", f"{API}/logout")})
 """All that a node's key opens beside the link: a node that was broken into cannot command the others."""
 
+SESSION_MAY: tuple[tuple[str, str], ...] = (
+    ("GET", f"{API}/me"),
+    ("GET", f"{API}/sessions/{{own}}"),
+    ("GET", f"{API}/sessions/{{own}}/events"),
+    ("GET", f"{API}/sessions/{{own}}/messages"),
+    ("POST", f"{API}/messages"),
+    ("POST", f"{API}/messages/ask"),
+    ("GET", f"{API}/messages/{{message}}"),  # those that its session sent or was sent
+)
+"""All that opens for what an agent started: to send messages in its session's name, and to read that session."""
+
 GUESSED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Where secrets are tried out: only so often."""
 
@@ -78,6 +89,21 @@ def need(method: str, path: str) -> Need:
         if method == open_method and path.startswith(prefix):
             return "nothing"
     return "device"
+
+
+def session_may(method: str, path: str, session: str) -> bool:
+    """Whether a door opens for what the agent of that session started."""
+    if need(method, path) == "nothing":
+        return True
+    said = path.split("/")
+    return any(method == one and _fits(template.split("/"), said, session) for one, template in SESSION_MAY)
+
+
+def _fits(template: list[str], said: list[str], session: str) -> bool:
+    if len(template) != len(said):
+        return False
+    own = {"{own}": (session,), "{message}": said[-1:]}
+    return all(word in own.get(part, (part,)) for part, word in zip(template, said, strict=True))
 
 
 def body_limits(path: str, *, stranger: bool = False) -> tuple[int, float]:

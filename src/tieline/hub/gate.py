@@ -1,9 +1,10 @@
 """The one function that every request and every upgrade passes: `admit`. The application behind it sees nobody else.
 
 In this order: is the path clear, is it meant for us (Host: another name that points here is somebody's trick), does it
-come from our own page (Origin: another site's page may not talk to us), who is it (bearer or cookie; a cookie that
-changes something says the CSRF value too), may that kind of device pass this door. Then the body is read, whole,
-bounded in size and time, and keys that make a request happen once are honoured.
+come from our own page (Origin: another site's page may not talk to us), who is it (on the owner's socket the process
+that connected, a person's or an agent's; else bearer or cookie; a cookie that changes something says the CSRF value
+too), may that kind of device, or that session, pass this door. Then the body is read, whole, bounded in size and time,
+and keys that make a request happen once are honoured.
 """
 
 import asyncio
@@ -12,10 +13,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ..ids import new_id
+from ..protocol.views import DeviceView
 from . import doors
 from .auth import cookie_name
 from .once import deed, digest_of, identity
 from .outgoing import Outgoing, Receive, Scope, Send, Visit
+from .peers import Peer
 from .problems import Refused
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+NOBODY = "?"
+"""The session of an agent whose session cannot be told."""
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 _WANTED = {
@@ -55,6 +60,12 @@ def admit(visit: Visit, scope: Scope, hub: "Hub") -> None:
     if need == "nothing" or (need == "first frame" and visit.device is None):
         return
     device = visit.device
+    if visit.session and not doors.session_may(visit.method, visit.path, visit.session):
+        raise Refused(
+            "Forbidden",
+            "an agent may not do this: only a person does",
+            hint="It may send messages, and read its own session.",
+        )
     if device is None:
         raise Refused(
             "Unauthenticated",
@@ -69,6 +80,12 @@ def admit(visit: Visit, scope: Scope, hub: "Hub") -> None:
 
 def _identify(visit: Visit, scope: Scope, hub: "Hub") -> None:
     said = visit.said
+    if (peer := scope["state"].get("peer")) is not None:
+        scope["state"]["via"] = peer.via
+        device = _known(visit, peer, hub)
+        if visit.session or "authorization" not in said:  # an agent is its session, whatever else it has got hold of
+            visit.device = device
+            return
     if (authorization := said.get("authorization")) is not None:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() == "bearer":
@@ -87,6 +104,16 @@ def _identify(visit: Visit, scope: Scope, hub: "Hub") -> None:
     if visit.method in CHANGING and (visit.method, visit.path) not in doors.OPEN:
         hub.auth.check_csrf(key, said.get("csrf", ""))
     visit.device, visit.key = device, key
+
+
+def _known(visit: Visit, peer: Peer, hub: "Hub") -> DeviceView:
+    """Whoever came by the owner's socket."""
+    if peer.problem:
+        raise Refused("Forbidden", peer.problem, hint="`tieline pair --client` lets a program in by a key of its own.")
+    if peer.mark is None:
+        return hub.auth.owner()
+    visit.session = hub.session_of(peer) or NOBODY
+    return hub.auth.agent(visit.session)
 
 
 def _cookie(header: str, name: str) -> str:
@@ -119,6 +146,7 @@ class Gate:
             if visit.device is not None and (known := state.get("known")):
                 known()
             state["device"], state["key"], state["request"], state["once"] = visit.device, visit.key, visit.id, ""
+            state["session"] = visit.session
             if kind == "websocket":
                 await self._app(scope, receive, send)
             elif visit.foreign and visit.method == "OPTIONS":

@@ -13,11 +13,13 @@ import msgspec
 from .. import places
 from ..bus.base import Bus
 from ..config import Config
+from ..errors import UsageError
 from ..events import Answer
 from ..protocol.views import NodeView
+from ..sessions.callers import caller as caller_session
 from . import doors
 from .audit import Audit
-from .auth import Auth, owner_token, signature
+from .auth import Auth, signature
 from .devices import Devices
 from .fanout import Fanout
 from .logs import logger
@@ -26,6 +28,7 @@ from .nodes import Nodes
 from .once import Once
 from .origins import Origins
 from .packets import Peek, Whole
+from .peers import Peer
 from .problems import Refused
 from .push.pushes import Pushes
 from .rates import Rates
@@ -59,10 +62,9 @@ class Hub:
         self.local = local
         self.url = config.hub.public_url  # where people reach it; its server fills it in when nobody said
         self.log = logger("hub")
-        self.token = owner_token(env)
         self.audit = Audit(places.audit_file(env))
         self.devices = Devices(bus)
-        self.auth = Auth(self.devices, self.token)
+        self.auth = Auth(self.devices)
         self.origins = Origins(config.hub)
         self.once = Once(bus)
         self.guesses = Rates(tries=GUESSES, per_s=GUESSES_S)
@@ -118,6 +120,15 @@ class Hub:
         said = {"session": whole.session, "ask": answer.ask, "tool": answer.tool, "decision": answer.decision}
         remember = "" if answer.remember == "once" else answer.remember
         self.audit.record("decision", answer.by, answer.via, **said, remember=remember)
+
+    def session_of(self, peer: Peer) -> str:
+        """The session that an agent's process speaks for; empty when that cannot be told."""
+        if self.local is None or peer.mark is None:
+            return ""
+        try:
+            return caller_session(self.local.router, peer.mark, peer.cwd)
+        except UsageError:
+            return ""
 
     def guess(self, scope: MutableMapping[str, Any]) -> None:
         """Somebody tries a secret out. Right ones are given back by the route."""

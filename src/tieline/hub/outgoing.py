@@ -43,6 +43,7 @@ class Visit(Struct, kw_only=True):
     path: str
     said: dict[str, str]
     device: DeviceView | None = None
+    session: str = ""  # that it speaks for, when an agent started it
     key: str = ""  # the cookie's
     why: str = ""  # it was refused
     foreign: str = ""  # the configured origin that it comes from, if it is not our own

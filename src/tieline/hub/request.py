@@ -77,6 +77,11 @@ def device_of(request: Asked) -> DeviceView:
     return device
 
 
+def via_of(request: Asked) -> str:
+    """From where: the process that came by the owner's socket, or the kind of device."""
+    return request.scope["state"].get("via") or device_of(request).kind
+
+
 def once_of(request: Asked) -> str:
     """The id of what is to be done once, when the request has an Idempotency-Key; else empty."""
     return request.scope["state"].get("once", "")

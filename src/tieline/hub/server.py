@@ -8,6 +8,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import uvicorn
@@ -19,7 +20,9 @@ from ..errors import UsageError
 from ..protocol.link import MAX_FRAME
 from . import doors
 from .framed import FramedProtocol
+from .local import Local
 from .origins import is_loopback
+from .peers import peer_of
 from .strangers import STRANGER_S, Strangers
 
 HEAD_S = STRANGER_S
@@ -37,6 +40,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     host: str
     port: int
     tls: bool
+    socket: str = ""  # the owner's way in
 
     @property
     def url(self) -> str:
@@ -85,13 +89,17 @@ async def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     config: HubConfig | None = None,
+    socket_path: Path | None = None,
     head_s: float = HEAD_S,
 ) -> AsyncGenerator[Serving, None]:
-    """Serves inside the block; port 0 is a free one. `config` says about TLS and whether it may be without."""
+    """Serves inside the block; port 0 is a free one. `config` says about TLS and whether it may be without;
+    `socket_path` is where the owner's socket shall be."""
     config = config or HubConfig()
     tls = bool(config.tls_certificate)
     bound = bind(host, port, tls=tls, insecure=config.insecure)
+    local: Local | None = None
     try:
+        local = Local(socket_path) if socket_path is not None else None
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -118,16 +126,39 @@ async def serve(
         server.lifespan = server.config.lifespan_class(server.config)
         server.lifespan.state["strangers"] = Strangers()  # every connection of this server finds it there
         await server.startup(sockets=[bound])
+        if local is not None:
+            server.servers.append(await _listen(server, local, head_s))
     except BaseException:
         bound.close()
+        if local is not None:
+            local.close()
         raise
     ticking = asyncio.create_task(server.main_loop())  # it keeps the Date header right
     try:
-        yield Serving(host=host, port=bound.getsockname()[1], tls=tls)
+        where = str(local.path) if local else ""
+        yield Serving(host=host, port=bound.getsockname()[1], tls=tls, socket=where)
     finally:
         ticking.cancel()
         await asyncio.gather(ticking, return_exceptions=True)
-        await asyncio.shield(_end(server, bound))
+        try:
+            await asyncio.shield(_end(server, bound))
+        finally:
+            if local is not None:
+                local.close()
+
+
+async def _listen(server: uvicorn.Server, local: Local, head_s: float) -> asyncio.Server:
+    """The same application for whoever comes by the owner's socket; each connection knows who made it."""
+
+    class Known(_impatient(head_s)):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            self.app_state = {**self.app_state, "peer": peer_of(transport.get_extra_info("socket"))}
+            super().connection_made(transport)
+
+    def known() -> Known:
+        return Known(config=server.config, server_state=server.server_state, app_state=server.lifespan.state)
+
+    return await asyncio.get_running_loop().create_unix_server(known, sock=local.socket, backlog=server.config.backlog)
 
 
 async def _end(server: uvicorn.Server, bound: socket.socket) -> None:

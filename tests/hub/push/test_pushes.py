@@ -252,7 +252,7 @@ async def test_bad_subscriptions_are_named(hub: Served, service: PushService) ->
 
 async def test_a_device_has_only_so_many(hub: Served, service: PushService) -> None:
     ids = [(await subscribe(hub, service))["id"] for _ in range(12)]
-    assert [one.id for one in hub.hub.push.subscriptions.of("owner")] == ids[2:]
+    assert [one.id for one in hub.hub.push.subscriptions.of(hub.device)] == ids[2:]
 
 
 async def test_without_the_library_it_says_what_to_install(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:

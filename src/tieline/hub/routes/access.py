@@ -130,8 +130,7 @@ def _me(request: Asked, device: DeviceView, key: str) -> Me:
 async def _revoke(request: Asked, id: str) -> None:
     hub = request.hub
     if id == OWNER:
-        hint = "To replace the token, stop the hub and remove its file."
-        raise Refused("Conflict", "this machine's own token cannot be revoked", field="id", hint=hint)
+        raise Refused("Conflict", "the owner of this machine cannot be shut out of it", field="id")
     name = next((signature(one) for one in hub.devices.list() if one.id == id), id)
     await hub.devices.revoke(id)
     hub.audit.record("revoke", signature(device_of(request)), via(request.scope), device=name)
@@ -146,7 +145,8 @@ def _url(request: Asked) -> str:
     """Where to send somebody: the name that the caller used, unless only this machine understands it."""
     hub = request.hub
     host = request.headers.get("host", "")
-    if hub.url and (hub.config.hub.public_url or is_loopback(host_name(host))):
+    by_socket = bool(request.scope["state"].get("via"))
+    if hub.url and (by_socket or hub.config.hub.public_url or is_loopback(host_name(host))):
         return hub.url.rstrip("/")
     return f"{request.scope['scheme']}://{host}"
 

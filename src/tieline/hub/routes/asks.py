@@ -12,7 +12,7 @@ from ...protocol.commands import AnswerQuestion, ApprovePermission, DenyPermissi
 from ...protocol.views import CommandView
 from ...sessions.records import ASKS, AskRecord
 from ..problems import NotFound
-from ..request import Asked, Reply, answer, body, device_of, once_of
+from ..request import Asked, Reply, answer, body, device_of, once_of, via_of
 from ..routing import get, post
 from ..spec import Spec
 from ..telling import ACCEPTED, ask_of, node_of, signature, tell
@@ -58,6 +58,7 @@ async def decide(request: Asked, ask: str) -> Reply:
         reason=decision.reason,
         answers=decision.answers,
         remember=decision.remember,
+        via=via_of(request),
     )
     kind = ApprovePermission if decision.decision == "allow" else DenyPermission
     if record.ask.kind == "question":

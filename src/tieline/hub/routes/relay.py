@@ -25,6 +25,7 @@ from ...protocol.relay import (
 from ...relay import Relay
 from ...relay.hooks import STATUS_OF
 from ...sessions.callers import caller
+from ..peers import Peer
 from ..problems import Problematic
 from ..problems import Refused as HubRefused
 from ..request import Asked, Reply, answer, body, once_of
@@ -71,7 +72,12 @@ async def told(request: Asked) -> AsyncGenerator[Relay, None]:
 async def sender_of(request: Asked, new: NewMessage | NewAsk) -> str:
     """Stamped here: a person, or one of the hub's sessions. What an agent runs is never taken for the person."""
     hub, session = request.hub, new.session
-    if new.mark and hub.local is not None:
+    peer: Peer | None = request.scope["state"].get("peer")
+    if peer is not None and peer.mark is not None:
+        if hub.local is None:
+            raise HubRefused("Forbidden", "an agent of another hub or node sends no messages here")
+        session = caller(hub.local.router, peer.mark, peer.cwd, session)
+    elif new.mark and hub.local is not None:
         session = caller(hub.local.router, new.mark, new.cwd, session)
     return address(f"relay.agent.{(await session_of(hub, session)).id}") if session else OWNER
 
@@ -162,7 +168,12 @@ def _thread(name: str, messages: list[Message]) -> ThreadView:
 async def show(request: Asked, id: str) -> Reply:
     """One message, and step by step where it got to."""
     async with told(request) as relay:
-        return answer(shown(await relay.message(id)))
+        found = await relay.message(id)
+        if session := request.scope["state"]["session"]:
+            own = address(f"relay.agent.{session}")
+            if own not in (found.receipt.sender, found.receipt.subject):
+                raise UnknownMessage(id)
+        return answer(shown(found))
 
 
 @get("/api/v1/messages/{id}/trace", tags=TAGS, spec=Spec(gives=TraceView, problems=("UnknownMessage",)))
