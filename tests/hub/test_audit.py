@@ -45,7 +45,7 @@ async def test_pairing_signing_in_and_revoking_leave_lines(shared: Running) -> N
     # Nothing that opens a door is in it, and nobody else can read it.
     file = places.audit_file(shared.env)
     assert file.stat().st_mode & 0o777 == 0o600
-    for secret in (page["secret"], client["secret"], made.json()["key"], shared.hub.token):
+    for secret in (page["secret"], client["secret"], made.json()["key"], shared.token):
         assert secret.encode() not in file.read_bytes()
 
 

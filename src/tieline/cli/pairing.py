@@ -2,6 +2,9 @@
 
 import asyncio
 
+import msgspec
+from msgspec import Struct
+
 from .. import config as configuration
 from ..client.client import connect
 from ..errors import UsageError
@@ -10,11 +13,21 @@ from ..protocol.bodies import Pairing
 from .qr import show_code
 
 
-def offer(*, node: bool, page: bool, client: bool, name: str) -> int:
+class Secret(Struct, frozen=True):
+    """As `--json` prints it: what `POST {url}/api/v1/pair` turns into a key."""
+
+    url: str
+    secret: str
+
+
+def offer(*, node: bool, page: bool, client: bool, name: str, json: bool = False) -> int:
     if node + page + client > 1:
         raise UsageError("one kind of device at a time", field="pair", hint="--node, --page or --client.")
     kind = "node" if node else "client" if client else "page"
     made = asyncio.run(_offer(Pairing(kind=kind, name=name)))
+    if json:
+        print(msgspec.json.encode(Secret(made.url.partition("/#")[0], made.secret)).decode())
+        return 0
     if kind == "node":
         print(f"On the other machine, once, within ten minutes:\n  tieline node join '{made.url}'")
     elif kind == "client":

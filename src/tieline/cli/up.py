@@ -53,11 +53,12 @@ def pair(
     name: Annotated[
         str, typer.Option(metavar="TEXT", help="What the list of devices shows; its own name by default.")
     ] = "",
+    json: Annotated[bool, typer.Option("--json", help='`{"url", "secret"}` on stdout, for a program.')] = False,
 ) -> None:
     """Let one more device in: a link that works once, within ten minutes, and its QR code."""
     from .pairing import offer
 
-    raise typer.Exit(offer(node=node, page=page, client=client, name=name))
+    raise typer.Exit(offer(node=node, page=page, client=client, name=name, json=json))
 
 
 EXAMPLES = {
@@ -84,6 +85,7 @@ tieline status --json | jq .asks
 tieline pair                             a browser: a phone, another computer
 tieline pair --node                      another machine with agents
 tieline pair --client --name backup      a program
+tieline pair --client --json             its secret for POST /api/v1/pair
 """,
 }
 

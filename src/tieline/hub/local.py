@@ -1,14 +1,13 @@
 """The owner's way in on this machine: a unix socket that nobody else can open, in a folder that nobody else can enter.
 
 A socket's path has a hundred bytes or so. Where the state folder is too deep for that, the socket lies in a short
-folder of our own below the system's temporary one; the hub writes down where (`client/address.py`).
+folder of our own in /tmp; the hub writes down where (`client/address.py`).
 """
 
 import hashlib
 import os
 import socket
 import stat
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +24,7 @@ def socket_path(env: Mapping[str, str]) -> Path:
     if len(os.fsencode(path)) <= LONGEST:
         return path
     name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"tieline-{os.getuid()}-{name}" / path.name
+    return Path("/tmp", f"tieline-{os.getuid()}-{name}", path.name)
 
 
 class Local:
@@ -51,6 +50,7 @@ class Local:
         with suppress(OSError):
             if self.path.lstat().st_ino == self._inode:
                 self.path.unlink()
+                self.path.parent.rmdir()
 
 
 def _own_folder(folder: Path) -> None:
