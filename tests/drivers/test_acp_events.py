@@ -1,14 +1,11 @@
-"""Recorded transcripts of real ACP agents through the normaliser, and its diffs."""
+"""Recorded transcripts of real ACP agents through the normaliser."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tieline.drivers.acp.diff import unified
 from tieline.drivers.acp.events import Normaliser
 from tieline.drivers.presets import PRESETS
 from tieline.events import (
@@ -159,50 +156,3 @@ def test_geminis_failed_command_is_one() -> None:
     text = [{"type": "content", "content": {"type": "text", "text": "Command exited with code: 3"}}]
     update = {"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "completed", "content": text}
     assert the(told("gemini", call("execute", title="exit 3"), update), ToolResult).status == "error"
-
-
-LINES = st.lists(st.sampled_from(["a", "b", "c", "d", "", "\x0c", "\r"]), max_size=30).map("\n".join)
-
-
-@given(LINES, LINES)
-def test_diffs_can_be_applied(old: str, new: str) -> None:
-    diff = unified("x", old, new)
-    assert (diff == "") == (old == new)
-    assert applied(old, diff) == new
-
-
-def test_distant_changes_are_kept_apart() -> None:
-    old = "".join(f"{number}\n" for number in range(40))
-    new = old.replace("2\n", "two\n", 1).replace("37\n", "thirty-seven\n")
-    assert unified("x", old, new).count("@@ -") == 2
-
-
-def applied(text: str, diff: str) -> str:
-    """What a text becomes by a unified diff, whose every line is checked against it."""
-    if not diff:
-        return text
-    *whole, last = text.split("\n")
-    before = [f"{line}\n" for line in whole] + ([last] if last else [])
-    after: list[str] = []
-    done = 0
-    lines = diff.split("\n")[2:-1]
-    for place, line in enumerate(lines):
-        ending = "" if place + 1 < len(lines) and lines[place + 1].startswith("\\") else "\n"
-        match line[:1]:
-            case "@":
-                start, _, count = line.split()[1][1:].partition(",")
-                first = int(start) - (0 if count == "0" else 1)
-                after += before[done:first]
-                done = first
-            case " ":
-                assert before[done] == line[1:] + ending
-                after.append(before[done])
-                done += 1
-            case "-":
-                assert before[done] == line[1:] + ending
-                done += 1
-            case "+":
-                after.append(line[1:] + ending)
-            case _:
-                assert line.startswith("\\")
-    return "".join(after + before[done:])

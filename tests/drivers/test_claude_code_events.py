@@ -13,7 +13,7 @@ from tieline.drivers.claude_code.content import user_message
 from tieline.drivers.claude_code.driver import ClaudeCode, create
 from tieline.drivers.claude_code.events import Normaliser
 from tieline.drivers.claude_code.launch import Launch, Options, launch_command
-from tieline.drivers.claude_code.tools import action_of, whole_file
+from tieline.drivers.claude_code.tools import action_of
 from tieline.drivers.turn import Turn
 from tieline.errors import UsageError
 from tieline.events import (
@@ -117,7 +117,7 @@ def test_tools() -> None:
     assert diff.paths == ("/home/user/place/notes.txt",)
     assert "+one\n+two\n" in diff.diff
     assert "-two\n+three\n" in diff.diff
-    assert changed_paths(diff.diff) == ("home/user/place/notes.txt",)
+    assert changed_paths(diff.diff) == ("/home/user/place/notes.txt",)
 
 
 def test_denied() -> None:
@@ -219,12 +219,6 @@ def test_odd_result_still_ends_the_turn() -> None:
 )
 def test_actions(name: str, given: dict[str, Any], action: object) -> None:
     assert action_of(name, given) == action
-
-
-def test_new_file_as_diff() -> None:
-    assert whole_file("/a", "x\ny\n").endswith("@@ -0,0 +1,2 @@\n+x\n+y\n")
-    assert whole_file("a", "x").endswith("+x\n\\ No newline at end of file\n")
-    assert whole_file("a", "").endswith("@@ -0,0 +1,0 @@\n")
 
 
 # --- how it is started ---------------------------------------------------------------------------------

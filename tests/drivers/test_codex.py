@@ -170,7 +170,7 @@ async def test_an_ask_about_a_patch_shows_it(rig: CodexRig, place: Path) -> None
     (ask,) = asked
     assert isinstance(ask.action, Edit)
     assert ask.action.paths == (str(place / "new.txt"),)
-    assert ask.action.diff == f"--- /dev/null\n+++ {place}/new.txt\n@@ -0,0 +1,1 @@\n+a new line\n"
+    assert ask.action.diff == f"--- /dev/null\n+++ {place}/new.txt\n@@ -0,0 +1 @@\n+a new line\n"
     assert (place / "new.txt").read_text() == "a new line\n"
 
 

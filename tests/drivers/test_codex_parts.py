@@ -80,7 +80,7 @@ def test_work() -> None:
     patch, run, fail = of(seen, ToolUse)
     assert patch.action == Edit(
         ("/home/ada/project/greeting.sh",),
-        "--- /dev/null\n+++ /home/ada/project/greeting.sh\n@@ -0,0 +1,1 @@\n+echo hello\n",
+        "--- /dev/null\n+++ /home/ada/project/greeting.sh\n@@ -0,0 +1 @@\n+echo hello\n",
     )
     assert isinstance(run.action, Command)
     assert (run.action.command, fail.name) == ("sh greeting.sh", "exec_command")

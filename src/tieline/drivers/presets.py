@@ -41,6 +41,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     remembers: bool = True  # whether "allow always" has an effect
 
     # quirks
+    cuts: Mapping[str, str] = {}  # what its ask looks like where it leaves a part of the action out → what that is
     kinds: Mapping[str, str] = {}  # tool name → what kind of tool it really is
     name_in_id: str = ""  # the tool's name is the part of its call's id before this
     refusals: tuple[str, ...] = ()  # a failure that ends like this is a refusal by its own rules
@@ -98,6 +99,12 @@ PRESETS: dict[str, Preset] = {
         harmless=("write_todos",),
         overruled_by=("/etc/gemini-cli/policies", "/Library/Application Support/GeminiCli/policies"),
         remembers=False,
+        cuts={
+            r"\[Payload omitted due to length": "The tool's input: Gemini leaves it out beyond 500 characters.",
+            r'Processing URLs and instructions from prompt: ".{97}\.\.\."$': (
+                "The end of the instruction: Gemini shows its first 97 characters, and the addresses are in there."
+            ),
+        },
         kinds={"google_web_search": "fetch", "invoke_agent": "task"},
         name_in_id="__",
         refusals=("denied by policy.",),

@@ -1,9 +1,17 @@
 """An agent's questions, and our answers to them, in ACP's words."""
 
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from ...events import Answer, Choice, Question
+import msgspec
+
+from ...events import Answer, AnyAction, Ask, Choice, Edit, Question, Remember, needs
+from ..file_text import with_links
+from ..presets import Preset
+from .placing import looked_at
+from .tools import Tool
 
 CANCELLED: Mapping[str, Any] = {"outcome": {"outcome": "cancelled"}}
 
@@ -11,8 +19,9 @@ Fields = Mapping[str, Any]
 
 
 def choose(options: Sequence[Fields], answer: Answer, *, lasting: bool = True) -> Fields:
-    """The option that an answer stands for. A denial that the agent does not offer cancels instead."""
-    remember = lasting and answer.remember != "once"
+    """The option that an answer stands for. A denial that the agent does not offer cancels instead. What is to hold
+    for the session is remembered where asks are decided, for that very action."""
+    remember = lasting and answer.remember == "always"
     if answer.decision == "allow":
         wanted = ("allow_always", "allow_once") if remember else ("allow_once", "allow_always")
     else:
@@ -22,6 +31,54 @@ def choose(options: Sequence[Fields], answer: Answer, *, lasting: bool = True) -
             if option.get("kind") == kind:
                 return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
     return CANCELLED
+
+
+async def permission_ask(
+    number: str, tool: Tool, action: AnyAction, options: Sequence[Fields], preset: Preset, cwd: str
+) -> Ask:
+    """The ask of a request for permission. What the agent tells of the call beside its input is a part of it."""
+    plan = tool.text if tool.kind == "switch_mode" else ""
+    given, notes, withheld = tool.arguments, tool.text, _withheld(preset, tool)
+    if not given:
+        given, notes = _told(tool), ""
+    if isinstance(action, Edit) and tool.diffs:
+        given = {name: value for name, value in given.items() if name != "diff"}  # the same in other words
+        action, note, unseen = await looked_at(action, tool.diffs, cwd)
+        notes, withheld = " ".join(filter(None, (notes, note))), withheld or unseen
+    always = next((str(option.get("name") or "") for option in options if option.get("kind") == "allow_always"), None)
+    scopes: dict[Remember, str] = {}
+    if preset.remembers and always is not None:
+        scopes["always"] = f"what the agent calls “{always}”" if always else "whatever the agent makes of it"
+    ask = Ask(
+        number,
+        "plan" if plan else "permission",
+        tool.title or tool.name,
+        "" if plan else notes,
+        tool=tool.id,
+        action=action,
+        input=given,
+        capability=needs(action),
+        plan=plan,
+        remember=tuple(scopes),
+        scopes=scopes,
+        withheld=withheld,
+    )
+    return with_links(ask, cwd)
+
+
+def _told(tool: Tool) -> Fields:
+    """What an agent that gives no input says in its place: Gemini has it in a text, for some tools as JSON."""
+    with suppress(msgspec.DecodeError):
+        return {**msgspec.json.decode(tool.text, type=dict[str, Any]), **({"title": tool.title} if tool.title else {})}
+    told = {"title": tool.title, "text": tool.text, "locations": [place.get("path") for place in tool.locations]}
+    return {name: value for name, value in told.items() if value}
+
+
+def _withheld(preset: Preset, tool: Tool) -> str:
+    for pattern, words in preset.cuts.items():
+        if any(re.match(pattern, text, re.DOTALL) for text in (tool.title, tool.text)):
+            return words
+    return ""
 
 
 def questions_of(params: Fields) -> tuple[Question, ...]:

@@ -26,9 +26,10 @@ from ...events import (
     Warning,
 )
 from ..presets import Preset
-from .diff import unified
+from ..unified_diff import unified
 from .tools import NOTHING, Fields, Tool
 
+GOVERNED = frozenset({"edit", "delete", "move", "execute", "fetch"})
 PROGRESS: Mapping[str, Any] = {"pending": "pending", "in_progress": "running", "completed": "done"}
 
 
@@ -98,7 +99,9 @@ class Normaliser:
         self._emit(ToolResult(tool.id, "denied", reason))
 
     def action(self, tool: Tool) -> AnyAction:
-        return tool.action(self._preset.kinds.get(tool.name, tool.kind), self._cwd)
+        """By its kind; by its name, which may be the model's choice, only where the kind is not a governed one."""
+        known = tool.kind if tool.kind in GOVERNED else self._preset.kinds.get(tool.name, tool.kind)
+        return tool.action(known, self._cwd)
 
     def spent(self, result: Fields) -> Tokens | None:
         """The tokens in a prompt's result; None where it tells none."""
@@ -250,7 +253,7 @@ class Normaliser:
             first, diff = known or (old, "")
             short = path.removeprefix(self._cwd)
             # Without the text that it had before the turn, one diff can only follow another.
-            diff = unified(short, first, new) if first is not None else diff + unified(short, old, new)
+            diff = unified(short, first or None, new) if first is not None else diff + unified(short, old or None, new)
             self._changes[path] = (first, diff)
         if patch or changes:
             told = {path.removeprefix(self._cwd): diff for path, (_, diff) in self._changes.items() if diff}
@@ -269,5 +272,5 @@ class Normaliser:
             start = diff.find("@@")
             return path, f"--- a/{short}\n+++ b/{short}\n{diff[start:]}" if start >= 0 else ""
         if metadata.get("exists") is False:
-            return path, unified(short, "", tool.given("content"))
+            return path, unified(short, None, tool.given("content"))
         return None

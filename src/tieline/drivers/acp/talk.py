@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 
 from ...errors import AgentDied, AgentStartFailed, Unsupported
-from ...events import Answer, Ask, Error, Init, Other, Outcome, needs
+from ...events import Answer, Ask, Error, Init, Other, Outcome
 from ...policy import Receipt
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ...wire.process import Process
 from ..base import AskFn, Prompt, Spec
 from ..presets import Preset
+from ..refusals import Unsaid, refusal
 from ..turn import Turn
-from .ask import CANCELLED, choose, elicited, questions_of
+from .ask import CANCELLED, choose, elicited, permission_ask, questions_of
 from .events import Normaliser
 from .offer import Offered
 from .prompt import blocks_of
@@ -62,6 +63,7 @@ class Talk:
         self._task: asyncio.Task[None] | None = None
         self._open_asks: dict[str, asyncio.Task[Answer]] = {}
         self._asked = 0
+        self._unsaid = Unsaid()  # ACP's answers have no place for a reason
         self._turns = 0
         self._garbage: list[str] = []
         self._late: list[dict[str, Any]] = []
@@ -84,7 +86,8 @@ class Talk:
     # --- turns -----------------------------------------------------------------------------------------
 
     def turn(self, prompt: Prompt) -> Turn:
-        blocks = blocks_of(self.agent, prompt, self.offered, self.spec.system if self._turns == 0 else "")
+        system = self.spec.system if self._turns == 0 else ""
+        blocks = blocks_of(self.agent, self._unsaid.before(prompt), self.offered, system)
         turn = self._turn = Turn(prompt, self._ask)
         self._normaliser.begin(turn.emit)
         self._task = asyncio.create_task(self._run(turn, blocks))
@@ -231,31 +234,23 @@ class Talk:
         tool = self._normaliser.asked(params["toolCall"])
         action = self._normaliser.action(tool)
         options: list[Mapping[str, Any]] = params.get("options") or []
-        lasting = self.preset.remembers and any(option.get("kind") == "allow_always" for option in options)
-        plan = tool.text if tool.kind == "switch_mode" else ""
-        request = Ask(
-            self._next_ask(),
-            "plan" if plan else "permission",
-            tool.title or tool.name,
-            tool=tool.id,
-            action=action,
-            input=tool.arguments,
-            capability=needs(action),
-            plan=plan,
-            remember=("always",) if lasting else (),
-        )
+        request = await permission_ask(self._next_ask(), tool, action, options, self.preset, self.spec.cwd)
         answer = await self._decide(turn, request)
         if answer is None:
             self._normaliser.refuse(tool, "the turn was interrupted")
             return CANCELLED
         if answer.decision == "deny":
             self._normaliser.refuse(tool, answer.reason or f"denied by {answer.by}")
+            self._unsaid.keep(refusal(request, answer))
         return choose(options, answer, lasting=self.preset.remembers)
 
     async def _question(self, turn: Turn, params: Mapping[str, Any]) -> Any:
         questions = questions_of(params)
         title = str(params.get("message", ""))
-        answer = await self._decide(turn, Ask(self._next_ask(), "question", title, questions=questions))
+        request = Ask(self._next_ask(), "question", title, questions=questions)
+        answer = await self._decide(turn, request)
+        if answer is not None:
+            self._unsaid.keep(refusal(request, answer))
         return elicited(params, answer)
 
     def _next_ask(self) -> str:

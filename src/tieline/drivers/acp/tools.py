@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
-from .diff import unified
+from ..unified_diff import unified
 
 NOTHING: Mapping[str, Any] = {}
 Fields = Mapping[str, Any]
@@ -109,7 +109,7 @@ class Tool:
         """Its changes as one diff. `cwd` ends with a slash and shortens the paths."""
         changes = self.diffs
         if changes != self.drawn[0]:
-            diff = "".join(unified(path.removeprefix(cwd), old, new) for path, old, new in changes)
+            diff = "".join(unified(path.removeprefix(cwd), old or None, new) for path, old, new in changes)
             self.drawn = (changes, diff)
         return self.drawn[1]
 

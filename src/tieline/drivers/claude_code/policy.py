@@ -12,13 +12,19 @@ from urllib.parse import urlsplit
 
 from ...events import Answer, Ask, Choice, Command, Edit, Fetch, Question, Remember, needs
 from ...policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
+from ..file_text import with_links
+from .edits import looked_at
 from .tools import FOR_PEOPLE, GOVERNED, PROPOSAL, QUESTION, action_of
 
 if TYPE_CHECKING:
     from claude_agent_sdk import PermissionUpdate, ToolPermissionContext
 
 FULL = Policy("allow", "allow", "allow")
-LASTING = ("userSettings", "projectSettings", "localSettings")
+KEPT = {
+    "userSettings": "kept in your own settings",
+    "projectSettings": "kept in the project's settings",
+    "localSettings": "kept in your settings for this project",
+}
 OWN_RULES = "your own allow rules, and commands that Claude Code knows to be harmless, pass without an ask"
 EMBEDDED = "a command inside a skill's text runs by the skill's own and your allow rules"
 SHELL_CAN: dict[Capability, str] = {
@@ -53,8 +59,9 @@ def _enforcement(policy: Policy, capability: Capability, user_rules: bool) -> En
 class Permits:
     """What one conversation's tool calls need, and what was granted for the rest of it."""
 
-    def __init__(self, policy: Policy, *, user_rules: bool) -> None:
+    def __init__(self, policy: Policy, cwd: str, *, user_rules: bool) -> None:
         self._policy = policy
+        self._cwd = cwd
         self._user_rules = user_rules
         self._granted: set[str] = set()
         self._asked = 0
@@ -72,7 +79,7 @@ class Permits:
             return None
         return "ask"
 
-    def ask(
+    async def ask(
         self, name: str, given: Mapping[str, Any], said: Mapping[str, Any], context: "ToolPermissionContext"
     ) -> Ask:
         """The ask for a permission request. `said` is the call as the model made it."""
@@ -85,27 +92,33 @@ class Permits:
         if name == PROPOSAL:
             plan = str(given.get("plan") or said.get("plan") or "")
             return Ask(number, "plan", "Approve the plan?", tool=tool, input=given, plan=plan)
-        action = action_of(name, given)
-        reason = context.decision_reason or context.description or context.title or ""
-        return Ask(
+        drawn = await looked_at(name, given, self._cwd)
+        action = drawn.edit if drawn else action_of(name, given)
+        said_of_it = context.decision_reason or context.description or context.title or ""
+        blocked = f"It concerns {context.blocked_path}." if context.blocked_path else ""
+        scopes = self._scopes(name, given, context.suggestions)
+        ask = Ask(
             number,
             "permission",
             name,
-            reason,
+            " ".join(filter(None, (said_of_it, blocked, drawn.note if drawn else ""))),
             tool,
             action,
             given,
             needs(action),
-            remember=_offers(context.suggestions),
+            remember=tuple(scopes),
+            scopes=scopes,
+            withheld=drawn.withheld if drawn else "",
         )
+        return with_links(ask, self._cwd)
 
     def updates(
         self, name: str, given: Mapping[str, Any], answer: Answer, suggestions: "Sequence[PermissionUpdate]"
     ) -> "list[PermissionUpdate] | None":
-        """The rules that an answer which is to be remembered adds."""
+        """The rules that an answer which is to be remembered adds: what `_scopes` said."""
         if answer.decision != "allow" or answer.remember == "once":
             return None
-        if suggestions:
+        if self._suggests(name, given, suggestions):
             from dataclasses import replace
 
             if answer.remember == "always":
@@ -117,11 +130,49 @@ class Permits:
         self._granted.add(scope)
         return _rule(name, scope)
 
+    def _suggests(self, name: str, given: Mapping[str, Any], suggestions: "Sequence[PermissionUpdate]") -> bool:
+        """Whether Claude Code's own suggestions decide: not where our hook asks again whatever its rules say."""
+        return bool(suggestions) and (self._user_rules or needs(action_of(name, given)) is None)
 
-def _offers(suggestions: "Sequence[PermissionUpdate]") -> tuple[Remember, ...]:
-    """Beyond once: the session, and for ever where Claude Code has a place to keep it."""
-    lasting = any(suggestion.destination in LASTING for suggestion in suggestions)
-    return ("session", "always") if lasting else ("session",)
+    def _scopes(
+        self, name: str, given: Mapping[str, Any], suggestions: "Sequence[PermissionUpdate]"
+    ) -> dict[Remember, str]:
+        """What is permitted for the session, and for ever where Claude Code has a place to keep it."""
+        if not self._suggests(name, given, suggestions):
+            match _scope(name, given):
+                case "":
+                    return {}  # the very same again is remembered where asks are decided
+                case "edits":
+                    what = "all edits in this directory"
+                case "search":
+                    what = "every web search"
+                case domain:
+                    what = f"every page of {domain.removeprefix('domain:')}"
+            return {"session": f"{what}, this session"}
+        what = "; ".join(map(_words, suggestions))
+        scopes: dict[Remember, str] = {"session": f"{what}, this session"}
+        kept = [KEPT[suggestion.destination] for suggestion in suggestions if suggestion.destination in KEPT]
+        if kept:
+            scopes["always"] = f"{what}, from now on ({', '.join(dict.fromkeys(kept))})"
+        return scopes
+
+
+def _words(update: "PermissionUpdate") -> str:
+    """What a suggestion of Claude Code's permits."""
+    match update.type:
+        case "setMode" if update.mode == "acceptEdits":
+            return "all edits in this directory, and commands that make, move or delete files there"
+        case "setMode":
+            return f"whatever the mode {update.mode} permits"
+        case "addDirectories":
+            return f"work in {', '.join(update.directories or ())}"
+        case "addRules":
+            return ", ".join(
+                f"{rule.tool_name}({rule.rule_content})" if rule.rule_content else f"every {rule.tool_name}"
+                for rule in update.rules or ()
+            )
+        case _:
+            return str(update.to_dict())
 
 
 def _scope(name: str, given: Mapping[str, Any]) -> str:

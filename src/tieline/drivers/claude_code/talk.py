@@ -55,7 +55,7 @@ class Talk:
         self._agent = agent
         self._process = process
         self._ask = ask
-        self._permits = Permits(spec.policy, user_rules=user_rules)
+        self._permits = Permits(spec.policy, spec.cwd, user_rules=user_rules)
         hidden = (*rules(spec.policy)[1], *(rule for rule in spec.disallowed_tools if "(" not in rule))
         self._normaliser = Normaliser(agent, receipt, hidden)
         self._normaliser.native_id = native_id
@@ -290,7 +290,7 @@ class Talk:
         turn = self._turn
         if turn is None or turn.ended:
             return PermissionResultDeny(message="No turn is running: nobody is there to answer.")
-        ask = self._permits.ask(name, given, self._normaliser.call(context.tool_use_id or ""), context)
+        ask = await self._permits.ask(name, given, self._normaliser.call(context.tool_use_id or ""), context)
         answer = await turn.ask(ask)
         if answer.decision == "deny":
             return PermissionResultDeny(message=answer.reason or f"Denied by {answer.by}.")

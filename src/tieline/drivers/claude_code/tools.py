@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, PlanStep, Read, Search, Task
 from ...policy import Capability
+from ..unified_diff import head, unified
+from .edits import sketched
 
 GOVERNED: dict[Capability, tuple[str, ...]] = {
     "file_write": ("Write", "Edit", "NotebookEdit"),
@@ -16,17 +18,6 @@ PROPOSAL = "ExitPlanMode"
 FOR_PEOPLE = frozenset({QUESTION, PROPOSAL})
 """Tools that are an ask by themselves: no rule and no policy answers for a person."""
 PROGRESS: dict[str, Literal["pending", "running", "done"]] = {"in_progress": "running", "completed": "done"}
-NO_NEWLINE = "\\ No newline at end of file"
-
-
-def whole_file(path: str, content: str) -> str:
-    """A new file as a diff."""
-    lines = content.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    body = "".join(f"+{line}\n" for line in lines)
-    tail = "" if not content or content.endswith("\n") else f"{NO_NEWLINE}\n"
-    return f"--- /dev/null\n+++ b/{path.lstrip('/')}\n@@ -0,0 +1,{len(lines)} @@\n{body}{tail}"
 
 
 def patch(result: Mapping[str, Any]) -> str:
@@ -34,8 +25,8 @@ def patch(result: Mapping[str, Any]) -> str:
     path = str(result["filePath"])
     hunks = result["structuredPatch"]
     if not hunks and result.get("type") == "create":
-        return whole_file(path, str(result["content"]))
-    parts = [f"--- a/{path.lstrip('/')}\n+++ b/{path.lstrip('/')}\n"]
+        return unified(path, None, str(result["content"]))
+    parts = [head(path, path)]
     for hunk in hunks:
         span = f"-{hunk['oldStart']},{hunk['oldLines']} +{hunk['newStart']},{hunk['newLines']}"
         parts.append(f"@@ {span} @@\n" + "\n".join(hunk["lines"]) + "\n")
@@ -71,20 +62,11 @@ def _step(text: str, native: str) -> PlanStep:
     return PlanStep(text, PROGRESS.get(native, "pending"))
 
 
-def _edit(given: Mapping[str, Any]) -> Edit:
-    path = str(given["file_path"])
-    old, new = str(given["old_string"]), str(given["new_string"])
-    name = path.lstrip("/")
-    removed = "-" + old.replace("\n", "\n-") + "\n" if old else ""
-    added = "+" + new.replace("\n", "\n+") + "\n" if new else ""
-    return Edit((path,), f"--- a/{name}\n+++ b/{name}\n@@ @@\n{removed}{added}")
-
-
 ACTIONS: dict[str, Callable[[Mapping[str, Any]], AnyAction]] = {
     "Read": lambda given: Read(str(given["file_path"])),
-    "Write": lambda given: Edit((str(given["file_path"]),), whole_file(str(given["file_path"]), str(given["content"]))),
-    "Edit": _edit,
-    "NotebookEdit": lambda given: Edit((str(given["notebook_path"]),)),
+    "Write": lambda given: sketched("Write", given),
+    "Edit": lambda given: sketched("Edit", given),
+    "NotebookEdit": lambda given: sketched("NotebookEdit", given),
     "Bash": lambda given: Command(str(given["command"])),
     "PowerShell": lambda given: Command(str(given["command"])),
     "Monitor": lambda given: Command(str(given.get("command") or given.get("script") or "")),

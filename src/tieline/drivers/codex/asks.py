@@ -16,8 +16,12 @@ from ...events import (
     Remember,
 )
 from ...policy import Capability, Policy
+from ..file_text import with_links
 from .events import Normaliser
 from .policy import strictest
+
+MORE = ("additionalPermissions", "networkApprovalContext")
+"""What a request may say beyond the call that it is about."""
 
 Params = Mapping[str, Any]
 Asked = tuple[Ask, Callable[[Answer], Any]]
@@ -55,9 +59,17 @@ def _command(params: Params, normaliser: Normaliser, policy: Policy) -> Asked:
     if call is None or call.escalated:  # outside of the sandbox it can do what the other lines are about
         wanted += ("file_write", "network")
         title = "Run a command outside the sandbox"
+    if params.get("kind") == "writeStdin":
+        title = "Type into a command that runs"
+    if params.get("approvalId"):  # a part of the call, or what is typed into it: not the call itself
+        action = Command(params.get("command") or "", params.get("cwd") or "")
     amendment = params.get("proposedExecpolicyAmendment")
     lasting = bool(amendment) and "deny" not in (policy.file_write, policy.shell, policy.network)
-    remember: tuple[Remember, ...] = ("session", "always") if lasting else ("session",)
+    scopes: dict[Remember, str] = {"session": "exactly this command in this directory, this session"}
+    if lasting:
+        rule = " ".join(map(str, amendment or ()))
+        scopes["always"] = f"every command that begins with `{rule}`, from now on, outside the sandbox"
+    more = {name: value for name in MORE if (value := params.get(name))}
     ask = Ask(
         f"ask-{params.get('approvalId') or item}",
         "permission",
@@ -65,9 +77,10 @@ def _command(params: Params, normaliser: Normaliser, policy: Policy) -> Asked:
         reason=params.get("reason") or "",
         tool=item,
         action=action,
-        input=dict(call.arguments) if call else {"command": params.get("command")},
+        input={**(call.arguments if call else {"command": params.get("command")}), **more},
         capability=strictest(policy, wanted),
-        remember=remember,
+        remember=tuple(scopes),
+        scopes=scopes,
     )
 
     def respond(answer: Answer) -> dict[str, Any]:
@@ -82,6 +95,8 @@ def _file_change(params: Params, normaliser: Normaliser) -> Asked:
     item = params["itemId"]
     action = normaliser.actions.get(item)
     edit = action if isinstance(action, Edit) else Edit(())
+    root = params.get("grantRoot")
+    scope = f"every change under {root}" if root else f"every change of {', '.join(edit.paths)}"
     ask = Ask(
         f"ask-{item}",
         "permission",
@@ -89,11 +104,13 @@ def _file_change(params: Params, normaliser: Normaliser) -> Asked:
         reason=params.get("reason") or "",
         tool=item,
         action=edit,
-        input={"paths": list(edit.paths), "diff": edit.diff},
+        input={"grantRoot": root} if root else {},
         capability="file_write",
         remember=("session",),
+        scopes={"session": f"{scope}, this session"},
+        withheld="" if edit.diff or edit.paths else "Codex does not say which files it would change, nor how.",
     )
-    return ask, _decision
+    return with_links(ask, normaliser.cwd), _decision
 
 
 def _permissions(params: Params, policy: Policy) -> Asked:
@@ -111,6 +128,7 @@ def _permissions(params: Params, policy: Policy) -> Asked:
         input=wanted,
         capability=strictest(policy, lines or ["shell"]),
         remember=("session",),
+        scopes={"session": "these permissions for every command, this session (once: for the rest of this turn)"},
     )
 
     def respond(answer: Answer) -> dict[str, Any]:
@@ -153,12 +171,14 @@ def _elicitation(params: Params, normaliser: Normaliser) -> Asked:
     server, lasting = params["serverName"], meta.get("persist") or ()
     name = f"ask-{server}-{params.get('turnId') or ''}"
     if not fields:
-        running = (call for call in normaliser.actions.items() if isinstance(call[1], Mcp) and call[1].server == server)
-        tool, action = next(running, ("", Mcp(server, "")))
-        given = meta.get("tool_params") or {"url": params.get("url")}
+        given = meta.get("tool_params") or {key: params[key] for key in ("url", "mode") if params.get(key)}
+        tool, action = _running(server, params["message"], given, normaliser)
         remember: tuple[Remember, ...] = tuple(span for span in ("session", "always") if span in lasting)
+        what = f"every call of {server}'s {action.tool or 'tool'}"
+        scopes: dict[Remember, str] = {"session": f"{what}, this session", "always": f"{what}, from now on"}
         ask = Ask(
-            name, "permission", params["message"], tool=tool, action=action, input=given, remember=remember
+            name, "permission", params["message"], tool=tool, action=action, input=given, remember=remember,
+            scopes={span: scopes[span] for span in remember},
         )  # fmt: skip
     else:
         questions = tuple(_field(field, shape) for field, shape in fields.items())
@@ -172,6 +192,16 @@ def _elicitation(params: Params, normaliser: Normaliser) -> Asked:
         return {"action": "accept", "content": content, **kept}
 
     return ask, respond
+
+
+def _running(server: str, message: str, given: Params, normaliser: Normaliser) -> tuple[str, Mcp]:
+    """The call that is asked about, which names neither its id nor, but in words for people, its tool."""
+    found = [(tool, action) for tool, action in normaliser.actions.items() if isinstance(action, Mcp)]
+    found = [(tool, action) for tool, action in found if action.server == server and f'"{action.tool}"' in message]
+    for tool, action in found:
+        if (call := normaliser.calls.get(tool)) is not None and call.arguments == given:
+            return tool, action
+    return found[0] if len(found) == 1 else ("", Mcp(server, ""))
 
 
 def _field(field: str, shape: Params) -> Question:

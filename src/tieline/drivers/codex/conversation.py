@@ -10,6 +10,7 @@ from ...events import Answer, Error, Event, Init, Other, Outcome, Warning
 from ...policy import Receipt
 from ...wire.jsonrpc import PeerGone, RpcError
 from ..base import AskFn, Prompt, Spec
+from ..refusals import Unsaid, refusal
 from ..turn import Turn
 from .asks import asked
 from .events import SOURCE, Normaliser
@@ -57,6 +58,7 @@ class Conversation:
         self._strange: Mapping[str, Any] | None = None
         self._kept: list[Event] = []
         self._meter = Meter()
+        self._unsaid = Unsaid()
         self._main = Normaliser(
             self._keep, started=self._started, ended=self._ended, spawned=self._spawned, meter=self._meter, cwd=spec.cwd
         )
@@ -164,7 +166,7 @@ class Conversation:
         try:
             if turn.prompt.system:
                 await self._tell("thread/inject_items", items=[developer_message(turn.prompt.system)])
-            told = await self._tell("turn/start", input=content(turn.prompt), **more)
+            told = await self._tell("turn/start", input=content(self._unsaid.before(turn.prompt)), **more)
             self._joined(turn, told["turn"]["id"])
         except RpcError as error:
             turn.fail(error.message, code=str(error.code), native_id=self.native_id)
@@ -237,9 +239,19 @@ class Conversation:
         assert task is not None
         self._asking.add(task)
         try:
-            return respond(await self._turn.ask(ask))
+            answer = await self._turn.ask(ask)
+            if reason := refusal(ask, answer):
+                await self._say(reason, thread, params.get("turnId"))
+            return respond(answer)
         finally:
             self._asking.discard(task)
+
+    async def _say(self, reason: str, thread: str, turn: str | None) -> None:
+        """A refusal has no place for its reason: that is said before, so that the model hears both at once."""
+        try:
+            await self._tell("turn/steer", threadId=thread, expectedTurnId=turn, input=content(Prompt(reason)))
+        except (RpcError, PeerGone, TimeoutError):
+            self._unsaid.keep(reason)
 
     def unreadable(self, line: str) -> None:
         self._main.emit(Other(line, SOURCE))

@@ -74,7 +74,7 @@ class Normaliser:
         self._ended = ended
         self._spawned = spawned
         self._parent = parent
-        self._cwd = cwd
+        self.cwd = cwd
         self._shown: dict[str, bool] = {}  # tool call → has its result
         self._turn = ""
         self._diff = ""
@@ -191,6 +191,8 @@ class Normaliser:
             tool, action, arguments = use_of(item)
             self.actions[name] = action
             self.emit(ToolUse(name, tool, action, arguments, self._parent))
+        elif item["type"] == "fileChange" and not self._shown[name]:
+            self.actions[name] = use_of(item)[1]  # a command that is a patch: this is what an ask is about
 
     def raw_item(self, params: Params) -> None:
         item = params["item"]
@@ -210,7 +212,7 @@ class Normaliser:
         call = self.calls.get(name)
         if call is not None and name not in self._shown:
             self._shown[name] = False
-            self.actions[name] = call.action_in(self._cwd)
+            self.actions[name] = call.action_in(self.cwd)
             self.emit(ToolUse(name, call.name, self.actions[name], call.arguments, self._parent))
 
     def _raw_output(self, name: str, output: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Task
+from ..unified_diff import head, unified
 
 Item = Mapping[str, Any]
 Outcome = Literal["ok", "error", "denied"]
@@ -19,6 +20,8 @@ TOOLS = frozenset(
 """Items that are tool calls."""
 
 OUTCOMES: dict[str, Outcome] = {"completed": "ok", "failed": "error", "declined": "denied"}
+
+MOVED = "\n\nMoved to: "
 
 REFUSALS = ("unsupported call:", "patch rejected", 'exec_command failed: CreateProcess { message: "Rejected')
 """How the output of a call begins that Codex itself did not let run."""
@@ -131,13 +134,13 @@ def edit_of(changes: Sequence[Item]) -> Edit:
         path, kind, diff = change["path"], change["kind"]["type"], change["diff"]
         target = change["kind"].get("move_path") or path
         paths[path] = paths[target] = None
-        if kind == "update":
-            parts.append(f"--- {path}\n+++ {target}\n{diff.partition(f'{chr(10) * 2}Moved to: ')[0]}")
-        else:
-            lines = diff.splitlines()
-            sign, hunk = ("+", f"-0,0 +1,{len(lines)}") if kind == "add" else ("-", f"-1,{len(lines)} +0,0")
-            head = f"--- /dev/null\n+++ {path}\n" if kind == "add" else f"--- {path}\n+++ /dev/null\n"
-            parts.append(head + f"@@ {hunk} @@\n" + "".join(f"{sign}{line}\n" for line in lines))
+        if kind == "add":
+            parts.append(unified(path, None, diff))
+        elif kind == "delete":
+            parts.append(unified(path, diff, None))
+        else:  # hunks, and after those of a move its target once more
+            hunks = diff.rpartition(MOVED)[0] if target != path and MOVED in diff else diff
+            parts.append(head(path, target) + hunks)
     return Edit(tuple(paths), "".join(part if part.endswith("\n") else part + "\n" for part in parts))
 
 

@@ -5,11 +5,15 @@ been answered; the agent waits for all of them anyway.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from ...events import Answer, AnyAction, Ask, Choice, Command, Edit, Fetch, OtherAction, Question, Read, Status, ToolUse
+from ..file_text import with_links
 from ..turn import Turn
+from .edits import looked_at
 from .events import Normaliser
 from .rules import CAPABILITY_OF, GUARDS, Rules, denials, rule
 from .server import Refused, Unreachable
@@ -23,6 +27,10 @@ GUARD_REASONS = {
     "external_directory": "It is outside the session's directory",
     "doom_loop": "It makes the same call again and again",
 }
+
+
+EVERY = {"edit": "every edit", "bash": "every command", "webfetch": "every address", "websearch": "every web search"}
+KINDS = {"bash": "commands", "external_directory": "files", "webfetch": "addresses", "edit": "edits of files"}
 
 
 class Talk(Protocol):
@@ -60,8 +68,9 @@ class _Open:
 
 
 class Pending:
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: Talk, cwd: str) -> None:
         self._talk = talk
+        self._cwd = cwd
         self._open: dict[str, _Open] = {}
         self.deferred: dict[str, tuple[Mapping[str, Any], str]] = {}  # whose tool call has not shown up yet
         self.hooks: dict[str, Callable[[Mapping[str, Any]], None]] = {
@@ -140,13 +149,13 @@ class Pending:
         if request is None or turn is None:
             return
         make = permission_ask if path == "/permission" else question_ask
-        ask = make(request, self._use(request))
-        if isinstance(ask.action, Edit) and ask.action.diff and ask.tool:
-            self._talk.normaliser.edit_asked(ask.tool, ask.action.diff)
-        each = self._open[name] = _Open(request, ask, path)
+        each = self._open[name] = _Open(request, make(request, self._use(request)), path)
         each.task = self._talk.spawn(self._decide(turn, each))
 
     async def _decide(self, turn: Turn, each: _Open) -> None:
+        each.ask = await placed(each.ask, each.request, self._use(each.request), self._cwd)
+        if isinstance(each.ask.action, Edit) and each.ask.action.diff and each.ask.tool:
+            self._talk.normaliser.edit_asked(each.ask.tool, each.ask.action.diff)
         answer = await turn.ask(each.ask)
         each.answer = answer
         if answer.decision == "allow":
@@ -208,8 +217,6 @@ def permission_ask(request: Mapping[str, Any], use: ToolUse | None) -> Ask:
     patterns = ", ".join(request.get("patterns") or ())
     always = request.get("always") or ()
     reason = f"{GUARD_REASONS.get(name, name)}: {patterns}" if name in GUARDS else ""
-    if not reason and always:
-        reason = f"Remembered, it holds for: {', '.join(always)}"
     return Ask(
         request["id"],
         "permission",
@@ -220,7 +227,24 @@ def permission_ask(request: Mapping[str, Any], use: ToolUse | None) -> Ask:
         input=use.input if use is not None else metadata,
         capability=CAPABILITY_OF.get(name),
         remember=("session",) if always else (),
+        scopes={"session": f"{_scope(name, always)}, this session"} if always else {},
     )
+
+
+def _scope(name: str, always: Sequence[str]) -> str:
+    """What the rules permit that `_remember` makes."""
+    if "*" in always:
+        return EVERY.get(name, f"every {name}")
+    return f"{KINDS.get(name, name)} like {', '.join(always)}"
+
+
+async def placed(ask: Ask, request: Mapping[str, Any], use: ToolUse | None, cwd: str) -> Ask:
+    """An ask about an edit, with its diff in the files as they are now."""
+    if not isinstance(ask.action, Edit):
+        return ask
+    metadata: Mapping[str, Any] = request.get("metadata") or {}
+    drawn = await looked_at(use.name if use else "", ask.input, metadata, ask.action.paths, cwd)
+    return with_links(replace(ask, action=drawn.edit, reason=" ".join(filter(None, (ask.reason, drawn.note)))), cwd)
 
 
 def _action(name: str, metadata: Mapping[str, Any], patterns: str, use: ToolUse | None) -> AnyAction:

@@ -56,7 +56,7 @@ class OpenCodeConversation:
         self._calls = Calls(server, spec.cwd, native_id, body)
         self.request = self._calls.request
         self._last = last
-        self._pending = Pending(self)
+        self._pending = Pending(self, spec.cwd)
         self._turn: Turn | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._dead = ""

@@ -1,0 +1,38 @@
+"""Why something was refused, for agents whose protocol has no place for it: said to the model in other ways."""
+
+from msgspec.structs import replace
+
+from ..events import Answer, Ask
+from .base import Prompt
+
+MECHANICAL = frozenset({"policy", "turn-end", "agent"})
+"""Whoever refuses like this has nothing to tell the model."""
+MAX_KEPT = 20
+"""Reasons that wait for the next prompt; of more than that only the newest are worth its room."""
+
+
+def refusal(ask: Ask, answer: Answer) -> str:
+    """What the model is to hear; empty: nothing."""
+    if answer.decision != "deny" or not answer.reason or answer.by in MECHANICAL:
+        return ""
+    what = " ".join(ask.title.split())[:200]
+    return f"[Your request was refused{f' ({what})' if what else ''}. The reason given: {answer.reason}]"
+
+
+class Unsaid:
+    """Reasons that the model has not heard: they go before the next prompt."""
+
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+
+    def keep(self, reason: str) -> None:
+        if reason:
+            self._reasons = [*self._reasons[1 - MAX_KEPT :], reason]
+
+    def before(self, prompt: Prompt) -> Prompt:
+        """The prompt with them in front; they are said by that."""
+        if not self._reasons:
+            return prompt
+        text = "\n".join([*self._reasons, "", prompt.text])
+        self._reasons = []
+        return replace(prompt, text=text)

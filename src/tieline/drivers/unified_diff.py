@@ -1,0 +1,147 @@
+"""Unified diffs with numbered hunks, made quickly: most edits change one place."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+CONTEXT = 3
+FEW = 3
+"""Up to this many changed lines on a side are shown as one change; more are worth a real comparison."""
+MANY = 2000
+"""Beyond this many lines a real comparison takes too long for a loop that serves others: it is shown as one change."""
+
+Change = tuple[int, int, Sequence[str]]
+"""Lines from … up to … (counted from 0, the second not included), and what takes their place."""
+
+
+def unified(path: str, old: str | None, new: str | None, *, target: str = "", heading: str = "") -> str:
+    """What a file becomes; None: there is none. `target` is its new name, where it moves; `heading` goes beside the
+    number of each hunk. Empty when nothing changed."""
+    if old == new and target in ("", path):
+        return ""
+    names = head(path if old is not None else "", (target or path) if new is not None else "")
+    before, after = lines_of(old or ""), lines_of(new or "")
+    return names + _hunks(before, _changes(before, after), heading)
+
+
+def shown(path: str, text: str, heading: str) -> str:
+    """A text as one numbered hunk in which nothing changes."""
+    lines = lines_of(text)
+    span = _range(0, len(lines))
+    return f"{head(path, path)}@@ -{span} +{span} @@ {one_line(heading)}\n" + "".join(_line(f" {x}") for x in lines)
+
+
+def replaced(path: str, text: str, old: str, new: str, *, everywhere: bool = False) -> str:
+    """What replacing a part of a text does to it, at its first place or at every one. Empty: it is not in there."""
+    places: list[int] = []
+    place = text.find(old) if old else -1
+    while place >= 0 and (everywhere or not places):
+        places.append(place)
+        place = text.find(old, place + len(old))
+    if not places:
+        return ""
+    before = lines_of(text)
+    starts = [0, *accumulate(map(len, before))]
+    blocks: list[tuple[int, int, list[int]]] = []  # the first and the last line, and the places in there
+    for place in places:
+        first = bisect_right(starts, place) - 1
+        last = min(bisect_right(starts, place + len(old)) - 1, len(before) - 1)
+        if blocks and first <= blocks[-1][1]:
+            blocks[-1] = (blocks[-1][0], last, [*blocks[-1][2], place])
+        else:
+            blocks.append((first, last, [place]))
+    changes: list[Change] = []
+    for first, last, here in blocks:
+        parts: list[str] = []
+        done = starts[first]
+        for place in here:
+            parts += (text[done:place], new)
+            done = place + len(old)
+        parts.append(text[done : starts[last + 1]])
+        now = lines_of("".join(parts))
+        changes += ((first + a, first + b, put) for a, b, put in _one_change(before[first : last + 1], now))
+    return head(path, path) + _hunks(before, changes)
+
+
+def lines_of(text: str) -> list[str]:
+    """At newlines alone: `splitlines` also breaks at form feeds and other rarities."""
+    *whole, last = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([last] if last else [])
+
+
+def _changes(before: Sequence[str], after: Sequence[str]) -> Iterable[Change]:
+    changes = _one_change(before, after)
+    if not changes:
+        return ()
+    first, end, put = changes[0]
+    if (end - first <= FEW or len(put) <= FEW) or end - first + len(put) > MANY:
+        return changes
+    from difflib import SequenceMatcher  # slow to load and to run: only where the change is not in one place
+
+    codes = SequenceMatcher(None, before[first:end], put).get_opcodes()
+    return [(first + a, first + b, put[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
+
+
+def _one_change(before: Sequence[str], after: Sequence[str]) -> list[Change]:
+    """From the first line that differs to the last."""
+    same = min(len(before), len(after))
+    start = 0
+    while start < same and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < same - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    if start == len(before) == len(after):
+        return []
+    return [(start, len(before) - end, after[start : len(after) - end])]
+
+
+def _hunks(before: Sequence[str], changes: Iterable[Change], heading: str = "") -> str:
+    groups: list[list[Change]] = []
+    for change in changes:
+        if groups and change[0] - groups[-1][-1][1] <= 2 * CONTEXT:
+            groups[-1].append(change)
+        else:
+            groups.append([change])
+    parts: list[str] = []
+    shift = 0  # how many lines more there are so far
+    tail = f" {one_line(heading)}" if heading else ""
+    for group in groups:
+        first, last = max(0, group[0][0] - CONTEXT), min(len(before), group[-1][1] + CONTEXT)
+        grown = sum(len(put) - (end - start) for start, end, put in group)
+        spans = _range(first, last - first), _range(first + shift, last - first + grown)
+        parts.append(f"@@ -{spans[0]} +{spans[1]} @@{tail}\n")
+        done = first
+        for start, end, put in group:
+            parts += (_line(f" {line}") for line in before[done:start])
+            parts += (_line(f"-{line}") for line in before[start:end])
+            parts += (_line(f"+{line}") for line in put)
+            done = end
+        parts += (_line(f" {line}") for line in before[done:last])
+        shift += grown
+    return "".join(parts)
+
+
+def head(path: str, target: str) -> str:
+    """The names of a file before and after; empty: there is none."""
+    return f"--- {_name('a', path)}\n+++ {_name('b', target)}\n"
+
+
+def _name(side: str, path: str) -> str:
+    if not path:
+        return "/dev/null"
+    return one_line(path) if path.startswith("/") else f"{side}/{one_line(path)}"
+
+
+def one_line(text: str) -> str:
+    """In one line: a name must not be able to write lines of the diff."""
+    return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+
+
+def _range(first: int, count: int) -> str:
+    start = first + 1 if count else first
+    return str(start) if count == 1 else f"{start},{count}"
+
+
+def _line(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

@@ -1,0 +1,191 @@
+"""What an ask about an edit shows: the lines of the file as it is now, whatever the path leads to."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tieline.drivers.acp.placing import looked_at as acp_looked_at
+from tieline.drivers.claude_code.edits import drawn, sketched
+from tieline.drivers.file_text import MAX_BYTES, Unreadable, file_text, link_target, with_links
+from tieline.drivers.opencode.edits import looked_at as opencode_looked_at
+from tieline.events import Ask, Edit
+
+LINES = "".join(f"line {number}\n" for number in range(1, 31))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "notes.txt"
+    file.write_text(LINES)
+    return file
+
+
+def edit(file: Path, old: str, new: str, **more: Any) -> dict[str, Any]:
+    return {"file_path": str(file), "old_string": old, "new_string": new, **more}
+
+
+def body(diff: str) -> list[str]:
+    return diff.split("\n")[2:-1]
+
+
+# --- the file ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_but_regular_files_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link", "/dev/zero", "."):
+        with pytest.raises(Unreadable, match="not a regular file"):
+            file_text(name, str(tmp_path))
+    assert file_text("missing", str(tmp_path)) is None
+
+
+def test_what_cannot_be_shown_says_so(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * (MAX_BYTES + 1))
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Unreadable, match="too large to be shown"):
+        file_text("large", str(tmp_path))
+    with pytest.raises(Unreadable, match="not text"):
+        file_text("binary", str(tmp_path))
+    with pytest.raises(Unreadable):
+        file_text("a\0b", str(tmp_path))
+
+
+def test_a_link_is_told(tmp_path: Path, file: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "harmless.txt").symlink_to(file)
+    (tmp_path / "elsewhere").symlink_to(place)
+    assert link_target("harmless.txt", str(place)) == str(file)
+    assert link_target("harmless.txt", str(tmp_path / "elsewhere")) == str(file)
+    assert link_target("plain.txt", str(tmp_path / "elsewhere")) == "", "the directory itself may be reached by one"
+    assert link_target(str(tmp_path / "elsewhere" / "x"), "/") == str(place / "x")
+    ask = with_links(Ask("1", "permission", action=Edit(("harmless.txt",))), str(place))
+    assert ask.reason == f"harmless.txt is a link: what changes is {file}."
+
+
+# --- Claude Code -------------------------------------------------------------------------------------------
+
+
+def test_an_edit_is_placed(file: Path) -> None:
+    shown = drawn("Edit", edit(file, "line 15\nline 16", "line fifteen"))
+    assert shown.edit.paths == (str(file),)
+    assert body(shown.edit.diff) == [
+        "@@ -12,8 +12,7 @@", " line 12", " line 13", " line 14", "-line 15", "-line 16", "+line fifteen",
+        " line 17", " line 18", " line 19",
+    ]  # fmt: skip
+    assert (shown.note, shown.withheld) == ("", "")
+
+
+def test_every_place_of_replace_all(file: Path) -> None:
+    shown = drawn("Edit", edit(file, "line", "row", replace_all=True))
+    assert shown.edit.diff.count("\n-line ") == shown.edit.diff.count("\n+row ") == 30
+    once = drawn("Edit", edit(file, "line 3", "row", replace_all=False))
+    assert once.edit.diff.count("\n+row") == 1
+
+
+def test_a_text_that_is_not_there_is_shown_raw_and_said(file: Path) -> None:
+    shown = drawn("Edit", edit(file, "never\nthere", "new"))
+    assert body(shown.edit.diff)[1:] == ["-never", "-there", "+new"]
+    assert "not in the file as it is now" in body(shown.edit.diff)[0]
+    assert "has changed since" in shown.note
+
+
+def test_windows_lines_and_removed_lines(file: Path) -> None:
+    file.write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    assert body(drawn("Edit", edit(file, "one\ntwo", "1\n2")).edit.diff)[1:4] == ["-one", "-two", "+1"]
+    gone = drawn("Edit", edit(file, "two", "")).edit.diff
+    assert body(gone)[1:] == [" one\r", "-two\r", "+\r", " three\r"]
+    file.write_text("one\ntwo\nthree\n")
+    assert body(drawn("Edit", edit(file, "two", "")).edit.diff)[1:] == [" one", "-two", " three"], "with its newline"
+
+
+def test_what_a_write_takes_away_is_shown(file: Path, tmp_path: Path) -> None:
+    shown = drawn("Write", {"file_path": str(file), "content": "all\nnew\n"})
+    assert shown.edit.diff.startswith(f"--- {file}\n+++ {file}\n@@ -1,30 +1,2 @@\n-line 1\n")
+    assert shown.edit.diff.count("\n-line") == 30
+    assert shown.edit.diff.endswith("+all\n+new\n")
+    new = drawn("Write", {"file_path": "new.txt", "content": "all\nnew\n"}, str(tmp_path))
+    assert new.edit.diff == "--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1,2 @@\n+all\n+new\n"
+    same = drawn("Write", {"file_path": str(file), "content": LINES})
+    assert "has this very content already" in same.edit.diff
+    assert " line 30\n" in same.edit.diff
+
+
+def test_what_cannot_be_shown_is_withheld(file: Path) -> None:
+    file.write_bytes(b"\xff\xfe\x00")
+    shown = drawn("Write", {"file_path": str(file), "content": "all\n"})
+    assert "it is not text (3 bytes)" in shown.withheld
+    assert "+all\n" in shown.edit.diff
+    assert drawn("Edit", edit(file, "a", "b")).withheld == "", "what it changes is known, but for where"
+    assert drawn("Edit", edit(file, "a", "b", replace_all=True)).withheld
+
+
+def test_a_cell_of_a_notebook(tmp_path: Path) -> None:
+    file = tmp_path / "book.ipynb"
+    cells = [{"id": "first", "source": ["a = 1\n", "b = 2"]}, {"cell_type": "code", "source": "print(a)"}]
+    file.write_bytes(msgspec.json.encode({"cells": cells}))
+
+    def shown(cell: str, **more: str) -> list[str]:
+        return body(drawn("NotebookEdit", {"notebook_path": str(file), "cell_id": cell, **more}).edit.diff)
+
+    assert shown("first", new_source="a = 1\nb = 3")[:2] == ["@@ -1,2 +1,2 @@ cell first, replaced", " a = 1"]
+    assert "-b = 2" in shown("first", new_source="a = 1\nb = 3")
+    assert "-print(a)" in shown("cell-1", edit_mode="delete", new_source="")
+    assert shown("first", edit_mode="insert", new_source="c")[:2] == ["@@ -0,0 +1 @@ new cell after first", "+c"]
+    unknown = drawn("NotebookEdit", {"notebook_path": str(file), "cell_id": "none", "new_source": "x"})
+    assert "no such cell" in unknown.withheld
+
+
+def test_a_call_is_numbered_without_its_file_too() -> None:
+    diff = sketched("Edit", {"file_path": "/nowhere/x", "old_string": "a\nb", "new_string": "a\nc"}).diff
+    assert body(diff) == ["@@ -1,2 +1,2 @@ counted in the text that is replaced", " a", "-b", "+c"]
+
+
+# --- others ------------------------------------------------------------------------------------------------
+
+
+async def test_an_acp_agent_may_tell_a_part_of_the_file(file: Path) -> None:
+    cwd = str(file.parent)
+    changes = [(str(file), "line 20\n", "line twenty\n")]
+    placed, note, withheld = await acp_looked_at(Edit((str(file),)), changes, cwd)
+    assert placed.diff.startswith("--- a/notes.txt\n+++ b/notes.txt\n@@ -17,7 +17,7 @@\n")
+    assert (note, withheld) == ("", "")
+    placed, note, _ = await acp_looked_at(Edit((str(file),)), [(str(file), "never there\n", "x\n")], cwd)
+    assert "has changed since" in note
+    assert "-never there\n+x\n" in placed.diff
+    placed, _, _ = await acp_looked_at(Edit((str(file),)), [(str(file), "", "x\n")], cwd)
+    assert placed.diff.count("\n-line") == 30, "it says that the file is new; it is not"
+
+
+async def test_opencode_leaves_indentation_out_and_gets_it_back(tmp_path: Path) -> None:
+    file = tmp_path / "x.py"
+    file.write_text("class A:\n    def f(self):\n        if self:\n            return 1\n        return 2\n")
+    patch = f"--- {file}\n+++ {file}\n@@ -3,3 +3,4 @@\n if self:\n-    return 1\n+    return 3\n+    # new\n return 2\n"
+    files = [{"filePath": str(file), "patch": patch, "type": "move", "movePath": str(tmp_path / "y.py")}]
+    shown = await opencode_looked_at("apply_patch", {}, {"files": files}, (), str(tmp_path))
+    assert shown.edit == Edit(
+        (str(file), str(tmp_path / "y.py")),
+        f"--- {file}\n+++ {tmp_path}/y.py\n@@ -3,3 +3,4 @@\n         if self:\n-            return 1\n"
+        "+            return 3\n+            # new\n         return 2\n",
+    )
+    assert "leaves out 8 characters" in shown.note
+    file.write_text("something else\n")
+    shown = await opencode_looked_at("apply_patch", {}, {"files": files}, (), str(tmp_path))
+    assert "has changed since" in shown.note
+
+
+async def test_opencodes_write_and_edit_are_drawn_from_the_file(file: Path) -> None:
+    metadata = {"filepath": str(file), "diff": "whatever"}
+    path, cwd = str(file), str(file.parent)
+    shown = await opencode_looked_at("write", {"filePath": path, "content": "new\n"}, metadata, (path,), cwd)
+    assert shown.edit.diff.count("\n-line") == 30
+    given = {"filePath": path, "oldString": "line 9\n", "newString": ""}
+    shown = await opencode_looked_at("edit", given, metadata, (path,), cwd)
+    assert "\n-line 9\n" in shown.edit.diff
+    assert "@@ -6,7 +6,6 @@" in shown.edit.diff
+    shown = await opencode_looked_at("edit", {}, {}, (path,), cwd)
+    assert "OpenCode's own diff" in shown.note
