@@ -123,10 +123,10 @@ class TestPeer:
         cases: list[tuple[Any, Remember, str, str]] = [
             ("allow", "once", every, "o-allow_once"),
             ("allow", "always", every, "o-allow_always"),
-            ("allow", "session", "allow_always allow_once", "o-allow_always"),
-            ("allow", "always", "allow_once reject_once", "o-allow_once"),
+            ("allow", "session", "allow_always allow_once", "o-allow_once"),
+            ("allow", "always", "allow_always reject_once", "o-allow_always"),
             ("deny", "once", every, "o-reject_once"),
-            ("deny", "always", "allow_once reject_once reject_always", "o-reject_always"),
+            ("deny", "always", every, "o-reject_always"),
             ("deny", "once", "allow_once", "cancelled"),
             ("deny", "once", "allow_once reject_always", "cancelled"),
         ]
@@ -139,7 +139,9 @@ class TestPeer:
                 ask = the(seen, Ask)
                 assert (ask.tool, ask.capability) == (f"t{number}", "shell")
                 assert ask.action == Command(f"rm-{number}")
-                assert ask.remember == (("always",) if "allow_always" in offered else ())
+                assert ask.remember == (("session", "always") if "allow_always" in offered else ("session",))
+                if "allow_always" in offered:
+                    assert "allow_always" in ask.scopes["always"], "the agent's own name of it"
                 call = the(seen, ToolUse)
                 assert seen.index(call) < seen.index(ask), "the call first shows up in the request for permission"
                 assert the(seen, ToolResult).status == ("denied" if decision == "deny" else "error")
