@@ -134,10 +134,11 @@ async def test_interrupting_frees_a_held_producer_and_kills_in_time(monkeypatch:
 async def test_an_interrupted_turn_ends_as_interrupted() -> None:
     turn = new()
     turn.interrupt(lambda: None)
+    turn.emit(Error("[ede_diagnostic] result_type=user", "error_during_execution"))
     turn.fail("the agent complains")
     seen = await collect(turn)
-    assert done(seen).status == "interrupted"
-    assert not of(seen, Error)
+    assert (done(seen).status, done(seen).error) == ("interrupted", "")
+    assert not of(seen, Error), "an abort is told once, as an abort"
 
 
 async def test_usage_is_partial_when_only_seen_on_the_way() -> None:

@@ -54,18 +54,18 @@ export function inside(path: string, cwd: string | undefined): string {
   return root !== '/' && bare.startsWith(root) ? bare.slice(root.length) : path
 }
 
-export type Shown = 'working' | 'waiting' | 'ready' | 'done' | 'stuck' | 'failed' | 'closed' | 'offline'
+export type Shown = 'working' | 'waiting' | 'ready' | 'done' | 'stopped' | 'stuck' | 'failed' | 'closed' | 'offline'
 
 /** What a session is doing, as far as can honestly be told from here. */
 export function stateOf(session: P.SessionRecord, node: P.NodeView | undefined): Shown {
   if (session.status === 'closed') return 'closed'
   if (node && !node.online) return 'offline'
-  if (session.status === 'idle') return session.turns ? 'done' : 'ready'
+  if (session.status === 'idle') return !session.turns ? 'ready' : session.outcome === 'interrupted' ? 'stopped' : 'done'
   return session.status
 }
 
 export const SHOWN: Record<Shown, string> = {
-  working: 'Working', waiting: 'Needs you', ready: 'Ready', done: 'Done', stuck: 'No sign of life', failed: 'Failed', closed: 'Closed', offline: 'Machine offline',
+  working: 'Working', waiting: 'Needs you', ready: 'Ready', done: 'Done', stopped: 'Stopped', stuck: 'No sign of life', failed: 'Failed', closed: 'Closed', offline: 'Machine offline',
 }
 
 export function title(session: P.SessionRecord): string {

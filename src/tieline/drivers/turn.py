@@ -91,6 +91,8 @@ class Turn:
             case Usage():
                 self._tokens = event.tokens
             case Error() if not event.recoverable:
+                if self.interrupted:  # what an agent says of its own abort; the end tells it, once
+                    return
                 self._failure = event.message
             case Done():
                 self._finish(event)
@@ -141,7 +143,7 @@ class Turn:
     ) -> None:
         """End the turn; only the first call counts. An interrupted turn ends as interrupted whatever is said."""
         if self.interrupted and status in ("success", "error"):
-            status = "interrupted"
+            status, error = "interrupted", ""
         known = tokens or self._tokens
         if usage is None:
             usage = "unknown" if known is None else "complete" if tokens else "partial"
@@ -159,8 +161,7 @@ class Turn:
 
     def fail(self, message: str, *, code: str = "", native_id: str = "") -> None:
         """End the turn with an error; quietly when it was interrupted anyway."""
-        if not self.interrupted:
-            self.emit(Error(message, code))
+        self.emit(Error(message, code))
         self.done("error", error=message, native_id=native_id)
 
     def interrupt(self, kill: Callable[[], None]) -> None:

@@ -106,7 +106,7 @@ class Executor:
                     return kept
             if isinstance(order.command, c.Steer) and not _late(order):
                 # It cannot be told afterwards whether the agent heard it: better not at all than twice.
-                unsure = _refused(order, INDETERMINATE, "the node died while it did this; it may have been done")
+                unsure = _refused(order, INDETERMINATE, "Tieline stopped while it did this; it may have been done")
                 await self._table.put(key, _encode(unsure), expect=0, ttl=KEPT_S)
             result = await self._apply(order)
             if not _passes(result):

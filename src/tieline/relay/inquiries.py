@@ -21,10 +21,10 @@ SILENT = ("idle_without_answer", "died_without_answer", "interrupted", "timeout"
 
 WORDS = {
     "idle_without_answer": "the other side went idle without answering",
-    "died_without_answer": "the other side died without answering",
+    "died_without_answer": "the other side failed without answering",
     "interrupted": "the other side was interrupted before it answered",
     "calls_exceeded": "the other side used up its calls before it answered",
-    "indeterminate": "the other side's process died; it may have worked on it in part",
+    "indeterminate": "the other side stopped; it may have worked on it in part",
 }
 
 

@@ -42,6 +42,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     title: str = ""
     status: SessionStatus = "idle"
     problem: str = ""  # why it failed
+    outcome: Outcome | None = None  # how its last turn ended
     native_id: str = ""
     fork_of: str = ""  # the native id whose copy its first turn begins with
     branch: str = ""

@@ -7,21 +7,22 @@ from .log import EventLog
 from .prompts import Prompts
 from .records import AskRecord, PromptRecord, SessionRecord, add
 
-CHANGED = ("status", "problem", "turns", "tokens", "native_id")
+CHANGED = ("status", "problem", "outcome", "turns", "tokens", "native_id")
 """What `close_turn` changes of a session's record."""
-DIED = "the owner of the session died while the turn ran; it may have run in part"
+STOPPED = "Tieline stopped while this turn ran; it may have run in part"
+UNFINISHED = "it was not finished"  # why is told once, by the turn's end
 UNWRITTEN = "what the turn said could not be written down; it may have run in part"
 
 
 async def expire_ask(log: EventLog, record: AskRecord) -> None:
     """Nobody waits for its answer any longer; the log says so."""
-    reason = "its owner died before an answer came"
+    reason = "Tieline stopped before an answer came"
     lost = Answer(record.id, "deny", by="restart", reason=reason, tool=record.ask.tool)
     await log.append(record.session, lost, id=f"{record.id}.expired")
 
 
 async def close_turn(
-    log: EventLog, prompts: Prompts, prompt: PromptRecord, record: SessionRecord, problem: str = DIED
+    log: EventLog, prompts: Prompts, prompt: PromptRecord, record: SessionRecord, problem: str = STOPPED
 ) -> SessionRecord:
     """A prompt that was running gets its truthful end: the log's own if the turn had come to it, else indeterminate.
     Doing it again, after it was done in part, is fine.
@@ -50,18 +51,25 @@ async def close_turn(
     if not started and (noted := await _end_of(log, prompt)) is not None:
         await prompts.conclude(prompt, noted.status, noted.error)
         return record  # it counts the turn already: only the prompt did not know yet
-    if ended is not None and ended.error not in (DIED, UNWRITTEN):
+    if ended is not None and ended.error not in (STOPPED, UNWRITTEN):
         await prompts.conclude(prompt, ended.status, ended.error)
         tokens = add(record.tokens, ended.tokens)
         native = ended.native_id or native
-        return replace(record, status="idle", turns=record.turns + 1, tokens=tokens, native_id=native)
+        return replace(
+            record,
+            status="idle",
+            outcome=ended.status,
+            turns=record.turns + 1,
+            tokens=tokens,
+            native_id=native,
+        )
     if started and ended is None:
         for call in calls:
-            await log.append(record.id, ToolResult(call, "error", problem), id=f"{prompt.id}.{call}.lost")
+            await log.append(record.id, ToolResult(call, "error", UNFINISHED), id=f"{prompt.id}.{call}.lost")
         await log.append(record.id, Error(problem, "indeterminate"), id=f"{prompt.id}.lost")
         await log.append(record.id, Done("error", error=problem), id=f"{prompt.id}.done")
     await prompts.conclude(prompt, None, problem)
-    return replace(record, status="failed", problem=problem, native_id=native)
+    return replace(record, status="failed", problem=problem, outcome="error", native_id=native)
 
 
 async def _end_of(log: EventLog, prompt: PromptRecord) -> Done | None:

@@ -190,6 +190,7 @@ class Runner:
         await self._change(
             status="failed" if failed else "idle",
             problem=done.error if failed else "",
+            outcome=done.status,
             native_id=done.native_id or self.record.native_id,
             active_at=time.time(),
             last_line=(done.text or done.error).strip().partition("\n")[0][:LINE] or self.record.last_line,

@@ -37,6 +37,11 @@ class Voice(Protocol):
 
     def __init__(self, request: Request) -> None: ...
 
+    @property
+    def told(self) -> tuple[int, int]:
+        """The tokens in and out that the agent has been told of so far."""
+        ...
+
     async def start(self) -> None: ...
 
     async def say(self, piece: str, *, first: bool, last: bool) -> None: ...
@@ -60,6 +65,7 @@ class ScriptedModel:
         self._server = LoopbackServer(self._answer)
         self.requests: list[Any] = []
         """The body of every main-loop call so far."""
+        self._spoken: list[Voice] = []
         self.asides: list[str] = []
         """What it was asked besides, such as to count tokens."""
         self.unheard: list[str] = []
@@ -86,6 +92,12 @@ class ScriptedModel:
     def url(self) -> str:
         return self._server.url
 
+    @property
+    def told(self) -> tuple[int, int]:
+        """The tokens in and out of all main-loop calls so far, as their agents were told of them."""
+        counts = [voice.told for voice in self._spoken]
+        return sum(each for each, _ in counts), sum(each for _, each in counts)
+
     def play(self, *replies: Reply) -> None:
         """Replies for the next model calls, in order, after those not yet taken."""
         self._replies.extend(replies)
@@ -93,6 +105,7 @@ class ScriptedModel:
     def reset(self) -> None:
         self._replies.clear()
         self.requests.clear()
+        self._spoken.clear()
         self.asides.clear()
         self.called.clear()
         self.stalled.clear()
@@ -112,7 +125,9 @@ class ScriptedModel:
         reply = self.choose(body) if self.choose else None
         if reply is None:
             reply = self._replies.popleft() if self._replies else self.otherwise
-        await self._speak(kind(request), request, reply)
+        voice = kind(request)
+        self._spoken.append(voice)
+        await self._speak(voice, request, reply)
 
     async def _speak(self, voice: Voice, request: Request, reply: Reply) -> None:
         for step in reply:

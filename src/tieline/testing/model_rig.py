@@ -11,6 +11,8 @@ from .model import ScriptedModel
 class ModelRig:
     """A rig whose agent talks to a scripted model. A subclass enters `model` and sets its agent up."""
 
+    limits: frozenset[str] = frozenset()
+
     def __init__(self, model: ScriptedModel) -> None:
         self.model = model
 

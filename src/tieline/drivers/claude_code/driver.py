@@ -4,6 +4,7 @@ We start the `claude` process ourselves, first, and import the SDK while it come
 protocol (initialize, permissions, hooks, interrupt) over our transport; all else goes straight to the normaliser.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from ..registry import options_of
 from .launch import INSTALL, Options, executable, launch_command
 from .policy import enforce
 from .talk import Talk
+from .usage import Meter, spent_before
 
 VERSION_S = 10.0
 """How long `claude --version` may take."""
@@ -77,6 +79,7 @@ class ClaudeCode:
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Talk, None]:
         launch = launch_command(spec, self.options, self.name)
+        before = await asyncio.to_thread(spent_before, spec.env, spec.resume)
         try:
             process = Process.start(launch.argv, cwd=spec.cwd, env=launch.env)
         except FileNotFoundError:
@@ -92,6 +95,7 @@ class ClaudeCode:
             ask,
             receipt=self.enforce(spec.policy),
             native_id=launch.native_id,
+            meter=Meter(before),
             user_rules=self.options.user_rules,
         )
         async with AsyncExitStack() as stack:

@@ -27,7 +27,7 @@ from ...events import (
     Usage,
 )
 from ...policy import Receipt
-from .tools import ToDo, action_of, patch
+from .tools import ToDo, action_of, patch, text_of
 from .usage import Meter
 
 Message = dict[str, Any]
@@ -49,7 +49,9 @@ MAX_CALLS = 10_000
 class Normaliser:
     """One conversation's messages. `feed` gives the events of one message; a `Done` among them ends a turn."""
 
-    def __init__(self, agent: str, receipt: Receipt | None = None, hidden: Iterable[str] = ()) -> None:
+    def __init__(
+        self, agent: str, receipt: Receipt | None = None, hidden: Iterable[str] = (), meter: Meter | None = None
+    ) -> None:
         """`hidden`: tools that were taken away; a call of one is a refused call, not a mistake."""
         self.native_id = ""
         self._agent = agent
@@ -64,7 +66,7 @@ class Normaliser:
         self._todo = ToDo()
         self._diffs: list[str] = []
         self._paths: dict[str, None] = {}
-        self._meter = Meter()
+        self._meter = meter or Meter()
         self._table: dict[str, Callable[[Message], list[Event]]] = {
             "stream_event": self._stream,
             "assistant": self._assistant,
@@ -89,6 +91,10 @@ class Normaliser:
     def call(self, tool: str) -> Message:
         """The input the model gave to a call that is not finished; Claude Code's own asks leave parts of it out."""
         return self._calls.get(tool, {}).get("input") or {}
+
+    def spent(self) -> list[Event]:
+        """Of a turn that comes to no result."""
+        return [Usage(self._meter.so_far())]
 
     def changes(self) -> list[Event]:
         """What the turn changed, once: its diff, if there is one. The next turn starts anew."""
@@ -122,7 +128,8 @@ class Normaliser:
         elif kind == "message_start":
             self._message = event["message"]["id"]
             self._open.clear()
-            self._meter.began(event["message"].get("usage"))
+            if not message.get("parent_tool_use_id"):
+                self._meter.began(event["message"].get("usage"))
         elif kind == "message_delta":
             return [Usage(self._meter.ended(event.get("usage")))]
         return []
@@ -268,7 +275,7 @@ class Normaliser:
             if status == "error":
                 text = ""
                 events.append(Error(problem, str(message.get("api_error_status") or subtype)))
-        tokens = self._meter.result(message.get("modelUsage"))
+        tokens = self._meter.result(message.get("modelUsage"), message.get("usage"), broken=status != "success")
         turns = message.get("num_turns")
         events.append(Done(status, text, problem, tokens, "complete", self.native_id, turns=turns))
         return events
@@ -288,13 +295,3 @@ class Normaliser:
         """Usage and refusals are told per turn."""
         self._meter.next_turn()
         self._settled = set()
-
-
-def text_of(content: Any) -> str:
-    """A tool result's content: text, or blocks of which the text is kept."""
-    if isinstance(content, str):
-        return content
-    parts: list[str] = []
-    for block in cast(list[Message], content or ()):
-        parts.append(block["text"] if block.get("type") == "text" else f"[{block.get('type')}]")
-    return "\n".join(parts)

@@ -23,6 +23,7 @@ from .events import SOURCE, Message, Normaliser
 from .launch import INSTALL, SDK, UPGRADE
 from .policy import Permits, answered, rules
 from .tools import QUESTION
+from .usage import Meter
 from .wire import Wire
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Talk:
         *,
         receipt: Receipt,
         native_id: str,
+        meter: Meter,
         user_rules: bool,
     ) -> None:
         self.receipt = receipt
@@ -57,7 +59,7 @@ class Talk:
         self._ask = ask
         self._permits = Permits(spec.policy, spec.cwd, user_rules=user_rules)
         hidden = (*rules(spec.policy)[1], *(rule for rule in spec.disallowed_tools if "(" not in rule))
-        self._normaliser = Normaliser(agent, receipt, hidden)
+        self._normaliser = Normaliser(agent, receipt, hidden, meter)
         self._normaliser.native_id = native_id
         self._wire = Wire(process, self._took, self._garbage)
         self._client: ClaudeSDKClient | None = None
@@ -154,7 +156,7 @@ class Talk:
         died = AgentDied(self._agent, status, self._process.stderr)
         self._gone = str(died) if status is not None else f"{self._agent}: {reason}"
         if self._turn is not None and not self._turn.ended:
-            self._show(self._normaliser.changes())
+            self._show([*self._normaliser.changes(), *self._normaliser.spent()])
             self._turn.fail(self._gone, native_id=self.native_id)
 
     async def _room(self) -> None:
@@ -256,10 +258,8 @@ class Talk:
             return  # what was said too late for this answer gets one of its own
         self._show(self._normaliser.changes())
         usage = "partial" if turn.interrupted else done.usage
-        turn.done(
-            done.status, error=done.error, text=done.text, tokens=done.tokens, usage=usage, native_id=done.native_id,
-            turns=done.turns,
-        )  # fmt: skip
+        told = {name: getattr(done, name) for name in ("error", "text", "tokens", "native_id", "turns")}
+        turn.done(done.status, usage=usage, **told)
         self._normaliser.next_turn()
 
     def _garbage(self, line: bytes) -> None:

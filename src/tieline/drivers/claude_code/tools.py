@@ -1,7 +1,7 @@
 """Claude Code's tools: what a call of each does, and which of them each line of the policy is about."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, PlanStep, Read, Search, Task
 from ...policy import Capability
@@ -95,3 +95,13 @@ def action_of(name: str, given: Mapping[str, Any]) -> AnyAction:
         _, server, tool = (*name.split("__", 2), "")[:3]
         return Mcp(server, tool)
     return OtherAction()
+
+
+def text_of(content: Any) -> str:
+    """A tool result's content: text, or blocks of which the text is kept."""
+    if isinstance(content, str):
+        return content
+    parts: list[str] = []
+    for block in cast(list[dict[str, Any]], content or ()):
+        parts.append(block["text"] if block.get("type") == "text" else f"[{block.get('type')}]")
+    return "\n".join(parts)

@@ -1,10 +1,18 @@
 """What a turn of Claude Code costs.
 
 A result's `usage` is the main loop alone. Its `modelUsage` is the whole tree, subagents included, and counts since the
-process began: a turn is the difference.
+conversation began, over every resume and fork: a turn is the difference. What the total was before is in the transcript
+that is resumed: Claude Code writes it there when it ends, and goes on from it. A model call that was broken off is in
+no total; what went in is known all the same.
 """
 
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ...events import Tokens
 
@@ -22,14 +30,31 @@ WHOLE = {
     "thinkingTokens": "reasoning",
     "costUSD": "cost_usd",
 }
+COST_STATE = re.compile(rb'^\{"type":"cost-state".*$', re.MULTILINE)
 Usage = dict[str, Any]
 
 
+def spent_before(env: Mapping[str, str], native_id: str) -> Mapping[str, Usage]:
+    """What a conversation has come to, by model, as its transcript says; nothing for a new one. Reads a whole file."""
+    config = Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME") or "/", ".claude"))
+    with suppress(OSError, msgspec.MsgspecError):
+        for path in config.glob(f"projects/*/{native_id}.jsonl") if native_id else ():
+            if states := COST_STATE.findall(path.read_bytes()):
+                return msgspec.convert(msgspec.json.decode(states[-1])["modelUsage"], dict[str, Usage])
+    return {}
+
+
+def _totals(by_model: Mapping[str, Usage]) -> dict[str, float]:
+    return {field: sum(float(usage.get(field) or 0) for usage in by_model.values()) for field in WHOLE}
+
+
 class Meter:
-    def __init__(self) -> None:
+    def __init__(self, before: Mapping[str, Usage] | None = None) -> None:
+        """`before`: what the conversation that is resumed came to."""
         self._live: dict[str, int] = {}  # of this turn, over the main loop's model calls so far
         self._whole: dict[str, float] = {}  # of this turn, over its results
-        self._before: dict[str, float] = {}  # modelUsage as the last result told it
+        self._before = _totals(before or {})  # modelUsage as the last result told it
+        self._main: dict[str, int] = {}  # of this turn, the main loop alone, over its results
 
     def began(self, usage: Usage | None) -> None:
         """A model call began: what went in is known."""
@@ -42,18 +67,27 @@ class Meter:
         """A model call ended; the turn's tokens so far."""
         if usage and usage.get("output_tokens") is not None:
             self._live["output_tokens"] = self._live.get("output_tokens", 0) + usage["output_tokens"]
+        return self.so_far()
+
+    def so_far(self) -> Tokens:
         return Tokens(**{ours: self._live.get(theirs) for theirs, ours in LIVE.items()})
 
-    def result(self, by_model: dict[str, Usage] | None) -> Tokens:
-        """A result came; the turn's tokens in all."""
-        for field in WHOLE:
-            total = sum(float(usage.get(field) or 0) for usage in (by_model or {}).values())
-            if by_model:
-                self._whole[field] = self._whole.get(field, 0) + total - self._before.get(field, 0)
-                self._before[field] = total
+    def result(self, by_model: dict[str, Usage] | None, main: Usage | None, *, broken: bool) -> Tokens:
+        """A result came; the turn's tokens in all. `broken`: it was not the model that ended it."""
+        for field in LIVE:
+            self._main[field] = self._main.get(field, 0) + int((main or {}).get(field) or 0)
+        if by_model:
+            totals = _totals(by_model)
+            if any(totals[field] < self._before[field] for field in WHOLE):
+                self._before = _totals({})  # it did not go on from what it had written down
+            for field, total in totals.items():
+                self._whole[field] = self._whole.get(field, 0) + total - self._before[field]
+            self._before = totals
         tokens = {ours: int(self._whole.get(theirs, 0)) for theirs, ours in WHOLE.items() if ours != "cost_usd"}
+        if broken:  # the model was asked for it, though no total has it
+            for theirs, ours in LIVE.items():
+                tokens[ours] += max(0, self._live.get(theirs, 0) - self._main[theirs])
         return Tokens(**tokens, cost_usd=round(self._whole.get("costUSD", 0.0), 9))
 
     def next_turn(self) -> None:
-        self._live = {}
-        self._whole = {}
+        self._live, self._whole, self._main = {}, {}, {}

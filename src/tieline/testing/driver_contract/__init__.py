@@ -9,9 +9,10 @@ from .content import Content
 from .ends import Ends
 from .options import Options
 from .setting import at_work_in, eventually
+from .spending import Spending
 
 __all__ = ["DriverContract", "at_work_in", "eventually"]
 
 
-class DriverContract(Content, Asks, Ends, Options):
+class DriverContract(Content, Asks, Ends, Options, Spending):
     """Everything, as one class."""

@@ -32,7 +32,8 @@ class Ends(Setting):
             stopper = asyncio.create_task(stop())
             seen = await collect(session.turn("tell me"))
             await stopper
-            assert done(seen).status == "interrupted"
+            assert (done(seen).status, done(seen).error) == ("interrupted", "")
+            assert not of(seen, Error), "an abort is told once, as an abort"
             again = await collect(session.turn("go on"))
             assert done(again).status == "success", "the session is still usable"
 

@@ -26,6 +26,7 @@ class GeminiRig(ModelRig):
             "fetch_reaches_loopback",  # its fetch tool refuses private addresses, after it was allowed
             "question",  # its question tool is switched off over ACP
             "plan",  # its to-do list is not told over ACP
+            "resumed_twice",  # it does not find a conversation again that was resumed and then broken off
             "propose",  # a plan must be a file in a directory of its own making
         }
     )

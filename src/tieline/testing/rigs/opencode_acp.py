@@ -20,7 +20,13 @@ MODEL = "scripted/model"
 class OpencodeAcpRig(ModelRig):
     """`async with OpencodeAcpRig(home, binaries)`: `binaries` is the directory that has the program `opencode`."""
 
-    limits = frozenset({"question", "propose"})  # it offers no tool for either over ACP
+    limits = frozenset(
+        {
+            "question",  # it offers no tool for it over ACP
+            "propose",  # nor for this
+            "usage_whole",  # over ACP it tells the tokens of a turn's last model call alone
+        }
+    )
 
     def __init__(self, home: Path, binaries: Path) -> None:
         self._home = home

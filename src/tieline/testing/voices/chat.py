@@ -40,6 +40,7 @@ class Chat:
         self._said = 0
         self._id = f"chatcmpl-{time.monotonic_ns():x}"
         self._calls = 0
+        self.told = (0, 0)
         self._text: list[str] = []
         self._tools: list[dict[str, Any]] = []
 
@@ -75,6 +76,7 @@ class Chat:
             "completion_tokens": max(1, self._said),
             "total_tokens": self._heard + max(1, self._said),
         }
+        self.told = (usage["prompt_tokens"], usage["completion_tokens"])
         reason = "tool_calls" if self._calls else "stop"
         if not self._streams:
             message = {"role": "assistant", "content": "".join(self._text), "tool_calls": self._tools or None}

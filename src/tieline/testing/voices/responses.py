@@ -43,6 +43,7 @@ class Responses:
         self._words = len(str(body.get("input", "")).split())
         self._spoken = 0
         self._thought = 0
+        self.told = (0, 0)
 
     async def start(self) -> None:
         await self._request.stream()
@@ -107,6 +108,7 @@ class Responses:
             "output_tokens_details": {"reasoning_tokens": self._thought},
             "total_tokens": self._words + self._spoken + self._thought,
         }
+        self.told = (self._words, self._spoken + self._thought)
         await self._send("response.completed", response={"id": self._id, "usage": usage})
         await self._request.end()
 

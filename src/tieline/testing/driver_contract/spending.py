@@ -1,0 +1,101 @@
+"""What a turn cost: the sum of the turns is what the model was asked for, however the conversation went on."""
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ...events import Done, TextDelta, Tokens
+from ...script import Run, Say, Stall
+from ...sessions.session import Session
+from ...wire import launch
+from ..model_rig import ModelRig
+from ..rig import Rig
+from ..streams import collect, done
+from .setting import Setting
+
+
+class Spending(Setting):
+    @pytest.mark.timeout(300)  # an agent is started four times
+    async def test_spending(self, rig: Rig, place: Path) -> None:
+        """Turn by turn, against the model's own count: cold, warm, with a tool, resumed, aborted, after an abort,
+        after a crash, forked."""
+        if not isinstance(rig, ModelRig):
+            pytest.skip(f"{rig.driver.name}: its model does not count")
+        account = _Account(rig)
+        features = rig.driver.features
+        async with self.session(rig, place) as session:
+            await account.turn(session)
+            rig.play([Run("echo once")])
+            await account.turn(session, "warm, with a tool")
+            native = session.native_id
+        if not features.resume:
+            return
+        async with self.session(rig, place, resume=native) as session:
+            await account.turn(session, "resumed")
+            await account.broken(session, "aborted", session.interrupt)
+            await account.turn(session, "after an abort, and warm")
+            if "killed" not in rig.limits:
+                await account.broken(session, "crashed", _kill)
+        if "resumed_twice" in rig.limits:
+            return
+        async with self.session(rig, place, resume=native) as session:
+            await account.turn(session, "after a crash")
+        if features.fork:
+            async with self.session(rig, place, resume=native, fork=True) as session:
+                await account.turn(session, "forked")
+
+
+async def _kill() -> None:
+    for pid in launch.live().values():
+        os.kill(pid, signal.SIGKILL)
+
+
+class _Account:
+    """Holds each turn's tokens against what the model told the agent during it."""
+
+    def __init__(self, rig: ModelRig) -> None:
+        self._rig = rig
+        self._before = (0, 0)
+
+    def _served(self) -> tuple[int, int]:
+        (before_in, before_out), (now_in, now_out) = self._before, self._rig.model.told
+        self._before = (now_in, now_out)
+        return now_in - before_in, now_out - before_out
+
+    async def turn(self, session: Session, what: str = "cold") -> None:
+        self._rig.play([Say("Two words.")])
+        ended = done(await collect(session.turn("go on")))
+        assert ended.status == "success", (what, ended)
+        told, served = _whole(ended.tokens), self._served()
+        if "usage_whole" in self._rig.limits:  # it tells of its last model call alone; then the turn says so
+            assert ended.usage == "partial" and told[0] <= served[0] and told[1] <= served[1], (what, told, served)
+        else:
+            assert ended.usage == "complete" and told == served, what
+
+    async def broken(self, session: Session, what: str, end: Callable[[], Awaitable[None]]) -> None:
+        """A turn that is broken off while the model speaks: of what the model has told it nothing is lost, and what
+        it has not told is not made up."""
+        self._rig.play([Say("A story that ", chunks=1), Stall()])
+        ended: Done | None = None
+        broken = False
+        async for event in session.turn("tell me", timeout=60):
+            if isinstance(event, TextDelta) and not broken:
+                broken = True
+                await end()
+            elif isinstance(event, Done):
+                ended = event
+        assert ended is not None and ended.status in ("interrupted", "error"), (what, ended)
+        served = self._served()
+        assert _whole(ended.tokens)[0] == served[0], what
+        assert _whole(ended.tokens)[1] <= served[1], what
+        assert ended.usage != "complete", what
+
+
+def _whole(tokens: Tokens | None) -> tuple[int, int]:
+    """All that went in, from the cache or not, and all that came out."""
+    if tokens is None:
+        return 0, 0
+    return (tokens.input or 0) + (tokens.cache_read or 0) + (tokens.cache_write or 0), tokens.output or 0
