@@ -178,7 +178,8 @@ async def run_hub(config: Config, *, node: bool = True, started: Callable[[Start
             running = Running(serving.url, os.getpid(), __version__, hub.switch.local, config.source, serving.socket)
             with described(env, running):
                 secret, _ = await hub.devices.offer("page", name="", by="owner")
-                started(Started(url=hub.url, login=f"{hub.url.rstrip('/')}/#login={secret}"))
+                waiting = hub.channels.waiting() if hub.channels else ()
+                started(Started(url=hub.url, login=f"{hub.url.rstrip('/')}/#login={secret}", waiting=waiting))
                 hub.log.info("up", url=hub.url, node=hub.switch.local)
                 await _told_to_end()
                 hub.log.info("going down")

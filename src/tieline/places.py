@@ -47,3 +47,8 @@ def node_file(env: Mapping[str, str]) -> Path:
 def snapshots(env: Mapping[str, str]) -> Path:
     """What directories held when sessions began in them, a store for each."""
     return state(env) / "snapshots"
+
+
+def trusted_file(env: Mapping[str, str]) -> Path:
+    """Which code and rights of the configuration a person agreed to; mode 0600."""
+    return state(env) / "trusted-code.json"

@@ -38,6 +38,7 @@ TELL_S = 30.0
 """An order of the relay's is worth nothing later: the message itself is kept, and told again."""
 MAX_CONTENT = 20_000
 BY = "relay"
+NOT_AGREED = "a channel brings in what nobody has agreed to"
 
 _prompt = msgspec.json.Decoder(PromptRecord).decode
 
@@ -57,10 +58,17 @@ async def relaying(hub: Hub, *, watch: bool = True, wait: bool = True) -> AsyncG
         said = {name: value for name in changes.__struct_fields__ if (value := getattr(changes, name))}
         said.pop("unchanged", None)
         if said:
-            (hub.log.warning if changes.problem or changes.broken else hub.log.info)("channels", **said)
+            (hub.log.warning if changes.problem or changes.broken or changes.untrusted else hub.log.info)(
+                "channels", **said
+            )
         for report in channels.reports():
             if report.id in changes.broken:
                 hub.log.warning("channel is broken", channel=report.id, problem=report.problem)
+            elif report.id in changes.untrusted:
+                hub.audit.record("refusal", "", "the configuration", why=NOT_AGREED, channel=report.problem)
+        if hub.channels is None:
+            for words in changes.trusted:
+                hub.audit.record("code", "", "the first start", trusted=words)
 
     async with Relay(hub.bus, hub.config) as relay:
         channels = ChannelSet(relay, hub.config, surroundings, watch=watch, wait=wait, told=told)

@@ -10,6 +10,8 @@ import pytest
 from tests.channels.conftest import SECRET
 from tests.cli.hub_process import HubProcess
 
+from tieline.cli import running
+from tieline.node.starting import Started
 from tieline.script import Say
 from tieline.testing.command_line import CommandLine
 
@@ -130,6 +132,31 @@ def test_a_changed_file_is_taken_up(hub: Setting) -> None:
     assert ended.returncode == 1
     assert "unknown type 'nonsense'" in ended.stderr
     assert "late" in ok(hub, "channels", "list")
+
+
+@pytest.mark.slow
+def test_code_that_nobody_agreed_to_waits_for_a_reload(hub: Setting, tmp_path: Path) -> None:
+    code = tmp_path / "written.py"
+    code.write_text(FOLDER.read_text())
+    hub.configure(f'[[channels]]\nid = "written"\npath = "{code}"\nconfig = {{ folder = "{tmp_path}" }}\n')
+    until = time.monotonic() + 60
+    while not (found := [one for one in json.loads(ok(hub, "channels", "list", "--json")) if one["id"] == "written"]):
+        assert time.monotonic() < until, "the file is watched"
+    assert found[0]["state"] == "untrusted"
+    assert f"nobody has agreed to {code}, SHA-256 " in found[0]["problem"]
+    assert f"trusted from now on: written: {code}, SHA-256 " in hub.run("channels", "reload").stdout
+    channels = {one["id"]: one["state"] for one in json.loads(ok(hub, "channels", "list", "--json"))}
+    assert channels["written"] == "running"
+    audit = ok(hub, "audit", "--json")
+    assert f"written: {code}" in audit and "a channel brings in what nobody has agreed to" in audit
+
+
+def test_a_start_tells_what_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    announce = running._announce  # pyright: ignore[reportPrivateUsage]
+    announce(Started(url="http://127.0.0.1:1", login="http://127.0.0.1:1/#x", waiting=("channels.a: nobody \x1b[2J",)))
+    said = capsys.readouterr().out
+    assert "A channel waits for you: channels.a: nobody" in said and "tieline channels reload" in said
+    assert "\x1b[2J" not in said
 
 
 def test_a_channel_that_cannot_deliver_says_why(hub: Setting) -> None:

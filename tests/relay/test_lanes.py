@@ -190,7 +190,7 @@ async def test_a_node_that_is_away_is_no_failure(relay: Relay) -> None:
     assert (await relay.status(brief.id)).state == "expired"
     receipt = await relay.status(sent.id)
     assert receipt.attempts <= 1, "waiting is no attempt"
-    assert len(receipt.steps) <= 4, "and is written down once"
+    assert [step.reason for step in receipt.steps].count("node_offline") <= 1, "and is written down once"
     online = True
     receipt = await over(relay, sent.id)
     assert (receipt.state, receipt.attempts) == ("injected", 1)

@@ -9,7 +9,8 @@ import pytest
 from tieline import config as configuration
 from tieline.channels.base import Surroundings
 from tieline.config import ChannelConfig
-from tieline.relay.plugins import ChannelError, build, fingerprint, forget, known_types
+from tieline.relay.plugins import ChannelError, build, forget, known_types
+from tieline.relay.trust import look
 
 FOLDER = Path(__file__).parents[2] / "examples/channel_folder/folder_channel.py"
 SOURCE = "/etc/tieline.toml"
@@ -78,12 +79,12 @@ def test_a_relative_path_counts_from_the_configuration_file(tmp_path: Path) -> N
 def test_a_file_is_loaded_afresh_each_time(tmp_path: Path) -> None:
     wanted = local(tmp_path)
     first = build(wanted, Surroundings())
-    mark = fingerprint(wanted)
+    mark = look(wanted).mark
     local(tmp_path, MODULE.replace("config.word", '"changed"'))  # within the same second, of a similar length
     second = build(wanted, Surroundings())
     assert (first.channel.display_name, second.channel.display_name) == ("hello", "changed")
     assert first.module != second.module
-    assert fingerprint(wanted) != mark
+    assert look(wanted).mark != mark
     for built in (first, second):
         forget(built.module)
 

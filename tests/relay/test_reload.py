@@ -30,7 +30,7 @@ class Setting:
         self.file = path / "config" / "tieline" / "tieline.toml"
         self.code = path / "code"
         self.code.mkdir()
-        self.env = {"XDG_CONFIG_HOME": str(path / "config")}
+        self.env = {"XDG_CONFIG_HOME": str(path / "config"), "TIELINE_HOME": str(path / "state")}
         self.heard: asyncio.Queue[Changes] = asyncio.Queue()
         self.channels: ChannelSet
         self.relay: Relay
@@ -62,6 +62,19 @@ class Setting:
     def states(self) -> dict[str, str]:
         return {report.id: report.state for report in self.channels.reports() if report.id != "agent"}
 
+    async def reported(self, *ids: str) -> None:
+        """These wait for a person, and it is said."""
+
+        def said() -> bool:
+            reports = {report.id: report for report in self.channels.reports()}
+            return all(id in reports and "nobody has agreed to" in reports[id].problem for id in ids)
+
+        await eventually(said, f"nothing was said of {ids}", timeout=BOUND)
+
+    async def agree(self) -> Changes:
+        """As `tieline channels reload`."""
+        return await self.channels.reload(trust=True)
+
     async def until(self, words: dict[str, str]) -> None:
         await eventually(lambda: self.words() == words, f"{self.words()} is not {words}", timeout=BOUND)
 
@@ -81,6 +94,8 @@ async def test_a_file_that_comes_later_is_seen(tmp_path: Path) -> None:
     async with following(tmp_path) as setting:
         assert setting.words() == {}
         setting.write(a={"path": setting.module("a")})  # not even its folder was there
+        await setting.reported("a")
+        await setting.agree()
         await setting.until({"a": "hello"})
         sent = await setting.relay.send("relay.plain.a", "hi", sender="relay.user.ada")
         assert (await over(setting.relay, sent.id)).state == "injected"
@@ -92,13 +107,15 @@ async def test_only_what_changed_is_made_anew(tmp_path: Path) -> None:
     setting.write(a={"path": code}, b={"path": code}, c={"path": code})
     async with following(tmp_path, setting):
         before = {id: setting.channels.channel(id) for id in "abc"}
-        setting.write(a={"path": code}, b={"path": code, "word": "changed"}, d={"path": code, "word": "new"})
-        await setting.until({"a": "hello", "b": "changed", "d": "new"})
+        setting.write(
+            a={"path": code}, b={"path": code, "word": "changed"}, d={"path": code, "word": "new", "enabled": False}
+        )
+        await setting.until({"a": "hello", "b": "changed", "d": ""})
         assert setting.channels.channel("a") is before["a"]
         assert setting.channels.channel("b") is not before["b"]
         assert setting.channels.channel("c") is None
         changes = await setting.heard.get()
-        assert (changes.started, changes.restarted, changes.stopped) == (("d",), ("b",), ("c",))
+        assert (changes.started, changes.restarted, changes.stopped) == ((), ("b",), ("c",))
         setting.write(a={"path": code, "enabled": False}, b={"path": code, "word": "changed"})
         await eventually(lambda: setting.states() == {"a": "disabled", "b": "running"}, "not disabled", timeout=BOUND)
 
@@ -111,6 +128,8 @@ async def test_a_local_file_is_loaded_afresh_when_it_is_saved(tmp_path: Path) ->
         kept = setting.channels.channel("b")
         for number in range(3):
             setting.module("one", MODULE.replace("config.word", f'"version {number}"'))
+            await setting.reported("a")
+            await setting.agree()
             await setting.until({"a": f"version {number}", "b": "hello"})
         assert setting.channels.channel("b") is kept
         loaded = [name for name in sys.modules if name.startswith("tieline_channel_a_")]
@@ -160,6 +179,8 @@ async def test_a_broken_one_stops_no_other(tmp_path: Path) -> None:
         assert "did not start" in reports["c"].problem
         setting.module("bad")
         setting.module("weak")
+        await setting.reported("a", "c")
+        await setting.agree()
         await setting.until({"a": "hello", "b": "hello", "c": "hello"})
 
 
@@ -170,9 +191,9 @@ async def test_a_change_that_is_no_good_leaves_the_old_one_running(tmp_path: Pat
     async with following(tmp_path, setting):
         before = setting.channels.channel("a")
         setting.module("one", "def broken(:")
-        await eventually(
-            lambda: "SyntaxError" in setting.channels.reports()[-1].problem, "nothing was said", timeout=BOUND
-        )
+        await setting.reported("a")
+        await setting.agree()
+        assert "SyntaxError" in setting.channels.reports()[-1].problem
         assert setting.channels.channel("a") is before
         assert setting.states() == {"a": "running"}
         setting.put("this is [ not toml")
@@ -180,6 +201,8 @@ async def test_a_change_that_is_no_good_leaves_the_old_one_running(tmp_path: Pat
         assert setting.channels.channel("a") is before
         setting.module("one", MODULE.replace("config.word", '"well again"'))
         setting.write(a={"path": code})
+        await setting.reported("a")
+        await setting.agree()
         await setting.until({"a": "well again"})
         assert setting.channels.problem == ""
 
@@ -207,5 +230,5 @@ async def test_a_reload_by_hand_tries_broken_ones_again(tmp_path: Path) -> None:
     async with following(tmp_path, setting):
         assert setting.states() == {"a": "broken"}
         setting.module("later")
-        await setting.channels.reload()
+        await setting.agree()
         assert setting.words() == {"a": "hello"}

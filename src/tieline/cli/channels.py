@@ -15,7 +15,14 @@ from .clean import one_line
 from .errors import FAILED, USAGE, say
 from .mail import show_rows
 
-STYLES = {"running": "green", "starting": "yellow", "failing": "yellow", "broken": "red", "disabled": "dim"}
+STYLES = {
+    "running": "green",
+    "starting": "yellow",
+    "failing": "yellow",
+    "broken": "red",
+    "untrusted": "red",
+    "disabled": "dim",
+}
 TITLES = ("channel", "state", "address", "delivered", "failed", "source", "problem")
 
 
@@ -43,7 +50,7 @@ def show(*, json: bool) -> int:
 
 def reload(*, json: bool) -> int:
     async def work(client: Client) -> int:
-        view = await client.reload_channels()
+        view = await client.reload_channels(trust=True)
         if json:
             switchboard.as_json(view)
         elif view.problem:
@@ -56,6 +63,7 @@ def reload(*, json: bool) -> int:
                 for name in ("started", "restarted", "stopped", "broken")
                 if (ids := getattr(view, name))
             ]
+            said += [f"trusted from now on: {one_line(words, 1000)}" for words in view.trusted]
             print("\n".join(said) or "nothing has changed")
             for channel in view.channels:
                 if channel.id in view.broken:

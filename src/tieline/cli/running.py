@@ -156,6 +156,10 @@ def _runs_already(config: Config, pid: int) -> int:
 
 def _announce(started: Started) -> None:
     show_link(started.login, started.url)
+    for problem in started.waiting:
+        print(
+            f"A channel waits for you: {one_line(problem, 1000)}. If you have read it, run `tieline channels reload`."
+        )
 
 
 def stop() -> int:

@@ -11,6 +11,7 @@ from ..messages import DeadLetter, Limits
 from ..protocol.relay import (
     ASK_S,
     AnswerView,
+    ChannelReload,
     ChannelTest,
     ChannelTestView,
     ChannelView,
@@ -112,8 +113,9 @@ class Mail(Requests):
     async def channels(self) -> list[ChannelView]:
         return await self.get("channels", list[ChannelView])
 
-    async def reload_channels(self) -> ReloadView:
-        return await self.change("POST", "channels/reload", ReloadView)
+    async def reload_channels(self, *, trust: bool = False) -> ReloadView:
+        """`trust`: a person has read the code and rights that the configuration brings in, and agrees."""
+        return await self.change("POST", "channels/reload", ReloadView, ChannelReload(trust=trust))
 
     async def test_channel(self, id: str, test: ChannelTest | None = None) -> ChannelTestView:
         return await self.change("POST", f"channels/{id}/test", ChannelTestView, test or ChannelTest())

@@ -39,6 +39,7 @@ class Started(Struct, frozen=True, kw_only=True):
 
     url: str = ""
     login: str = ""  # a one-time link to the page
+    waiting: tuple[str, ...] = ()  # why channels wait for a person
     problem: str = ""
     hint: str = ""
 

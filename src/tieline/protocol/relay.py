@@ -16,8 +16,9 @@ ASK_S = 60.0
 MAX_ASK_S = 100.0
 """A request may not take longer; who wants to wait longer sends a message and looks at its receipt."""
 
-ChannelState = Literal["starting", "running", "failing", "stopped", "broken", "disabled"]
-"""failing: it runs, and its last deliveries failed · broken: it could not be loaded or started; `problem` says why."""
+ChannelState = Literal["starting", "running", "failing", "stopped", "broken", "untrusted", "disabled"]
+"""failing: it runs, and its last deliveries failed · broken: it could not be loaded or started; `problem` says why ·
+untrusted: it waits for a person's `tieline channels reload`."""
 
 
 # --- requests ------------------------------------------------------------------------------------------------
@@ -82,6 +83,10 @@ class DeadSelection(Body, frozen=True, kw_only=True):
 class ChannelTest(Body, frozen=True, kw_only=True):
     to: str = ""  # an address of the channel; empty: its own
     text: str = "This is a test of the channel."
+
+
+class ChannelReload(Body, frozen=True, kw_only=True):
+    trust: bool = False  # the caller has read the code and rights that the configuration brings in, and agrees
 
 
 # --- answers -------------------------------------------------------------------------------------------------
@@ -176,6 +181,8 @@ class ReloadView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stopped: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()  # what may run from now on, in words
     problem: str = ""
     hint: str = ""
     channels: tuple[ChannelView, ...] = ()

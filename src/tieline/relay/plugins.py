@@ -9,13 +9,11 @@ Everything that can be wrong with an entry is a ChannelError that names the file
 code runs with all the rights of this process: nothing here is a sandbox.
 """
 
-import hashlib
 import importlib
 import itertools
 import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, cast
 
@@ -26,6 +24,7 @@ from ..channels.base import Channel, Surroundings
 from ..config import ChannelConfig
 from ..errors import TielineError, UsageError
 from ..messages import address
+from .trust import ENVIRONMENT, Code, local_file, look
 
 BUILT_IN: dict[str, str] = {
     "agent": "tieline.channels.agent",
@@ -39,9 +38,6 @@ EXTRAS: dict[str, str] = {"aiogram": "tieline[telegram]", "aiohttp": "tieline[te
 """A library that a built-in channel needs → what to install."""
 
 ENTRY_POINTS = "tieline.channels"
-ENVIRONMENT = "env:"
-"""A string of a config that begins so is the value of that variable: secrets need not stand in the file."""
-
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _UNKNOWN_FIELD = re.compile(r"unknown field `([^`]*)`(?: - at `\$\.?([^`]*)`)?")
 _MISSING_FIELD = re.compile(r"missing required field `([^`]*)`(?: - at `\$\.?([^`]*)`)?")
@@ -68,10 +64,11 @@ class ChannelError(UsageError):
         self.problem = problem
 
 
-def build(entry: ChannelConfig, surroundings: Surroundings, *, source: str = "") -> Built:
-    """The channel of an entry, not yet started. Raises ChannelError. It imports: not for the event loop's thread."""
+def build(entry: ChannelConfig, surroundings: Surroundings, *, source: str = "", code: Code | None = None) -> Built:
+    """The channel of an entry, not yet started; `code` is what was read of it, if it was. Raises ChannelError. It
+    imports: not for the event loop's thread."""
     check_entry(entry, source)
-    module = _module(entry, source)
+    module = _module(entry, source, code)
     try:
         config = _config(entry, module, surroundings.env, source)
         return Built(_checked(entry, module, config, surroundings, source), module.__name__)
@@ -106,23 +103,6 @@ def check_entry(entry: ChannelConfig, source: str = "") -> None:
         raise ChannelError(entry.id, problem, source=source, field=named[1] if named else "type", hint=hint)
 
 
-def fingerprint(entry: ChannelConfig, source: str = "") -> str:
-    """Tells whether a channel must be made anew: its entry, and for a local file its content."""
-    seen = hashlib.sha256(msgspec.json.encode(entry, order="sorted", enc_hook=str))
-    if entry.path:
-        try:
-            seen.update(local_file(entry, source).read_bytes())
-        except OSError:
-            seen.update(b"(none)")
-    return seen.hexdigest()
-
-
-def local_file(entry: ChannelConfig, source: str = "") -> Path:
-    """Absolute. A relative path counts from the configuration file, else from the working directory."""
-    path = Path(entry.path).expanduser()
-    return path if path.is_absolute() else (Path(source).absolute().parent if source else Path.cwd()) / path
-
-
 def forget(module: str) -> None:
     """A local file's module is nobody's any more."""
     if module.startswith("tieline_channel_"):
@@ -136,9 +116,9 @@ def known_types() -> list[str]:
 # --- inside ------------------------------------------------------------------------------------------------
 
 
-def _module(entry: ChannelConfig, source: str) -> ModuleType:
+def _module(entry: ChannelConfig, source: str, code: Code | None = None) -> ModuleType:
     if entry.path:
-        return _from_file(entry, source)
+        return _from_file(entry, source, code or look(entry, source))
     name, field = entry.package, "package"
     if entry.type:
         field = "type"
@@ -167,21 +147,19 @@ def _module(entry: ChannelConfig, source: str) -> ModuleType:
         raise ChannelError(entry.id, f"{name} does not load: {_said(error)}", source=source, field=field) from error
 
 
-def _from_file(entry: ChannelConfig, source: str) -> ModuleType:
+def _from_file(entry: ChannelConfig, source: str, code: Code) -> ModuleType:
     path = local_file(entry, source)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        problem = f"{path} cannot be read: {error.strerror}"
-        raise ChannelError(entry.id, problem, source=source, field="path") from None
+    if code.unreadable:
+        problem = f"{path} cannot be read: {code.unreadable}"
+        raise ChannelError(entry.id, problem, source=source, field="path")
     name = f"tieline_channel_{entry.id.replace('-', '_')}_{next(_loads)}"
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses and pickling look a class's module up
     try:
-        # From the bytes that were read, not through the import system: its cache goes by whole seconds and would
-        # give the old code for a file that was saved twice in one.
-        exec(compile(content, str(path), "exec"), module.__dict__)
+        # From the bytes that were read, and trusted, not through the import system: its cache goes by whole seconds
+        # and would give the old code for a file that was saved twice in one.
+        exec(compile(code.content, str(path), "exec"), module.__dict__)
     except ModuleNotFoundError as error:
         forget(module.__name__)
         missing = error.name or str(error)

@@ -1,32 +1,29 @@
 """The channels of the configuration, running: each entry becomes a channel, and when the file changes only what changed
 is made anew. A channel that is broken says so and stops nothing else; one whose new version is broken keeps running as
-it was."""
+it was. So does one whose new version brings in what no person has agreed to (see `trust`)."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from msgspec.structs import replace
-
 from .. import config as configuration
+from .. import places
 from ..channels.base import Channel, Surroundings
 from ..config import ChannelConfig, Config
 from ..environment import config_place
 from ..errors import BusError, TielineError, UsageError
-from .plugins import Built, ChannelError, build, check_entry, fingerprint, forget, local_file
+from .plugins import Built, ChannelError, build, check_entry, forget
 from .relay import Relay
-from .reports import Changes, ChannelReport, Slot, report
+from .reports import Changes, ChannelReport, Slot, entries, report
+from .trust import Code, Trust, local_file, look
 from .watch import changes
 
 GRACE_S = 60.0
 """For deliveries that run when their channel is replaced; an agent's turn that takes longer is taken up again by the
 next one."""
-
-AGENT = ChannelConfig(id="agent", type="agent")
-"""There without an entry: messages reach sessions in every hub."""
 
 LATER = {"telegram": "relay.telegram.{id}", "notify": "relay.notify.{id}"}
 """Types whose libraries take seconds to import → their addresses: nobody waits for them, and their mail waits too."""
@@ -52,6 +49,7 @@ class ChannelSet:
         self._told = told
         self._watch = watch
         self._wait = wait
+        self._trust = Trust(places.trusted_file(surroundings.env))
         self._ready = asyncio.Event()
         self._slots: dict[str, Slot] = {}
         self._lock = asyncio.Lock()
@@ -86,7 +84,8 @@ class ChannelSet:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        changed = await self.apply(self._config)
+        known = await asyncio.to_thread(self._trust.load)
+        changed = await self.apply(self._config, trust=not known)  # a person set this up, and starts it now
         if not self._wait:  # whoever waits can look by themselves
             self._told(changed)
         self._ready.set()
@@ -107,10 +106,15 @@ class ChannelSet:
     def reports(self) -> list[ChannelReport]:
         return [report(id, slot) for id, slot in self._slots.items()]
 
+    def waiting(self) -> tuple[str, ...]:
+        """Why channels wait for a person."""
+        return tuple(slot.problem for slot in self._slots.values() if slot.untrusted)
+
     # --- changing --------------------------------------------------------------------------------------
 
-    async def reload(self) -> Changes:
-        """Look at the file now. Broken channels are tried again."""
+    async def reload(self, *, trust: bool = False) -> Changes:
+        """Look at the file now. Broken channels are tried again. `trust`: a person asked for it, and agrees to what
+        the file and the code are now."""
         try:
             config = await asyncio.to_thread(configuration.load, environ=self._config.environ)
         except UsageError as error:
@@ -118,22 +122,28 @@ class ChannelSet:
             changed = Changes(problem=error.message, hint=error.hint)
         else:
             self.problem = ""
-            changed = await self.apply(config)
+            changed = await self.apply(config, trust=trust)
         self._told(changed)
         return changed
 
-    async def apply(self, config: Config) -> Changes:
+    async def apply(self, config: Config, *, trust: bool = False) -> Changes:
         async with self._lock:
             self._config = config
-            wanted = self._wanted(config)
+            wanted = entries(config)
+            codes = {id: await asyncio.to_thread(look, entry, config.source) for id, entry in wanted.items()}
+            trusted = await self._agree(wanted, codes) if trust else ()
             verdicts: dict[str, str] = {}
 
             async def settle(id: str, entry: ChannelConfig | None) -> None:
-                verdicts[id] = await self._settle(id, entry, config.source)
+                verdicts[id] = await self._settle(id, entry, codes.get(id), config.source)
 
             gone = [id for id in self._slots if id not in wanted]
             await asyncio.gather(*(settle(id, None) for id in gone))  # first: a new one may take their address
-            later = {id for id, entry in wanted.items() if id not in self._slots and self._expect(id, entry)}
+            later = {
+                id
+                for id, entry in wanted.items()
+                if id not in self._slots and self._trust.holds(id, codes[id]) and self._expect(id, entry)
+            }
             await asyncio.gather(*(settle(id, entry) for id, entry in wanted.items() if id not in later))
             if not self._wait:
                 self._ready.set()
@@ -149,19 +159,23 @@ class ChannelSet:
             stopped=those("stopped"),
             unchanged=those("unchanged"),
             broken=those("broken"),
+            untrusted=those("untrusted"),
+            trusted=trusted,
         )
 
-    def _wanted(self, config: Config) -> dict[str, ChannelConfig]:
-        wanted: dict[str, ChannelConfig] = {}
-        for entry in config.channels:
-            if entry.id in wanted:
-                spare = next(f"{entry.id} ({n})" for n in range(2, 10_000) if f"{entry.id} ({n})" not in wanted)
-                wanted[spare] = replace(entry, problem="another channel has this id")
-            else:
-                wanted[entry.id] = entry
-        if AGENT.id not in wanted and not any(entry.type == "agent" for entry in config.channels):
-            wanted = {AGENT.id: AGENT, **wanted}
-        return wanted
+    async def _agree(self, wanted: Mapping[str, ChannelConfig], codes: Mapping[str, Code]) -> tuple[str, ...]:
+        new = [
+            id
+            for id, entry in wanted.items()
+            if entry.enabled and not entry.problem and not codes[id].unreadable and not self._trust.holds(id, codes[id])
+        ]
+        for id in new:
+            self._trust.agree(id, codes[id])
+        try:
+            await asyncio.to_thread(self._trust.save)
+        except OSError as error:  # it holds for as long as this hub runs
+            self.problem = f"what was agreed to could not be written down: {error}"
+        return tuple(f"{id}: {codes[id].words}" for id in new)
 
     def _expect(self, id: str, entry: ChannelConfig) -> bool:
         """Whether this one is of a type that takes its time; its mail is taken from now on."""
@@ -174,24 +188,26 @@ class ChannelSet:
         self._slots[id] = Slot(entry, starting=LATER[entry.type].format(id=id))
         return True
 
-    async def _settle(self, id: str, entry: ChannelConfig | None, source: str) -> str:
+    async def _settle(self, id: str, entry: ChannelConfig | None, code: Code | None, source: str) -> str:
         """Bring one channel to what its entry says."""
         old = self._slots.get(id)
         running = old.built if old is not None else None
-        if entry is None or (not entry.enabled and not entry.problem):
+        if entry is None or code is None or (not entry.enabled and not entry.problem):
             if entry is not None:
                 self._slots[id] = Slot(entry)
             if running is None:
                 return "unchanged"
             await self._end(id, running, keep=False)
             return "stopped"
-        mark = await asyncio.to_thread(fingerprint, entry, source)
+        mark = code.mark
         if old is not None and running is not None and old.mark == mark:
             old.problem = old.hint = old.field = ""
             return "unchanged"
         try:
             check_entry(entry, source)
-            built = await asyncio.to_thread(build, entry, self._surroundings, source=source)
+            if not code.unreadable and not self._trust.holds(id, code):
+                return self._wait_for_person(id, entry, code)
+            built = await asyncio.to_thread(build, entry, self._surroundings, source=source, code=code)
         except ChannelError as error:
             if old is not None and running is not None:
                 problem = f"it runs as before, since the change is no good: {error.message}"
@@ -204,6 +220,15 @@ class ChannelSet:
         if running is not None:
             await self._end(id, running, keep=True)
         return await self._begin(id, entry, mark, built, "restarted" if running is not None else "started")
+
+    def _wait_for_person(self, id: str, entry: ChannelConfig, code: Code) -> str:
+        old = self._slots.get(id)
+        slot = old if old is not None and old.built is not None else Slot(entry, mark=code.mark, untrusted=True)
+        as_before = "it runs as before: " if slot is old else ""
+        slot.problem = f"channels.{id}: {as_before}nobody has agreed to {code.words}"
+        slot.hint, slot.field = "If you have read it, run `tieline channels reload`.", f"channels.{id}"
+        self._slots[id] = slot
+        return "untrusted"
 
     async def _begin(self, id: str, entry: ChannelConfig, mark: str, built: Built, verdict: str) -> str:
         slot = self._slots[id] = Slot(entry, mark=mark, built=built, since=time.time())
@@ -253,7 +278,7 @@ class ChannelSet:
         except UsageError:
             return True
         marks = {
-            id: await asyncio.to_thread(fingerprint, slot.entry, config.source)
+            id: (await asyncio.to_thread(look, slot.entry, config.source)).mark
             for id, slot in self._slots.items()
             if slot.mark
         }

@@ -6,10 +6,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..channels.base import ChannelStatus
-from ..config import ChannelConfig
+from ..config import ChannelConfig, Config
 from .plugins import Built
 
-State = Literal["running", "failing", "starting", "stopped", "broken", "disabled"]
+AGENT = ChannelConfig(id="agent", type="agent")
+"""There without an entry: messages reach sessions in every hub."""
+
+State = Literal["running", "failing", "starting", "stopped", "broken", "untrusted", "disabled"]
 
 
 class ChannelReport(Struct, frozen=True, kw_only=True):
@@ -35,6 +38,8 @@ class Changes(Struct, frozen=True, kw_only=True):
     stopped: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()  # they wait for a person: what they would run, or have a right to, is new
+    trusted: tuple[str, ...] = ()  # what a person agreed to with this look, in words
     problem: str = ""
     hint: str = ""
 
@@ -50,6 +55,21 @@ class Slot(Struct):
     field: str = ""
     since: float = 0.0
     starting: str = ""  # the address that it will have
+    untrusted: bool = False  # what the entry would bring in waits for a person
+
+
+def entries(config: Config) -> dict[str, ChannelConfig]:
+    """By their ids; one whose id is taken under another, as broken."""
+    wanted: dict[str, ChannelConfig] = {}
+    for entry in config.channels:
+        if entry.id in wanted:
+            spare = next(f"{entry.id} ({n})" for n in range(2, 10_000) if f"{entry.id} ({n})" not in wanted)
+            wanted[spare] = replace(entry, problem="another channel has this id")
+        else:
+            wanted[entry.id] = entry
+    if AGENT.id not in wanted and not any(entry.type == "agent" for entry in config.channels):
+        wanted = {AGENT.id: AGENT, **wanted}
+    return wanted
 
 
 def report(id: str, slot: Slot) -> ChannelReport:
@@ -58,6 +78,8 @@ def report(id: str, slot: Slot) -> ChannelReport:
     found = ChannelReport(id=id, state="broken", source=source, problem=slot.problem, hint=slot.hint, field=slot.field)
     if slot.starting:
         return replace(found, state="starting", prefix=slot.starting)
+    if slot.built is None and slot.untrusted:
+        return replace(found, state="untrusted")
     if slot.built is None:
         return found if slot.problem or entry.enabled else replace(found, state="disabled")
     channel = slot.built.channel

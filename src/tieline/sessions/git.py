@@ -106,8 +106,6 @@ class Git:
         self, *arguments: str, index: Path | None = None, feed: bytes = b"", limit: int = MAX_OUTPUT
     ) -> bytes:
         """What it printed; more than `limit` is cut off, and the command with it. Raises GitFailed."""
-        if not self._program:
-            raise GitFailed("git is not installed", hint="Install git to have diffs.")
         env = {**self._env, "GIT_INDEX_FILE": str(index or self.index)}
         output = bytearray()
         try:
@@ -149,6 +147,8 @@ async def opened(
     """A git directory of our own for this block, bounded in time. New objects go to the store with `keep`, else they
     are gone with the block. Raises GitFailed."""
     kept = store / "objects"
+    if not find("git", _path(env.get("PATH", ""), repository.top)):
+        raise GitFailed("git is not installed", hint="Install git to have diffs.")
     try:
         store.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Beside the store: the index moves between them by its name alone.

@@ -7,13 +7,15 @@ from msgspec.structs import asdict, replace
 
 from ...channels.base import Channel
 from ...messages import Limits, Receipt
-from ...protocol.relay import ChannelTest, ChannelTestView, ChannelView, ReloadView
+from ...protocol.relay import ChannelReload, ChannelTest, ChannelTestView, ChannelView, ReloadView
 from ...relay.lanes import LaneView
 from ...relay.reload import ChannelSet
 from ...relay.reports import ChannelReport
+from ..auth import signature
+from ..hub import via
 from ..problems import NotFound
 from ..problems import Refused as HubRefused
-from ..request import Asked, Reply, answer, body
+from ..request import Asked, Reply, answer, body, device_of
 from ..routing import get, post
 from ..spec import Spec
 from .relay import OWNER, relay_of, shown, told
@@ -40,10 +42,14 @@ async def channels(request: Asked) -> Reply:
     return answer(_views(request))
 
 
-@post("/api/v1/channels/reload", tags=TAGS, spec=Spec(gives=ReloadView))
+@post("/api/v1/channels/reload", tags=TAGS, spec=Spec(body=ChannelReload, needs_body=False, gives=ReloadView))
 async def reload(request: Asked) -> Reply:
-    """Look at the configuration now; only what changed is made anew. Broken channels are tried again."""
-    changes = await channels_of(request).reload()
+    """Look at the configuration now; only what changed is made anew. Broken channels are tried again. Code and
+    rights that nobody agreed to wait, unless the caller does."""
+    wanted = body(request, ChannelReload, empty=ChannelReload())
+    changes = await channels_of(request).reload(trust=wanted.trust)
+    for words in changes.trusted:
+        request.hub.audit.record("code", signature(device_of(request)), via(request.scope), trusted=words)
     return answer(ReloadView(**asdict(changes), channels=tuple(_views(request))))
 
 
@@ -113,7 +119,7 @@ def _view(report: ChannelReport, lane: LaneView | None) -> ChannelView:
         since=report.since,
         details=report.detail.detail if report.detail else {},
     )
-    if lane is None or report.state in ("broken", "disabled"):
+    if lane is None or report.state in ("broken", "untrusted", "disabled"):
         return view
     return replace(
         view,

@@ -80,7 +80,7 @@ export function DeadLetters() {
   )
 }
 
-const CHIP: Record<P.ChannelView['state'], string> = { starting: 'working', running: 'done', failing: 'failed', stopped: '', broken: 'failed', disabled: '' }
+const CHIP: Record<P.ChannelView['state'], string> = { starting: 'working', running: 'done', failing: 'failed', stopped: '', broken: 'failed', untrusted: 'failed', disabled: '' }
 
 export function Channels() {
   const [said, setSaid] = useState('')
@@ -99,7 +99,7 @@ export function Channels() {
             <div class="row"><strong class="grow">{one.name || one.id}</strong><span class={`chip ${CHIP[one.state]}`}>{one.state}</span></div>
             <p class="faint small-text">{[one.source, one.prefix, `${one.delivered ?? 0} delivered`, one.failed ? `${one.failed} failed` : ''].filter(Boolean).join(' · ')}</p>
             {one.problem && <Problem text={[one.problem, one.field && `(${one.field})`, one.hint].filter(Boolean).join(' ')} />}
-            {one.state !== 'disabled' && one.state !== 'broken' && <div class="row end"><button type="button" class="small" onClick={() => test(one.id)}>Test</button></div>}
+            {!['disabled', 'broken', 'untrusted'].includes(one.state) && <div class="row end"><button type="button" class="small" onClick={() => test(one.id)}>Test</button></div>}
           </li>
         ))}
       </ul>
