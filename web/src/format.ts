@@ -60,8 +60,14 @@ export type Shown = 'working' | 'waiting' | 'ready' | 'done' | 'stopped' | 'stuc
 export function stateOf(session: P.SessionRecord, node: P.NodeView | undefined): Shown {
   if (session.status === 'closed') return 'closed'
   if (node && !node.online) return 'offline'
-  if (session.status === 'idle') return !session.turns ? 'ready' : session.outcome === 'interrupted' ? 'stopped' : 'done'
+  if (session.status === 'idle') return session.turns ? end(session) : 'ready'
   return session.status
+}
+
+/** How the last turn ended; a node that does not tell says only that it did. */
+function end({ outcome }: P.SessionRecord): Shown {
+  if (!outcome || outcome === 'success') return 'done'
+  return outcome === 'error' ? 'failed' : 'stopped'
 }
 
 export const SHOWN: Record<Shown, string> = {

@@ -5,6 +5,7 @@
  */
 import DOMPurify from 'dompurify'
 import MarkdownIt from 'markdown-it'
+import { visible } from './visible'
 
 /** A link opens apart, and learns nothing about this page. */
 const APART = 'target="_blank" rel="noopener noreferrer nofollow"'
@@ -19,6 +20,16 @@ md.renderer.rules.image = (tokens, index) => {
 }
 md.renderer.rules.link_open = (tokens, index) =>
   `<a href="${md.utils.escapeHtml(String(tokens[index]!.attrGet('href') ?? ''))}" ${APART}>`
+
+/** Code is what people copy and run: what cannot be seen in it is marked. In prose such characters have their use. */
+for (const kind of ['code_inline', 'code_block', 'fence'] as const) {
+  const plain = md.renderer.rules[kind]!
+  md.renderer.rules[kind] = (tokens, index, ...rest) => {
+    const token = tokens[index]!
+    token.content = visible(token.content)
+    return plain(tokens, index, ...rest)
+  }
+}
 
 const TAGS = ['a', 'b', 'blockquote', 'br', 'code', 'del', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'i', 'li', 'ol', 'p', 'pre', 's', 'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul']
 

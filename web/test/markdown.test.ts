@@ -16,6 +16,9 @@ function parsed(text: string): HTMLElement {
 }
 
 describe('untrusted text', () => {
+  it('has marks in its code for what cannot be seen', () => {
+    for (const text of ['`rm \u202ex`', '```\nrm \u202ex\n```', '    rm \u202ex']) expect(parsed(text).querySelector('code')!.textContent!.trim()).toBe('rm ⟨U+202E⟩x')
+  })
   it('is really sanitised here', () => {
     expect(DOMPurify.isSupported).toBe(true)
     expect(DOMPurify.sanitize('<b>x</b><script>1</script><img src=x onerror=y>')).toBe('<b>x</b><img src="x">')

@@ -25,6 +25,10 @@ describe('words', () => {
     expect(stateOf({ ...session, status: 'idle' }, { id: 'n', online: true })).toBe('done')
     expect(stateOf({ ...session, status: 'idle', turns: 0 }, { id: 'n', online: true })).toBe('ready')
   })
+  it('does not call done what was stopped or failed', () => {
+    const after = (outcome?: string) => stateOf({ status: 'idle', turns: 1, outcome } as unknown as P.SessionRecord, { id: 'n', online: true })
+    expect([undefined, 'success', 'interrupted', 'timeout', 'error'].map(after)).toEqual(['done', 'done', 'stopped', 'stopped', 'failed'])
+  })
   it('shortens what is inside', () => expect([inside('w/p/a.ts', '/w/p'), inside('/w/p/b/a.ts', '/w/p/'), inside('/w/pa/a.ts', '/w/p'), inside('a.ts', '/w/p'), inside('/a.ts', '')]).toEqual(['a.ts', 'b/a.ts', '/w/pa/a.ts', 'a.ts', '/a.ts']))
   it('shortens home', () => expect([tilde('/home/a/x', '/home/a'), tilde('/home/ab', '/home/a'), tilde('/home/a', '/home/a')]).toEqual(['~/x', '/home/ab', '~']))
   it.each([['401 Unauthorized', 'Sign'], ['rate_limit exceeded', 'busy'], ['ECONNREFUSED', 'reach'], ['the agent was killed', 'process'], ['what', 'again']])(

@@ -174,9 +174,9 @@ function Questions({ record }: { record: P.AskRecord }) {
   const submit = (all: Record<string, readonly string[]>) => void decide(record, { decision: 'allow', answers: all })
   return (
     <form class="questions" onSubmit={(event) => { event.preventDefault(); if (complete) submit(answers()) }}>
-      {questions.map((question) => (
+      {questions.map((question, index) => (
         <fieldset key={question.id}>
-          <legend>{question.header && <small>{line(question.header)}</small>}{visible(question.text)}</legend>
+          <legend>{index > 0 && question.header && <small class="block faint">{line(question.header)}</small>}{visible(question.text)}</legend>
           <div class="choices">
             {(question.choices ?? []).map((choice) => {
               const on = (chosen[question.id] ?? []).includes(choice.label)

@@ -21,7 +21,7 @@ function Part({ part, cwd, whole }: { part: P.Part; cwd?: string; whole: boolean
   }
   const { shown, rest } = whole ? { shown: part.text, rest: '' } : beginning(part.text)
   return (
-    <div class="ask-part">
+    <div class={part.form === 'code' ? 'ask-part' : 'ask-part in-line'}>
       <p class="part-label" aria-hidden="true">{label}</p>
       <pre class={part.form === 'code' ? 'code' : 'part-text'} tabIndex={0} aria-label={label}>{visible(shown)}</pre>
       {rest && <Rest text={rest} />}

@@ -1,7 +1,8 @@
 /** The way from here to the agent, link by link, as it is: page – hub – machine – agent. */
 import { agentName } from '../format'
 import type * as P from '../protocol'
-import { connection, link, nodes, now } from '../store'
+import { connection, link, nodes, now, thread } from '../store'
+import { visible } from '../visible'
 import { Icon } from './icons'
 
 type Health = 'good' | 'busy' | 'bad' | 'unknown'
@@ -40,10 +41,16 @@ export function agentLeg(session: P.SessionRecord, node: P.NodeView | undefined)
   if (link.value.state !== 'online' || !node?.online) return { to, health: 'unknown', words: `${to}: not known from here` }
   const agent = node.agents?.find((one) => one.name === session.agent)
   if (session.status === 'stuck') return { to, health: 'bad', words: `${to} gives no sign of life. Stop it, or wait` }
-  if (session.status === 'failed') return { to, health: 'bad', words: `${to} ended: ${session.problem || 'unknown why'}. The next prompt starts it again` }
+  if (session.status === 'failed') return { to, health: 'bad', words: `${to} ended${why(session)}. The next prompt starts it again` }
   if (agent && agent.ready === false) return { to, health: 'bad', words: agent.problem || agent.hint || `${to} is not ready on this machine` }
   if (agent?.health === 'failing') return { to, health: 'bad', words: agent.problem || `${to} has been failing` }
   return { to, health: session.status === 'working' ? 'busy' : 'good', words: session.status === 'working' ? `${to} is working` : `${to} is ready` }
+}
+
+/** Why the agent ended, unless the conversation below says it: an error is one line. */
+function why({ id, problem }: P.SessionRecord): string {
+  const told = thread.value?.session === id && thread.value.items.value.some(({ content: { value } }) => (value.kind === 'error' && value.error.message === problem) || (value.kind === 'done' && value.done.error === problem))
+  return told ? '' : `: ${visible(problem || 'unknown why')}`
 }
 
 /** Beside a session: all three links. Elsewhere: the hub, and the machines that are away. */

@@ -4,6 +4,7 @@ import { SHOWN, agentName, ago, cost, stateOf, title, type Shown } from '../form
 import type * as P from '../protocol'
 import { place, session as sessionPath } from '../route'
 import { fresh, nodes, now, pending, sessions, unread } from '../store'
+import { line } from '../visible'
 import { AskCard } from './ask'
 import { Icon } from './icons'
 import { Empty } from './parts'
@@ -84,10 +85,10 @@ function SessionRow({ session }: { session: P.SessionRecord }) {
           <strong class="ellipsis">{title(session)}</strong>
           <span class="faint when">{ago(session.active_at || session.created_at, now.value)}</span>
         </span>
-        <span class="session-line ellipsis">{session.status === 'failed' && session.problem ? session.problem : session.last_line || agentName(session.agent)}</span>
+        <span class="session-line ellipsis">{line(session.status === 'failed' && session.problem ? session.problem : session.last_line || agentName(session.agent))}</span>
         <span class="session-tags">
           <span class={`chip ${shown}`}>{SHOWN[shown]}</span>
-          <span class="faint ellipsis">{[agentName(session.agent), node?.name || session.node, session.branch, spent].filter(Boolean).join(' · ')}</span>
+          <span class="faint ellipsis">{line([agentName(session.agent), node?.name || session.node, session.branch, spent].filter(Boolean).join(' · '))}</span>
           {count > 0 && !current && <span class="badge" aria-label={`${count} unread`}>{count}</span>}
         </span>
       </span>

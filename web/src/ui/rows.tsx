@@ -40,9 +40,9 @@ function Content({ item, session }: { item: Item; session: string }) {
     case 'diff':
       return <DiffRow diff={content.diff} session={session} />
     case 'warning':
-      return <p class="note warning"><Icon name="warn" /> {content.text}</p>
+      return <p class="note warning"><Icon name="warn" /> {visible(content.text)}</p>
     case 'status':
-      return <p class="note">{content.state}{content.detail && ` · ${content.detail}`}</p>
+      return <p class="note">{visible(content.state)}{content.detail && ` · ${visible(content.detail)}`}</p>
     case 'error':
       return <ErrorRow error={content.error} session={session} />
     case 'done':
@@ -69,7 +69,7 @@ function Thinking({ text, live }: { text: string; live: boolean }) {
     <div class="fold">
       <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)}>
         <Icon name="thinking" /><span class={live ? 'pulse' : ''}>{live ? 'Thinking …' : 'Thought'}</span>
-        {!open && <span class="fold-line">{text.trim().split('\n')[0]}</span>}
+        {!open && <span class="fold-line">{oneLine(text.trim().split('\n')[0]!)}</span>}
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
       </button>
       {open && <div class="fold-body thinking"><Markdown text={text} live={live} /></div>}
@@ -144,7 +144,7 @@ function Plan({ steps }: { steps: readonly P.PlanStep[] }) {
         {steps.map((step, index) => (
           <li key={index} class={step.status}>
             <span class="box" role="img" aria-label={step.status === 'done' ? 'done' : step.status === 'running' ? 'running' : 'to do'}>{step.status === 'done' && <Icon name="check" />}</span>
-            {step.text}
+            {visible(step.text)}
           </li>
         ))}
       </ul>
@@ -171,7 +171,7 @@ function ErrorRow({ error, session }: { error: P.Error; session: string }) {
     <div class={error.recoverable ? 'note warning' : 'error-row'} role={error.recoverable ? undefined : 'alert'}>
       <Icon name="warn" />
       <div>
-        <strong>{error.message}</strong>
+        <strong>{visible(error.message)}</strong>
         <p>{adviceFor(error, agent)}</p>
       </div>
     </div>
@@ -193,7 +193,7 @@ function DoneRow({ done }: { done: P.Done }) {
   return (
     <p class={`turn-end ${done.status}`}>
       <span>{ENDS[done.status]}</span>{parts.map((part) => <span key={part} class="faint">{part}</span>)}
-      {done.error && <span class="done-error">{done.error}</span>}
+      {done.error && <span class="done-error">{visible(done.error)}</span>}
     </p>
   )
 }

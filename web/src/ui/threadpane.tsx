@@ -8,6 +8,7 @@ import { sendPrompt } from '../outbox'
 import type * as P from '../protocol'
 import { back, go, session as sessionPath } from '../route'
 import { closeThread, fresh, loadOlder, markSeen, nodes, openThread, sessions, thread, threadProblem } from '../store'
+import { line, visible } from '../visible'
 import { addToDraft, Composer } from './composer'
 import { ConnectionBar } from './connection'
 import { DiffView } from './diffview'
@@ -39,7 +40,7 @@ export function ThreadPane({ id, sheet }: { id: string; sheet: '' | 'diff' | 'in
         <button type="button" class="plain back" aria-label="Back to all sessions" onClick={() => go('/')}><Icon name="back" /></button>
         <div class="pane-title">
           <h1>{title(session)}</h1>
-          <p class="faint"><span class={`chip ${shown}`}>{SHOWN[shown]}</span> <span class="ellipsis">{tilde(session.cwd, node?.home)}</span></p>
+          <p class="faint"><span class={`chip ${shown}`}>{SHOWN[shown]}</span> <span class="ellipsis">{line(tilde(session.cwd, node?.home))}</span></p>
         </div>
         <button type="button" class="plain" aria-label="Changes" title="Changes" onClick={() => go(sessionPath(id, 'diff'))}><Icon name="diff" /></button>
         <button type="button" class="plain" aria-label="About this session" title="About" onClick={() => go(sessionPath(id, 'info'))}><Icon name="more" /></button>
@@ -120,8 +121,8 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
         <div><dt>Agent</dt><dd>{agentName(session.agent)} {init?.version ?? agent?.version ?? ''}</dd></div>
         {(init?.model || session.model) && <div><dt>Model</dt><dd>{init?.model || session.model}</dd></div>}
         <div><dt>Machine</dt><dd>{node?.name || session.node}</dd></div>
-        <div><dt>Directory</dt><dd><code>{session.cwd}</code></dd></div>
-        {session.branch && <div><dt>Branch</dt><dd><code>{session.branch}</code></dd></div>}
+        <div><dt>Directory</dt><dd><code>{visible(session.cwd)}</code></dd></div>
+        {session.branch && <div><dt>Branch</dt><dd><code>{visible(session.branch)}</code></dd></div>}
         <div><dt>Turns</dt><dd>{session.turns}</dd></div>
         <div><dt>Used</dt><dd>{cost(session.tokens) || 'not told'}{session.tokens.input != null && ` · ${count(session.tokens.input)} in, ${count(session.tokens.output ?? 0)} out`}{usage?.context_window ? ` · window ${count(usage.context_window)}` : ''}</dd></div>
         {init?.receipt && (['file_write', 'shell', 'network'] as const).map((one) => (

@@ -1,0 +1,98 @@
+"""Asks on the page of a real hub: what a person reads on a card, all of it, and whether they can allow it there."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from playwright.async_api import Locator, Page, ViewportSize, async_playwright, expect
+from tests.browser.conftest import CHROMIUM, FLAGS, WAIT_MS
+from tests.hub.conftest import running
+
+from tieline.bus import Bus, open_bus
+from tieline.sessions.records import ASKS, SESSIONS, AskRecord, SessionRecord
+
+WIDTHS: dict[str, ViewportSize] = {
+    "page 390": {"width": 390, "height": 844},
+    "page desktop": {"width": 1280, "height": 800},
+}
+
+CLIPPED = """card => {
+  const card_box = card.getBoundingClientRect()
+  // Who asks is one row with what fits; what is asked is never cut.
+  return [...card.querySelectorAll('.ask-head *, .ask-content *, .questions *')].filter(one => {
+    const style = getComputedStyle(one), box = one.getBoundingClientRect()
+    if (style.display === 'inline' || one.closest('select, svg, details:not([open])')) return false
+    const wide = one.scrollWidth > one.clientWidth + 1 && style.overflowX !== 'visible'
+    const high = one.scrollHeight > one.clientHeight + 1 && style.overflowY !== 'visible'
+    return wide || high || box.left < card_box.left - 1 || box.right > card_box.right + 1 || style.opacity === '0'
+  }).map(one => one.className + ': ' + one.textContent.slice(0, 80))
+}"""
+"""The parts of a card that are in the document and not on the screen."""
+
+
+class Card:
+    """An ask in the list of what waits, in a page that is open on it."""
+
+    def __init__(self, page: Page, ask: str) -> None:
+        self.place: Locator = page.get_by_label("Needs you").locator(f"[data-ask='{ask}']")
+        self.allow = self.place.locator("button.allow, .choice, .questions button.primary")
+
+    async def show(self) -> bool:
+        """Everything that can be shown of it is shown. Whether that had to be asked for."""
+        await expect(self.place).to_be_visible()
+        more = self.place.get_by_role("button", name="Show all of it")
+        if asked := await more.count() > 0:
+            assert await self.allow.count() == 0, "nothing is allowed of which a part is not shown"
+            await more.click()
+            await expect(self.allow.first).to_be_visible()
+        for fold in await self.place.locator("details:not([open]) summary").all():
+            await fold.click()
+        return asked
+
+    async def text(self) -> str:
+        """What is displayed, as a person reads it."""
+        assert await self.place.evaluate(CLIPPED) == []
+        return await self.place.inner_text()
+
+
+class AskPage:
+    """A page whose hub has the asks that it is given."""
+
+    def __init__(self, page: Page, bus: Bus) -> None:
+        self.page = page
+        self._bus = bus
+        self._given: set[str] = set()
+
+    async def card(self, record: AskRecord, session: SessionRecord, width: str) -> Card:
+        """The card of this ask, which is the only one in the list."""
+        await self.page.set_viewport_size(WIDTHS[width])
+        if record.id not in self._given:
+            for before in self._given:
+                await self._bus.table(ASKS).delete(before)
+            self._given = {record.id}
+            await self._bus.table(SESSIONS).put(session.id, msgspec.json.encode(session))
+            await self._bus.table(ASKS).put(record.id, msgspec.json.encode(record))
+        await expect(self.page.get_by_label("Needs you").get_by_role("article")).to_have_count(1)
+        return Card(self.page, record.id)
+
+
+@asynccontextmanager
+async def ask_page(root: Path) -> AsyncGenerator[AskPage, None]:
+    """A hub, a browser, and its page, signed in."""
+    root.mkdir(parents=True, exist_ok=True)
+    async with (
+        open_bus(f"sqlite:///{root / 'bus.db'}") as bus,
+        running(root, bus=bus) as hub,
+        async_playwright() as playwright,
+    ):
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=60_000)
+        try:
+            page = await browser.new_page(viewport=WIDTHS["page 390"], reduced_motion="reduce")
+            page.set_default_timeout(WAIT_MS)
+            made = await hub.client.post("/api/v1/pairings", json={"kind": "page"})
+            await page.goto(made.json()["url"])
+            await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+            yield AskPage(page, bus)
+        finally:
+            await browser.close()
