@@ -3,8 +3,10 @@ channel runs, to what a person reads there and whether it lets them allow."""
 
 import asyncio
 import io
+import tempfile
 from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import AsyncExitStack, redirect_stderr, redirect_stdout
+from pathlib import Path
 from types import TracebackType
 from typing import cast
 
@@ -12,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from rich.console import Console
 from tests.asks.stage import Caught
+from tests.browser.cards import WIDTHS, AskPage, ask_page
 
 from tieline.cli import deciding
 from tieline.cli.ask_panel import panels
@@ -35,6 +38,14 @@ class Surfaces:
 
     def __init__(self) -> None:
         self.stack = AsyncExitStack()
+        self._page: AskPage | None = None
+
+    async def page(self) -> AskPage:
+        """One hub and one browser for all rows."""
+        if self._page is None:
+            root = self.stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+            self._page = await self.stack.enter_async_context(ask_page(Path(root)))
+        return self._page
 
     async def __aenter__(self) -> "Surfaces":
         return self
@@ -108,6 +119,17 @@ async def as_json(caught: Caught, surfaces: Surfaces) -> Shown:
     return Shown("\n".join(deciding.parts_text((part,)) for part in record.parts), may_allow(caught))
 
 
+def page(width: str) -> "Column":
+    """The card on the page, with everything shown that can be."""
+
+    async def column(caught: Caught, surfaces: Surfaces) -> Shown:
+        card = await (await surfaces.page()).card(caught.record, caught.session, width)
+        await card.show()
+        return Shown(await card.text(), await card.allow.count() > 0)
+
+    return column
+
+
 def may_allow(caught: Caught) -> bool:
     try:
         check(caught.record.ask, Answer(caught.record.id, "allow"))
@@ -124,6 +146,7 @@ COLUMNS: Mapping[str, Column] = {
     "tieline approve on a terminal": approve_on_a_terminal,
     "tieline tail": tail,
     "JSON": as_json,
+    **{width: page(width) for width in WIDTHS},
 }
 
 VERBS = {"run": "tieline run", "approve": "tieline approve", "deny": "tieline approve", "answer": "tieline approve",
