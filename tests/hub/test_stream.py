@@ -51,7 +51,7 @@ async def test_it_says_welcome_and_where_it_stands(hub: Served) -> None:
         assert set(ready["snapshot"]) == {"sessions", "asks", "prompts", "nodes"}
 
 
-async def test_a_bearer_or_a_cookie_needs_no_first_frame(hub: Served) -> None:
+async def test_a_bearer_needs_no_first_frame(hub: Served) -> None:
     async with client(hub, token="", additional_headers={"Authorization": f"Bearer {hub.token}"}) as one:
         await one.subscribe()
         assert [frame["type"] for frame in one.frames] == ["welcome", "ready"]

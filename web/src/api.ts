@@ -1,5 +1,6 @@
 /** Requests to the hub. What changes something carries a key, so that sending it twice does it once. */
-import type { Me, Problem } from './protocol'
+import { storedKey, storeKey } from './key'
+import type { Problem } from './protocol'
 
 export class Refused extends Error {
   constructor(readonly problem: Problem) {
@@ -22,10 +23,20 @@ export function unsure(error: unknown): boolean {
 /** Whether the hub knows nothing of what was asked for. Any other refusal says nothing about it. */
 export const unknown = (error: unknown): boolean => error instanceof Refused && error.problem.status === 404
 
-let csrf = ''
+let own = ''
 
-export function setCsrf(value: string): void {
-  csrf = value
+/** This device's key; empty when it is not signed in. */
+export const ownKey = (): string => own
+
+/** At the start, and when another tab may have signed in. */
+export async function recallKey(): Promise<string> {
+  own = (await storedKey()) || own
+  return own
+}
+
+export async function setKey(key: string): Promise<void> {
+  own = key
+  await storeKey(key)
 }
 
 /** An id that nobody else makes; time first, so that ids sort by when they were made. */
@@ -41,16 +52,12 @@ export interface Answered<T> {
 
 export async function send<T>(method: string, path: string, body?: unknown, key = newId()): Promise<Answered<T>> {
   const headers: Record<string, string> = { Accept: 'application/json' }
-  if (method !== 'GET') {
-    // A page that was opened while the hub was away does not know it yet.
-    if (!csrf && path !== 'login') csrf = (await get<Me>('me')).csrf ?? ''
-    headers['X-Tieline-CSRF'] = csrf
-    headers['Idempotency-Key'] = key
-  }
+  if (own && path !== 'login') headers.Authorization = `Bearer ${own}`
+  if (method !== 'GET') headers['Idempotency-Key'] = key
   if (body !== undefined) headers['Content-Type'] = 'application/json'
   let response: Response
   try {
-    response = await fetch(`/api/v1/${path}`, { method, headers, credentials: 'same-origin', cache: 'no-store', body: body === undefined ? undefined : JSON.stringify(body) })
+    response = await fetch(`/api/v1/${path}`, { method, headers, credentials: 'omit', cache: 'no-store', body: body === undefined ? undefined : JSON.stringify(body) })
   } catch (error) {
     throw new Unreachable(error instanceof Error ? error.message : String(error))
   }

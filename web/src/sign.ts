@@ -1,5 +1,5 @@
 /** Signing in and out. The secret comes in the address's fragment, which no server sees, and leaves the address at once. */
-import { get, post, Refused, setCsrf, unsure } from './api'
+import { get, post, recallKey, Refused, setKey, unsure } from './api'
 import { forgetAll } from './kept'
 import type * as P from './protocol'
 import { connection, me } from './store'
@@ -10,7 +10,6 @@ export function secretOf(text: string): string {
 }
 
 function known(answer: P.Me): void {
-  setCsrf(answer.csrf ?? '')
   me.value = answer
   connection.start()
 }
@@ -24,10 +23,12 @@ function deviceName(): string {
 }
 
 export async function signIn(text: string): Promise<void> {
-  known(await post<P.Me>('login', { secret: secretOf(text), name: deviceName() }))
+  const { key, ...answer } = await post<P.Me>('login', { secret: secretOf(text), name: deviceName() })
+  await setKey(key ?? '')
+  known(answer)
 }
 
-/** At the start: by the link's secret if there is one, else by the cookie. Empty when signed in, else why not. */
+/** At the start: by the link's secret if there is one, else by the key that is kept. Empty when signed in, else why not. */
 export async function arrive(): Promise<string> {
   const secret = /#login=([^&]+)/.exec(location.hash)?.[1]
   if (location.hash) history.replaceState(history.state, '', location.pathname)
@@ -40,6 +41,7 @@ export async function arrive(): Promise<string> {
       problem = error instanceof Refused ? error.message : ''
     }
   }
+  if (!(await recallKey())) return problem || ' '
   try {
     known(await get<P.Me>('me'))
     return ''
@@ -52,6 +54,7 @@ export async function arrive(): Promise<string> {
 
 /** Who this is, when the hub could not be asked at the start. */
 export async function recognise(): Promise<boolean> {
+  if (!(await recallKey())) return false
   try {
     known(await get<P.Me>('me'))
     return true
@@ -62,6 +65,7 @@ export async function recognise(): Promise<boolean> {
 
 export async function signOut(): Promise<void> {
   await post('logout')
+  await setKey('')
   forgetAll()
   location.assign('/')
 }

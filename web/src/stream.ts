@@ -4,6 +4,7 @@
  * thrown away when the page goes to the background; when it returns, a silent socket is asked for a sign of life, and
  * replaced if it gives none.
  */
+import { ownKey } from './api'
 import type * as P from './protocol'
 
 export type HubFrame =
@@ -33,6 +34,7 @@ export interface World {
   now(): number
   after(ms: number, then: () => void): () => void
   random(): number
+  key(): string // of this device
 }
 
 export const browser: World = {
@@ -43,6 +45,7 @@ export const browser: World = {
     return () => clearTimeout(timer)
   },
   random: () => Math.random(),
+  key: ownKey,
 }
 
 export class Stream {
@@ -125,7 +128,7 @@ export class Stream {
     this.heardAt = this.world.now()
     socket.onopen = () => {
       if (socket !== this.socket) return
-      this.say({ type: 'authenticate', protocol: 1, client: 'page' })
+      this.say({ type: 'authenticate', token: this.world.key(), protocol: 1, client: 'page' })
       this.subscribe()
     }
     socket.onmessage = (message: MessageEvent<string>) => {

@@ -1,7 +1,8 @@
 /** The service worker: the page opens without a network, pushes become notifications, and these can be answered. */
 import { danger } from './danger'
+import { storedKey } from './key'
 import { allowable, shown, target } from './notice'
-import type { AskRecord, Decision, Me, Notice, PushSubscription as Wanted } from './protocol'
+import type { AskRecord, Decision, Notice, PushSubscription as Wanted } from './protocol'
 
 declare const self: ServiceWorkerGlobalScope
 declare const __SHELL__: readonly string[]
@@ -109,7 +110,7 @@ async function decide(notice: Notice, decision: Decision['decision']): Promise<v
   try {
     if (decision === 'allow') {
       if (!allowable(notice)) return open(target(notice))
-      const found = await fetch(`/api/v1/asks/${ask}`, { credentials: 'same-origin' })
+      const found = await fetch(`/api/v1/asks/${ask}`, { credentials: 'omit', headers: await bearer() })
       if (found.ok && danger(((await found.json()) as AskRecord).ask)) return open(target(notice))
     }
     const answer = await post(`asks/${ask}/answer`, { decision, digest: notice.digest ?? '' } satisfies Decision)
@@ -122,7 +123,10 @@ async function decide(notice: Notice, decision: Decision['decision']): Promise<v
 }
 
 async function post(path: string, body: unknown): Promise<Response> {
-  const me = (await (await fetch('/api/v1/me', { credentials: 'same-origin' })).json()) as Me
-  const headers = { 'Content-Type': 'application/json', 'X-Tieline-CSRF': me.csrf ?? '', 'Idempotency-Key': crypto.randomUUID() }
-  return fetch(`/api/v1/${path}`, { method: 'POST', headers, credentials: 'same-origin', body: JSON.stringify(body) })
+  const headers = { ...(await bearer()), 'Content-Type': 'application/json', 'Idempotency-Key': crypto.randomUUID() }
+  return fetch(`/api/v1/${path}`, { method: 'POST', headers, credentials: 'omit', body: JSON.stringify(body) })
+}
+
+async function bearer(): Promise<Record<string, string>> {
+  return { Authorization: `Bearer ${await storedKey()}` }
 }

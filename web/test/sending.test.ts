@@ -182,7 +182,7 @@ describe('a prompt', () => {
     page.sendPrompt('s', 'hello')
     page.ready({ asks: [ASK] })
     await page.decide(ASK, { decision: 'allow' })
-    page = await load(false)
+    page = await load()
     hub.reply = ({ path }) => path.startsWith('asks/') ? [200, command('applied')] : [201, { id: 'p' }]
     page.ready({ asks: [ASK] })
     await settle()

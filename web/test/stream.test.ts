@@ -26,6 +26,7 @@ const world: World = {
   now: () => clock,
   after: (ms, then) => { const timer = { at: clock + ms, then }; timers.push(timer); return () => { timers = timers.filter((one) => one !== timer) } },
   random: () => 0.5,
+  key: () => 'tl_own',
 }
 const READY = { type: 'ready', state: 'ok', epoch: 'e1', cursor: 7, snapshot: { sessions: [], asks: [], prompts: [], nodes: [] } }
 
@@ -53,6 +54,7 @@ describe('the stream', () => {
   it('authenticates first, then subscribes', () => {
     last().open()
     expect(last().said.map((frame) => frame.type)).toEqual(['authenticate', 'subscribe'])
+    expect(last().said[0]).toMatchObject({ token: 'tl_own' })
     expect(state()).toBe('connecting')
     last().tell(READY)
     expect(state()).toBe('online')

@@ -13,6 +13,11 @@ OPEN: frozenset[tuple[str, str]] = frozenset(
         ("GET", "/healthz"),
         ("POST", f"{API}/login"),  # a single-use secret is the key
         ("POST", f"{API}/pair"),
+        # How the hub is spoken to, the same for everybody: the page links to it, and a link brings no key.
+        ("GET", f"{API}/docs"),
+        ("GET", f"{API}/docs.js"),
+        ("GET", f"{API}/docs.css"),
+        ("GET", f"{API}/openapi.json"),
         # The page itself: the same for everybody, with nothing of anybody's in it.
         ("GET", "/"),
         ("GET", "/index.html"),

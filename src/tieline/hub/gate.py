@@ -2,9 +2,9 @@
 
 In this order: is the path clear, is it meant for us (Host: another name that points here is somebody's trick), does it
 come from our own page (Origin: another site's page may not talk to us), who is it (on the owner's socket the process
-that connected, a person's or an agent's; else bearer or cookie; a cookie that changes something says the CSRF value
-too), may that kind of device, or that session, pass this door. Then the body is read, whole, bounded in size and time,
-and keys that make a request happen once are honoured.
+that connected, a person's or an agent's; else by the bearer's key; a cookie is nobody's), may that kind of device, or
+that session, pass this door. Then the body is read, whole, bounded in size and time, and keys that make a request
+happen once are honoured.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from ..ids import new_id
 from ..protocol.views import DeviceView
 from . import doors
-from .auth import cookie_name
 from .once import deed, digest_of, identity
 from .outgoing import Outgoing, Receive, Scope, Send, Visit
 from .peers import Peer
@@ -34,16 +33,14 @@ _WANTED = {
     b"host": "host",
     b"origin": "origin",
     b"authorization": "authorization",
-    b"cookie": "cookie",
     b"content-length": "length",
     b"transfer-encoding": "encoding",
     b"expect": "expect",
     b"idempotency-key": "once",
-    b"x-tieline-csrf": "csrf",
     b"sec-fetch-site": "site",
     b"sec-fetch-mode": "mode",
 }
-_SINGLE = ("host", "origin", "authorization", "length", "once", "csrf")
+_SINGLE = ("host", "origin", "authorization", "length", "once")
 
 
 def admit(visit: Visit, scope: Scope, hub: "Hub") -> None:
@@ -92,18 +89,6 @@ def _identify(visit: Visit, scope: Scope, hub: "Hub") -> None:
             visit.device = hub.auth.device_of(token.strip())
         if visit.device is None and doors.need(visit.method, visit.path) != "nothing":
             raise Refused("Unauthenticated", "this token is not known (any more)", field="Authorization")
-        return
-    if "cookie" not in said:
-        return
-    key = _cookie(said["cookie"], cookie_name(hub.origins.port(said["host"], scope)))
-    device = hub.auth.device_of(key) if key else None
-    if device is None:
-        return
-    if visit.method == "WEBSOCKET" and "origin" not in said:
-        raise Refused("Forbidden", "an upgrade with a cookie says its Origin", field="Origin")
-    if visit.method in CHANGING and (visit.method, visit.path) not in doors.OPEN:
-        hub.auth.check_csrf(key, said.get("csrf", ""))
-    visit.device, visit.key = device, key
 
 
 def _known(visit: Visit, peer: Peer, hub: "Hub") -> DeviceView:
@@ -114,13 +99,6 @@ def _known(visit: Visit, peer: Peer, hub: "Hub") -> DeviceView:
         return hub.auth.owner()
     visit.session = hub.session_of(peer) or NOBODY
     return hub.auth.agent(visit.session)
-
-
-def _cookie(header: str, name: str) -> str:
-    for part in header.split(";"):
-        if (found := part.strip()).startswith(name + "="):
-            return found[len(name) + 1 :]
-    return ""
 
 
 class Gate:
@@ -141,11 +119,12 @@ class Gate:
         answer = Outgoing(send, visit)
         try:
             _listen(visit, scope)
+            visit.strict = hub.origins.strict(visit.said.get("host", ""), scope)
             admit(visit, scope, hub)
             state = scope["state"]
             if visit.device is not None and (known := state.get("known")):
                 known()
-            state["device"], state["key"], state["request"], state["once"] = visit.device, visit.key, visit.id, ""
+            state["device"], state["request"], state["once"] = visit.device, visit.id, ""
             state["session"] = visit.session
             if kind == "websocket":
                 await self._app(scope, receive, send)
@@ -201,7 +180,7 @@ def _listen(visit: Visit, scope: Scope) -> None:
             if known in said:
                 if known in _SINGLE:
                     raise Refused("UsageError", f"{name.decode()} is there twice", field=name.decode())
-                said[known] += ("; " if known == "cookie" else ", ") + value.decode("latin-1")
+                said[known] += ", " + value.decode("latin-1")
             else:
                 said[known] = value.decode("latin-1")
 

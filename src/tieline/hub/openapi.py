@@ -49,19 +49,13 @@ def document(routes: Iterable[Route | Plain]) -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "security": [{"bearer": []}, {"cookie": []}],
+        "security": [{"bearer": []}],
         "tags": [{"name": tag} for tag in sorted({tag for _, route, _ in found for tag in route.tags})],
         "paths": paths,
         "components": {
             "schemas": components,
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
-                "cookie": {
-                    "type": "apiKey",
-                    "in": "cookie",
-                    "name": "tieline-<port>",
-                    "description": "Set by login. Changing requests also say X-Tieline-CSRF.",
-                },
             },
         },
     }

@@ -54,7 +54,7 @@ class Origins:
         origin = said.get("origin")
         if origin is None:
             # Without an Origin it is a link (fine) or an embedding (not fine). Another port of this machine is the
-            # same site to a browser, and would get the cookie sent: it is as foreign as any other.
+            # same site to a browser: it is as foreign as any other.
             if said.get("site") in ("cross-site", "same-site") and not (
                 said.get("mode") == "navigate" and method == "GET"
             ):
@@ -72,11 +72,10 @@ class Origins:
         """Whether the browser reached us by TLS: ours, or that of the proxy in front."""
         return scope["scheme"] == "https" or self.public == f"https://{host.lower()}"
 
-    def port(self, host: str, scope: MutableMapping[str, Any]) -> int:
-        """The one in the browser's address: the same for all hubs behind a load balancer."""
-        if found := _PORT.search(host):
-            return int(found[1])
-        return 443 if self.secure(host, scope) else 80
+    def strict(self, host: str, scope: MutableMapping[str, Any]) -> bool:
+        """Whether browsers shall come by TLS only from now on. Not for loopback's names: whatever else runs on this
+        machine goes by them too."""
+        return self.secure(host, scope) and not is_loopback(host_name(host))
 
     @staticmethod
     def _refused(origin: str) -> Refused:

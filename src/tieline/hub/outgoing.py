@@ -29,6 +29,7 @@ GUARDS: tuple[tuple[bytes, bytes], ...] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
 )
+HSTS = (b"strict-transport-security", b"max-age=31536000")
 LINGER, LINGER_S = 32 * 1024 * 1024, 20.0
 STRANGER_LINGER, STRANGER_LINGER_S = 1024 * 1024, 2.0
 """Bytes and seconds of a refused body that are still read, and thrown away."""
@@ -44,8 +45,8 @@ class Visit(Struct, kw_only=True):
     said: dict[str, str]
     device: DeviceView | None = None
     session: str = ""  # that it speaks for, when an agent started it
-    key: str = ""  # the cookie's
     why: str = ""  # it was refused
+    strict: bool = False  # it came by TLS, to a name that shall never be spoken to without
     foreign: str = ""  # the configured origin that it comes from, if it is not our own
 
 
@@ -64,6 +65,8 @@ class Outgoing:
             if self._visit.path.startswith("/api/") and all(name != b"cache-control" for name, _ in found):
                 found.append(NO_STORE)
             found += GUARDS
+            if self._visit.strict:
+                found.append(HSTS)
             if self._visit.foreign:
                 found += ((b"access-control-allow-origin", self._visit.foreign.encode()), (b"vary", b"Origin"))
             message["headers"] = found

@@ -11,7 +11,7 @@ class Me(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who the hub takes the caller for."""
 
     device: DeviceView
-    csrf: str = ""  # with a cookie: what changing requests say in X-Tieline-CSRF
+    key: str = ""  # of a page that has just signed in: shown now and never again
     version: str = ""
     protocol: int = 1
     node: str = ""  # the hub's own node, if it has one

@@ -32,7 +32,7 @@ class Frame(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ty
 
 
 class Authenticate(Frame, tag="authenticate", frozen=True, kw_only=True):
-    token: str = ""  # empty: the cookie of the upgrade counts
+    token: str = ""  # empty: the bearer of the upgrade counts
     protocol: int = 1
     client: str = ""  # its name and version, for the list of devices
 

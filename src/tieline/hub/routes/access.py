@@ -11,7 +11,7 @@ from ...protocol.access import Me, Offer, Paired
 from ...protocol.bodies import Claim, Pairing
 from ...protocol.views import DeviceView
 from ...version import __version__
-from ..auth import OWNER, cookie, cookie_name, csrf_of, signature
+from ..auth import OWNER, signature
 from ..hub import caller, via
 from ..origins import host_name, is_loopback
 from ..problems import Refused
@@ -28,11 +28,8 @@ MAX_NAME = 64
 
 @get("/api/v1/me", tags=TAGS, spec=Spec(gives=Me))
 async def me(request: Asked) -> Reply:
-    """Who am I?
-
-    With a cookie it also tells the CSRF value that changing requests need."""
-    key: str = request.scope["state"]["key"]
-    return answer(_me(request, device_of(request), key))
+    """Who am I?"""
+    return answer(_me(request, device_of(request)))
 
 
 @post(
@@ -41,20 +38,20 @@ async def me(request: Asked) -> Reply:
     spec=Spec(body=Claim, gives=Me, problems=("Unauthenticated", "Forbidden", "TooManyRequests")),
 )
 async def login(request: Asked) -> Reply:
-    """Log a page in by a single-use secret: a cookie that scripts cannot read."""
+    """Sign a page in by a single-use secret: the answer has its key, which it says as a bearer from then on."""
     hub = request.hub
     claim = body(request, Claim)
     device, key = await hub.devices.claim(claim.secret, ("page",), name=_name(claim.name))
     hub.guesses.give_back(caller(request.scope))
     hub.audit.record("sign-in", signature(hub.devices.view(device)), via(request.scope))
-    return answer(_me(request, hub.devices.view(device), key), headers={"set-cookie": _cookie(request, key)})
+    return answer(_me(request, hub.devices.view(device), key))
 
 
 @post("/api/v1/logout", tags=TAGS, spec=Spec(status=204, problems=("Conflict",)))
 async def logout(request: Asked) -> Reply:
     """This device's key is worth nothing any more."""
     await _revoke(request, device_of(request).id)
-    return Reply(status=204, headers={"set-cookie": _cookie(request, "", age_s=0)})
+    return DONE
 
 
 @post("/api/v1/pairings", tags=TAGS, spec=Spec(body=Pairing, gives=Offer, status=201, problems=("TooManyRequests",)))
@@ -115,11 +112,11 @@ def routes(hub: "Hub") -> list[Any]:
     return [me, login, logout, offer, pair, devices, revoke]
 
 
-def _me(request: Asked, device: DeviceView, key: str) -> Me:
+def _me(request: Asked, device: DeviceView, key: str = "") -> Me:
     hub = request.hub
     return Me(
         device=replace(device, current=True),
-        csrf=csrf_of(key) if key else "",
+        key=key,
         version=__version__,
         protocol=PROTOCOL,
         node=hub.switch.local,
@@ -134,11 +131,6 @@ async def _revoke(request: Asked, id: str) -> None:
     name = next((signature(one) for one in hub.devices.list() if one.id == id), id)
     await hub.devices.revoke(id)
     hub.audit.record("revoke", signature(device_of(request)), via(request.scope), device=name)
-
-
-def _cookie(request: Asked, key: str, **more: int) -> str:
-    scope, host, origins = request.scope, request.headers["host"], request.hub.origins
-    return cookie(cookie_name(origins.port(host, scope)), key, secure=origins.secure(host, scope), **more)
 
 
 def _url(request: Asked) -> str:
