@@ -1,7 +1,9 @@
 """Policies, presets, receipts."""
 
+import msgspec
 import pytest
 
+from tieline import policy
 from tieline.errors import UsageError
 from tieline.policy import CAPABILITIES, PRESETS, Enforcement, Policy, Receipt, every_policy, preset
 
@@ -35,3 +37,21 @@ def test_what_nothing_holds_is_unenforced() -> None:
         file_write=Enforcement("allow", "none"), shell=Enforcement("deny", "none"), network=Enforcement("ask", "prompt")
     )
     assert receipt.unenforced() == ("shell",)
+
+
+def test_a_receipt_says_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
+    def remains(shell: Enforcement) -> str:
+        other = Enforcement("ask", "prompt")
+        return " ".join(Receipt(file_write=other, shell=shell, network=other).remains)
+
+    assert "whatever you can" in remains(Enforcement("ask", "prompt"))
+    assert "sandbox" in remains(Enforcement("deny", "sandbox"))
+    assert "not the system" in remains(Enforcement("deny", "rule"))
+    monkeypatch.setattr(policy, "SUBREAPERS", False)
+    assert "is taken for yours" in remains(Enforcement("deny", "rule")), "where it is weaker, it says so"
+
+
+def test_a_receipt_of_another_machine_keeps_its_words() -> None:
+    lines = {name: Enforcement("ask", "prompt") for name in CAPABILITIES}
+    sent = msgspec.json.encode(Receipt(**lines, remains=("said there",)))
+    assert msgspec.json.decode(sent, type=Receipt).remains == ("said there",)

@@ -15,12 +15,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from .environment import config_file, inherited
+from .environment import SECRET, config_file, for_children, inherited
 from .errors import UsageError
 
 
@@ -96,6 +96,25 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     channels: tuple[ChannelConfig, ...] = ()
     environ: Mapping[str, str] = {}
     source: str = ""  # the file it came from
+
+    def for_children(self) -> dict[str, str]:
+        """The environment that agents inherit: without what this configuration refers to, and what is our own."""
+        held: set[str] = set()
+        _references([entry.config for entry in self.channels], held)
+        _references(self.agents, held)
+        return for_children(self.environ, held)
+
+
+def _references(value: Any, found: set[str]) -> None:
+    """The variables that are named by `env:NAME`, however deep."""
+    if isinstance(value, str):
+        if value.startswith(SECRET):
+            found.add(value.removeprefix(SECRET))
+    elif isinstance(value, Mapping):
+        _references(list(cast("Mapping[str, Any]", value).values()), found)
+    elif isinstance(value, list | tuple):
+        for each in cast("list[Any]", value):
+            _references(each, found)
 
 
 def load(*, environ: Mapping[str, str] | None = None) -> Config:

@@ -36,6 +36,7 @@ from .node.starting import REJOIN, Order, Started, described, only_one
 from .relaying import relaying
 from .sessions.router import Router
 from .version import __version__
+from .wire import kin
 
 # --- putting together -------------------------------------------------------------------------------------
 
@@ -231,6 +232,7 @@ async def _told_to_end() -> None:
 def run(config: Config, order: Order, started: Callable[[Started], None], *, foreground: bool) -> None:
     """In this process, with its log in the file and, in the foreground, on the terminal."""
     config = configured(config, order)
+    kin.keep_private()  # agents run as the same user
     with Logs(places.log_file(config.environ), sys.stderr if foreground else None):
         if order.what == "node":
             asyncio.run(run_node(config, started=started))

@@ -1,7 +1,7 @@
 """The process's own environment. The only place that reads it, and light: it is looked at before all imports."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 
 def inherited() -> dict[str, str]:
@@ -11,6 +11,26 @@ def inherited() -> dict[str, str]:
 def variable(name: str) -> str:
     """One that counts before, or without, a Config: how errors are shown, whether there are colours."""
     return os.environ.get(name, "")
+
+
+OURS = "TIELINE_"
+THEIRS = "TIELINE_HOME"
+"""An agent may know where the hub is: there it is known as the agent that it is."""
+SECRET = "env:"
+"""A string of the configuration that begins so is the value of that variable: secrets need not stand in the file."""
+
+_held: set[str] = set()
+
+
+def hold(name: str) -> None:
+    """That variable is Tieline's own: no child inherits it from now on."""
+    _held.add(name)
+
+
+def for_children(env: Mapping[str, str], held: Set[str] = frozenset()) -> dict[str, str]:
+    """What an agent inherits: all but what is Tieline's own."""
+    ours = _held | held
+    return {name: value for name, value in env.items() if name == THEIRS or not (name.startswith(OURS) or name in ours)}
 
 
 def state_folder(env: Mapping[str, str]) -> str:

@@ -5,10 +5,12 @@ command tool, `network` its fetch and search tools. What a permitted shell can s
 connection) is a matter of the agent's sandbox; the receipt says whether there is one.
 """
 
+import sys
 from itertools import product
 from typing import Literal, get_args
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from .errors import UsageError
 
@@ -80,6 +82,11 @@ class Receipt(Struct, frozen=True):
     file_write: Enforcement
     shell: Enforcement
     network: Enforcement
+    remains: tuple[str, ...] = ()  # what nothing of this holds, in sentences
+
+    def __post_init__(self) -> None:
+        if not self.remains:
+            force_setattr(self, "remains", _remains(self))
 
     def of(self, capability: Capability) -> Enforcement:
         return getattr(self, capability)
@@ -87,3 +94,22 @@ class Receipt(Struct, frozen=True):
     def unenforced(self) -> tuple[Capability, ...]:
         """Capabilities whose `deny` (or `ask`) nothing holds the agent to."""
         return tuple(c for c in CAPABILITIES if self.of(c).level != "allow" and self.of(c).means == "none")
+
+
+SUBREAPERS = sys.platform == "linux"
+"""Whether this system keeps what an agent leaves behind below it."""
+
+
+def _remains(receipt: Receipt) -> tuple[str, ...]:
+    if receipt.shell.means == "sandbox":
+        said = ["The agent and its sandbox run as your user: its commands are held by the sandbox alone."]
+    elif receipt.shell.level == "deny":
+        said = ["The agent runs as your user: the agent and Tieline hold it to this, not the system."]
+    else:
+        said = ["A command that is allowed can do whatever you can on this machine."]
+    if not SUBREAPERS:
+        said.append(
+            "This system does not keep what a command leaves behind below its agent: "
+            "a process that leaves its group and empties its environment is taken for yours."
+        )
+    return tuple(said)

@@ -248,6 +248,7 @@ def test_header_says_who_where_and_what_is_permitted() -> None:
     lines = shown(Init("codex", cwd="/w", model="gpt", receipt=receipt))
     assert lines[:2] == ["● codex  gpt · /w", "  files allow · shell ask · network deny"]
     assert lines[2] == "  ! network: nothing enforces this (no such rule)"
+    assert lines[3] == "  A command that is allowed can do whatever you can on this machine."
 
 
 def test_plan_at_the_end() -> None:

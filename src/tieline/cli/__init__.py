@@ -54,4 +54,4 @@ def _start_ahead(arguments: list[str]) -> "Launched | None":
         return None  # it has the agent
     from ..drivers.ahead import start_ahead
 
-    return start_ahead(arguments[0], env)
+    return start_ahead(arguments[0], environment.for_children(env))

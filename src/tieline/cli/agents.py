@@ -72,7 +72,7 @@ async def look(name: str, config: Config) -> Report:
     about: dict[str, Any] = {"floor": driver.floor, "tested": driver.tested, "features": driver.features}
     try:
         async with asyncio.timeout(PROBE_S):
-            probe = await driver.probe(config.environ)
+            probe = await driver.probe(config.for_children())
     except TimeoutError:
         return Report(name=name, found=False, problem=f"it did not answer within {PROBE_S:g} s", **about)
     except Exception as error:

@@ -109,6 +109,8 @@ def policy_line(receipt: Receipt) -> Text:
         note = receipt.of(name).note
         text.append(f"\n  ! {words.CAPABILITY_WORDS[name]}: nothing enforces this", "yellow")
         text.append(f" ({clean(note)})" if note else "", "yellow")
+    for sentence in receipt.remains:
+        text.append(f"\n  {clean(sentence)}", "dim")
     return text
 
 

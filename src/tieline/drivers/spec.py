@@ -33,7 +33,7 @@ def spec_of(config: Config, **options: Unpack[Options]) -> Spec:
     env = options.get("env")
     return Spec(
         cwd=str(Path(options.get("cwd", ".")).expanduser().absolute()),
-        env=dict(config.environ if env is None else env),
+        env=config.for_children() if env is None else dict(env),
         policy=preset(policy) if isinstance(policy, str) else policy,
         accept_unenforced=options.get("accept_unenforced", False),
         model=options.get("model", ""),

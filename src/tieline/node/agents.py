@@ -111,7 +111,7 @@ class Agents:
     async def _probe(self, driver: Driver) -> Probe:
         try:
             async with asyncio.timeout(PROBE_S):
-                return await driver.probe(self._config.environ)
+                return await driver.probe(self._config.for_children())
         except TimeoutError:
             hint = "Start it by hand to see what it waits for; it is looked at again every few minutes."
             return Probe(found=True, problem=f"it did not tell its version within {PROBE_S:g} s", hint=hint)

@@ -20,11 +20,12 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec import Struct
 
+from .. import environment
 from ..channels.base import Channel, Surroundings
 from ..config import ChannelConfig
 from ..errors import TielineError, UsageError
 from ..messages import address
-from .trust import ENVIRONMENT, Code, local_file, look
+from .trust import Code, local_file, look
 
 BUILT_IN: dict[str, str] = {
     "agent": "tieline.channels.agent",
@@ -38,6 +39,7 @@ EXTRAS: dict[str, str] = {"aiogram": "tieline[telegram]", "aiohttp": "tieline[te
 """A library that a built-in channel needs → what to install."""
 
 ENTRY_POINTS = "tieline.channels"
+
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _UNKNOWN_FIELD = re.compile(r"unknown field `([^`]*)`(?: - at `\$\.?([^`]*)`)?")
 _MISSING_FIELD = re.compile(r"missing required field `([^`]*)`(?: - at `\$\.?([^`]*)`)?")
@@ -243,8 +245,9 @@ def _resolved(id: str, value: Any, env: Mapping[str, str], source: str, place: s
         return {name: _resolved(id, each, env, source, f"{place}.{name}") for name, each in items}
     if isinstance(value, list | tuple):
         return [_resolved(id, each, env, source, place) for each in cast(list[Any], value)]
-    if isinstance(value, str) and value.startswith(ENVIRONMENT):
-        name = value.removeprefix(ENVIRONMENT)
+    if isinstance(value, str) and value.startswith(environment.SECRET):
+        name = value.removeprefix(environment.SECRET)
+        environment.hold(name)  # also of a configuration that came later than the agents' own
         if name not in env:
             problem = f"the variable {name} is not set"
             hint = "Set it in the environment of the hub, and restart the hub."

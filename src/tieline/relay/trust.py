@@ -16,10 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from ..config import ChannelConfig
+from ..environment import SECRET
 from ..wire.files import read_regular
 
-ENVIRONMENT = "env:"
-"""A string of a config that begins so is the value of that variable: secrets need not stand in the file."""
 
 MAX_CODE = 4 * 1024 * 1024
 MAX_RECORD = 4 * 1024 * 1024
@@ -135,4 +134,4 @@ def _variables(value: Any) -> set[str]:
         return set[str]().union(*map(_variables, cast(Mapping[str, Any], value).values()))
     if isinstance(value, list | tuple):
         return set[str]().union(*map(_variables, cast(list[Any], value)))
-    return {value.removeprefix(ENVIRONMENT)} if isinstance(value, str) and value.startswith(ENVIRONMENT) else set()
+    return {value.removeprefix(SECRET)} if isinstance(value, str) and value.startswith(SECRET) else set()

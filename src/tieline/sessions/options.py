@@ -88,4 +88,4 @@ def warm_spec(entry: Mapping[str, Any], place: int, config: Config) -> tuple[str
         raise UsageError(f"pool.warm[{place}] names no agent", field=f"pool.warm[{place}].agent")
     options = cast("SessionOptions", {name: getattr(warm, name) for name in SessionOptions.__annotations__})
     record = SessionRecord(id="", agent=agent, cwd=warm.cwd, **settled(options, config))
-    return agent, spec_of(record, config.environ)
+    return agent, spec_of(record, config.for_children())

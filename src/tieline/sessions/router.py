@@ -259,7 +259,7 @@ class Router:
     # --- inside ----------------------------------------------------------------------------------------
 
     def _spec(self, record: SessionRecord) -> Spec:
-        return spec_of(record, self._config.environ)
+        return spec_of(record, self._config.for_children())
 
     def _runner(self, id: str) -> Runner:
         if id not in self._runners:

@@ -136,9 +136,14 @@ def reap(*, but: int = 0) -> None:
 def adopt(name: str) -> bool:
     """Become the one to whom orphans below us come, known by that name. Whether this system has such a thing.
 
-    Nobody of the same user may look into us or steer us either: what we are told holds an agent's environment.
+    Nobody of the same user may steer us either.
     """
-    return _prctl(_SET_CHILD_SUBREAPER, 1) and _prctl(_SET_DUMPABLE, 0) and _prctl(_SET_NAME, name.encode() + b"\0")
+    return _prctl(_SET_CHILD_SUBREAPER, 1) and keep_private() and _prctl(_SET_NAME, name.encode() + b"\0")
+
+
+def keep_private() -> bool:
+    """Nobody but root may look into this process's memory or steer it. Whether this system has such a thing."""
+    return _prctl(_SET_DUMPABLE, 0)
 
 
 def _prctl(option: int, value: int | bytes) -> bool:
