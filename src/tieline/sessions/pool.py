@@ -32,17 +32,16 @@ class _Ready(Struct):
     since: float
     wanted: float  # when somebody last did
     premises: bytes
-    marks: list[str]  # of the processes that were started for it
 
     def pids(self) -> list[int]:
         """Of those that it still has."""
         live = launch.live()
-        return [live[mark] for mark in self.marks if mark in live]
+        return [live[mark] for mark in self.session.marks if mark in live]
 
     @property
     def usable(self) -> bool:
         live = launch.live()
-        return self.session.alive and not any(launch.has_exited(mark) for mark in self.marks if mark in live)
+        return self.session.alive and not any(launch.has_exited(mark) for mark in self.session.marks if mark in live)
 
 
 class _Opening(Struct):
@@ -137,8 +136,6 @@ class Pool:
                 return
             while len(self._ready) >= self._limits.number:
                 await asyncio.wait({self._evict(self._last_wanted())})
-            marks: list[str] = []
-            launch.started.set(marks)
             with suppress(TielineError, OSError):  # it fails again, and is told, when somebody really wants it
                 before = await asyncio.to_thread(premises, spec.cwd, spec.env)
                 session = Session(driver, replace(spec, ahead=True), ask_expiry_s=None)
@@ -147,7 +144,7 @@ class Pool:
                     await session.warm_up()
                     stack.pop_all()  # it is the pool's from here on
                 since = old.since if old else time.monotonic()
-                self._ready[key] = _Ready(session, since, wanted, before, marks)
+                self._ready[key] = _Ready(session, since, wanted, before)
         self._tend()
 
     def _last_wanted(self) -> bytes:

@@ -48,8 +48,8 @@ class Router:
     ) -> None:
         self.log = EventLog(bus)
         self.prompts = Prompts(bus)
-        self._runners = Runners()
-        self.asks = PendingAsks(bus, expiry_s=ask_expiry_s, changed=self._runners.asking)
+        self.runners = Runners()
+        self.asks = PendingAsks(bus, expiry_s=ask_expiry_s, changed=self.runners.asking)
         self.pool = Pool(config.pool)
         self._config = config
         self._node = node
@@ -78,12 +78,12 @@ class Router:
 
     def stop_starting(self) -> None:
         """The end has begun: what runs goes on until it is interrupted, what waits waits for the next start."""
-        self._runners.stop_starting()
+        self.runners.stop_starting()
         self.pool.stop_opening()
 
     async def _end_runners(self) -> None:
         self.stop_starting()
-        await self._runners.end(self._ending)
+        await self.runners.end(self._ending)
 
     # --- sessions --------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Router:
         return sorted(found, key=lambda record: record.active_at, reverse=True)
 
     def get(self, id: str) -> SessionRecord:
-        runner = self._runners.get(id)
+        runner = self.runners.get(id)
         return runner.record if runner else self._roster.get(id)
 
     def owns(self, id: str) -> bool:
@@ -162,22 +162,22 @@ class Router:
         if unknown := set(changes) - allowed:
             raise UsageError(f"{', '.join(sorted(unknown))} cannot be changed", field=min(unknown))
         check(self.driver(self.get(id).agent), self._spec(replace(self.get(id), **changes)))
-        if {"policy", "model", "effort"} & set(changes) and id in self._runners:
+        if {"policy", "model", "effort"} & set(changes) and id in self.runners:
             if self.prompts.running(id) is not None:
                 raise UsageError("a turn is running", field="session", hint="Wait for its end, or abort it.")
-            runner = self._runners.pop(id)
+            runner = self.runners.pop(id)
             await runner.close()
             await self._roster.keep(runner.record)
         record = replace(self.get(id), **changes)
-        if id in self._runners:
-            self._runners[id].record = record
+        if id in self.runners:
+            self.runners[id].record = record
         await self._roster.keep(record)
         return record
 
     async def close(self, id: str) -> SessionRecord:
         """End its agent. What it said stays; prompting it again resumes it where the agent can."""
         record = self.get(id)
-        if runner := self._runners.pop(id, None):
+        if runner := self.runners.pop(id, None):
             await runner.close()
             record = runner.record
         record = replace(record, status="closed")
@@ -207,19 +207,19 @@ class Router:
             raise UsageError("a time limit is more than 0 seconds", field="timeout_s")
         kept, new = await self.prompts.receive(session, prompt, id=id, by=by, timeout_s=timeout_s)
         if new:
-            self._runners.wake(self._runner(session))
+            self.runners.wake(self._runner(session))
         return kept
 
     async def steer(self, session: str, text: str) -> None:
         """Say something to the agent in the middle of its turn."""
-        runner = self._runners.get(session)
+        runner = self.runners.get(session)
         if runner is None or runner.session is None or not runner.busy:
             raise UsageError(f"no turn is running in {session!r}", field="session", hint="Send it as a prompt.")
         await runner.session.steer(text)
 
     async def abort(self, session: str) -> bool:
         """Interrupt the running turn. Whether there was one."""
-        runner = self._runners.get(session)
+        runner = self.runners.get(session)
         if runner is None or self.prompts.running(session) is None:
             return False
         await runner.interrupt()
@@ -262,13 +262,13 @@ class Router:
         return spec_of(record, self._config.for_children())
 
     def _runner(self, id: str) -> Runner:
-        if id not in self._runners:
+        if id not in self.runners:
             record = self.get(id)
 
             async def on_ask(ask: Ask) -> Answer:
                 return await self.asks.wait(id, ask)
 
-            self._runners[id] = Runner(
+            self.runners[id] = Runner(
                 record,
                 self.driver(record.agent),
                 self._spec(record),
@@ -279,9 +279,9 @@ class Router:
                 keep=self._roster.keep,
                 env=self._config.environ,
                 quiet_s=quiet_s(self._config, record.agent),
-                idle=lambda: self._runners.rest(self._config.pool.number),
+                idle=lambda: self.runners.rest(self._config.pool.number),
             )
-        return self._runners[id]
+        return self.runners[id]
 
     async def _recover(self) -> None:
         """Make the state of a crash truthful, then go on with what waited. Other nodes' state is theirs."""
@@ -293,4 +293,4 @@ class Router:
             await self._roster.keep(await recovery.close_turn(self.log, self.prompts, prompt, record))
         for session in self.prompts.sessions():
             with suppress(TielineError):  # its agent is not known, or off, any more: what waits, waits on
-                self._runners.wake(self._runner(session))
+                self.runners.wake(self._runner(session))

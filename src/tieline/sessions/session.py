@@ -11,6 +11,7 @@ from ..drivers.base import CanWarmUp, Conversation, Driver, Prompt, Spec, check,
 from ..errors import SessionClosed, TielineError, Unsupported
 from ..events import Answer, Done, Error, Event, TurnStarted
 from ..policy import Receipt
+from ..wire import launch
 from .asks import DEFAULT_EXPIRY_S, Asks, OnAsk
 
 ABANDON_GRACE_S = 10.0
@@ -38,8 +39,10 @@ class Session:
         self._conversation: Conversation | None = None
         self._stack = AsyncExitStack()
         self._turn = asyncio.Lock()
+        self.marks: list[str] = []  # of the processes that were started for it, as far as they live
 
     async def __aenter__(self) -> "Session":
+        launch.started.set(self.marks)
         self._conversation = await self._stack.enter_async_context(self.driver.open(self.spec, self._asks))
         return self
 
@@ -84,6 +87,9 @@ class Session:
         check_prompt(self.driver, prompt)
         async with self._turn:
             conversation = self._open()
+            live = launch.live()
+            self.marks[:] = [mark for mark in self.marks if mark in live]
+            launch.started.set(self.marks)  # some agents are a process per turn, or per command
             expired = False
 
             async def expire() -> None:
