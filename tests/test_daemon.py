@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tieline import places
+from tieline.hub.local import socket_path
 from tieline.node.joined import read_situation
 from tieline.node.starting import holder
 from tieline.script import Run, Say
@@ -61,7 +62,7 @@ def machine(tmp_path: Path) -> Generator[Machine]:
 def test_up_status_down(machine: Machine) -> None:
     assert machine.tieline("status").returncode == 1
     url = machine.up()
-    running, socket = places.running_file(machine.env), places.socket_file(machine.env)
+    running, socket = places.running_file(machine.env), socket_path(machine.env)
     for file in (running, socket, socket.parent, places.log_file(machine.env), places.bus_file(machine.env)):
         assert file.stat().st_mode & 0o077 == 0, file
     about = json.loads(running.read_text())

@@ -41,7 +41,7 @@ async def routing(
     url: str, replies: Sequence[Reply], *, on_stall: Callable[[], None] = lambda: None, **options: Any
 ) -> AsyncGenerator[Router, None]:
     settings = {name: options.pop(name) for name in ("pool", "watchdog", "policy") if name in options}
-    config = Config(default_agent="scripted", environ=ENV, **settings)
+    config = Config(default_agent="scripted", environ=ENV | options.pop("env", {}), **settings)
     async with (
         open_bus(url) as bus,
         Router(bus, config, drivers={"scripted": Scripted(replies, on_stall=on_stall)}, **options) as router,
@@ -300,7 +300,8 @@ async def test_diff_since_the_session_began(tmp_path: Path, url: str) -> None:
     place.mkdir()
     await asyncio.to_thread(subprocess.run, ["git", "init", "-q", "-b", "trunk"], cwd=place, check=True, env=ENV)
     (place / "before.txt").write_text("before\n")
-    async with routing(url, [[Write("new.txt", "by the agent\n")], [Say("written")]]) as router:
+    home = {"TIELINE_HOME": str(tmp_path / "state")}
+    async with routing(url, [[Write("new.txt", "by the agent\n")], [Say("written")]], env=home) as router:
         session = await router.create(cwd=str(place), policy=FULL)
         await router.prompt(session.id, "go", id="p")
         await settled(router, session.id, "p")
@@ -308,6 +309,30 @@ async def test_diff_since_the_session_began(tmp_path: Path, url: str) -> None:
         assert "+by the agent" in diff
         assert "before" not in diff
         assert router.get(session.id).branch == "trunk"
+
+
+async def test_what_an_agent_wrote_into_the_repository_runs_neither_for_a_diff_nor_for_a_first_prompt(
+    tmp_path: Path,
+) -> None:
+    """It may write files, and nothing else."""
+    place, ran = tmp_path / "place", tmp_path / "ran"
+    place.mkdir()
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", "-b", "trunk"], cwd=place, check=True, env=ENV)
+    config = (place / ".git/config").read_text() + f'[filter "x"]\n\tclean = "touch {ran}; cat"\n'
+    written = [[Write(".git/config", config), Write(".gitattributes", "* filter=x\n")], [Say("written")]]
+    home = {"TIELINE_HOME": str(tmp_path / "state")}
+    async with routing(f"sqlite://{tmp_path}/bus.db", [*written, [Say("read")]], env=home) as router:
+        session = await router.create(cwd=str(place), policy=Policy("allow", "deny", "deny"))
+        await router.prompt(session.id, "go", id="p")
+        await settled(router, session.id, "p")
+        assert "+* filter=x" in await router.diff(session.id)
+        reader = await router.create(cwd=str(place), policy=Policy("deny", "deny", "deny"))
+        await router.prompt(reader.id, "go", id="q")
+        await settled(router, reader.id, "q")
+        assert router.get(reader.id).began and await router.diff(reader.id) == ""
+    assert not ran.exists()
+    await asyncio.to_thread(subprocess.run, ["git", "add", "--all"], cwd=place, check=True, env=ENV)
+    assert ran.exists(), "plain git runs it"
 
 
 @pytest.mark.slow
