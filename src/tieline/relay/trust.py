@@ -19,7 +19,6 @@ from ..config import ChannelConfig
 from ..environment import SECRET
 from ..wire.files import read_regular
 
-
 MAX_CODE = 4 * 1024 * 1024
 MAX_RECORD = 4 * 1024 * 1024
 
