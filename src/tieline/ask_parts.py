@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from .events import Ask, Command, Edit, Fetch, Mcp, Question, Read, Search, Task, changed_paths
+from .events import Ask, Command, Edit, Fetch, Mcp, Question, Read, Remember, Search, Task, changed_paths
 from .visible_text import marked
 
 CONTENT = frozenset(
@@ -45,6 +45,12 @@ def ask_parts(ask: Ask) -> tuple[Part, ...]:
     if ask.reason and ask.reason not in seen:
         parts.append(Part("reason", ask.reason))
     return tuple(parts)
+
+
+def scope_of(ask: Ask, level: Remember) -> str:
+    """What remembering it permits, as it follows "allow": in the driver's words, or as far as we know."""
+    how = "in this session" if level == "session" else "always"
+    return ask.scopes.get(level) or f"what the agent makes of it, {how}"
 
 
 def parts_text(parts: Iterable[Part]) -> str:

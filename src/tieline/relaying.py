@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from . import places
+from .ask_parts import ask_parts, parts_text, scope_of
 from .bus.base import Bus
 from .channels.base import AskNote, NewSession, NodeOffline, Surroundings
 from .drivers.base import Attachment
 from .errors import TielineError, UsageError
-from .events import Answer, Command, Edit, Fetch, Mcp
+from .events import Answer, Command, Edit, Fetch, Mcp, Remember
 from .hub.hub import Hub
 from .hub.problems import is_usage
 from .hub.telling import ask_of, node_of
@@ -36,7 +37,8 @@ from .sessions.records import PROMPTS, AskRecord, PromptRecord
 
 TELL_S = 30.0
 """An order of the relay's is worth nothing later: the message itself is kept, and told again."""
-MAX_CONTENT = 20_000
+MAX_CONTENT = 60_000
+"""Characters of an ask in a message; how many more there are is told, and then it cannot be allowed from there."""
 BY = "relay"
 NOT_AGREED = "a channel brings in what nobody has agreed to"
 
@@ -170,11 +172,11 @@ class HubAsks:
             told(self._note(record))
         return unsubscribe
 
-    async def decide(self, ask: str, *, allow: bool, digest: str, by: str) -> str:
+    async def decide(self, ask: str, *, allow: bool, digest: str, by: str, remember: Remember = "once") -> str:
         record = await ask_of(self._hub, ask)
         if record.ask.kind == "question":
             raise UsageError("a question needs an answer in words", field="ask", hint="Answer it on the page.")
-        said = Answer(ask=ask, decision="allow" if allow else "deny", by=by)
+        said = Answer(ask=ask, decision="allow" if allow else "deny", by=by, remember=remember)
         kind = ApprovePermission if allow else DenyPermission
         command = kind(session=record.session, ask=ask, answer=said, digest=digest)
         told = await self._hub.switch.tell(await node_of(self._hub, record.session), command, by=by, id=new_id())
@@ -190,6 +192,7 @@ class HubAsks:
             outcome = ("Approved" if record.answer.decision == "allow" else "Denied") + f" by {record.answer.by}"
         elif record.status != "pending":
             outcome = record.status.capitalize()
+        content = parts_text(record.parts or ask_parts(record.ask))
         return AskNote(
             id=record.id,
             session=record.session,
@@ -197,7 +200,10 @@ class HubAsks:
             title=_wants(record),
             agent=session.agent if session else "",
             place=session.cwd if session else "",
-            content=_content(record),
+            content=content[:MAX_CONTENT],
+            missing=max(0, len(content) - MAX_CONTENT),
+            withheld=record.ask.withheld,
+            offers={level: scope_of(record.ask, level) for level in record.ask.remember},
             digest=record.digest,
             status=record.status,
             outcome=outcome,
@@ -221,24 +227,6 @@ def _wants(record: AskRecord) -> str:
             return "may it use a tool of another program?"
         case _:
             return "may it use a tool?"
-
-
-def _content(record: AskRecord) -> str:
-    """What exactly is wanted: the command, the change, the question."""
-    ask, lines = record.ask, [record.ask.title]
-    match ask.action:
-        case Command(command=command):
-            lines.append(command)
-        case Edit(paths=paths, diff=diff):
-            lines += [*paths, diff]
-        case Fetch(url=url, query=query):
-            lines += [url, query]
-        case _ if ask.input:
-            lines.append(msgspec.json.format(msgspec.json.encode(ask.input), indent=2).decode())
-        case _:
-            pass
-    lines += [question.text for question in ask.questions]
-    return "\n".join(dict.fromkeys(line for line in (*lines, ask.plan, ask.reason) if line))[:MAX_CONTENT]
 
 
 def _check(result: Result) -> None:

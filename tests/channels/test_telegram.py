@@ -13,10 +13,11 @@ from tests.relay.conftest import QUICK, lose_lease, over, until
 
 from tieline.channels.base import AskNote, Channel
 from tieline.errors import TielineError
+from tieline.events import Remember
 from tieline.messages import AttachmentRef, Payload
 from tieline.relay import Relay, Settings
 from tieline.relay.plugins import ChannelError
-from tieline.testing.telegram import TOKEN, BotApi
+from tieline.testing.telegram import TOKEN, BotApi, Call
 from tieline.testing.waiting import eventually
 
 pytestmark = [pytest.mark.slow, IMPORTS_AIOGRAM]
@@ -74,7 +75,8 @@ async def test_only_chats_on_the_list_are_heard(tmp_path: Path) -> None:
         assert (await desk.next()).payload.text == "the last"
         assert desk.got.empty()
         assert api.said(STRANGER) == [f"This chat is not allowed here. Its id is {STRANGER}."], "once, and no more"
-        assert channel.status().detail["unheard"] == 8
+        # Chats are heard at the same time: theirs may still be on the way.
+        await eventually(lambda: channel.status().detail.get("unheard") == 8, "not all were left unheard", timeout=30)
         sent = await relay.send(address(STRANGER), "psst", sender="relay.user.bob")
         assert (await over(relay, sent.id)).reason == "denied"
 
@@ -293,6 +295,7 @@ class Switch:
 
     def __init__(self) -> None:
         self.decided: list[tuple[str, bool, str, str]] = []
+        self.remembered: list[Remember] = []
         self._heard: list[Callable[[AskNote], None]] = []
         self.refuse = ""
 
@@ -304,16 +307,18 @@ class Switch:
         for heard in list(self._heard):
             heard(note)
 
-    async def decide(self, ask: str, *, allow: bool, digest: str, by: str) -> str:
+    async def decide(self, ask: str, *, allow: bool, digest: str, by: str, remember: Remember = "once") -> str:
         if self.refuse:
             raise TielineError(self.refuse)
         self.decided.append((ask, allow, digest, by))
+        self.remembered.append(remember)
         return "Approved." if allow else "Denied."
 
 
 def note(status: str = "pending", **more: Any) -> AskNote:
-    own = {"id": "ask1", "session": "s1", "kind": "permission", "title": "may it run a command?", "digest": "d1"}
-    return AskNote(**{**own, "agent": "codex", "content": "rm -rf /tmp/x", "status": status, **more})
+    own: dict[str, Any] = {"id": "ask1", "session": "s1", "kind": "permission", "title": "may it run a command?"}
+    own |= {"digest": "d1", "agent": "codex", "content": "rm -rf /tmp/x", "status": status, **more}
+    return AskNote(**own)
 
 
 async def test_asks_have_buttons_and_are_decided_through_the_switch(tmp_path: Path) -> None:
@@ -361,6 +366,64 @@ async def test_a_question_has_no_buttons_and_content_can_be_left_out(tmp_path: P
         shown = (await api.called("sendmessage"))[0]
         assert "reply_markup" not in shown.fields
         assert "rm -rf" not in shown.fields["text"]
+
+
+def keys(call: Call) -> dict[str, str]:
+    """The buttons below a message: what they say → what they send."""
+    if "reply_markup" not in call.fields:
+        return {}
+    rows = call.json("reply_markup")["inline_keyboard"]
+    return {button["text"]: button["callback_data"] for row in rows for button in row}
+
+
+async def test_a_long_ask_is_shown_whole_before_its_buttons(tmp_path: Path) -> None:
+    """Also what looks like Markdown: nothing is left out of it, and the buttons come last."""
+    switch, long = Switch(), "command:\n  first\n  ```\n" + "x" * 20_000 + "\n  ```\n  last"
+    async with asking(tmp_path / "a", switch, chats=[ADA], content=True) as api:
+        switch.tell(note(content=long, offers={"session": "all edits in this directory, this session"}))
+        calls = await api.called("sendmessage", 7)
+        *pieces, shown = [call.fields["text"] for call in calls]
+        assert "".join(piece.partition("\n")[2] for piece in pieces) == long
+        assert all(len(piece) <= 4096 for piece in pieces)
+        assert [sorted(keys(call)) for call in calls[:-1]] == [[]] * 6
+        assert "in 6 messages" in shown
+        assert "Approve for the session: all edits in this directory, this session" in shown
+        approve = keys(calls[-1])
+        assert list(approve) == ["Approve", "Deny", "Approve all edits in this directory, this session"]
+        await api.press(ADA, approve["Approve all edits in this directory, this session"])
+        await api.called("answercallbackquery", 1)
+        assert (switch.decided, switch.remembered) == ([("ask1", True, "d1", address())], ["session"])
+
+
+@pytest.mark.parametrize(
+    ("more", "config", "said"),
+    [
+        ({"content": "y" * 50_000}, {}, "17360 characters of it are not shown here"),
+        ({"content": "short", "missing": 7}, {}, "7 characters of it are not shown here"),
+        ({"content": "rm -rf /tmp/x"}, {"content": False}, "13 characters of it are not shown here"),
+        ({"withheld": "the end of the command"}, {}, "it can only be denied: the end of the command"),
+    ],
+)
+async def test_what_is_not_shown_whole_can_only_be_denied(
+    tmp_path: Path, more: dict[str, Any], config: dict[str, Any], said: str
+) -> None:
+    switch = Switch()
+    async with asking(tmp_path / "a", switch, chats=[ADA], **config) as api:
+        switch.tell(note(offers={"session": "the same"}, **more))
+        await eventually(lambda: any(map(keys, api.made("sendmessage"))), "no card came", timeout=30)
+        shown = api.made("sendmessage")[-1]
+        assert list(keys(shown)) == ["Deny"]
+        assert said in shown.fields["text"]
+
+
+async def test_what_cannot_be_seen_is_marked_in_names_too(tmp_path: Path) -> None:
+    switch = Switch()
+    async with asking(tmp_path / "a", switch, chats=[ADA]) as api:
+        switch.tell(note(agent="co\u202edex", place="/tmp/\u200bx", offers={"session": "a\u2028b"}))
+        shown = (await api.called("sendmessage"))[0]
+        for mark in ("co⟨U+202E⟩dex", "/tmp/⟨U+200B⟩x", "a⟨U+2028⟩b"):
+            assert mark in shown.fields["text"]
+        assert "Approve a⟨U+2028⟩b" in keys(shown)
 
 
 # --- trouble ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from tests.relay.conftest import within
 
 from tieline.channels.base import AskNote, DeliveryContext
 from tieline.errors import BusUnavailable
+from tieline.events import Remember
 from tieline.messages import Envelope, Payload, Receipt, Refused
 from tieline.relay import Relay, asking
 from tieline.relay.asking import AskMail, note_of
@@ -26,7 +27,7 @@ class Asked:
         self.told = told
         return lambda: None
 
-    async def decide(self, ask: str, *, allow: bool, digest: str, by: str) -> str:
+    async def decide(self, ask: str, *, allow: bool, digest: str, by: str, remember: Remember = "once") -> str:
         raise NotImplementedError
 
 

@@ -22,6 +22,7 @@ from msgspec import Struct
 from ..bus.base import Bus
 from ..drivers.base import Attachment
 from ..errors import TielineError
+from ..events import Remember
 from ..messages import AttachmentRef, DeliveryResult, Envelope, Limits, Payload, Receipt
 from ..policy import Policy
 
@@ -197,7 +198,8 @@ class Sessions(Protocol):
 
 
 class AskNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An ask, as far as a channel shows it. `content` is what a tool is called with: not for everybody's eyes."""
+    """An ask, as far as a channel shows it. `content` is all that decides, with its marks: not for everybody's eyes.
+    Where it can be allowed, all of it is shown."""
 
     id: str
     session: str
@@ -206,6 +208,9 @@ class AskNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     agent: str = ""
     place: str = ""  # the directory it works in
     content: str = ""
+    missing: int = 0  # characters that `content` lacks
+    withheld: str = ""  # what the agent does not tell: it can only be denied
+    offers: Mapping[Remember, str] = {}  # how long it can be remembered → what that permits
     digest: str = ""  # binds a decision to what was shown
     status: str = "pending"
     outcome: str = ""  # when it is over: how, and by whom
@@ -218,7 +223,7 @@ class Asks(Protocol):
         """Those that are pending now, then each as it comes and as it ends; call the result to hear no more."""
         ...
 
-    async def decide(self, ask: str, *, allow: bool, digest: str, by: str) -> str:
+    async def decide(self, ask: str, *, allow: bool, digest: str, by: str, remember: Remember = "once") -> str:
         """What became of it, in a few words. Raises TielineError: another was first, it expired, its node is away."""
         ...
 

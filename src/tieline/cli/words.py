@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..ask_parts import scope_of
 from ..events import (
     AnyAction,
     Ask,
@@ -111,10 +112,8 @@ def wish(ask: Ask) -> str:
 
 
 def scope(ask: Ask, level: Remember) -> str:
-    """What is permitted by remembering it, as it follows `allow`: in the driver's words, or as far as we know."""
-    if told := ask.scopes.get(level):
-        return one_line(told, 1000)
-    return "what the agent makes of it, in this session" if level == "session" else "what the agent makes of it, always"
+    """What is permitted by remembering it, as it follows `allow`."""
+    return one_line(scope_of(ask, level), 1000)
 
 
 def withheld(ask: Ask) -> str:

@@ -43,5 +43,6 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str = ""
     node: str = ""
     actions: tuple[NoticeAction, ...] = ()
+    allow: bool = False  # all that decides is in the body: it may be allowed from the notification
     at: float = 0.0
     expires_at: float = 0.0

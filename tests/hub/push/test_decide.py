@@ -1,6 +1,7 @@
 """When a push is sent, and what it says: the pure function."""
 
 import itertools
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -53,9 +54,39 @@ def test_no_content_unless_it_is_wanted(fact: Fact) -> None:
         assert "secret" in shown.body.lower()
 
 
+def actions(fact: Fact, *, content: bool = True) -> list[str]:
+    made = notice(fact, content=content, now=NOW)
+    found = [one.action for one in made.actions]
+    assert made.allow == ("allow" in found)
+    return found
+
+
+def test_it_can_be_allowed_only_where_all_of_it_is_read() -> None:
+    """By default nothing of the action is on a notification; then it can only be denied there."""
+    assert actions(ASK, content=False) == ["deny"]
+    assert actions(ASK) == ["allow", "deny"]
+    assert notice(ASK, content=True, now=NOW).body.endswith(f"asks: Run a command\ncommand: {SECRET}")
+
+    def asked(**changes: Any) -> AskPending:
+        return replace(ASK, ask=replace(ASK.ask, ask=replace(ASK.ask.ask, **changes)))
+
+    long = asked(action=Command("x" * 500), input={})
+    assert actions(long) == ["deny"]
+    whole = len("asks: Run a command\ncommand: ") + 500
+    assert notice(long, content=True, now=NOW).body.endswith(f"\n{whole - 80} more characters: open it to see all.")
+    assert actions(asked(reason="one\ntwo\nthree")) == ["deny"], "more lines than one sees"
+    assert actions(asked(input={"background": True, "unseen": "z" * 200})) == ["deny"], "what is not the command counts"
+    assert actions(asked(withheld="its end")) == ["deny"]
+
+
+def test_what_cannot_be_seen_is_marked() -> None:
+    made = notice(replace(ASK, agent="a\u202eb", machine="\u200bc", title="d\u00a0e"), content=True, now=NOW)
+    assert made.title.startswith("a⟨U+202E⟩b ")
+    assert made.body.startswith("⟨U+200B⟩c · d⟨U+00A0⟩e\n")
+
+
 def test_a_permission_can_be_answered_from_the_notification() -> None:
-    (push,) = decide(ASK, subscriptions=[QUIET], visible=False, live=True, pushed=False, now=NOW)
-    assert [one.action for one in push.notice.actions] == ["allow", "deny"]
+    (push,) = decide(ASK, subscriptions=[OPEN], visible=False, live=True, pushed=False, now=NOW)
     assert (push.notice.ask, push.notice.digest, push.notice.session) == ("a1", "abc", "s1")
     assert push.urgency == "high"
     assert push.ttl_s == 300

@@ -80,7 +80,7 @@ async def test_an_ask_reaches_the_browser(hub: Served, service: PushService) -> 
         "session": "s1",
         "ask": "a1",
         "digest": "abc",
-        "actions": [{"action": "allow", "title": "Allow"}, {"action": "deny", "title": "Deny"}],
+        "actions": [{"action": "deny", "title": "Deny"}],
         "at": 1.0,
         "expires_at": 4e9,
     }
@@ -95,7 +95,8 @@ async def test_content_only_for_those_who_want_it(hub: Served, service: PushServ
     await ask(hub.bus)
     by_path = {post.path: post.notice for post in await service.until(2)}
     assert "secret" not in str(by_path["/push/0"])
-    assert by_path["/push/1"]["body"] == "cat secret"
+    assert by_path["/push/1"]["body"] == "asks: Run a command\ncommand: cat secret"
+    assert (by_path["/push/1"]["allow"], "allow" in by_path["/push/0"]) == (True, False)
 
 
 async def test_a_finished_turn_and_a_machine_that_stays_away(hub: Served, service: PushService) -> None:

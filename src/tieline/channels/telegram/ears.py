@@ -12,10 +12,10 @@ from ...errors import TielineError
 from ...messages import UNSURE, Payload, Receipt
 from ..base import Asks, Outlet
 from .api import Trouble, tried
+from .card import pressed
 from .chats import Chats
 from .files import Files
 from .memory import Memory
-from .render import pressed
 from .settings import TelegramConfig
 from .voice import Voice
 
@@ -146,14 +146,16 @@ class Ears:
             await self._answer(query, "You may not decide this.")
             return
         press = pressed(query.data)
-        asked = await self._memory.button(press[1]) if press else None
+        asked = await self._memory.button(press.token) if press else None
         if press is None or asked is None or self._asks is None:
             await self._answer(query, "This is no longer open.")
             await self._without_buttons(query)
             return
         by = f"{self._prefix}.{query.from_user.id}"
         try:
-            outcome = await self._asks.decide(asked.ask, allow=press[0], digest=asked.digest, by=by)
+            outcome = await self._asks.decide(
+                asked.ask, allow=press.allow, digest=asked.digest, by=by, remember=press.remember
+            )
         except TielineError as error:
             outcome = error.message
         await self._answer(query, outcome)

@@ -1,14 +1,8 @@
-"""How things look in a chat: text with its code blocks as such, asks with their buttons. Plain values of aiogram."""
+"""How an agent's words look in a chat: with their code blocks as such. Plain values of aiogram."""
 
-import hashlib
+from aiogram.types import MessageEntity
 
-from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup, MessageEntity
-
-from ..base import AskNote
-from .split import FENCE, LIMIT, split, units
-
-ALLOW, DENY = "a", "d"
-MAX_CONTENT = 2500
+from .split import FENCE, units
 
 
 def rendered(piece: str) -> tuple[str, list[MessageEntity]]:
@@ -36,36 +30,3 @@ def rendered(piece: str) -> tuple[str, list[MessageEntity]]:
     if not text.strip():
         return piece, []
     return text, [each for each in entities if each.length > 0]
-
-
-def ask_text(note: AskNote, *, content: bool) -> str:
-    head = f"{note.agent or 'An agent'} asks: {note.title}"
-    if note.place:
-        head += f"\n{note.place}"
-    if note.status != "pending":
-        return f"{head}\n\n{note.outcome or note.status}"[:LIMIT]
-    if content and note.content:
-        head += f"\n\n```\n{note.content[:MAX_CONTENT]}\n```"
-    return split(head)[0]
-
-
-def token_of(note: AskNote) -> str:
-    """What a button carries: it is bound to the ask and to what was shown, and fits into 64 bytes."""
-    return hashlib.sha256(f"{note.id}:{note.digest}".encode()).hexdigest()[:32]
-
-
-def buttons(note: AskNote) -> InlineKeyboardMarkup | None:
-    """Approve and deny. A question is answered elsewhere: two buttons cannot say it."""
-    if note.status != "pending" or note.kind == "question":
-        return None
-    row = [
-        InlineKeyboardButton(text=text, callback_data=f"{word}:{token_of(note)}")
-        for text, word in (("Approve", ALLOW), ("Deny", DENY))
-    ]
-    return InlineKeyboardMarkup(inline_keyboard=[row])
-
-
-def pressed(data: str | None) -> tuple[bool, str] | None:
-    """Whether to allow, and the button's token; None for what is no button of ours."""
-    word, _, token = (data or "").partition(":")
-    return (word == ALLOW, token) if word in (ALLOW, DENY) and token else None

@@ -9,15 +9,16 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from aiogram import Bot
-from aiogram.types import FSInputFile, InlineKeyboardMarkup, LinkPreviewOptions, Message
+from aiogram.types import FSInputFile, InlineKeyboardMarkup, LinkPreviewOptions, Message, MessageEntity
 
 from ...messages import AttachmentRef
 from ..base import AskNote, Envelope
 from .api import Trouble, tried
+from .card import buttons, card, token_of
 from .memory import REMEMBERED, Memory
-from .render import ask_text, buttons, rendered, token_of
+from .render import rendered
 from .settings import TelegramConfig
-from .split import split
+from .split import split, units
 
 NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 """A link in an agent's answer is not fetched by anybody without a click."""
@@ -79,26 +80,46 @@ class Voice:
         self._progress.pop(envelope.id, None)
 
     async def ask(self, chat: int, note: AskNote, envelope: Envelope) -> None:
-        """An ask with its buttons; when it is over, its message says how and has none."""
-        text = ask_text(note, content=self._config.content)
+        """An ask, whole, with its buttons at the end; when it is over, its card says how and has none."""
+        made = card(note, content=self._config.content)
+        keyboard = buttons(note, allow=made.allow)
         await self._memory.asked(token_of(note), note)  # its buttons mean something from the moment that they are seen
         if known := await self._memory.shown(chat, note.id):
-            await self.edit(chat, known, text, keyboard=buttons(note))
+            await self._edit(chat, known, made.text, _code(*made.code), keyboard)
             return
-        sent = await self.text(chat, text, keyboard=buttons(note))
+        done = self._progress.get(envelope.id, 0)
+        for number, text in enumerate(made.before[done:], done):
+            mark = units(text.partition("\n")[0]) + 1  # its number is no part of the ask
+            await self._send(chat, text, _code(mark, units(text) - mark))
+            self._keep(self._progress, envelope.id, number + 1)
+        sent = await self._send(chat, made.text, _code(*made.code), keyboard)
         await self._memory.showed(chat, note.id, sent.message_id)
-        await self._told(chat, sent.message_id, envelope, text)
+        await self._told(chat, sent.message_id, envelope, made.text)
+        self._progress.pop(envelope.id, None)
 
-    async def text(self, chat: int, piece: str, *, keyboard: InlineKeyboardMarkup | None = None) -> Message:
-        text, entities = rendered(piece)
+    async def text(self, chat: int, piece: str) -> Message:
+        return await self._send(chat, *rendered(piece))
+
+    async def edit(self, chat: int, message: int, piece: str) -> None:
+        await self._edit(chat, message, *rendered(piece))
+
+    async def _send(
+        self, chat: int, text: str, entities: list[MessageEntity], keyboard: InlineKeyboardMarkup | None = None
+    ) -> Message:
         return await tried(
             self._bot.send_message(
                 chat, text, entities=entities or None, reply_markup=keyboard, link_preview_options=NO_PREVIEW
             )
         )
 
-    async def edit(self, chat: int, message: int, piece: str, *, keyboard: InlineKeyboardMarkup | None = None) -> None:
-        text, entities = rendered(piece)
+    async def _edit(
+        self,
+        chat: int,
+        message: int,
+        text: str,
+        entities: list[MessageEntity],
+        keyboard: InlineKeyboardMarkup | None = None,
+    ) -> None:
         try:
             await tried(
                 self._bot.edit_message_text(
@@ -149,3 +170,7 @@ class Voice:
         where.move_to_end(key)
         while len(where) > REMEMBERED:
             where.popitem(last=False)
+
+
+def _code(offset: int, length: int) -> list[MessageEntity]:
+    return [MessageEntity(type="pre", offset=offset, length=length)] if length > 0 else []

@@ -2,7 +2,8 @@
 
 An ask that waits, a turn that finished, a machine that stays away: each is pushed once, to every subscription, and only
 when it is news and nobody is looking. What the agent does is nobody's business on a locked screen: a notification tells
-that somebody is needed and by whom; more only where the subscription says so.
+that somebody is needed and by whom; more only where the subscription says so. It can be allowed from there only where
+all of it is there to be read.
 """
 
 from collections.abc import Sequence
@@ -10,9 +11,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ...events import Action, Command, Edit, Fetch, Mcp, Outcome
+from ...ask_parts import ask_parts, parts_text
+from ...events import Outcome
 from ...protocol.push import Notice, NoticeAction
 from ...sessions.records import AskRecord
+from ...visible_text import marked
 
 ASK_TTL_S = 600
 """An ask is worth waking a phone for, not for long; one that expires earlier is not kept beyond that."""
@@ -22,6 +25,8 @@ TEST_TTL_S = 60
 SHORTEST_TTL_S = 15
 LINE = 160
 """Characters of content in a notification."""
+LINES = 4
+"""As many are seen of a notification that is opened up."""
 
 
 # --- what happened -------------------------------------------------------------------------------------------
@@ -127,16 +132,19 @@ def notice(fact: Fact, *, content: bool, now: float) -> Notice:
         case AskPending(ask=record):
             ask = record.ask
             wants = {"permission": "asks for permission", "question": "has a question", "plan": "has a plan"}[ask.kind]
-            actions = (NoticeAction("allow", "Allow"), NoticeAction("deny", "Deny")) if ask.kind == "permission" else ()
+            body, whole = _asked(record) if content else ("", False)
+            allow = whole and ask.kind == "permission" and not ask.withheld
+            actions = (*([NoticeAction("allow", "Allow")] if allow else []), NoticeAction("deny", "Deny"))
             return Notice(
                 kind="ask",
                 tag=f"ask-{record.id}",
-                title=f"{fact.agent or 'An agent'} {wants}",
-                body=_lines(_where(fact.machine, fact.title if content else ""), _asked(record) if content else ""),
+                title=_line(f"{fact.agent or 'An agent'} {wants}"),
+                body=_lines(_where(fact.machine, fact.title if content else ""), body),
                 session=record.session,
                 ask=record.id,
                 digest=record.digest,
-                actions=actions,
+                actions=actions if ask.kind == "permission" else (),
+                allow=allow,
                 at=record.created_at or now,
                 expires_at=record.expires_at,
             )
@@ -145,7 +153,7 @@ def notice(fact: Fact, *, content: bool, now: float) -> Notice:
             return Notice(
                 kind="turn",
                 tag=f"session-{fact.session}",
-                title=f"{fact.agent or 'An agent'} {how}",
+                title=_line(f"{fact.agent or 'An agent'} {how}"),
                 body=_lines(_where(fact.machine, fact.title if content else ""), _line(fact.text) if content else ""),
                 session=fact.session,
                 at=now,
@@ -154,7 +162,7 @@ def notice(fact: Fact, *, content: bool, now: float) -> Notice:
             return Notice(
                 kind="node",
                 tag=f"node-{fact.node}",
-                title=f"{fact.name or fact.node} is offline",
+                title=_line(f"{fact.name or fact.node} is offline"),
                 body="Its sessions cannot be reached until it is back.",
                 node=fact.node,
                 at=fact.since or now,
@@ -165,33 +173,21 @@ def test_notice(now: float) -> Notice:
     return Notice(kind="test", tag="test", title="Tieline", body="Pushes arrive on this device.", at=now)
 
 
-def _asked(record: AskRecord) -> str:
-    ask = record.ask
-    if ask.questions:
-        return _line(ask.questions[0].text)
-    return _line(_done(ask.action) or ask.title or ask.plan)
-
-
-def _done(action: Action | None) -> str:
-    match action:
-        case Command(command=command):
-            return command
-        case Edit(paths=paths):
-            return ", ".join(paths)
-        case Fetch(url=url, query=query):
-            return url or query
-        case Mcp(server=server, tool=tool):
-            return f"{server}: {tool}"
-        case _:
-            return ""
+def _asked(record: AskRecord) -> tuple[str, bool]:
+    """What is asked, and whether that is all of it. Else it says how much is not there."""
+    text = parts_text(record.parts or ask_parts(record.ask))
+    if len(text) <= LINE and text.count("\n") < LINES:
+        return text, True
+    shown = text[: LINE // 2]
+    return f"{_line(shown)}…\n{len(text) - len(shown)} more characters: open it to see all.", False
 
 
 def _where(machine: str, title: str) -> str:
-    return " · ".join(word for word in (machine, title) if word)
+    return _line(" · ".join(word for word in (machine, title) if word))
 
 
 def _line(text: str) -> str:
-    words = " ".join(text.split())
+    words = " ".join(marked(text[: LINE * 8]).split())
     return words if len(words) <= LINE else words[: LINE - 1] + "…"
 
 
