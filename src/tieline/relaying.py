@@ -33,7 +33,7 @@ from .relay import Relay
 from .relay.reload import ChannelSet
 from .relay.reports import Changes
 from .sessions.prompts import prompt_key
-from .sessions.records import PROMPTS, AskRecord, PromptRecord
+from .sessions.records import PROMPTS, AskRecord, PromptRecord, SessionRecord
 
 TELL_S = 30.0
 """An order of the relay's is worth nothing later: the message itself is kept, and told again."""
@@ -186,28 +186,32 @@ class HubAsks:
         return "Approved." if allow else "Denied."
 
     def _note(self, record: AskRecord) -> AskNote:
-        session = self._hub.state.sessions.get(record.session)
-        outcome = ""
-        if record.status == "answered" and record.answer is not None:
-            outcome = ("Approved" if record.answer.decision == "allow" else "Denied") + f" by {record.answer.by}"
-        elif record.status != "pending":
-            outcome = record.status.capitalize()
-        content = parts_text(record.parts or ask_parts(record.ask))
-        return AskNote(
-            id=record.id,
-            session=record.session,
-            kind=record.ask.kind,
-            title=_wants(record),
-            agent=session.agent if session else "",
-            place=session.cwd if session else "",
-            content=content[:MAX_CONTENT],
-            missing=max(0, len(content) - MAX_CONTENT),
-            withheld=record.ask.withheld,
-            offers={level: scope_of(record.ask, level) for level in record.ask.remember},
-            digest=record.digest,
-            status=record.status,
-            outcome=outcome,
-        )
+        return ask_note(record, self._hub.state.sessions.get(record.session))
+
+
+def ask_note(record: AskRecord, session: SessionRecord | None) -> AskNote:
+    """An ask as channels are told of it."""
+    outcome = ""
+    if record.status == "answered" and record.answer is not None:
+        outcome = ("Approved" if record.answer.decision == "allow" else "Denied") + f" by {record.answer.by}"
+    elif record.status != "pending":
+        outcome = record.status.capitalize()
+    content = parts_text(record.parts or ask_parts(record.ask))
+    return AskNote(
+        id=record.id,
+        session=record.session,
+        kind=record.ask.kind,
+        title=_wants(record),
+        agent=session.agent if session else "",
+        place=session.cwd if session else "",
+        content=content[:MAX_CONTENT],
+        missing=max(0, len(content) - MAX_CONTENT),
+        withheld=record.ask.withheld,
+        offers={level: scope_of(record.ask, level) for level in record.ask.remember},
+        digest=record.digest,
+        status=record.status,
+        outcome=outcome,
+    )
 
 
 def _wants(record: AskRecord) -> str:

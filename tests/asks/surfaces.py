@@ -16,6 +16,7 @@ from rich.console import Console
 from tests.asks.stage import Caught
 from tests.browser.cards import WIDTHS, AskPage, ask_page
 
+from tieline.channels.telegram.card import buttons, card
 from tieline.cli import deciding
 from tieline.cli.ask_panel import panels
 from tieline.cli.asking import Desk
@@ -23,7 +24,9 @@ from tieline.cli.keys import Keys
 from tieline.cli.watch import Watch
 from tieline.errors import UsageError
 from tieline.events import Answer
+from tieline.hub.push.decide import AskPending, notice
 from tieline.protocol.frames import EventFrame
+from tieline.relaying import ask_note
 from tieline.sessions.asks import check
 
 
@@ -130,6 +133,27 @@ def page(width: str) -> "Column":
     return column
 
 
+async def telegram(caught: Caught, surfaces: Surfaces) -> Shown:
+    """The messages of a chat, without their numbers, and the buttons below the last one."""
+    note = ask_note(caught.record, caught.session)
+    made = card(note, content=True)
+    keyboard = buttons(note, allow=made.allow)
+    offered = [button.text for row in keyboard.inline_keyboard for button in row] if keyboard else []
+    before = "".join(message.partition("\n")[2] for message in made.before)
+    return Shown(f"{before}\n{made.text}", any(text.startswith("Approve") for text in offered))
+
+
+def push(*, content: bool) -> "Column":
+    """What a notification shows is little: where it is not all, it cannot be allowed there."""
+
+    async def notification(caught: Caught, surfaces: Surfaces) -> Shown:
+        made = notice(AskPending(ask=caught.record, agent=caught.session.agent), content=content, now=0.0)
+        assert made.allow == any(each.action == "allow" for each in made.actions)
+        return Shown(f"{made.title}\n{made.body}", made.allow, whole=False)
+
+    return notification
+
+
 def may_allow(caught: Caught) -> bool:
     try:
         check(caught.record.ask, Answer(caught.record.id, "allow"))
@@ -146,6 +170,9 @@ COLUMNS: Mapping[str, Column] = {
     "tieline approve on a terminal": approve_on_a_terminal,
     "tieline tail": tail,
     "JSON": as_json,
+    "Telegram": telegram,
+    "push": push(content=True),
+    "push without content": push(content=False),
     **{width: page(width) for width in WIDTHS},
 }
 
@@ -153,5 +180,5 @@ VERBS = {"run": "tieline run", "approve": "tieline approve", "deny": "tieline ap
          "asks": "tieline approve", "tail": "tieline tail", "send": "tieline tail", "demo": "tieline run"}  # fmt: skip
 """Which column shows a verb's asks. A verb that answers or shows asks has its place here, or `test_complete` fails."""
 
-CHANNELS: Mapping[str, str] = {}
-"""Which column shows a channel's asks."""
+CHANNELS = {"telegram": "Telegram", "notify": "", "webhook": "", "agent": ""}
+"""Which column shows a channel's asks; none where nothing is decided by it."""

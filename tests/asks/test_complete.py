@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 from tests.asks.agents import CASTS
 from tests.asks.stage import Cast
-from tests.asks.surfaces import COLUMNS, VERBS
+from tests.asks.surfaces import CHANNELS, COLUMNS, VERBS
 from tests.asks.words import KINDS
 
 from tieline.drivers.presets import PRESETS
 from tieline.drivers.registry import BUILT_IN
+from tieline.relay import plugins
+from tieline.relay.plugins import BUILT_IN as BUILT_IN_CHANNELS
 
 CLI = Path(__file__).parents[2] / "src/tieline/cli"
 TOUCHES = ("ask_panel", "asking", "deciding", "watch")
@@ -38,3 +40,13 @@ def test_every_verb_that_shows_asks_has_its_column() -> None:
         if any(f"from .{each} import" in text for each in TOUCHES):
             assert module.stem in known, f"{module.name} shows asks: give its verb a column in tests/asks/surfaces.py"
     assert set(VERBS.values()) <= set(COLUMNS)
+
+
+def test_every_channel_has_its_column() -> None:
+    assert set(CHANNELS) == set(BUILT_IN_CHANNELS), "a channel without its place in tests/asks/surfaces.py"
+    assert {column for column in CHANNELS.values() if column} <= set(COLUMNS)
+    channels = Path(plugins.__file__).parents[1] / "channels"
+    for name, column in CHANNELS.items():
+        found = [channels / f"{name}.py"] if (channels / f"{name}.py").exists() else (channels / name).glob("*.py")
+        decides = any("asks.decide(" in file.read_text() for file in found)
+        assert decides == bool(column), f"{name} decides asks: show what it shows in a column"

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from ..errors import UsageError
 from ..relay.asking import AskMail, note_of
+from ..visible_text import marked
 from .base import (
     Channel,
     ChannelStatus,
@@ -146,9 +147,10 @@ class Notify:
             "id": envelope.id,
             "hops": str(envelope.budget.hops),
         }
-        title, body = fill(self._config.title, values), fill(self._config.body, values)
+        title, body = marked(fill(self._config.title, values)), marked(fill(self._config.body, values))
         limit = self._config.max_chars
-        return title[:200], body if len(body) <= limit else body[: limit - 1] + "…"
+        left = len(body) - limit
+        return title[:200], body if left <= 0 else f"{body[:limit]}… ({left} more characters)"
 
 
 def create(id: str, config: Struct, surroundings: Surroundings) -> Channel:
