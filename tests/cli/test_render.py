@@ -383,7 +383,7 @@ def test_any_text_that_is_asked_about_as_a_diff_is_shown_whole(lines: list[str])
         hunk = re.match(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@(.*)", line)
         known = line.startswith(("--- ", "+++ "))
         wanted = hunk[1].strip() if hunk else line.expandtabs(4)
-        options = [wanted, wanted[1:]] + ([wanted[4:], wanted[6:]] if known else [])
+        options = [wanted, wanted[1:], line[1:].expandtabs(4)] + ([wanted[4:], wanted[6:]] if known else [])
         found = [at for at in (shown.find(option, place) for option in options) if at >= 0]
         assert found, (line, shown)
         place = place if known else min(found)

@@ -119,7 +119,7 @@ noise = some.lists(odd_frames | some.binary(max_size=300), max_size=30).map(b"".
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(noise, cuts)
 async def test_whatever_a_stranger_sends_is_bounded(data: bytes, pieces: list[int]) -> None:
     reader = Reader()
@@ -131,7 +131,7 @@ async def test_whatever_a_stranger_sends_is_bounded(data: bytes, pieces: list[in
     reader.end()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(some.lists(some.text("aé€🦊 \x00", max_size=40), max_size=20), cuts)
 async def test_what_is_small_arrives_whole_in_whatever_pieces(texts: list[str], pieces: list[int]) -> None:
     reader = Reader()
@@ -140,7 +140,7 @@ async def test_what_is_small_arrives_whole_in_whatever_pieces(texts: list[str], 
     reader.end()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(some.integers(strangers.FRAME - 20, strangers.FRAME + 20), some.booleans(), cuts)
 async def test_a_strangers_frame_has_four_kilobytes(size: int, in_two: bool, pieces: list[int]) -> None:
     reader = Reader()
@@ -152,7 +152,7 @@ async def test_a_strangers_frame_has_four_kilobytes(size: int, in_two: bool, pie
     reader.end()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(some.integers(0, AFTER + 50), cuts)
 async def test_who_is_known_has_the_usual_size(size: int, pieces: list[int]) -> None:
     reader = Reader()

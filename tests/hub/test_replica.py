@@ -169,7 +169,7 @@ async def test_a_sessions_place_is_told_in_the_hubs_numbers(bus: Bus) -> None:
     assert (await stored(bus, "s")).seq == places[2]
 
 
-@hypothesis_settings(max_examples=25, deadline=None)
+@hypothesis_settings(max_examples=25)
 @given(lives=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4), st.booleans()), max_size=6))
 async def test_any_number_of_crashes(lives: list[tuple[int, int, bool]]) -> None:
     """However often it dies and however the node batches: each once, in order."""

@@ -1,7 +1,7 @@
 """The ring against a plain list: whatever is appended and asked for."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from tieline.hub import ring as rings
@@ -13,7 +13,6 @@ def packet(seq: int, size: int) -> Packet:
     return Packet(b"x" * size, seq=seq)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
 @given(some.lists(some.tuples(some.integers(1, 3), some.integers(0, 40)), max_size=200), some.integers(0, 600))
 def test_it_has_everything_after_its_floor(steps: list[tuple[int, int]], cursor: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
