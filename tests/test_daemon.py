@@ -116,7 +116,7 @@ async def test_down_ends_the_agents_and_starts_nothing(machine: Machine) -> None
     assert machine.tieline("send", session, "and then this").returncode == 0
     down = machine.tieline("down")
     assert down.returncode == 0, down.stdout
-    assert f"interrupting worker ({session[:6]}): work\n" in down.stdout
+    assert f"interrupting worker ({session[-6:]}): work\n" in down.stdout
     assert "1 prompt waits for the next start\n" in down.stdout
     assert not at_work_in(machine.place) and not places.ending_file(machine.env).exists()
     assert started.read_text() == "x\n", "what waited was begun at the end"

@@ -103,6 +103,7 @@ class PlainView(Still):
         self._rows: dict[str, words.Row] = {}
         self._held = ""  # the last text: it may turn out to be the answer, which belongs to the other stream
         self._cwd = ""
+        self._told: set[str] = set()  # errors
 
     def note(self, message: str) -> None:
         self._say(f"tieline: {message}")
@@ -140,6 +141,7 @@ class PlainView(Still):
             case Warning(message):
                 self._say(f"warning: {message}")
             case Error(message):
+                self._told.add(message)
                 self._say(f"error: {message}")
             case _:
                 pass
@@ -161,7 +163,11 @@ class PlainView(Still):
         if event.text:
             print(clean(event.text).rstrip("\n"), file=self._out, flush=True)
         _, word = words.OUTCOMES[event.status]
-        why = f": {one_line(event.error)}" if event.error and event.status != "success" else ""
+        why = (
+            f": {one_line(event.error)}"
+            if event.error and event.status != "success" and event.error not in self._told
+            else ""
+        )
         self._say(f"{word}{why} ({', '.join(words.summary(event))})")
         if self.resumable and event.native_id:
             self._say(f"go on with: {words.resume_command(self._agent, event.native_id, self._cwd_option)}")

@@ -21,8 +21,10 @@ TEXT_KEPT = 8_000
 
 
 class Region:
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], keys: str = "Ctrl-C interrupts") -> None:
+        """`keys`: what the person can press."""
         self._clock = clock
+        self._keys = keys
         self._began = clock()
         self.cwd = ""
         self.doing = ""
@@ -73,6 +75,6 @@ class Region:
         if self._thought:
             text.append("  " + one_line(self._thought.strip().split("\n")[-1], width), "dim italic")
         else:
-            text.append(" · Ctrl-C interrupts", "dim")
+            text.append(f" · {self._keys}", "dim")
         text.truncate(width, overflow="ellipsis")
         return text

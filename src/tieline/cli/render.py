@@ -41,12 +41,10 @@ from .diffs import coloured
 from .page import Page
 from .prose import Prose
 from .region import Region
-from .rows import Running, checklist, policy_line, result_row, summary_line
+from .rows import Running, checklist, policy_line, result_row, summary_line, thought_line
 
 DIFF_LINES = 60
 """Of a diff that nobody was asked about; an ask always shows all of it."""
-
-
 HELD_S = 0.3
 """How long the row of a call waits for the plan that it may have set."""
 
@@ -61,6 +59,7 @@ class TerminalView:
         show_prompt: bool = False,
         cwd_option: str = "",
         clock: Callable[[], float] = time.monotonic,
+        keys: str = "Ctrl-C interrupts",
     ) -> None:
         """`agent`: how to go on with it. `cwd_option`: the directory, if that needs to be named."""
         self._console = console
@@ -70,7 +69,7 @@ class TerminalView:
         self._show_prompt = show_prompt
         self._cwd_option = cwd_option
         self._clock = clock
-        self._region = Region(clock)
+        self._region = Region(clock, keys)
         self._live: Live | None = None
         self._paused = False
         self._cwd = ""
@@ -117,8 +116,7 @@ class TerminalView:
     def _start_live(self) -> None:
         self._live = Live(  # a new one each time: it remembers where its last lines were
             self._region, console=self._console, auto_refresh=False, transient=True,
-            redirect_stdout=False, redirect_stderr=False, vertical_overflow="crop",
-        )  # fmt: skip
+            redirect_stdout=False, redirect_stderr=False, vertical_overflow="crop")  # fmt: skip
         self._live.start(refresh=True)
 
     def _stop_live(self) -> None:
@@ -135,6 +133,8 @@ class TerminalView:
         if isinstance(event, Plan):
             self._held = None
         self._release()
+        if not isinstance(event, Init | TurnStarted):
+            self._say_prompt()
         self._show(event)
         self._before = event
 
@@ -155,10 +155,8 @@ class TerminalView:
                 self._thought(text)
             case ToolUse():
                 self._region.doing = "working"
-                self._region.tools[event.id] = Running(event, self._clock())
-                self._region.tools[event.id].told = isinstance(self._before, Plan) and isinstance(
-                    event.action, OtherAction
-                )
+                running = self._region.tools[event.id] = Running(event, self._clock())
+                running.told = isinstance(self._before, Plan) and isinstance(event.action, OtherAction)
             case ToolOutput(id, text):
                 if id in self._region.tools:
                     self._region.tools[id].hear(text)
@@ -204,18 +202,22 @@ class TerminalView:
         parts = [words.home(event.cwd, self._home)]
         if event.model:
             parts.insert(0, event.model)
-        line = Line.assemble(
-            ("● ", "green"), (one_line(event.agent), "bold"), ("  " + " · ".join(map(one_line, parts)), "dim")
-        )
+        about = "  " + " · ".join(map(one_line, parts))
+        line = Line.assemble(("● ", "green"), (one_line(event.agent), "bold"), (about, "dim"))
         if event.receipt is not None:
             line.append("\n").append_text(policy_line(event.receipt))
         self._block(line)
+        self._say_prompt()
+
+    def _say_prompt(self) -> None:
+        """Once per turn, below what the agent says of itself if it does."""
         if self._prompt:
             self._block(Line.assemble(("› ", "bold cyan"), (self._prompt, "bold")))
+            self._prompt = ""
 
     def _answer(self, event: Answer) -> None:
         running = self._region.tools.get(event.tool)
-        if event.by in ("expiry", "error", "nobody"):
+        if event.by in ("expiry", "error", "nobody", "restart"):
             self._row(Line(f"! an ask was denied: {one_line(event.reason)}", "yellow"))
         if running is None:
             return
@@ -233,9 +235,7 @@ class TerminalView:
         took = self._clock() - self._thinking_since if self._thinking_since else 0.0
         self._thinking_since = 0.0
         self._region.think("")
-        head = f"∴ thought for {words.seconds(took)}  " if took >= 1 else "∴ thought  "
-        room = max(20, self._console.width - len(head))
-        self._row(Line.assemble((head, "dim"), (one_line(text, room), "dim italic")))
+        self._row(thought_line(text, took, self._console.width))
 
     def _result(self, event: ToolResult) -> None:
         running = self._region.tools.pop(event.id, None)

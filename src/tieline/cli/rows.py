@@ -81,6 +81,11 @@ def _tail(text: str, limit: int) -> list[Text]:
     return shown
 
 
+def thought_line(text: str, took: float, width: int) -> Text:
+    head = f"∴ thought for {words.seconds(took)}  " if took >= 1 else "∴ thought  "
+    return Text.assemble((head, "dim"), (one_line(text, max(20, width - len(head))), "dim italic"))
+
+
 def checklist(steps: Sequence[PlanStep], limit: int | None = None) -> RenderableType:
     """The plan; where there is no room for all of it, what is around the running step."""
     shown = list(steps)

@@ -63,7 +63,7 @@ def send(
         list[str] | None, typer.Option(metavar="FILE", help="Give it a file; repeat it for several.")
     ] = None,
     steer: Annotated[bool, typer.Option("--steer", help="Into the turn that runs now.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Show the turn until it is over.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Show the turn, on stdout. Ctrl-C leaves; it goes on.")] = False,
     json: Json = False,
 ) -> None:
     """Send a prompt to a session, or start one. It runs at the hub, whether you stay or not."""
@@ -94,7 +94,9 @@ def tail(
     number: Annotated[int, typer.Option("-n", "--number", metavar="N", help="Of the last so many events.")] = 200,
     json: Annotated[bool, typer.Option("--json", help="One event per line, with its place in the log.")] = False,
 ) -> None:
-    """What a session said and did lately, and what it does now."""
+    """What a session said and did lately, and what it does now. Ctrl-C leaves; the session goes on.
+
+    Into a pipe, all of it goes to stdout."""
     from .talk import tail
 
     raise typer.Exit(tail(session, follow=follow, number=number, json=json))

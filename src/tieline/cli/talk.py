@@ -27,6 +27,8 @@ from .request import attachment
 from .watch import Watch
 
 TITLE = 80
+MAX_PAGES = 20
+"""Of a turn, looked through for its prompt; a longer one is shown without."""
 
 
 class Message(Struct, frozen=True, kw_only=True):
@@ -174,7 +176,7 @@ def tail(given: str, *, follow: bool, number: int, json: bool) -> int:
         watch = Watch(record, json=json)
         try:
             if not follow:
-                for frame in await _last(client, record.id, number):
+                for frame in await _last(client, record.id, number, prompt=not json):
                     watch.show(frame)
                 return 0
             begun = False
@@ -182,7 +184,7 @@ def tail(given: str, *, follow: bool, number: int, json: bool) -> int:
                 async for frame in frames:
                     if isinstance(frame, Ready) and not begun:  # what comes is after its cursor; this was before
                         begun = True
-                        for earlier in await _last(client, record.id, number, upto=frame.cursor):
+                        for earlier in await _last(client, record.id, number, upto=frame.cursor, prompt=not json):
                             watch.show(earlier)
                     elif isinstance(frame, EventFrame | DeltaFrame):
                         watch.show(frame)
@@ -193,8 +195,11 @@ def tail(given: str, *, follow: bool, number: int, json: bool) -> int:
     return switchboard.call(work)
 
 
-async def _last(client: Client, session: str, number: int, *, upto: int | None = None) -> list[EventFrame]:
-    """The last events of the log, as it was up to a cursor; the oldest first."""
+async def _last(
+    client: Client, session: str, number: int, *, upto: int | None = None, prompt: bool = False
+) -> list[EventFrame]:
+    """The last events of the log, as it was up to a cursor; the oldest first. `prompt`: and the beginning of the turn
+    that the first of them is in."""
     found: list[EventFrame] = []
     before = None if upto is None else upto + 1
     while len(found) < number:
@@ -203,7 +208,23 @@ async def _last(client: Client, session: str, number: int, *, upto: int | None =
         if not page.more or not page.events:
             break
         before = found[0].seq
+    if prompt and found and not isinstance(found[0].event, TurnStarted):
+        found[:0] = await _beginning(client, session, found[0].seq)
     return found
+
+
+async def _beginning(client: Client, session: str, before: int) -> list[EventFrame]:
+    for _ in range(MAX_PAGES):
+        page = await client.events(session, before=before, limit=1000)
+        for frame in reversed(page.events):
+            if isinstance(frame.event, TurnStarted):
+                return [frame]
+            if isinstance(frame.event, Done):  # the log was trimmed
+                return []
+        if not page.more or not page.events:
+            break
+        before = page.events[0].seq
+    return []
 
 
 def abort(given: str, *, json: bool) -> int:

@@ -1,6 +1,7 @@
 """Watching a session at the hub: each turn in a view of its own, asks as a hint of what to type."""
 
 import sys
+import time
 from contextlib import suppress
 
 import msgspec
@@ -9,7 +10,7 @@ from ..events import Answer, Ask, Done, Event, TurnStarted
 from ..protocol.frames import DeltaFrame, EventFrame
 from ..sessions.records import SessionRecord
 from . import switchboard
-from .clean import clean, one_line
+from .clean import clean
 from .deciding import whole, wish
 from .plain import PlainView, View
 
@@ -23,13 +24,21 @@ class Watch:
         self._terminal = switchboard.on_terminal() and not json
         self._view: View | None = None
         self._asked: set[str] = set()
+        self._at = 0.0  # when what is being shown happened
 
     def show(self, frame: EventFrame | DeltaFrame) -> None:
         if self._json:
             sys.stdout.buffer.write(msgspec.json.encode(frame) + b"\n")
             sys.stdout.buffer.flush()
             return
+        self._at = frame.at if isinstance(frame, EventFrame) else 0.0
         self._show(frame.event)
+        self._at = 0.0
+
+    def _clock(self) -> float:
+        """Time as the session has it, so that a turn is counted from its start and not from when it was looked at."""
+        now = time.time()
+        return min(self._at, now) if self._at else now  # another machine's clock may be ahead
 
     def note(self, message: str) -> None:
         if self._view is not None:
@@ -53,7 +62,7 @@ class Watch:
             self._view = self._made()
             self._view.start(self._record.agent)
             if isinstance(event, TurnStarted) and not self._terminal:
-                print(f"› {one_line(event.prompt)}", file=sys.stderr, flush=True)
+                print("› " + clean(event.prompt.strip()).replace("\n", "\n  "), flush=True)
         self._view.show(event)
         if isinstance(event, Ask) and event.id not in self._asked:
             self._asked.add(event.id)
@@ -68,10 +77,16 @@ class Watch:
 
     def _made(self) -> View:
         if not self._terminal:
-            return PlainView(sys.stdout, sys.stderr, agent=self._record.agent)
+            return PlainView(sys.stdout, sys.stdout, agent=self._record.agent)
         from rich.console import Console
 
         from .render import TerminalView
 
         console = Console(markup=False, emoji=False, highlight=False)
-        return TerminalView(console, agent=self._record.agent, show_prompt=True)
+        return TerminalView(
+            console,
+            agent=self._record.agent,
+            show_prompt=True,
+            clock=self._clock,
+            keys="Ctrl-C leaves, it goes on",
+        )

@@ -8,6 +8,8 @@ from .. import places
 from ..sessions.records import SessionRecord
 from .joined import write_private
 
+SHORT = 6
+"""Of a session's id, its end: as the command line names sessions."""
 SLOW_S = 1.0
 """A step of the end that takes longer than this is told."""
 
@@ -43,7 +45,7 @@ class Farewell:
 
     def turns(self, running: tuple[SessionRecord, ...]) -> None:
         """The turns that are still to end: each is said once, then those that take long."""
-        names = [f"{record.agent} ({record.id[:6]})" for record in running]
+        names = [f"{record.agent} ({record.id[-SHORT:]})" for record in running]
         if not self._waiting:
             for name, record in zip(names, running, strict=True):
                 self._say(f"interrupting {name}: {record.title}".rstrip(": "))

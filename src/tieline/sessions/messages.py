@@ -47,8 +47,11 @@ MAX_MESSAGES = 10_000
 async def fold(entries: AsyncIterator[Entry], *, limit: int) -> list[Message]:
     """The last `limit` items. A tool call and its result, an ask and its answer, are one item each."""
     items: dict[str, Message] = {}
+    turn = 0
     async for entry in entries:
-        _take(items, entry)
+        if isinstance(entry.event, TurnStarted):
+            turn = entry.seq  # a model may use the id of a call again in a later turn
+        _take(items, entry, turn)
         while len(items) > min(limit, MAX_MESSAGES):
             del items[next(iter(items))]
     return list(items.values())
@@ -63,7 +66,7 @@ async def last_diff(entries: AsyncIterator[Entry]) -> str:
     return found
 
 
-def _take(items: dict[str, Message], entry: Entry) -> None:
+def _take(items: dict[str, Message], entry: Entry, turn: int) -> None:
     seq, at, event = entry.seq, entry.at, entry.event
     own = f"#{seq}"
     match event:
@@ -74,10 +77,10 @@ def _take(items: dict[str, Message], entry: Entry) -> None:
         case Thinking(text, _, parent):
             items[own] = Message(seq=seq, at=at, kind="thinking", text=text, parent=parent)
         case ToolUse(id=id, parent=parent):
-            items[f"tool {id}"] = Message(seq=seq, at=at, kind="tool", tool=event, parent=parent)
+            items[f"tool {turn} {id}"] = Message(seq=seq, at=at, kind="tool", tool=event, parent=parent)
         case ToolResult(id=id):
-            if call := items.get(f"tool {id}"):
-                items[f"tool {id}"] = replace(call, result=event)
+            if call := items.get(f"tool {turn} {id}"):
+                items[f"tool {turn} {id}"] = replace(call, result=event)
         case Ask(id=id):
             items[f"ask {id}"] = Message(seq=seq, at=at, kind="ask", ask=event)
         case Answer(ask=id):
