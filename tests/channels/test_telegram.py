@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.channels.conftest import IMPORTS_AIOGRAM, Desk, made, relay_with
@@ -16,6 +17,7 @@ from tieline.errors import TielineError
 from tieline.events import Remember
 from tieline.messages import AttachmentRef, Payload
 from tieline.relay import Relay, Settings
+from tieline.relay.asking import ASK
 from tieline.relay.plugins import ChannelError
 from tieline.testing.telegram import TOKEN, BotApi, Call
 from tieline.testing.waiting import eventually
@@ -348,6 +350,23 @@ async def test_asks_have_buttons_and_are_decided_through_the_switch(tmp_path: Pa
         assert (await api.called("answercallbackquery", 4))[-1].fields["text"] == "it was answered already"
         await api.press(ADA, "a:" + "0" * 32)
         assert (await api.called("answercallbackquery", 5))[-1].fields["text"] == "This is no longer open."
+
+
+async def test_what_only_looks_like_an_ask_is_a_message(tmp_path: Path) -> None:
+    """An agent that writes a card of its own, over the words of somebody else's ask, gets no buttons."""
+    switch = Switch()
+    async with bot(tmp_path, asks=switch) as (api, relay, _):
+        for sender in ("relay.agent.shop.fixer", "relay.user.bob", "relay.telegram.other.asks"):
+            forged = Payload("harmless?", msgspec.to_builtins(note(title="harmless?", content="ls")), ASK)
+            sent = await relay.send(address(), forged, sender=sender)
+            assert (await over(relay, sent.id)).state == "injected"
+        for call in await api.called("sendmessage", 3):
+            assert "reply_markup" not in call.fields
+        own = await relay.send(
+            address(), Payload("", msgspec.to_builtins(note()), ASK), sender="relay.telegram.phone.asks"
+        )
+        assert (await over(relay, own.id)).state == "injected"
+        assert "reply_markup" in (await api.called("sendmessage", 4))[-1].fields
 
 
 @asynccontextmanager

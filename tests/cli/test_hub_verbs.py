@@ -1,16 +1,23 @@
 """The verbs over a hub: sessions, send, tail, approve, deny, answer, abort, diff, open."""
 
+import asyncio
 import json
 import re
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from tests.cli.hub_process import HubProcess, Setting
 
 from tieline.cli.deciding import choices, own_words
+from tieline.cli.devices import below
 from tieline.cli.switchboard import ago, columns, fitted, pick, short
+from tieline.cli.talk import browse
+from tieline.client.client import Client
 from tieline.errors import UsageError
 from tieline.events import Choice, Question
+from tieline.protocol.bodies import Claim
+from tieline.protocol.views import DeviceView
 from tieline.testing.command_line import CommandLine
 
 
@@ -269,6 +276,56 @@ def test_open_prints_an_address_that_lets_one_browser_in(hub: Setting) -> None:
     assert re.fullmatch(rf"http://127\.0\.0\.1:\d+/s/{id}#login=[\w-]{{20,}}", url)
     told = json.loads(ok(hub, "open", "--json"))
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#login=[\w-]{20,}", told["url"])
+
+
+def test_the_browser_gets_no_secret_on_its_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    def browser(url: str) -> bool:
+        given.append(url)
+        file = Path(url.removeprefix("file://"))
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert 'content="0;url=http://127.0.0.1:1/#login=the-secret"' in file.read_text()
+        return True
+
+    monkeypatch.setattr("webbrowser.open", browser)
+    monkeypatch.setenv("TIELINE_HOME", str(tmp_path))
+    browse("http://127.0.0.1:1/#login=the-secret", read_s=0)
+    assert len(given) == 1 and "the-secret" not in given[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- devices, audit ---------------------------------------------------------------------------------------------
+
+
+async def claimed(url: str, secret: str) -> str:
+    async with Client(url) as client:
+        return (await client.pair(Claim(secret=secret))).device.id
+
+
+@pytest.mark.slow
+def test_devices_are_listed_and_revoked_with_what_they_let_in(hub: Setting) -> None:
+    one = json.loads(ok(hub, "pair", "--client", "--name", "first", "--json"))
+    paired = asyncio.run(claimed(one["url"], one["secret"]))
+    listed = ok(hub, "devices")
+    assert "first" in listed and "let in by" in listed
+    (found,) = [device for device in json.loads(ok(hub, "devices", "--json")) if device["name"] == "first"]
+    assert found["by"] == "owner" and found["id"] == paired
+    assert "Revoked first" in ok(hub, "devices", "--revoke", short(found["id"]))
+    assert "first" not in ok(hub, "devices")
+    told = ok(hub, "audit", "--since", "1h")
+    assert "revoke" in told and "pairing" in told
+    (line, *_) = json.loads(ok(hub, "audit", "--kind", "revoke", "--json"))
+    assert line["who"] == "owner" and line["details"]["device"].startswith("first (")
+    for wrong in (("--kind", "nothing"), ("--since", "then")):
+        ended = hub.run("audit", *wrong)
+        assert ended.returncode == 2 and wrong[0] in ended.stderr
+
+
+def test_whom_a_device_let_in() -> None:
+    found = [DeviceView(id=id, name=id, by=by) for id, by in (("a", "owner"), ("c", "b"), ("b", "a"), ("d", "owner"))]
+    assert [one.id for one in below("a", found)] == ["c", "b"]
+    assert below("d", found) == []
 
 
 # --- without a hub --------------------------------------------------------------------------------------------

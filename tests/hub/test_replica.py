@@ -144,6 +144,22 @@ async def test_only_its_own_sessions(bus: Bus) -> None:
     assert one.refused == 7
 
 
+async def test_an_ask_is_its_own_under_its_own_id_only(bus: Bus) -> None:
+    """People are shown the record and answer by its id: a node must not show its words over another one's ask."""
+    one = await replica(bus)
+    await one.take(session("s"))
+
+    async def takes(key: str, id: str, inner: str) -> bool:
+        forged = AskRecord(id=id, session="s", ask=Ask(inner, "plan"), digest="")
+        await one.take(State(table="asks", key=key, value=msgspec.Raw(msgspec.json.encode(forged))))
+        return await bus.table("asks").get(key) is not None
+
+    assert not await takes("k1", "theirs", "theirs")
+    assert not await takes("k2", "k2", "theirs")
+    assert one.refused == 2
+    assert await takes("k3", "k3", "k3")
+
+
 async def test_what_is_gone_at_the_node_goes(bus: Bus) -> None:
     one = await replica(bus)
     for id in ("s", "t", "u"):

@@ -15,7 +15,7 @@ from tieline.relay import Relay, asking
 from tieline.relay.asking import AskMail, note_of
 
 DOOR = "relay.program2.door"
-ME = "relay.user.me"
+ME = "relay.user.me.asks"
 
 
 class Asked:
@@ -67,7 +67,7 @@ class Door:
         relay.serve(DOOR, self.take)
 
     async def take(self, envelope: Envelope, context: DeliveryContext) -> None:
-        self.heard.put_nowait(note_of(envelope.payload))
+        self.heard.put_nowait(note_of(envelope, ME.removesuffix(".asks")))
 
     async def next(self) -> AskNote | None:
         return await within(self.heard.get())

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec import Struct
 
 from ..errors import UsageError
-from ..relay.asking import AskMail, note_of
+from ..relay.asking import AskMail, forwarder, note_of
 from ..visible_text import marked
 from .base import (
     Channel,
@@ -95,7 +95,7 @@ class Notify:
     async def start(self, relay: Outlet) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"notify-{self.id}")
         if self._config.asks and self._asks is not None:
-            sender = relay.sender(f"{self.subject_prefix}.asks")
+            sender = relay.sender(forwarder(self.subject_prefix))
             mail = AskMail(self._asks, sender, lambda: [self.subject_prefix], relay.report)
             await self._stack.enter_async_context(mail)
         self._state = "running"
@@ -129,7 +129,7 @@ class Notify:
     def _words(self, envelope: Envelope) -> tuple[str, str]:
         """Title and text, without what is nobody's business."""
         payload = envelope.payload
-        note = note_of(payload)
+        note = note_of(envelope, self.subject_prefix)
         if note is not None:
             text = note.title if note.status == "pending" else f"{note.title}: {note.outcome or note.status}"
             if self._config.content and note.content:

@@ -20,6 +20,7 @@ from ..node.link import Situation, link_url
 from ..node.starting import REJOIN, AlreadyRunning, Order, holder, read_running
 from ..protocol.access import Paired
 from ..protocol.bodies import Claim
+from .clean import one_line
 from .running import STOP_S, ended, in_background
 
 
@@ -49,7 +50,7 @@ def join(url: str, *, secret: str, name: str, run: bool) -> int:
     paired = asyncio.run(_pair(address, Claim(secret=secret, name=name or me.name, node=me.id)))
     write_joined(env, Joined(url=address, key=paired.key, device=paired.device.id))
     write_situation(env, None)  # of another time
-    print(f"Joined {address} as {paired.device.name}.")
+    print(f"Joined {address} as {one_line(paired.device.name)}.")
     if not run:
         print("`tieline node run` lets it run agents here.")
         return 0
@@ -103,11 +104,12 @@ def show(*, json: bool) -> int:
         print("This machine is not joined to a hub. `tieline node join URL` does it.")
     else:
         state = {"joined": "connected", "away": "not connected", "refused": "refused"}.get(report.state, report.state)
-        print(f"hub      {report.hub}\nnode     {'runs' if report.running else 'does not run'}, {state}")
+        runs = "runs" if report.running else "does not run"
+        print(f"hub      {one_line(report.hub)}\nnode     {runs}, {one_line(state)}")
         if report.problem:
-            print(f"problem  {report.problem}")
+            print(f"problem  {one_line(report.problem, 500)}")
         if report.limits:
-            print(f"without  {', '.join(report.limits)} (the hub runs another version)")
+            print(f"without  {one_line(', '.join(report.limits), 500)} (the hub runs another version)")
     return 0 if report.state == "joined" else 1
 
 

@@ -1,7 +1,11 @@
 """`tieline send|tail|abort|diff|open`: a session at the hub, from here."""
 
 import asyncio
+import html
+import os
 import sys
+import tempfile
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -10,8 +14,10 @@ from urllib.parse import urlsplit, urlunsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .. import places
 from ..client.client import Client
 from ..drivers.base import Attachment
+from ..environment import inherited
 from ..errors import UsageError
 from ..events import Done, TurnStarted
 from ..ids import new_id
@@ -274,15 +280,33 @@ def open_page(given: str, *, print_only: bool, json: bool) -> int:
             return 0
         print(clean(url))
         if not print_only and sys.stdout.isatty():
-            _browse(url)
+            browse(url)
         return 0
 
     return switchboard.call(work)
 
 
-def _browse(url: str) -> None:
-    """In the person's browser, if there is one; its words stay off our terminal."""
+READ_S = 5.0
+"""For the browser to read the file that leads it to the page."""
+
+
+def browse(url: str, *, read_s: float = READ_S) -> None:
+    """In the person's browser, if there is one; its words stay off our terminal. The address has a secret in it, and
+    whatever is on a command line is seen by every process: the browser gets a file that leads there."""
     import webbrowser
 
-    if not webbrowser.open(url):
-        say("tieline: no browser was found here; open the address yourself. It lets one browser in, once, soon.")
+    folder = places.state(inherited())
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix="open-", suffix=".html", dir=folder)  # 0600
+    path = Path(name)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            link = html.escape(url, quote=True)
+            file.write('<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">')
+            file.write(f'<meta http-equiv="refresh" content="0;url={link}"><a href="{link}">Tieline</a>\n')
+        if not webbrowser.open(path.as_uri()):
+            say("tieline: no browser was found here; open the address yourself. It lets one browser in, once, soon.")
+        else:
+            time.sleep(read_s)
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """The part of the client about machines, their agents, and who may talk to the hub."""
 
+from ..ids import new_id
 from ..protocol.access import Me, Offer, Paired
 from ..protocol.audit import AuditKind, AuditLine
 from ..protocol.bodies import Claim, Pairing, PushSubscription
@@ -54,9 +55,10 @@ class Access(Requests):
     async def devices(self) -> list[DeviceView]:
         return await self.get("devices", list[DeviceView])
 
-    async def revoke(self, device: str) -> None:
-        """It is out at once, also on open connections."""
-        await self.change("DELETE", f"devices/{device}", type(None))
+    async def revoke(self, device: str, *, let_in: bool = False) -> None:
+        """It is out at once, also on open connections; with `let_in` all that it let in, too."""
+        query = {"let_in": "true"} if let_in else {}
+        await self._call("DELETE", f"devices/{device}", query=query, key=new_id())
 
     async def audit(
         self, *, before: int = 0, since: float = 0.0, kind: AuditKind | None = None, limit: int = 100

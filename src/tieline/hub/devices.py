@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -31,6 +32,8 @@ Kind = Literal["page", "client", "node"]
 PAIRING_S = 600
 """How long a secret lets a device in: long enough to walk to the other machine."""
 MAX_DEVICES = 1000
+UNUSED_S = 90 * 86400.0
+"""A device that is not used for so long has to be paired anew."""
 SEEN_EVERY_S = 60.0
 """How often it is written down when devices were last seen."""
 HEARD_S = 1.0
@@ -47,6 +50,7 @@ class Device(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: float = 0.0
     seen_at: float = 0.0
     node: str = ""
+    by: str = ""  # whose secret let it in
 
 
 class PairingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,6 +81,8 @@ class Devices:
         self._revoked: set[str] = set()  # by us, until the bus tells it: what it tells before is older
         self._unheard: dict[str, asyncio.Event] = {}
         self._callbacks: list[Callable[[str], None]] = []
+        self._open: Counter[str] = Counter()  # connections that are open
+        self.expired: Callable[[DeviceView], None] = lambda device: None  # called with each that expires
         self._mirror = Mirror(self._table, self._apply)
         self._upkeep: asyncio.Task[None] | None = None
 
@@ -102,6 +108,8 @@ class Devices:
         id = self._by_hash.get(hashed(key))
         if id is None:
             return None
+        if self._unused(self._devices[id]):
+            return None
         self._seen[id] = time.time()
         return self._devices[id]
 
@@ -121,16 +129,38 @@ class Devices:
             created_at=device.created_at,
             seen_at=max(device.seen_at, self._seen.get(device.id, 0.0)),
             node=device.node,
+            by=device.by,
         )
 
-    async def add(self, kind: Kind, name: str, *, node: str = "") -> tuple[Device, str]:
+    def let_in(self, id: str) -> tuple[str, ...]:
+        """Whom it let in, and whom these let in, and so on."""
+        found = [id]
+        for one in found:
+            found += [device.id for device in self._devices.values() if device.by == one and device.id not in found]
+        return tuple(found[1:])
+
+    def opened(self, id: str) -> Callable[[], None]:
+        """It is connected, and so in use, until the function that is given is called."""
+        if id not in self._devices:  # the owner, or an agent's session
+            return lambda: None
+        self._open[id] += 1
+
+        def closed() -> None:
+            self._seen[id] = time.time()
+            self._open[id] -= 1
+            if not self._open[id]:
+                del self._open[id]
+
+        return closed
+
+    async def add(self, kind: Kind, name: str, *, node: str = "", by: str = "") -> tuple[Device, str]:
         """A new device and its key, which is not kept. When it is given out, the bus has told all hubs about it."""
         if len(self._devices) >= MAX_DEVICES:
             raise Refused("Conflict", f"there are {MAX_DEVICES} devices already", hint="Revoke some first.")
         key = "tl_" + secrets.token_urlsafe(32)
         now = time.time()
         device = Device(
-            id=new_id(), name=name or kind, hash=hashed(key), kind=kind, created_at=now, seen_at=now, node=node
+            id=new_id(), name=name or kind, hash=hashed(key), kind=kind, created_at=now, seen_at=now, node=node, by=by
         )
         heard = self._unheard[device.id] = asyncio.Event()
         try:
@@ -189,7 +219,7 @@ class Devices:
         if entry is None:
             raise refused
         pairing = _pairing(entry.value)
-        if pairing.expires_at < time.time():
+        if pairing.expires_at < time.time() or not self.knows(pairing.by or OWNER):  # who made it was revoked
             raise refused
         if pairing.kind not in kinds:
             raise Refused("Forbidden", f"this secret is for a {pairing.kind}", field="secret")
@@ -204,7 +234,8 @@ class Devices:
         except Conflict:
             raise refused from None
         # A name that the owner gave counts more than what a browser calls itself.
-        return await self.add(pairing.kind, pairing.name or name, node=node if pairing.kind == "node" else "")
+        own = node if pairing.kind == "node" else ""
+        return await self.add(pairing.kind, pairing.name or name, node=own, by=pairing.by)
 
     # --- inside ----------------------------------------------------------------------------------------
 
@@ -238,12 +269,25 @@ class Devices:
             await asyncio.sleep(SEEN_EVERY_S)
             try:
                 await self._write_seen()
+                await self.expire()
             except BusClosed:
                 return
             except BusError:
                 continue
 
+    def _unused(self, device: Device) -> bool:
+        last = max(device.created_at, device.seen_at, self._seen.get(device.id, 0.0))
+        return device.id not in self._open and last < time.time() - UNUSED_S
+
+    async def expire(self) -> None:
+        """Who was not here for long is let in no more."""
+        for device in [one for one in self._devices.values() if self._unused(one)]:
+            await self.revoke(device.id)
+            self.expired(self.view(device))
+
     async def _write_seen(self) -> None:
+        for id in self._open:
+            self._seen[id] = time.time()
         for id, at in list(self._seen.items()):
             entry = await self._table.get(id)
             if entry is None:

@@ -15,7 +15,7 @@ from ..bus.base import Bus
 from ..config import Config
 from ..errors import UsageError
 from ..events import Answer
-from ..protocol.views import NodeView
+from ..protocol.views import DeviceView, NodeView
 from ..sessions.callers import caller as caller_session
 from . import doors
 from .audit import Audit
@@ -64,6 +64,7 @@ class Hub:
         self.log = logger("hub")
         self.audit = Audit(places.audit_file(env))
         self.devices = Devices(bus)
+        self.devices.expired = self._expired
         self.auth = Auth(self.devices)
         self.origins = Origins(config.hub)
         self.once = Once(bus)
@@ -108,6 +109,9 @@ class Hub:
             self.metrics.turn(peek.status)
         elif peek.type == "answer":
             self._decided(whole)
+
+    def _expired(self, device: DeviceView) -> None:
+        self.audit.record("revoke", "hub", "", device=signature(device), why="it was not used for 90 days")
 
     def _decided(self, whole: Whole) -> None:
         """Wherever it was decided, and on whichever machine: the log of the session tells it."""

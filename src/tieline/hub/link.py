@@ -67,9 +67,11 @@ class Links:
         self._open.setdefault(device.id, set()).add(work)
         if not self._hub.devices.knows(device.id):  # revoked between the gate and here
             work.cancel()
+        unused = self._hub.devices.opened(device.id)
         try:
             await asyncio.wait({work})
         finally:
+            unused()
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
             self._open[device.id].discard(work)

@@ -162,8 +162,14 @@ class Replica:
             async with self._locks.setdefault(state.key, asyncio.Lock()):
                 await self._take_session(state.key, data)
             return
-        session = _prompt(data).session if state.table == PROMPTS else _ask(data).session
-        owned = self.owns(session) and (state.table == ASKS or state.key.startswith(f"{session}."))
+        if state.table == PROMPTS:
+            session = _prompt(data).session
+            owned = self.owns(session) and state.key.startswith(f"{session}.")
+        else:
+            # People are shown the record and answer by its id: under any other it would be another ask's answer.
+            record = _ask(data)
+            session = record.session
+            owned = self.owns(session) and state.key == record.id == record.ask.id
         if owned and state.table == ASKS and state.key not in self._held[ASKS]:
             there = await self._tables[ASKS].get(state.key)
             owned = there is None or _ask(there.value).session == session

@@ -88,10 +88,13 @@ class Streams:
         """Counts a connection as a device's. Gives the way out."""
         of_device = self._open.setdefault(device, set())
         of_device.add(drop)
+        unused = self.hub.devices.opened(device)
         if not self.hub.devices.knows(device):  # revoked between the gate and here
             self._revoked(device)
 
         def closed() -> None:
+            if drop in of_device:
+                unused()
             of_device.discard(drop)
             if not of_device and self._open.get(device) is of_device:
                 del self._open[device]

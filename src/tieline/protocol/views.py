@@ -86,6 +86,7 @@ class DeviceView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: float = 0.0
     seen_at: float = 0.0
     node: str = ""  # the node whose key it is
+    by: str = ""  # the device that let it in, or the owner
     current: bool = False  # the one that asks
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ..channels.base import AskNote, Asks, Sender
 from ..errors import BusError, TielineError
-from ..messages import Payload, Refused
+from ..messages import Envelope, Payload, Refused
 
 ASK = "application/vnd.tieline.ask+json"
 """The content type of such a message; its JSON is an AskNote."""
@@ -79,9 +79,15 @@ def _wait_of(error: TielineError) -> float | None:
     return error.retry_after_s if isinstance(error, Refused) and error.reason == "rate_limited" else None
 
 
-def note_of(payload: Payload) -> AskNote | None:
-    """The ask in a message; None if there is none."""
-    if payload.content_type != ASK:
+def forwarder(prefix: str) -> str:
+    """Who alone sends asks to a channel: the relay stamps senders, and gives this address to nobody else."""
+    return f"{prefix}.asks"
+
+
+def note_of(envelope: Envelope, prefix: str) -> AskNote | None:
+    """The ask in a message to a channel; None if there is none. What somebody else made look like one is a message."""
+    payload = envelope.payload
+    if payload.content_type != ASK or envelope.sender != forwarder(prefix):
         return None
     try:
         return msgspec.convert(payload.json, AskNote)

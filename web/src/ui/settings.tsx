@@ -7,6 +7,7 @@ import type * as P from '../protocol'
 import { disablePush, enablePush, lookAtPush, pushState, pushView, testPush } from '../push'
 import { signOut } from '../sign'
 import { link, me, nodes, now } from '../store'
+import { visible } from '../visible'
 import { Icon } from './icons'
 import { Orders } from './orders'
 import { Copy, Pane, Problem, useFetched } from './parts'
@@ -19,6 +20,7 @@ export function Settings() {
         <Notifications />
         <Machines />
         <Devices />
+        <Audit />
         <section>
           <h2>About</h2>
           <p class="faint">Tieline {me.value?.version ?? ''} · <a href="/api/v1/docs" target="_blank" rel="noopener">API</a></p>
@@ -134,26 +136,87 @@ function Machines() {
   )
 }
 
+/** Whom a device let in, and whom these let in. */
+function letIn(id: string, all: readonly P.DeviceView[]): P.DeviceView[] {
+  const reached = [id]
+  for (const one of reached) for (const device of all) if (device.by === one && !reached.includes(device.id)) reached.push(device.id)
+  return all.filter((device) => reached.indexOf(device.id) > 0)
+}
+
 function Devices() {
   const [offer, setOffer] = useState<P.Offer | undefined>(undefined)
   const [problem, setProblem] = useState('')
+  const [leaving, setLeaving] = useState('')
   const { value, problem: unread, reload } = useFetched(() => get<P.DeviceView[]>('devices'), [link.value.state === 'online', offer])
-  const call = (what: Promise<unknown>) => void what.then(() => { setProblem(''); reload() }, (error: unknown) => setProblem(words(error)))
+  const call = (what: Promise<unknown>) => void what.then(() => { setProblem(''); setLeaving(''); reload() }, (error: unknown) => setProblem(words(error)))
+  const all = value ?? []
+  const name = (id: string) => all.find((device) => device.id === id)?.name || id
+  const revoke = (id: string, more = '') => call(remove(`devices/${encodeURIComponent(id)}${more}`))
   return (
     <section aria-label="Devices">
       <h2><Icon name="phone" /> Devices</h2>
       <Problem text={problem || unread} />
       <ul class="cards">
-        {(value ?? []).map((device) => (
-          <li key={device.id} class="card row">
-            <span class="grow"><strong>{device.name || device.id}</strong>{device.current && <span class="tag">this one</span>}
-              <small class="faint block">{[device.kind ?? 'client', device.seen_at ? `seen ${ago(device.seen_at, now.value)}` : ''].filter(Boolean).join(' · ')}</small>
-            </span>
-            {!device.current && device.id !== 'owner' && <button type="button" class="small deny" onClick={() => call(remove(`devices/${encodeURIComponent(device.id)}`))}>Revoke</button>}
-          </li>
-        ))}
+        {all.map((device) => {
+          const others = letIn(device.id, all)
+          return (
+            <li key={device.id} class="card">
+              <div class="row">
+                <span class="grow"><strong>{device.name || device.id}</strong>{device.current && <span class="tag">this one</span>}
+                  <small class="faint block">{[device.kind ?? 'client', device.seen_at ? `seen ${ago(device.seen_at, now.value)}` : '', device.by ? `let in by ${name(device.by)}` : ''].filter(Boolean).join(' · ')}</small>
+                </span>
+                {!device.current && device.id !== 'owner' && leaving !== device.id && <button type="button" class="small deny" onClick={() => others.length ? setLeaving(device.id) : revoke(device.id)}>Revoke</button>}
+              </div>
+              {leaving === device.id && (
+                <div role="group" aria-label={`Revoke ${device.name}`}>
+                  <p>It let in {others.map((one) => one.name || one.id).join(', ')}.</p>
+                  <div class="row wrap">
+                    <button type="button" class="small deny" onClick={() => revoke(device.id, '?let_in=true')}>Revoke all of them</button>
+                    <button type="button" class="small deny" onClick={() => revoke(device.id)}>Only this one</button>
+                    <button type="button" class="small" onClick={() => setLeaving('')}>Cancel</button>
+                  </div>
+                </div>
+              )}
+            </li>
+          )
+        })}
       </ul>
       {offer ? <Offered offer={offer} /> : <button type="button" onClick={() => call(post<P.Offer>('pairings', { kind: 'page' }).then(setOffer))}><Icon name="plus" /> Add a phone or browser</button>}
+    </section>
+  )
+}
+
+const AUDIT_PAGE = 50
+
+/** Who came in, decided and was refused: the newest first, more of it when it is asked for. */
+function Audit() {
+  const [lines, setLines] = useState<readonly P.AuditLine[] | undefined>(undefined)
+  const [problem, setProblem] = useState('')
+  const [over, setOver] = useState(false)
+  const more = () => {
+    const before = lines?.at(-1)?.seq ?? 0
+    void get<P.AuditLine[]>(`audit?limit=${AUDIT_PAGE}&before=${before}`).then((found) => {
+      setProblem('')
+      setOver(found.length < AUDIT_PAGE)
+      setLines([...(lines ?? []), ...found])
+    }, (error: unknown) => setProblem(words(error)))
+  }
+  return (
+    <section aria-label="Audit log">
+      <h2>Audit log</h2>
+      <p class="faint">Who signed in, paired, decided, changed a policy or was refused. Kept for 90 days.</p>
+      <Problem text={problem} />
+      {lines && (
+        <ul class="cards">
+          {lines.map((line) => (
+            <li key={line.seq} class="card">
+              <strong>{line.what}</strong> {visible(line.who || 'a stranger')}{(line.count ?? 1) > 1 && ` · ${line.count} times`}
+              <small class="faint block">{[new Date(line.at * 1000).toLocaleString(), line.via, ...Object.entries(line.details ?? {}).map(([name, value]) => `${name}: ${value}`)].filter(Boolean).map((part) => visible(part ?? '')).join(' · ')}</small>
+            </li>
+          ))}
+        </ul>
+      )}
+      {!over && <button type="button" onClick={more}>{lines ? 'Show more' : 'Show'}</button>}
     </section>
   )
 }

@@ -13,7 +13,7 @@ from aiogram.types import Update
 
 from ...errors import TielineError, UsageError
 from ...messages import UNSURE, Receipt
-from ...relay.asking import AskMail, note_of
+from ...relay.asking import AskMail, forwarder, note_of
 from ...relay.hooks import HookRefused, HookReply, HookRequest
 from ..base import (
     ChannelStatus,
@@ -100,7 +100,7 @@ class Telegram:
             sent=self._follow,
         )
         if self._config.asks and asks is not None:
-            sender = relay.sender(f"{self.subject_prefix}.asks")
+            sender = relay.sender(forwarder(self.subject_prefix))
             mail = AskMail(asks, sender, self._addresses, relay.report)
             await self._stack.enter_async_context(mail)
         self._spawn(self._poll() if self._config.mode == "polling" else self._announce())
@@ -134,7 +134,7 @@ class Telegram:
             return dead("denied", "this chat is not allowed")
         try:
             async with asyncio.timeout(max(0.1, time_left(context))):
-                if note := note_of(envelope.payload):
+                if note := note_of(envelope, self.subject_prefix):
                     await self._voice.ask(chat, note, envelope)
                     return delivered()
                 live = self._live.get(envelope.in_reply_to)

@@ -102,9 +102,15 @@ async def devices(request: Asked) -> Reply:
 
 
 @delete("/api/v1/devices/{id}", tags=TAGS, spec=Spec(status=204, problems=("NotFound", "Conflict")))
-async def revoke(request: Asked, id: str) -> Reply:
-    """Shut a device out, at once, also where it is connected."""
+async def revoke(request: Asked, id: str, let_in: bool = False) -> Reply:
+    """Shut a device out, at once, also where it is connected.
+
+    With `let_in` those too that it let in, and whom these let in; but never the one that asks."""
+    others = request.hub.devices.let_in(id) if let_in else ()
     await _revoke(request, id)
+    for one in others:
+        if one != device_of(request).id:
+            await _revoke(request, one)
     return DONE
 
 
