@@ -34,7 +34,7 @@ def descent_of(pid: int) -> str | None:
     for _ in range(MOST):
         if found is None:
             return UNKNOWN
-        if found.name in (kin.REAPER, kin.GUARD) or current == guarding.pid():
+        if current in ours or found.name in (kin.REAPER, kin.GUARD) or current == guarding.pid():
             return ours.get(current, UNKNOWN)
         if found.parent == 0:  # the first process, or one of the kernel's
             return None

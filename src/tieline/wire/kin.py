@@ -147,12 +147,23 @@ def keep_private() -> bool:
 
 
 def _prctl(option: int, value: int | bytes) -> bool:
-    """By the module under ctypes, which loads in a tenth of its time."""
+    """By the module under ctypes, which loads in a tenth of its time; should a Python have none such, by ctypes."""
     try:
         import _ctypes
 
-        function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # pyright: ignore[reportArgumentType] (None: this program)
-        return _ctypes.call_function(function, (option, value, 0, 0, 0)) == 0
+        program = _ctypes.dlopen(None, 0)  # pyright: ignore[reportArgumentType] (None: this program)
+        return _ctypes.call_function(_ctypes.dlsym(program, "prctl"), (option, value, 0, 0, 0)) == 0
+    except (ImportError, AttributeError, TypeError):
+        return _prctl_by_ctypes(option, value)
+    except OSError:  # a system without it
+        return False
+
+
+def _prctl_by_ctypes(option: int, value: int | bytes) -> bool:
+    try:
+        import ctypes
+
+        return ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0
     except (ImportError, AttributeError, OSError):
         return False
 
