@@ -96,6 +96,7 @@ def test_branch(repository: Path) -> None:
     assert branch(str(repository)) == ""
 
 
+@pytest.mark.slow
 async def test_a_submodule_is_shown_as_its_commit(repository: Path, env: dict[str, str]) -> None:
     inner = repository / "module"
     inner.mkdir()
@@ -134,6 +135,7 @@ async def test_a_linked_worktree(
     assert await changes(str(repository), env, await snapshot(str(repository), env)) == ""
 
 
+@pytest.mark.slow
 async def test_huge_files_and_pointers_and_conversions(repository: Path, env: dict[str, str]) -> None:
     """What filters and line endings would convert is shown as it is in the files, and only where it changed."""
     git(repository, "config", "core.autocrlf", "true")
@@ -160,6 +162,7 @@ async def test_huge_files_and_pointers_and_conversions(repository: Path, env: di
     assert objects < HUGE // 2, "huge files are not copied"
 
 
+@pytest.mark.slow
 async def test_links_modes_and_kinds(repository: Path, env: dict[str, str]) -> None:
     (repository / "folder").mkdir()
     (repository / "folder/inside.txt").write_text("inside\n")
@@ -178,6 +181,7 @@ async def test_links_modes_and_kinds(repository: Path, env: dict[str, str]) -> N
     assert "deleted file mode 100644" in diff and "-one" in diff
 
 
+@pytest.mark.slow
 async def test_ignored_files_count_if_they_were_added_by_force(repository: Path, env: dict[str, str]) -> None:
     (repository / "ignored.txt").write_text("forced\n")
     (repository / "later.txt").write_text("later\n")
