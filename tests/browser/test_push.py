@@ -89,7 +89,7 @@ async def pushed(
 
     record = msgspec.convert(ask, AskRecord)
     told = notice(AskPending(ask=record, agent="careful", machine="laptop"), content=whole, now=record.created_at)
-    data = msgspec.json.encode({**msgspec.to_builtins(told), "allow": whole}).decode()
+    data = msgspec.json.encode(told).decode()
     message = {"origin": hub.url, "registrationId": registration, "data": data}
     await devtools.send("ServiceWorker.deliverPushMessage", message)
     async with asyncio.timeout(WAIT_S):

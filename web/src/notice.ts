@@ -12,7 +12,7 @@ export interface Shown {
 
 /** Whether it may be allowed from the notification: only where the hub says that all of the action stands on it. */
 export function allowable(notice: Notice): boolean {
-  return (notice as { readonly allow?: boolean }).allow === true
+  return notice.allow === true
 }
 
 export function shown(notice: Notice, now: number): Shown {
