@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.asks.rows import claude_code, codex, gemini, opencode
 from tests.asks.stage import Cast, Row
-from tests.asks.words import long, spoken
+from tests.asks.words import spoken
 
-from tieline.script import Call, Run, Write
+from tieline.script import Run, Write
 from tieline.testing.rig import Rig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
@@ -22,28 +23,11 @@ from tieline.testing.rigs.shell import ShellRig
 BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
 
 
-def claude_code(place: Path) -> Sequence[Row]:
-    file = place / "greeting.py"
-    return (
-        Row(
-            kind="edit",
-            prepare=lambda place: file.write_text("one\nold words\nthree\n"),
-            replies=(
-                [Call("Read", {"file_path": str(file)})],
-                [Call("Edit", {"file_path": str(file), "old_string": "old words", "new_string": spoken("\n")})],
-            ),
-        ),
-        Row(kind="command", replies=([Run(f"echo {spoken()}")],)),
-        Row(kind="long command", replies=([Run(f"echo {long()}")],), bidi=False),
-    )
-
-
-def command(place: Path) -> Sequence[Row]:
-    return (Row(kind="command", replies=([Run(f"touch {spoken()}")],)),)
-
-
 def scripted(place: Path) -> Sequence[Row]:
-    return (*command(place), Row(kind="edit", replies=([Write("new.txt", spoken("\n"))],)))
+    return (
+        Row(kind="command", replies=([Run(f"touch {spoken()}")],)),
+        Row(kind="edit", replies=([Write("new.txt", spoken("\n"))],)),
+    )
 
 
 @asynccontextmanager
@@ -53,10 +37,10 @@ async def still(rig: Rig) -> AsyncGenerator[Rig, None]:
 
 
 CASTS = (
-    Cast(agent="claude-code", rig=ClaudeCodeRig, rows=claude_code),
-    Cast(agent="codex", rig=lambda home: codex_rig(home, BINARIES / "codex"), rows=command),
-    Cast(agent="opencode", rig=lambda home: OpenCodeRig(home, str(BINARIES / "opencode")), rows=command),
-    Cast(agent="gemini", rig=lambda home: GeminiRig(home, BINARIES), rows=command),
+    Cast(agent="claude-code", rig=ClaudeCodeRig, rows=claude_code.rows),
+    Cast(agent="codex", rig=lambda home: codex_rig(home, BINARIES / "codex", config=codex.CONFIG), rows=codex.rows),
+    Cast(agent="opencode", rig=lambda home: OpenCodeRig(home, str(BINARIES / "opencode")), rows=opencode.rows),
+    Cast(agent="gemini", rig=lambda home: GeminiRig(home, BINARIES), rows=gemini.rows),
     Cast(agent="scripted", rig=lambda home: still(ScriptedRig(home)), rows=scripted),
     Cast(agent="shell", rig=lambda home: still(ShellRig(home)), rows=lambda place: ()),
 )

@@ -5,13 +5,25 @@ BIDI = "\u202e"
 BIDI_MARK = "⟨U+202E⟩"
 
 KINDS: dict[str, tuple[str, ...]] = {
-    "claude-code": ("edit", "command"),
-    "codex": ("command",),
-    "opencode": ("command",),
-    "gemini": ("command",),
+    "claude-code": (
+        "edit", "edit everywhere", "write", "overwrite", "notebook", "command", "command of many lines", "long command",
+        "fetch", "search", "tool of a server", "reading outside", "question", "plan",
+    ),
+    "codex": (
+        "command", "long command", "command outside the sandbox", "patch", "patch by a command", "new file",
+        "deleted file", "moved file", "more permissions", "command with more permissions", "tool of a server",
+        "question",
+    ),
+    "opencode": (
+        "edit", "write", "overwrite", "command", "long command", "fetch", "outside the directory", "question", "patch",
+    ),
+    "gemini": (
+        "replace", "write", "overwrite", "command", "command of many lines", "long command", "fetch", "long fetch",
+        "search", "tool of a server", "tool of a server, long",
+    ),
     "scripted": ("edit", "command"),
     "shell": (),  # a command line is told what to do and asks nothing
-}
+}  # fmt: skip
 """Every kind of ask that an agent can make."""
 
 

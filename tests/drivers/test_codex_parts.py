@@ -361,3 +361,12 @@ def test_the_head_start_imports_little() -> None:
         check=True,
     )
     assert ran.stdout.split() == []
+
+
+def test_no_policy_makes_codex_ask_about_single_hosts() -> None:
+    """It does so only behind a proxy of its own, which its configuration has to set up: ours never does."""
+    for policy in every_policy():
+        told = controls(policy)
+        assert set(told.config) == {"web_search", "features.shell_tool", "sandbox_workspace_write.network_access"}
+        params = thread_params(Spec(cwd="/", policy=policy), told, {})
+        assert not [name for name in params["config"] if "proxy" in name or name.startswith("permissions")]

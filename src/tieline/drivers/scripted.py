@@ -233,7 +233,10 @@ class Playing:
             input=arguments,
             capability=capability,
         )
-        return (await turn.ask(request)).decision == "allow"
+        answer = await turn.ask(request)
+        if answer.decision == "deny":
+            self._driver.on_told(answer.reason)
+        return answer.decision == "allow"
 
     async def _write(self, turn: Turn, step: script.Write, item: str) -> None:
         path = Path(self._spec.cwd, step.path)

@@ -57,6 +57,10 @@ class Asks(Setting):
 
         async with self.session(rig, place, policy=Policy("allow", "ask", "allow"), on_ask=decide) as session:
             seen = await collect(session.turn("touch it"))
+            if "not on my machine" not in rig.heard():  # at the latest it goes with the next prompt
+                rig.play([Say("I see.")])
+                await collect(session.turn("go on"))
+        assert "not on my machine" in rig.heard(), "what the person said reached the model"
         assert not (place / "denied.txt").exists()
         call = next(use for use in of(seen, ToolUse) if isinstance(use.action, Command))
         assert next(r for r in of(seen, ToolResult) if r.id == call.id).status == "denied"

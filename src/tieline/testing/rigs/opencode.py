@@ -14,6 +14,8 @@ from ..rig import scratch_env
 from ..voices.chat import Chat
 
 MODEL = "scripted/scripted"
+PATCHING = "scripted/gpt-scripted"
+"""The same one by a name that OpenCode gives its patch tool to, in place of those that edit and write."""
 OFFLINE = {
     "OPENCODE_DISABLE_MODELS_FETCH": "1",
     "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
@@ -73,7 +75,7 @@ def configuration(url: str) -> dict[str, Any]:
         "npm": "@ai-sdk/openai-compatible",
         "name": "Scripted",
         "options": {"baseURL": f"{url}/v1", "apiKey": "dummy"},
-        "models": {"scripted": model},
+        "models": {"scripted": model, "gpt-scripted": model},
     }
     return {
         "provider": {"scripted": provider},

@@ -1,0 +1,75 @@
+"""What Claude Code can ask."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.asks.stage import Row
+from tests.asks.words import SPOKEN, lines, long, spoken
+
+from tieline.drivers.base import McpServer
+from tieline.script import AnyStep, Call, Inquire, Propose, Run, Write
+from tieline.testing import mcp_server
+
+SERVERS = {"words": McpServer(command=mcp_server.command_line("speak", sys.executable, "-c", "print('said')"))}
+OPTIONS: Mapping[str, Any] = {"mcp_servers": SERVERS}
+OLD = "vanishing-line\n"
+
+
+def rows(place: Path) -> Sequence[Row]:
+    file, old, book = place / "greeting.py", place / "old.txt", place / "book.ipynb"
+    cells = [{"id": "one", "cell_type": "code", "source": OLD, "metadata": {}, "outputs": [], "execution_count": None}]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    outside = place.parent / "-".join(SPOKEN)
+
+    def row(kind: str, *steps: AnyStep, **more: Any) -> Row:
+        return Row(kind=kind, replies=tuple([step] for step in steps), options=OPTIONS, **more)
+
+    def read(path: Path) -> Call:
+        return Call("Read", {"file_path": str(path)})
+
+    return (
+        row(
+            "edit",
+            read(file),
+            Call("Edit", {"file_path": str(file), "old_string": "old words", "new_string": spoken("\n")}),
+            prepare=lambda place: file.write_text("one\nold words\nthree\n"),
+        ),
+        row(
+            "edit everywhere",
+            read(file),
+            Call(
+                "Edit",
+                {"file_path": str(file), "old_string": "old", "new_string": spoken("\n"), "replace_all": True},
+            ),
+            prepare=lambda place: file.write_text("old\n" + "more\n" * 20 + "vanishing old\n"),
+            markers=("vanishing old", *SPOKEN),
+        ),
+        row("write", Write(str(place / "new.txt"), spoken("\n"))),
+        row(
+            "overwrite",
+            read(old),
+            Write(str(old), lines(60)),
+            prepare=lambda place: old.write_text(OLD),
+            markers=(OLD.strip(), *SPOKEN),
+            bidi=False,
+        ),
+        row(
+            "notebook",
+            read(book),
+            Call("NotebookEdit", {"notebook_path": str(book), "cell_id": "one", "new_source": spoken("\n")}),
+            prepare=lambda place: book.write_bytes(msgspec.json.encode(notebook)),
+            markers=(OLD.strip(), *SPOKEN),
+        ),
+        row("command", Run(f"echo {spoken()}")),
+        row("command of many lines", Run(f"cat <<EOF\n{lines(60)}EOF"), bidi=False),
+        row("long command", Run(f"echo {long()}"), bidi=False),
+        row("fetch", Call("WebFetch", {"url": "https://example.org/first-marker", "prompt": spoken()})),
+        row("search", Call("WebSearch", {"query": spoken()})),
+        row("tool of a server", Call("mcp__words__speak", {"text": spoken(), "more": {"deep": ["last-marker"]}})),
+        row("reading outside", read(outside), prepare=lambda place: outside.write_text("secret"), bidi=False),
+        row("question", Inquire(f"first-marker {spoken()}?", ("middle-marker", "last-marker"))),
+        row("plan", Propose(spoken("\n")), allow=frozenset({"permission"})),
+    )

@@ -1,0 +1,39 @@
+"""What Gemini can ask, over ACP."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.asks.stage import Row
+from tests.asks.words import lines, long, spoken
+
+from tieline.drivers.base import McpServer
+from tieline.script import AnyStep, Call, Run, Write
+from tieline.testing import mcp_server
+
+SERVERS = {"words": McpServer(command=mcp_server.command_line("speak", sys.executable, "-c", "print('said')"))}
+OPTIONS: Mapping[str, Any] = {"mcp_servers": SERVERS}
+
+
+def rows(place: Path) -> Sequence[Row]:
+    old = place / "old.txt"
+    text = "".join(f"line {number}\n" for number in range(30))
+    change = {"instruction": "Change it", "file_path": str(old), "old_string": "line 15", "new_string": spoken("\n")}
+
+    def row(kind: str, step: AnyStep, **more: Any) -> Row:
+        return Row(kind=kind, replies=([step],), options=OPTIONS, **more)
+
+    return (
+        row("replace", Call("replace", change), prepare=lambda place: old.write_text(text)),
+        row("write", Write(str(place / "new.txt"), spoken("\n"))),
+        row("overwrite", Write(str(old), lines(60)), markers=("line 29", "first-marker", "last-marker"), bidi=False),
+        row("command", Run(f"echo {spoken()}")),
+        row("command of many lines", Run(f"cat <<EOF\n{lines(60)}EOF"), bidi=False),
+        row("long command", Run(f"echo {long()}"), bidi=False),
+        row("fetch", Call("web_fetch", {"prompt": f"Read https://example.org/a: {spoken()}"})),
+        row("long fetch", Call("web_fetch", {"prompt": f"Read https://example.org/a: {long(300)}"}), bidi=False),
+        row("search", Call("google_web_search", {"query": spoken()})),
+        row("tool of a server", Call("mcp_words_speak", {"text": spoken(), "more": {"deep": ["last-marker"]}})),
+        row("tool of a server, long", Call("mcp_words_speak", {"text": long(600)}), bidi=False),
+    )
