@@ -183,7 +183,7 @@ async def test_remembered_for_the_session(rig: OpenCodeRig, place: Path) -> None
         await collect(first.turn("one"))
         await collect(first.turn("two"))
         assert (place / "two.txt").exists() and len(asked) == 1
-        assert "touch *" in asked[0].reason, "what would be remembered is said"
+        assert "touch *" in asked[0].scopes["session"], "what would be remembered is said"
         async with open_(rig, place, policy=ASK_SHELL) as second:
             await collect(second.turn("three"))
     assert not (place / "three.txt").exists(), "another session is another matter"
