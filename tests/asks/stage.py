@@ -37,6 +37,15 @@ class Row(Struct, frozen=True, kw_only=True):
     bidi: bool = True  # whether its text has a character that turns the order of what is read
 
 
+def holding(path: Path, text: str) -> Callable[[Path], object]:
+    """For `prepare`: the file has this text."""
+
+    def prepare(place: Path) -> None:
+        path.write_text(text)
+
+    return prepare
+
+
 class Cast(Struct, frozen=True, kw_only=True):
     agent: str
     rig: Callable[[Path], AbstractAsyncContextManager[Rig]]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.asks.stage import Row
+from tests.asks.stage import Row, holding
 from tests.asks.words import SPOKEN, lines, long, spoken
 
 from tieline.drivers.base import McpServer
@@ -20,8 +20,10 @@ OLD = "vanishing-line\n"
 
 def rows(place: Path) -> Sequence[Row]:
     file, old, book = place / "greeting.py", place / "old.txt", place / "book.ipynb"
-    cells = [{"id": "one", "cell_type": "code", "source": OLD, "metadata": {}, "outputs": [], "execution_count": None}]
-    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    cells: list[Any] = [
+        {"id": "one", "cell_type": "code", "source": OLD, "metadata": {}, "outputs": [], "execution_count": None}
+    ]
+    notebook: dict[str, Any] = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     outside = place.parent / "-".join(SPOKEN)
 
     def row(kind: str, *steps: AnyStep, **more: Any) -> Row:
@@ -35,7 +37,7 @@ def rows(place: Path) -> Sequence[Row]:
             "edit",
             read(file),
             Call("Edit", {"file_path": str(file), "old_string": "old words", "new_string": spoken("\n")}),
-            prepare=lambda place: file.write_text("one\nold words\nthree\n"),
+            prepare=holding(file, "one\nold words\nthree\n"),
         ),
         row(
             "edit everywhere",
@@ -44,7 +46,7 @@ def rows(place: Path) -> Sequence[Row]:
                 "Edit",
                 {"file_path": str(file), "old_string": "old", "new_string": spoken("\n"), "replace_all": True},
             ),
-            prepare=lambda place: file.write_text("old\n" + "more\n" * 20 + "vanishing old\n"),
+            prepare=holding(file, "old\n" + "more\n" * 20 + "vanishing old\n"),
             markers=("vanishing old", *SPOKEN),
         ),
         row("write", Write(str(place / "new.txt"), spoken("\n"))),
@@ -52,7 +54,7 @@ def rows(place: Path) -> Sequence[Row]:
             "overwrite",
             read(old),
             Write(str(old), lines(60)),
-            prepare=lambda place: old.write_text(OLD),
+            prepare=holding(old, OLD),
             markers=(OLD.strip(), *SPOKEN),
             bidi=False,
         ),
@@ -60,7 +62,7 @@ def rows(place: Path) -> Sequence[Row]:
             "notebook",
             read(book),
             Call("NotebookEdit", {"notebook_path": str(book), "cell_id": "one", "new_source": spoken("\n")}),
-            prepare=lambda place: book.write_bytes(msgspec.json.encode(notebook)),
+            prepare=holding(book, msgspec.json.encode(notebook).decode()),
             markers=(OLD.strip(), *SPOKEN),
         ),
         row("command", Run(f"echo {spoken()}")),
@@ -69,7 +71,7 @@ def rows(place: Path) -> Sequence[Row]:
         row("fetch", Call("WebFetch", {"url": "https://example.org/first-marker", "prompt": spoken()})),
         row("search", Call("WebSearch", {"query": spoken()})),
         row("tool of a server", Call("mcp__words__speak", {"text": spoken(), "more": {"deep": ["last-marker"]}})),
-        row("reading outside", read(outside), prepare=lambda place: outside.write_text("secret"), bidi=False),
+        row("reading outside", read(outside), prepare=holding(outside, "secret"), bidi=False),
         row("question", Inquire(f"first-marker {spoken()}?", ("middle-marker", "last-marker"))),
         row("plan", Propose(spoken("\n")), allow=frozenset({"permission"})),
     )

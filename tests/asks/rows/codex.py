@@ -26,8 +26,8 @@ def rows(place: Path) -> Sequence[Row]:
     update = f"*** Update File: old.txt\n@@\n line 14\n-line 15\n{added} line 16\n"
     move = f"*** Update File: {first}.txt\n*** Move to: {last}.txt\n@@\n-line 15\n+{middle}\n"
 
-    def row(kind: str, step: AnyStep, **more: Any) -> Row:
-        return Row(kind=kind, replies=([step],), **{"options": OPTIONS, **more})
+    def row(kind: str, step: AnyStep, options: Mapping[str, Any] = OPTIONS, **more: Any) -> Row:
+        return Row(kind=kind, replies=([step],), options=options, **more)
 
     def patch(body: str) -> str:
         return f"*** Begin Patch\n{body}*** End Patch\n"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.asks.stage import Row
+from tests.asks.stage import Row, holding
 from tests.asks.words import lines, long, spoken
 
 from tieline.drivers.base import McpServer
@@ -25,7 +25,7 @@ def rows(place: Path) -> Sequence[Row]:
         return Row(kind=kind, replies=([step],), options=OPTIONS, **more)
 
     return (
-        row("replace", Call("replace", change), prepare=lambda place: old.write_text(text)),
+        row("replace", Call("replace", change), prepare=holding(old, text)),
         row("write", Write(str(place / "new.txt"), spoken("\n"))),
         row("overwrite", Write(str(old), lines(60)), markers=("line 29", "first-marker", "last-marker"), bidi=False),
         row("command", Run(f"echo {spoken()}")),

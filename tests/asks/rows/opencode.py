@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.asks.stage import Row
+from tests.asks.stage import Row, holding
 from tests.asks.words import SPOKEN, lines, long, spoken
 
 from tieline.script import AnyStep, Call, Get, Inquire, Run, Write
@@ -27,7 +27,7 @@ def rows(place: Path) -> Sequence[Row]:
         row(
             "edit",
             Call("edit", {"filePath": str(old), "oldString": "line 15", "newString": spoken("\n")}),
-            prepare=lambda place: old.write_text(text),
+            prepare=holding(old, text),
         ),
         row("write", Write(str(place / "new.txt"), spoken("\n"))),
         row("overwrite", Write(str(old), lines(60)), markers=("line 29", *SPOKEN), bidi=False),
@@ -37,14 +37,14 @@ def rows(place: Path) -> Sequence[Row]:
         row(
             "outside the directory",
             Call("read", {"filePath": str(outside)}),
-            prepare=lambda place: outside.write_text("secret"),
+            prepare=holding(outside, "secret"),
             bidi=False,
         ),
         row("question", Inquire(f"{first} {spoken()}?", (middle, last))),
         row(
             "patch",
             Call("apply_patch", {"patchText": patch}),
-            prepare=lambda place: moved.write_text(text),
+            prepare=holding(moved, text),
             markers=("added", "    middle-marker", *SPOKEN),
             options={"model": PATCHING},
             bidi=False,
