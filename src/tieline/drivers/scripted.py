@@ -97,7 +97,8 @@ class Scripted:
         return Probe(found=True, version=__version__, signed_in=True)
 
     def enforce(self, policy: Policy) -> Receipt:
-        return Receipt(**{c: Enforcement(policy.level(c), "prompt") for c in CAPABILITIES})
+        write, shell, network = (Enforcement(policy.level(c), "prompt") for c in CAPABILITIES)
+        return Receipt(write, shell, network)
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["Playing", None]:
