@@ -6,6 +6,7 @@ connection) is a matter of the agent's sandbox; the receipt says whether there i
 """
 
 import sys
+from collections.abc import Mapping
 from itertools import product
 from typing import Literal, get_args
 
@@ -87,6 +88,10 @@ class Receipt(Struct, frozen=True):
     def __post_init__(self) -> None:
         if not self.remains:
             force_setattr(self, "remains", _remains(self))
+
+    @classmethod
+    def from_lines(cls, lines: Mapping[Capability, Enforcement]) -> "Receipt":
+        return cls(lines["file_write"], lines["shell"], lines["network"])
 
     def of(self, capability: Capability) -> Enforcement:
         return getattr(self, capability)

@@ -14,7 +14,7 @@ from tieline.drivers.base import Features, Prompt
 from tieline.drivers.scripted import Scripted
 from tieline.errors import PolicyUnenforceable, UsageError
 from tieline.events import Done, TurnStarted
-from tieline.policy import Enforcement, Policy, Receipt, preset
+from tieline.policy import CAPABILITIES, Enforcement, Policy, Receipt, preset
 from tieline.script import Say, Stall
 from tieline.sessions.options import quiet_s, spec_of, warm_spec
 from tieline.sessions.router import Router
@@ -26,8 +26,7 @@ class Lax(Scripted):
     features = Features(max_turns=True, max_budget_usd=True, allowed_tools=True, disallowed_tools=True, system="prompt")
 
     def enforce(self, policy: Policy) -> Receipt:
-        names = ("file_write", "shell", "network")
-        return Receipt(**{name: Enforcement(policy.level(name), "none") for name in names})
+        return Receipt.from_lines({name: Enforcement(policy.level(name), "none") for name in CAPABILITIES})
 
 
 @asynccontextmanager

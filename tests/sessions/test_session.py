@@ -37,7 +37,7 @@ class Unruly:
         return Probe(found=True)
 
     def enforce(self, policy: Policy) -> Receipt:
-        return Receipt(**{c: Enforcement(policy.level(c), self.means) for c in CAPABILITIES})  # type: ignore[arg-type]
+        return Receipt.from_lines({c: Enforcement(policy.level(c), self.means) for c in CAPABILITIES})  # type: ignore[arg-type]
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["Unruly", None]:

@@ -97,8 +97,7 @@ class Scripted:
         return Probe(found=True, version=__version__, signed_in=True)
 
     def enforce(self, policy: Policy) -> Receipt:
-        write, shell, network = (Enforcement(policy.level(c), "prompt") for c in CAPABILITIES)
-        return Receipt(write, shell, network)
+        return Receipt.from_lines({c: Enforcement(policy.level(c), "prompt") for c in CAPABILITIES})
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["Playing", None]:

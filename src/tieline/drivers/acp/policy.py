@@ -53,7 +53,7 @@ def receipt(preset: Preset, policy: Policy) -> Receipt:
         elif level != "allow" and capability != "shell" and shell:
             note = "a command that is permitted to run can still do it"
         lines[capability] = Enforcement(level, means, note)
-    return Receipt(**lines)
+    return Receipt.from_lines(lines)
 
 
 def overruled(preset: Preset, root: Path = Path("/")) -> str:

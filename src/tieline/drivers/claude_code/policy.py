@@ -41,7 +41,7 @@ def rules(policy: Policy) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def enforce(policy: Policy, *, user_rules: bool) -> Receipt:
-    return Receipt(**{capability: _enforcement(policy, capability, user_rules) for capability in CAPABILITIES})
+    return Receipt.from_lines({capability: _enforcement(policy, capability, user_rules) for capability in CAPABILITIES})
 
 
 def _enforcement(policy: Policy, capability: Capability, user_rules: bool) -> Enforcement:

@@ -122,7 +122,7 @@ _OTHERS = "Another user of the server who answers `always` answers for this sess
 
 def receipt(policy: Policy, *, foreign: bool) -> Receipt:
     """How OpenCode is held to a policy; `foreign`: on a server that is not ours alone."""
-    return Receipt(**{c: _enforcement(policy, c, foreign) for c in CAPABILITIES})
+    return Receipt.from_lines({c: _enforcement(policy, c, foreign) for c in CAPABILITIES})
 
 
 def _enforcement(policy: Policy, capability: Capability, foreign: bool) -> Enforcement:

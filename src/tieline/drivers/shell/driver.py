@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from ...errors import AgentDied, AgentError, AgentMissing
-from ...policy import CAPABILITIES, Enforcement, Policy, Receipt
+from ...policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
 from ...wire.lines import LineTooLong
 from ...wire.process import Process
 from ..base import AskFn, Features, Probe, Spec
@@ -67,7 +67,7 @@ class Shell:
 
     def enforce(self, policy: Policy) -> Receipt:
         controls = policies(self.options).get(policy)
-        lines: dict[str, Enforcement] = {}
+        lines: dict[Capability, Enforcement] = {}
         for capability in CAPABILITIES:
             level = policy.level(capability)
             if controls is None:
@@ -76,7 +76,7 @@ class Shell:
                 asked = NOBODY_ASKED if level == "ask" else ""
                 notes = "; ".join(note for note in (CLAIMED, controls.note, asked) if note)
                 lines[capability] = Enforcement(level, getattr(controls, capability), notes)
-        return Receipt(**lines)
+        return Receipt.from_lines(lines)
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["CommandLine", None]:
