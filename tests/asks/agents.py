@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tests.asks.rows import claude_code, codex, gemini, opencode
 from tests.asks.stage import Cast, Row
-from tests.asks.words import spoken
+from tests.asks.words import SPOKEN, spoken
 
-from tieline.script import Run, Write
+from tieline.script import Get, Inquire, Propose, Run, Write
 from tieline.testing.rig import Rig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
@@ -24,9 +24,13 @@ BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
 
 
 def scripted(place: Path) -> Sequence[Row]:
+    first, middle, last = SPOKEN
     return (
         Row(kind="command", replies=([Run(f"touch {spoken()}")],)),
         Row(kind="edit", replies=([Write("new.txt", spoken("\n"))],)),
+        Row(kind="fetch", replies=([Get(f"http://127.0.0.1:9/{first}?{middle}#{last}")],), bidi=False),
+        Row(kind="question", replies=([Inquire(f"{first} {spoken()}?", (middle, last))],)),
+        Row(kind="plan", replies=([Propose(spoken("\n"))],)),
     )
 
 

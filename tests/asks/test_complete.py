@@ -7,6 +7,7 @@ from tests.asks.agents import CASTS
 from tests.asks.stage import Cast
 from tests.asks.surfaces import CHANNELS, COLUMNS, VERBS
 from tests.asks.words import KINDS
+from tests.browser.cards import WIDTHS
 
 from tieline.drivers.presets import PRESETS
 from tieline.drivers.registry import BUILT_IN
@@ -16,6 +17,11 @@ from tieline.relay.plugins import BUILT_IN as BUILT_IN_CHANNELS
 CLI = Path(__file__).parents[2] / "src/tieline/cli"
 TOUCHES = ("ask_panel", "asking", "deciding", "watch")
 """The modules that show asks on a terminal."""
+SURFACES = {
+    "page 390", "page desktop", "tieline run", "tieline approve", "tieline approve on a terminal", "tieline tail",
+    "JSON", "Telegram", "push", "push without content",
+}  # fmt: skip
+"""Every place where a person, or a program for them, meets an ask."""
 
 
 def test_every_driver_has_its_rows() -> None:
@@ -29,7 +35,13 @@ def test_every_driver_has_its_rows() -> None:
 def test_every_kind_of_ask_has_its_row(cast: Cast, tmp_path: Path) -> None:
     rows = [row.kind for row in cast.rows(tmp_path)]
     assert len(rows) == len(set(rows))
-    assert set(KINDS[cast.agent]) <= set(rows)
+    assert set(rows) == set(KINDS[cast.agent])
+
+
+def test_every_surface_has_its_column() -> None:
+    assert set(COLUMNS) == SURFACES, "a place where asks are shown without its column in tests/asks/surfaces.py"
+    assert WIDTHS["page 390"]["width"] == 390
+    assert WIDTHS["page desktop"]["width"] >= 1280
 
 
 def test_every_verb_that_shows_asks_has_its_column() -> None:

@@ -21,7 +21,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "replace", "write", "overwrite", "command", "command of many lines", "long command", "fetch", "long fetch",
         "search", "tool of a server", "tool of a server, long",
     ),
-    "scripted": ("edit", "command"),
+    "scripted": ("edit", "command", "fetch", "question", "plan"),
     "shell": (),  # a command line is told what to do and asks nothing
 }  # fmt: skip
 """Every kind of ask that an agent can make."""
