@@ -192,8 +192,11 @@ class HubAsks:
 def ask_note(record: AskRecord, session: SessionRecord | None) -> AskNote:
     """An ask as channels are told of it."""
     outcome = ""
-    if record.status == "answered" and record.answer is not None:
-        outcome = ("Approved" if record.answer.decision == "allow" else "Denied") + f" by {record.answer.by}"
+    answer = record.answer
+    if answer is not None and answer.by == "restart" and answer.decision == "deny":
+        outcome = f"Denied: {answer.reason}"
+    elif record.status == "answered" and answer is not None:
+        outcome = ("Approved" if answer.decision == "allow" else "Denied") + f" by {answer.by}"
     elif record.status != "pending":
         outcome = record.status.capitalize()
     content = parts_text(record.parts or ask_parts(record.ask))

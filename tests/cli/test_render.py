@@ -49,6 +49,7 @@ from tieline.events import (
     Warning,
 )
 from tieline.policy import Enforcement, Receipt
+from tieline.sessions.asks import lost
 from tieline.testing.command_line import ESCAPES
 from tieline.visible_text import marked
 
@@ -144,6 +145,13 @@ def test_denied_by_policy_is_told_at_once_and_once() -> None:
     assert screen.lines == ["$ rm x  ✗ denied", "  no shell"]
     screen.show(ToolResult("1", "denied", "no shell"))
     assert len(screen.lines) == 2
+
+
+def test_denied_by_a_restart_says_so() -> None:
+    screen = Screen().show(
+        ToolUse("1", "run", Command("rm x")), lost(Ask("q", "permission", tool="1", action=Command("rm x")))
+    )
+    assert screen.lines[0] == "! an ask was denied: Tieline was restarted before anyone answered"
 
 
 def test_time_of_a_tool_does_not_count_the_person() -> None:

@@ -11,8 +11,9 @@ from tieline.cli import switchboard
 from tieline.cli.plain import PlainView
 from tieline.cli.render import TerminalView
 from tieline.cli.watch import Watch
-from tieline.events import AnyEvent, Command, Done, Error, Init, Text, ToolResult, ToolUse, TurnStarted
+from tieline.events import AnyEvent, Ask, Command, Done, Error, Init, Text, ToolResult, ToolUse, TurnStarted
 from tieline.protocol.frames import EventFrame
+from tieline.sessions.asks import lost
 from tieline.sessions.log import Entry
 from tieline.sessions.messages import fold
 from tieline.sessions.records import SessionRecord
@@ -67,6 +68,14 @@ def test_one_error_is_one_line() -> None:
     for event in (TurnStarted("go"), Error("it broke"), Done("error", error="it broke")):
         view.show(event)
     assert out.getvalue().count("it broke") == 1 and "failed (" in out.getvalue()
+
+
+def test_what_a_restart_denied_says_so() -> None:
+    out = io.StringIO()
+    view = PlainView(out, out)
+    for event in (TurnStarted("go"), lost(Ask("q", "permission", tool="1", action=Command("make")))):
+        view.show(event)
+    assert "denied: Tieline was restarted before anyone answered\n" in out.getvalue()
 
 
 async def test_an_id_that_is_used_again_is_another_call() -> None:

@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from tieline.ask_parts import Part
 from tieline.bus import open_bus
+from tieline.channels.telegram.card import card
 from tieline.errors import UsageError
 from tieline.events import Answer, Ask, Command
+from tieline.relaying import ask_note
 from tieline.sessions.pending import PendingAsks
 from tieline.sessions.records import AskRecord
 
@@ -59,3 +61,17 @@ async def test_an_ask_that_fills_a_record_is_kept_without_its_second_copy() -> N
     async with waiting(replace(RUN, action=Command("x" * 700_000))) as (_, record, _):
         assert record.parts == ()
         assert record.ask.action == Command("x" * 700_000)
+
+
+async def test_what_a_restart_denied_says_so_everywhere() -> None:
+    """To whoever answers it too late, and in a chat."""
+    async with waiting(RUN) as (asks, _, _):
+        (record,) = await asks.load(lambda session: True)
+        why = "Tieline was restarted before anyone answered"
+        assert (record.status, record.answer) == ("expired", Answer("q1", "deny", by="restart", reason=why))
+        with pytest.raises(UsageError, match=f"this ask is over: {why}"):
+            await asks.answer("q1", Answer("q1", "allow", by="me"))
+    assert ask_note(record, None).outcome == f"Denied: {why}"
+    assert f"Denied: {why}" in card(ask_note(record, None), content=True).text
+    allowed = replace(record, status="answered", answer=Answer("q1", "allow", by="restart"))
+    assert ask_note(allowed, None).outcome == "Approved by restart", "somebody's name proves nothing"

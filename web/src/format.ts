@@ -128,7 +128,8 @@ function question(ask: P.Ask): string {
   }
 }
 
-/** Who decided, and from where. */
+/** Who decided, and from where; why, where nobody did. */
 export function answeredBy(answer: P.Answer): string {
+  if (answer.by === 'restart' && answer.decision === 'deny') return ': Tieline was restarted before anyone answered'
   return `${answer.by ? ` by ${line(answer.by)}` : ''}${answer.via && answer.via !== answer.by ? ` (${line(answer.via)})` : ''}`
 }

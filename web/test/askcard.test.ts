@@ -1,13 +1,19 @@
 // @vitest-environment jsdom
 /** The card of an ask: what it shows, and when it has an Allow. */
+import { signal } from '@preact/signals'
 import { h, render } from 'preact'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { beginning, long, partsOf } from '../src/askparts'
 import type * as P from '../src/protocol'
+import type { Item } from '../src/thread'
 import './hub'
 
 let AskCard: typeof import('../src/ui/ask').AskCard
-beforeAll(async () => ({ AskCard } = await import('../src/ui/ask')))
+let Row: typeof import('../src/ui/rows').Row
+beforeAll(async () => {
+  ({ AskCard } = await import('../src/ui/ask'));
+  ({ Row } = await import('../src/ui/rows'))
+})
 
 const ask = (more: Partial<P.Ask>): P.Ask => ({ type: 'ask', id: 'q', kind: 'permission', ...more })
 const record = (one: P.Ask, parts?: readonly P.Part[]): P.AskRecord => ({ id: 'q', session: 's', digest: 'd', ask: one, status: 'pending', created_at: 1, expires_at: 0, parts: parts ?? [], answer: null })
@@ -95,6 +101,14 @@ describe('the card of an ask', () => {
   it('says who decided elsewhere, and from where', () => {
     const answer: P.Answer = { type: 'answer', ask: 'q', decision: 'allow', by: 'owner', via: 'pid 123 tieline approve' }
     expect(card({ ...record(ask({})), status: 'answered', answer }).text()).toContain('Allowed by owner (pid 123 tieline approve).')
+  })
+  it('says in plain words that nobody could answer', () => {
+    const answer: P.Answer = { type: 'answer', ask: 'q', decision: 'deny', by: 'restart', reason: 'Tieline was restarted before anyone answered' }
+    expect(card({ ...record(ask({})), status: 'expired', answer }).text()).toContain('Denied: Tieline was restarted before anyone answered.')
+    const row = document.body.appendChild(document.createElement('div'))
+    render(h(Row, { item: { key: 'k', seq: 1, at: 1, content: signal({ kind: 'ask', ask: ask({ id: 'gone' }), answer }) } as unknown as Item, session: 's' }), row)
+    expect(row.textContent!.match(/restart/g)).toHaveLength(1)
+    expect(row.textContent).toContain('Tieline was restarted before anyone answered')
   })
 })
 

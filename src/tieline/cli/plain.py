@@ -134,6 +134,10 @@ class PlainView(Still):
                 self._say(f"asked: {one_line(event.title or event.plan)}")
             case Answer(decision="allow") if event.answers:
                 self._say(f"answered: {one_line('; '.join(', '.join(each) for each in event.answers.values()))}")
+            case Answer(
+                decision="deny", by="restart"
+            ):  # the call's own result says no more than that it was not finished
+                self._say(f"denied: {one_line(event.reason)}")
             case Plan(steps):
                 self._say("plan: " + "  ".join(f"{MARKS[step.status]} {one_line(step.text)}" for step in steps))
             case Status(state, detail):

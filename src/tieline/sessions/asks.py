@@ -41,6 +41,11 @@ def expired(ask: Ask, expiry_s: float) -> Answer:
     return deny(ask, f"nobody answered within {expiry_s:g} s", by="expiry")
 
 
+def lost(ask: Ask) -> Answer:
+    """Whoever waited for the answer is gone."""
+    return deny(ask, "Tieline was restarted before anyone answered", by="restart")
+
+
 def check(ask: Ask, answer: Answer) -> None:
     """Raises UsageError for what nobody may decide about this ask."""
     if ask.withheld and answer.decision == "allow":

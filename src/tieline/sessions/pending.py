@@ -15,7 +15,7 @@ from ..ask_parts import ask_parts
 from ..bus.base import MAX_RECORD, Bus, Table
 from ..errors import Conflict, UsageError
 from ..events import Answer, Ask
-from .asks import check, expired
+from .asks import check, expired, lost
 from .records import ASKS, AskRecord, AskStatus, digest
 
 _decode = msgspec.json.Decoder(AskRecord).decode
@@ -31,8 +31,12 @@ class AlreadyAnswered(UsageError):
     """Somebody was faster, or the ask is over. `record` says what became of it."""
 
     def __init__(self, record: AskRecord) -> None:
-        who = f" by {record.answer.by}: {record.answer.decision}" if record.answer else ""
-        super().__init__(f"this ask is {record.status}{who}", field="ask", hint="Nothing was changed by your answer.")
+        answer = record.answer
+        if answer is not None and answer.by == "restart" and answer.decision == "deny":
+            how = f"over: {answer.reason}"
+        else:
+            how = record.status + (f" by {answer.by}: {answer.decision}" if answer else "")
+        super().__init__(f"this ask is {how}", field="ask", hint="Nothing was changed by your answer.")
         self.record = record
 
 
@@ -56,7 +60,7 @@ class PendingAsks:
         for entry in await self._table.entries():
             record = _decode(entry.value)
             if record.status == "pending" and owns(record.session):
-                orphans.append(await self.close(entry.key, "expired"))
+                orphans.append(await self.close(entry.key, "expired", lost(record.ask)))
         return orphans
 
     async def wait(self, session: str, ask: Ask) -> Answer:
@@ -134,13 +138,14 @@ class PendingAsks:
         if answer is not None and future is not None and not future.done():
             future.set_result(answer)
 
-    async def close(self, id: str, status: AskStatus) -> AskRecord:
-        """End a pending ask without an answer. What it finally is: an answer may have won."""
+    async def close(self, id: str, status: AskStatus, answer: Answer | None = None) -> AskRecord:
+        """End a pending ask without anybody's answer; `answer` says why, where the status does not. What it finally is:
+        an answer may have won."""
         while True:
             record, revision = await self.get(id)
             if record.status != "pending":
                 return record
-            changed = replace(record, status=status)
+            changed = replace(record, status=status, answer=answer)
             try:
                 await self._table.put(id, _encode(changed), expect=revision, ttl=KEPT_S)
             except Conflict:

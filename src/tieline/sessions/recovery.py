@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from ..events import Answer, Done, Error, Init, ToolResult, ToolUse, TurnStarted
+from ..events import Done, Error, Init, ToolResult, ToolUse, TurnStarted
+from .asks import lost
 from .log import EventLog
 from .prompts import Prompts
 from .records import AskRecord, PromptRecord, SessionRecord, add
@@ -16,9 +17,7 @@ UNWRITTEN = "what the turn said could not be written down; it may have run in pa
 
 async def expire_ask(log: EventLog, record: AskRecord) -> None:
     """Nobody waits for its answer any longer; the log says so."""
-    reason = "Tieline stopped before an answer came"
-    lost = Answer(record.id, "deny", by="restart", reason=reason, tool=record.ask.tool)
-    await log.append(record.session, lost, id=f"{record.id}.expired")
+    await log.append(record.session, lost(record.ask), id=f"{record.id}.expired")
 
 
 async def close_turn(

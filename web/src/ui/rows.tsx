@@ -122,7 +122,7 @@ function AskRow({ ask, answer }: { ask?: P.Ask; answer?: P.Answer }) {
       <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)} disabled={!ask}>
         <span class={`state ${!answer ? '' : allowed ? 'ok' : 'denied'}`}><Icon name={!answer ? 'clock' : allowed ? 'check' : 'cross'} /></span>
         <span class="verb">{what}</span>
-        <span class="fold-line">{[answer && answeredBy(answer).trim(), answer?.reason && `“${oneLine(answer.reason)}”`, !chosen && ask && heading(ask)].filter(Boolean).join(' · ')}</span>
+        <span class="fold-line">{[answer && answeredBy(answer).replace(/^:/, '').trim(), answer?.reason && answer.by !== 'restart' && `“${oneLine(answer.reason)}”`, !chosen && ask && heading(ask)].filter(Boolean).join(' · ')}</span>
         {ask && <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>}
       </button>
       {open && ask && <div class="fold-body"><Asked ask={ask} /></div>}
