@@ -20,6 +20,7 @@ SYSTEMS = {
     "cligent": "cligent",
     "agent-chatter": "chatter",
     "Mast": "mast",
+    "What you approve is what happens": "approve",
 }
 HEADER = ["id", "requirement", "shown by"]
 NOT_YET = "not yet"
@@ -352,7 +353,7 @@ def test_rejects_an_id_used_twice(tree: Path) -> None:
 
 def test_rejects_wrong_headers(tree: Path) -> None:
     problems = check(page(header="| id | requirement | proof |"), tree)
-    assert [problem.line for problem in problems] == [3, 9, 15, 21, 27]
+    assert [problem.line for problem in problems] == [3, 9, 15, 21, 27, 33]
 
 
 def test_rejects_a_missing_separator(tree: Path) -> None:

@@ -81,6 +81,7 @@ async def test_edits_remembered_for_the_session(rig: ClaudeCodeRig, place: Path)
         await collect(session.turn("write both"))
     assert [ask.capability for ask in decide.asks] == ["file_write", "shell"], "the second edit needs no ask"
     assert decide.asks[0].remember == ("session",)
+    assert decide.asks[0].scopes == {"session": "all edits in this directory, this session"}, "and it says so"
     assert (place / "b.txt").read_text() == "2\n"
 
 

@@ -273,6 +273,9 @@ async def test_subagents_are_part_of_the_turn(rig: CodexRig, place: Path) -> Non
     assert next(text for text in of(seen, Text) if text.text == "I did.").parent == spawn.id
     assert done(seen).text == "All did."
     assert done(seen).turns == 5
+    tokens = done(seen).tokens
+    assert tokens is not None
+    assert ((tokens.input or 0) + (tokens.cache_read or 0), tokens.output) == rig.model.told, "theirs count"
 
 
 async def test_resumed(rig: CodexRig, place: Path) -> None:

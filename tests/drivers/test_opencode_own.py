@@ -214,6 +214,9 @@ async def test_a_subagent_is_held_to_the_policy(rig: OpenCodeRig, place: Path, p
     task, run = of(seen, ToolUse)
     assert run.parent == task.id
     assert done(seen).text == "Main done."
+    tokens = done(seen).tokens
+    assert tokens is not None
+    assert ((tokens.input or 0) + (tokens.cache_read or 0), tokens.output) == rig.model.told, "the subagent's count"
 
 
 async def test_a_subagent_that_would_not_ask(rig: OpenCodeRig, place: Path) -> None:

@@ -188,6 +188,8 @@ async def test_nothing_on_the_disk_opens_the_hub(shared: Running) -> None:
     assert words
     opened = [word for word in words if shared.hub.auth.device_of(word.decode()) is not None]
     assert opened == []
+    socket = Path(shared.serving.socket)
+    assert [one.stat().st_mode & 0o777 for one in (socket, socket.parent)] == [0o600, 0o700]
     async with caller(shared.url) as stranger:
         assert (await stranger.get("/api/v1/asks")).status_code == 401
 
