@@ -24,4 +24,5 @@ def test_what_a_hub_says_is_marked(
     out = capsys.readouterr().out
     assert not {"\x1b", "\u202e"} & set(out)
     assert out.count("one⟨U+001B⟩[2J⟨U+202E⟩two") == 2
-    assert [line.split()[0] for line in out.splitlines()] == ["hub", "node", "problem", "without"], "no lines of its own"
+    heads = [line.split()[0] for line in out.splitlines()]
+    assert heads == ["hub", "node", "problem", "without"], "it has no lines of its own"
