@@ -7,7 +7,7 @@ BIDI_MARK = "⟨U+202E⟩"
 KINDS: dict[str, tuple[str, ...]] = {
     "claude-code": (
         "edit", "edit everywhere", "write", "overwrite", "notebook", "command", "command of many lines", "long command",
-        "fetch", "search", "tool of a server", "reading outside", "question", "plan",
+        "watched command", "workflow", "fetch", "search", "tool of a server", "reading outside", "question", "plan",
     ),
     "codex": (
         "command", "long command", "command outside the sandbox", "patch", "patch by a command", "new file",
@@ -19,12 +19,43 @@ KINDS: dict[str, tuple[str, ...]] = {
     ),
     "gemini": (
         "replace", "write", "overwrite", "command", "command of many lines", "long command", "fetch", "long fetch",
-        "search", "tool of a server", "tool of a server, long",
+        "search", "plan mode", "skill", "tool of a server", "tool of a server, long",
     ),
     "scripted": ("edit", "command", "fetch", "question", "plan"),
     "shell": (),  # a command line is told what to do and asks nothing
 }  # fmt: skip
 """Every kind of ask that an agent can make."""
+
+TOOLS: dict[str, dict[str, str]] = {
+    "claude-code": {
+        "Bash": "command", "Monitor": "watched command", "Workflow": "workflow",
+        "Edit": "edit", "Write": "write", "NotebookEdit": "notebook", "Read": "reading outside",
+        "WebFetch": "fetch", "WebSearch": "search", "mcp__words__speak": "tool of a server",
+        "AskUserQuestion": "question", "ExitPlanMode": "plan",
+        "Agent": "", "Task": "", "TaskStop": "", "TodoWrite": "", "ListAgents": "", "SendMessage": "", "Skill": "",
+        "CronCreate": "", "CronDelete": "", "CronList": "", "ScheduleWakeup": "", "ReportFindings": "",
+        "EnterPlanMode": "", "EnterWorktree": "", "ExitWorktree": "", "ToolSearch": "", "DeferredToolPlaceholder": "",
+    },
+    "codex": {
+        "exec_command": "command", "apply_patch": "patch", "request_permissions": "more permissions",
+        "request_user_input": "question",
+        "write_stdin": "", "view_image": "", "update_plan": "", "create_goal": "", "get_goal": "", "update_goal": "",
+        "list_mcp_resources": "", "list_mcp_resource_templates": "", "read_mcp_resource": "", "tool_search": "",
+    },
+    "opencode": {
+        "edit": "edit", "write": "write", "apply_patch": "patch", "bash": "command", "webfetch": "fetch",
+        "read": "outside the directory", "question": "question",
+        "glob": "", "grep": "", "task": "", "skill": "", "todowrite": "",
+    },
+    "gemini": {
+        "replace": "replace", "write_file": "write", "run_shell_command": "command", "web_fetch": "fetch",
+        "google_web_search": "search", "mcp_words_speak": "tool of a server", "enter_plan_mode": "plan mode",
+        "activate_skill": "skill",
+        "glob": "", "grep_search": "", "list_directory": "", "read_file": "", "invoke_agent": "", "write_todos": "",
+        "update_topic": "", "list_background_processes": "", "read_background_output": "",
+    },
+}  # fmt: skip
+"""Every tool that each agent offers its model, with the row that shows its ask; empty: it was seen to ask nothing."""
 
 
 def spoken(between: str = " ", *, bidi: bool = True) -> str:

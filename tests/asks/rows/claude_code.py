@@ -16,6 +16,7 @@ from tieline.testing import mcp_server
 SERVERS = {"words": McpServer(command=mcp_server.command_line("speak", sys.executable, "-c", "print('said')"))}
 OPTIONS: Mapping[str, Any] = {"mcp_servers": SERVERS}
 OLD = "vanishing-line\n"
+META = "{name: 'greet', description: 'greets'}"
 
 
 def rows(place: Path) -> Sequence[Row]:
@@ -68,6 +69,8 @@ def rows(place: Path) -> Sequence[Row]:
         row("command", Run(f"echo {spoken()}")),
         row("command of many lines", Run(f"cat <<EOF\n{lines(60)}EOF"), bidi=False),
         row("long command", Run(f"echo {long()}"), bidi=False),
+        row("watched command", Call("Monitor", {"command": f"echo {spoken()}", "description": "x"})),
+        row("workflow", Call("Workflow", {"script": f"export const meta = {META}\n// {spoken()}\nreturn 1"})),
         row("fetch", Call("WebFetch", {"url": "https://example.org/first-marker", "prompt": spoken()})),
         row("search", Call("WebSearch", {"query": spoken()})),
         row("tool of a server", Call("mcp__words__speak", {"text": spoken(), "more": {"deep": ["last-marker"]}})),

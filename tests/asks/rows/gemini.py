@@ -21,6 +21,10 @@ def rows(place: Path) -> Sequence[Row]:
     text = "".join(f"line {number}\n" for number in range(30))
     change = {"instruction": "Change it", "file_path": str(old), "old_string": "line 15", "new_string": spoken("\n")}
 
+    skill = place / ".gemini/skills/greet/SKILL.md"
+    skill.parent.mkdir(parents=True, exist_ok=True)
+    skill.write_text(f"---\nname: greet\ndescription: {spoken()}\n---\nSay hello.\n")
+
     def row(kind: str, step: AnyStep, **more: Any) -> Row:
         return Row(kind=kind, replies=([step],), options=OPTIONS, **more)
 
@@ -34,6 +38,8 @@ def rows(place: Path) -> Sequence[Row]:
         row("fetch", Call("web_fetch", {"prompt": f"Read https://example.org/a: {spoken()}"})),
         row("long fetch", Call("web_fetch", {"prompt": f"Read https://example.org/a: {long(300)}"}), bidi=False),
         row("search", Call("google_web_search", {"query": spoken()})),
+        row("plan mode", Call("enter_plan_mode", {"reason": spoken()})),
+        row("skill", Call("activate_skill", {"name": "greet"})),
         row("tool of a server", Call("mcp_words_speak", {"text": spoken(), "more": {"deep": ["last-marker"]}})),
         row("tool of a server, long", Call("mcp_words_speak", {"text": long(600)}), bidi=False),
     )
