@@ -184,11 +184,14 @@ def test_the_only_ask_is_approved_without_its_name(hub: Setting) -> None:
     assert nothing.returncode == 2 and "nothing waits" in nothing.stderr
     id = started(hub, "worker", "approved by name")
     waiting(hub, id)
-    shown = ok(hub, "approve")
+    shown = ok(hub, "approve", "--remember", "session")
     assert "command: echo hi > made.txt\n" in shown, "what is allowed is shown first, whole"
+    assert "--remember session: allows exactly this again, in this session\n" in shown
     assert shown.endswith("allowed: wants to run a command: $ echo hi > made.txt\n")
     hub.until(id, lambda record: record.turns == 1)
     assert (hub.place / "made.txt").read_text() == "hi\n"
+    answers = [json.loads(line)["event"] for line in ok(hub, "tail", id, "--no-follow", "--json").splitlines()]
+    assert [each["remember"] for each in answers if each["type"] == "answer"] == ["session"]
 
 
 @pytest.mark.slow
