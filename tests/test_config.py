@@ -1,5 +1,6 @@
 """One Config from TOML and the environment."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def test_a_repository_cannot_widen_the_policy(tmp_path: Path, monkeypatch: pytes
         ('polcy = "ask"', "polcy"),
         ("policy = 3", "policy"),
         ("[agents.mine]\ncommand = []", "agents.mine has no type"),
+        ("[agents.codex]\nrun_as = 0", "agents.codex.run_as is a user's name"),
     ],
 )
 def test_mistakes_name_file_and_field(tmp_path: Path, text: str, told: str) -> None:
@@ -68,3 +70,35 @@ def test_bad_options_name_the_agent_and_the_field() -> None:
 def test_a_type_that_needs_options_is_no_agent_by_itself() -> None:
     with pytest.raises(UnknownAgent):
         registry.create("shell", config.Config())
+
+
+@pytest.mark.parametrize(
+    ("agent", "euid", "told", "hint"),
+    [
+        ({"type": "codex", "run_as": "nobody"}, 1000, "only root can run an agent as 'nobody'", "docs/nodes.md"),
+        ({"run_as": "no-such-user"}, 0, "there is no user 'no-such-user'", "useradd"),
+        ({"run_as": "root"}, 0, "is root", "leave run_as out"),
+        ({"type": "scripted", "run_as": "nobody"}, 0, "agents that Tieline itself starts", "docs/nodes.md"),
+        (
+            {"type": "opencode", "url": "http://127.0.0.1:1", "run_as": "nobody"},
+            0,
+            "agents that Tieline itself starts",
+            "docs/nodes.md",
+        ),
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="run_as is for Linux")
+def test_a_user_that_an_agent_cannot_run_as(
+    agent: dict[str, str], euid: int, told: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: euid)
+    with pytest.raises(UsageError, match=told) as caught:
+        registry.create("codex", config.Config(agents={"codex": agent}))
+    assert caught.value.field == "agents.codex.run_as"
+    assert hint in caught.value.hint
+
+
+def test_an_agent_that_is_known_needs_no_type_to_run_as_a_user(tmp_path: Path) -> None:
+    file = tmp_path / "tieline.toml"
+    file.write_text('[agents.codex]\nrun_as = "agents"\nenabled = true')
+    assert config.load(environ={"TIELINE_CONFIG": str(file)}).agents["codex"]["run_as"] == "agents"

@@ -36,6 +36,7 @@ LAYERS: list[set[str]] = [
         "drivers.spec",
         "drivers.unified_diff",
         "drivers.file_text",
+        "drivers.other_user",
         "drivers.refusals",
         "channels.base",
         "bus.base",

@@ -140,8 +140,10 @@ def load(*, environ: Mapping[str, str] | None = None) -> Config:
     for name, agent in config.agents.items():
         if not isinstance(agent.get("enabled", True), bool):
             raise UsageError(f"{path}: agents.{name}.enabled is true or false", field=f"agents.{name}.enabled")
-        if set(agent) == {"enabled"}:
-            continue  # one that is known without it, switched on or off
+        if not isinstance(agent.get("run_as", ""), str):
+            raise UsageError(f"{path}: agents.{name}.run_as is a user's name", field=f"agents.{name}.run_as")
+        if set(agent) <= {"enabled", "run_as"}:
+            continue  # one that is known without it, switched on or off, or given a user of its own
         if not isinstance(agent.get("type"), str):
             raise UsageError(
                 f"{path}: agents.{name} has no type",

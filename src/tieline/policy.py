@@ -11,7 +11,7 @@ from itertools import product
 from typing import Literal, get_args
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from .errors import UsageError
 
@@ -99,6 +99,15 @@ class Receipt(Struct, frozen=True):
     def unenforced(self) -> tuple[Capability, ...]:
         """Capabilities whose `deny` (or `ask`) nothing holds the agent to."""
         return tuple(c for c in CAPABILITIES if self.of(c).level != "allow" and self.of(c).means == "none")
+
+
+def run_as(receipt: Receipt, user: str) -> Receipt:
+    """The receipt of an agent that runs as another user than Tieline: the system holds what Tieline cannot."""
+    said = (
+        f"The agent runs as the user {user}: a command that is allowed can do whatever {user} can on this machine. "
+        "The system keeps it from Tieline's files, its socket and its processes.",
+    )
+    return replace(receipt, remains=said)
 
 
 SUBREAPERS = sys.platform == "linux"

@@ -246,7 +246,8 @@ def test_a_question_is_shown_and_answered(hub: Setting) -> None:
     assert hub.run("answer", ask, "2", "--text", "green").returncode == 2
     assert "answered: Which colour?" in ok(hub, "answer", ask, "blue")
     hub.until(id, lambda record: record.turns == 1)
-    assert "answered: Blue" in hub.run("tail", id, "--no-follow").stdout
+    shown = hub.run("tail", id, "--no-follow").stdout
+    assert re.search(r"answered by owner \(pid \d+ tieline answer \S+ blue\): Blue", shown), shown
 
 
 # --- abort, diff, open ----------------------------------------------------------------------------------------

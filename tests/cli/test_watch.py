@@ -11,7 +11,7 @@ from tieline.cli import switchboard
 from tieline.cli.plain import PlainView
 from tieline.cli.render import TerminalView
 from tieline.cli.watch import Watch
-from tieline.events import AnyEvent, Ask, Command, Done, Error, Init, Text, ToolResult, ToolUse, TurnStarted
+from tieline.events import Answer, AnyEvent, Ask, Command, Done, Error, Init, Text, ToolResult, ToolUse, TurnStarted
 from tieline.protocol.frames import EventFrame
 from tieline.sessions.asks import lost
 from tieline.sessions.log import Entry
@@ -40,6 +40,41 @@ def test_piped_all_of_it_is_on_stdout(capsys: pytest.CaptureFixture[str]) -> Non
     lines = shown.out.splitlines()
     assert lines.index("› first") < lines.index("$ one: ok") < lines.index("› second") < lines.index("$ two: ok")
     assert lines.count("Said.") == 2
+
+
+def decisions() -> list[AnyEvent]:
+    """A turn with a call that somebody elsewhere allowed, one that was denied, and a question that was answered."""
+    via = "pid 123 tieline approve \x1b[2K\u202e"
+    return [
+        TurnStarted("go"),
+        Init("worker", cwd="/"),
+        ToolUse("call_1", "sh", Command("one")),
+        Answer("a", "allow", by="owner", tool="call_1", via=via),
+        ToolResult("call_1", "ok", ""),
+        ToolUse("call_2", "sh", Command("two")),
+        Answer("b", "deny", by="phone", reason="no", tool="call_2", via="device phone"),
+        Answer("c", "allow", by="phone", answers={"q": ("red", "blue")}, via="device phone"),
+        Answer("d", "allow", by="policy"),
+        Answer("e", "allow", by="person"),
+        Done("success"),
+    ]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_decision_says_from_where(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(switchboard, "on_terminal", lambda: terminal)
+    monkeypatch.setenv("COLUMNS", "120")
+    watch = Watch(RECORD)
+    for frame in frames(decisions(), at=time.time()):
+        watch.show(frame)
+    watch.close()
+    shown = capsys.readouterr().out
+    assert "allowed by owner (pid 123 tieline approve ⟨U+001B⟩[2K⟨U+202E⟩)" in shown
+    assert "denied by phone (device phone)" in shown
+    assert "answered by phone (device phone): red, blue" in shown
+    assert "by policy" not in shown and "by person" not in shown, "what was decided here needs no such word"
 
 
 def test_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

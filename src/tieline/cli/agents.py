@@ -12,6 +12,7 @@ from .. import config as configuration
 from ..config import Config
 from ..drivers import registry
 from ..drivers.base import Features
+from ..drivers.other_user import OtherUser
 from ..errors import TielineError, UnknownAgent
 from .clean import one_line
 
@@ -31,6 +32,7 @@ class Report(Struct, frozen=True, kw_only=True):
     hint: str = ""
     floor: str = ""
     tested: str = ""
+    run_as: str = ""
     features: Features | None = None
 
 
@@ -70,6 +72,7 @@ async def look(name: str, config: Config) -> Report:
     except Exception as error:  # a broken plugin must not hide the others
         return Report(name=name, found=False, problem=f"its driver does not load: {type(error).__name__}: {error}")
     about: dict[str, Any] = {"floor": driver.floor, "tested": driver.tested, "features": driver.features}
+    about["run_as"] = driver.user if isinstance(driver, OtherUser) else ""
     try:
         async with asyncio.timeout(PROBE_S):
             probe = await driver.probe(config.for_children())
@@ -143,6 +146,8 @@ def plain(reports: Sequence[Report]) -> list[str]:
             parts.append(f"tested with {report.tested}")
         if report.floor and report.floor != report.tested:
             parts.append(f"needs {report.floor}")
+        if report.run_as:
+            parts.append(f"runs as {report.run_as}")
         lines.append(", ".join(parts))
         if report.features is not None:
             lines.append(f"{'':<{width}}  can: {', '.join(abilities(report.features))}")

@@ -39,7 +39,9 @@ def _here(reports: Sequence[Report]) -> Table:
     for report in reports:
         sign, style = ("!", "yellow") if report.problem else ("✓", "green")
         table.add_row(
-            Text.assemble((f"{sign} ", style), (report.name, "bold")),
+            Text.assemble(
+                (f"{sign} ", style), (report.name, "bold"), (report.run_as and f" as {report.run_as}", "dim")
+            ),
             Text(one_line(report.version, 20)),
             Text(signed(report), SIGNED_STYLES[signed(report)]),
             Text(report.tested, "dim"),

@@ -132,8 +132,8 @@ class PlainView(Still):
                 pass  # its tool call is told with its result
             case Ask():
                 self._say(f"asked: {one_line(event.title or event.plan)}")
-            case Answer(decision="allow") if event.answers:
-                self._say(f"answered: {one_line('; '.join(', '.join(each) for each in event.answers.values()))}")
+            case Answer() if event.via or event.answers:
+                self._say(words.decided(event))
             case Answer(
                 decision="deny", by="restart"
             ):  # the call's own result says no more than that it was not finished

@@ -41,7 +41,7 @@ from .diffs import coloured
 from .page import Page
 from .prose import Prose
 from .region import Region
-from .rows import Running, checklist, policy_line, result_row, summary_line, thought_line
+from .rows import Running, answer_line, checklist, policy_line, result_row, summary_line, thought_line
 
 DIFF_LINES = 60
 """Of a diff that nobody was asked about; an ask always shows all of it."""
@@ -217,8 +217,8 @@ class TerminalView:
 
     def _answer(self, event: Answer) -> None:
         running = self._region.tools.get(event.tool)
-        if event.by in ("expiry", "error", "nobody", "restart"):
-            self._row(Line(f"! an ask was denied: {one_line(event.reason)}", "yellow"))
+        if (line := answer_line(event)) is not None:
+            self._row(line)
         if running is None:
             return
         if event.by == "person":

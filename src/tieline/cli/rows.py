@@ -5,7 +5,21 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..events import Command, Done, Edit, Fetch, Mcp, OtherAction, PlanStep, Read, Search, Task, ToolResult, ToolUse
+from ..events import (
+    Answer,
+    Command,
+    Done,
+    Edit,
+    Fetch,
+    Mcp,
+    OtherAction,
+    PlanStep,
+    Read,
+    Search,
+    Task,
+    ToolResult,
+    ToolUse,
+)
 from ..policy import Receipt
 from . import words
 from .clean import clean, one_line, output
@@ -34,6 +48,13 @@ class Running:
 
     def hear(self, text: str) -> None:
         self.heard = (self.heard + text)[-4096:]
+
+
+def answer_line(event: Answer) -> Text | None:
+    """Of a decision that was not made here: who made it, and from where. Or why nobody could."""
+    if event.by in ("expiry", "error", "nobody", "restart"):
+        return Text(f"! an ask was denied: {one_line(event.reason)}", "yellow")
+    return Text(f"· {words.decided(event)}", "dim") if event.via else None
 
 
 def row_text(running: Running, cwd: str, width: int) -> Text:

@@ -5,6 +5,7 @@ conversation would be in each other's way.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from types import TracebackType
@@ -259,10 +260,16 @@ class Visit:
             self._pump.cancel()
 
     def _by_us(self, event: Answer) -> Answer:
-        """The hub says which device decided; that it was the person here, or an option, is more to the point."""
+        """The hub says which device decided; that it was the person here, or an option, is more to the point.
+        Another process may have been faster with the same answer: then it is that one's."""
         said = self._said.pop(event.ask, None)
-        if said and (said.decision, said.reason, said.answers) == (event.decision, event.reason, event.answers):
-            return replace(event, by=said.by)
+        other = event.via.startswith("pid ") and event.via.split()[1] != str(os.getpid())
+        if (
+            said
+            and not other
+            and (said.decision, said.reason, said.answers) == (event.decision, event.reason, event.answers)
+        ):
+            return replace(event, by=said.by, via="")
         return event
 
     def _known(self, ask: str) -> asyncio.Event:

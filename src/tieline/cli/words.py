@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from ..ask_parts import scope_of
 from ..events import (
+    Answer,
     AnyAction,
     Ask,
     Command,
@@ -46,6 +47,15 @@ class Row(Struct, frozen=True):
     icon: str
     verb: str
     target: str
+
+
+def decided(answer: Answer) -> str:
+    """What was decided; where it was not decided here, by whom and from where."""
+    what = "answered" if answer.answers else {"allow": "allowed", "deny": "denied"}[answer.decision]
+    if answer.via:
+        what += f" by {one_line(answer.by)} ({one_line(answer.via)})"
+    chosen = one_line("; ".join(", ".join(each) for each in answer.answers.values()))
+    return f"{what}: {chosen}" if chosen else what
 
 
 def row(action: AnyAction, name: str, cwd: str = "", arguments: Mapping[str, Any] = {}) -> Row:

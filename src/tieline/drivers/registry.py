@@ -14,6 +14,7 @@ import msgspec
 from ..config import Config
 from ..errors import UnknownAgent, UsageError
 from .base import Driver
+from .other_user import NODE_INSTEAD, OtherUser, account
 from .presets import PRESETS
 
 Factory = Callable[[str, Mapping[str, Any]], Driver]
@@ -54,7 +55,8 @@ def create(name: str, config: Config) -> Driver:
         raise UsageError(
             f"{name} is switched off", field="agent", hint=f"Set enabled = true in [agents.{name}], or use another one."
         )
-    options = {key: value for key, value in options.items() if key not in ("type", "enabled")}
+    user = options.get("run_as", "")
+    options = {key: value for key, value in options.items() if key not in ("type", "enabled", "run_as")}
     if kind in PRESETS:
         options = {"preset": kind, **options}
         kind = "acp"
@@ -67,7 +69,16 @@ def create(name: str, config: Config) -> Driver:
 
         known = names(config)
         raise UnknownAgent(kind, known, difflib.get_close_matches(kind, known, cutoff=0.5))
-    return factory(name, options)
+    driver = factory(name, options)
+    if not user:
+        return driver
+    if kind not in BUILT_IN or kind == "scripted" or "url" in options:  # nobody would see to it that it is so
+        raise UsageError(
+            f"agents.{name}: run_as is for agents that Tieline itself starts",
+            field=f"agents.{name}.run_as",
+            hint=NODE_INSTEAD,
+        )
+    return OtherUser(driver, account(name, user))
 
 
 def options_of(kind: type[O], name: str, options: Mapping[str, Any]) -> O:

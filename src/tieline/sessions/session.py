@@ -8,8 +8,9 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from ..drivers.base import CanWarmUp, Conversation, Driver, Prompt, Spec, check, check_prompt
+from ..drivers.other_user import told
 from ..errors import SessionClosed, TielineError, Unsupported
-from ..events import Answer, Done, Error, Event, TurnStarted
+from ..events import Answer, Done, Error, Event, Init, TurnStarted
 from ..policy import Receipt
 from ..wire import launch
 from .asks import DEFAULT_EXPIRY_S, Asks, OnAsk
@@ -78,7 +79,7 @@ class Session:
 
     @property
     def receipt(self) -> Receipt:
-        return self._open().receipt
+        return told(self.driver, self._open().receipt)
 
     async def turn(self, prompt: str | Prompt, *, timeout: float | None = None) -> AsyncGenerator[Event, None]:
         """One turn's events, ending with its one `done`. Leaving the loop early interrupts the turn."""
@@ -105,6 +106,8 @@ class Session:
                 async for event in _whole(events, prompt):
                     if isinstance(event, TurnStarted):
                         event = replace(event, prompt=prompt.text)  # what was said, without the frame
+                    elif isinstance(event, Init) and event.receipt is not None:
+                        event = replace(event, receipt=told(self.driver, event.receipt))
                     elif isinstance(event, Done):
                         finished = True
                         if expired and event.status in ("interrupted", "error"):

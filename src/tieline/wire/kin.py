@@ -8,6 +8,9 @@ from contextlib import suppress
 MARK = "TIELINE_CHILD"
 """The environment variable that marks a child and, inherited, all its descendants."""
 
+RUN_AS = "TIELINE_RUN_AS"
+"""In the environment that a child is to have: the user it shall run as. The child itself does not get it."""
+
 GUARD = "tieline-guard"
 REAPER = "tieline-reaper"
 """The names that they give themselves. Anybody may take such a name: it only ever takes rights away."""

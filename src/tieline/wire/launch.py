@@ -2,6 +2,7 @@
 that the agent is already starting while we are."""
 
 import _socket
+import errno
 import io
 import marshal
 import os
@@ -75,7 +76,10 @@ def launch(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str
         _discard(early)
     mark = os.urandom(8).hex()
     own = {**env, kin.MARK: mark}
-    launched = Launched((_reaped if REAPERS else _spawned)(argv, cwd, own, mark), mark)
+    user = own.pop(kin.RUN_AS, "")
+    if user and not REAPERS:  # never as ourselves instead
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), user)
+    launched = Launched(_reaped(argv, cwd, own, mark, user) if REAPERS else _spawned(argv, cwd, own, mark), mark)
     _live[mark] = launched
     if (marks := started.get()) is not None:
         marks.append(mark)
@@ -88,12 +92,13 @@ START_S = 30.0
 """For the guard to start a child: a busy machine takes its time."""
 
 
-def _reaped(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str], mark: str) -> Reaped:
+def _reaped(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str], mark: str, user: str) -> Reaped:
     order = marshal.dumps(
         (
             [os.fsencode(word) for word in argv],
             {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
             os.fsencode(cwd),
+            _account(user) if user else None,
         )
     )
     if any("\0" in word for word in (*argv, *env, *env.values())):
@@ -125,13 +130,24 @@ def _reaped(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, 
                 control.close()
         if reply[:1] == b"!":
             number, what = reply[1:].split()
-            name = os.fspath(cwd) if what == b"cwd" else argv[0]
-            raise OSError(int(number), os.strerror(int(number)), name)
+            name = {b"cwd": os.fspath(cwd), b"user": user}.get(what, argv[0])
+            whose = f" for {user}, who runs this agent (run_as)" if user else ""
+            raise OSError(int(number), os.strerror(int(number)) + whose, name)
         if reply:
             control.setblocking(False)
             stdin, stdout, stderr = pipes
             return Reaped(control, reply, (io.FileIO(stdin, "w"), io.FileIO(stdout), io.FileIO(stderr)))
     raise OSError("the guard did not start it: this machine may have too many processes")
+
+
+def _account(name: str) -> reaper.User:
+    import pwd
+
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise OSError(errno.ESRCH, "there is no such user", name) from None
+    return os.fsencode(name), found.pw_uid, found.pw_gid
 
 
 def _give(control: "_socket.socket", order: bytes, pipes: list[int]) -> None:

@@ -23,8 +23,10 @@ GRACE_S = 1.0
 ROUNDS = 50
 """Of SIGKILL: what forks while it is being killed needs another look."""
 
-Order = tuple[list[bytes], dict[bytes, bytes], bytes]
-"""Arguments, environment, directory."""
+User = tuple[bytes, int, int]
+"""Name, user's number, group's number."""
+Order = tuple[list[bytes], dict[bytes, bytes], bytes, User | None]
+"""Arguments, environment, directory, and the user if it is not ours."""
 HEAD = 8
 """Bytes that say how long the order is."""
 PIPES = 3
@@ -80,12 +82,12 @@ def descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     return found
 
 
-def _start(pipes: list[int], argv: list[bytes], env: dict[bytes, bytes], cwd: bytes) -> int:
+def _start(pipes: list[int], argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, user: "User | None") -> int:
     """As Popen does. Raises OSError with the name of what is at fault."""
     heard, said = os.pipe()
     pid = os.fork()
     if not pid:
-        _become(pipes, said, argv, env, cwd)
+        _become(pipes, said, argv, env, cwd, user)
     os.close(said)
     try:
         problem = os.read(heard, 64)
@@ -98,10 +100,15 @@ def _start(pipes: list[int], argv: list[bytes], env: dict[bytes, bytes], cwd: by
     return pid
 
 
-def _become(pipes: list[int], said: int, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes) -> None:
-    what, number = b"cwd", None
+def _become(
+    pipes: list[int], said: int, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, user: "User | None"
+) -> None:
+    what, number = b"user", None
     try:
         os.setsid()
+        if user:
+            _drop(pipes, *user)
+        what = b"cwd"  # entered as whoever will stand in it
         os.chdir(cwd)
         for target, pipe in enumerate(pipes):
             os.dup2(pipe, target)
@@ -124,6 +131,15 @@ def _become(pipes: list[int], said: int, argv: list[bytes], env: dict[bytes, byt
         with suppress(OSError):
             os.write(said, b"%d %s" % (number or errno.ENOENT, what))
         os._exit(127)
+
+
+def _drop(pipes: list[int], name: bytes, uid: int, gid: int) -> None:
+    """Become that user for good. The reaper stays root: its agent can neither end nor steer it."""
+    for pipe in pipes:  # else it could not open /dev/stderr, which is one
+        os.fchown(pipe, uid, gid)
+    os.initgroups(os.fsdecode(name), gid)
+    os.setgid(gid)
+    os.setuid(uid)  # the last one: it takes away the right to do the others
 
 
 def _watch(agent: int, control: "_socket.socket", wake: int, watched: list[int]) -> None:

@@ -20,6 +20,7 @@ from ...policy import CAPABILITIES, Capability, Policy, Receipt
 from ...wire.jsonrpc import Peer
 from ...wire.process import Process
 from ..base import AskFn, Features, Probe, Spec
+from ..other_user import give
 from ..presets import PRESETS, STREAM, Preset
 from ..registry import options_of
 from .node import compiled
@@ -127,6 +128,7 @@ class Acp:
         launch = launch_command(self.preset, self._command, spec, scratch)
         for path, content in launch.files.items():
             Path(path).write_text(content)
+        give(spec.env, *launch.files, scratch)
         argv = compiled(launch.argv, launch.env) if spec.ahead and self.preset.node else launch.argv
         try:
             return Process.start(argv, cwd=spec.cwd, env=launch.env)
