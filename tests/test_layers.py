@@ -34,6 +34,7 @@ LAYERS: list[set[str]] = [
         "drivers.registry",
         "drivers.ahead",
         "drivers.spec",
+        "drivers.met",
         "drivers.unified_diff",
         "drivers.file_text",
         "drivers.other_user",

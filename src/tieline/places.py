@@ -44,6 +44,11 @@ def node_file(env: Mapping[str, str]) -> Path:
     return state(env) / "node.json"
 
 
+def agents_file(env: Mapping[str, str]) -> Path:
+    """What agents said of themselves when they ran here; mode 0600."""
+    return state(env) / "agents.json"
+
+
 def snapshots(env: Mapping[str, str]) -> Path:
     """What directories held when sessions began in them, a store for each."""
     return state(env) / "snapshots"

@@ -41,6 +41,8 @@ def test_agents_json(cli: CommandLine) -> None:
     helper = reports["helper"]
     assert helper["found"] and helper["signed_in"] and helper["version"] == helper["tested"] == __version__
     assert helper["features"]["deltas"] is True
+    assert {reports[name]["basis"] for name in ("helper", "claude-code", "codex", "opencode", "gemini")} == {"tested"}
+    assert reports["qwen"]["basis"] == "unverified" and "resume" in reports["qwen"]["unverified"]
     assert not reports["lost"]["found"] and "cannot be read" in reports["lost"]["problem"]
     assert not reports["ghost"]["found"] and "unknown agent" in reports["ghost"]["problem"]
     for name in ("codex", "opencode", "gemini"):  # none is on this PATH

@@ -12,12 +12,21 @@ from .. import config as configuration
 from ..config import Config
 from ..drivers import registry
 from ..drivers.base import Features
+from ..drivers.met import Basis, basis_of, unverified_of
 from ..drivers.other_user import OtherUser
 from ..errors import TielineError, UnknownAgent
 from .clean import one_line
 
 PROBE_S = 15.0
 """An agent that does not tell its version in this time is reported as such; the others do not wait for it."""
+
+
+CAN: dict[Basis, str] = {
+    "": "can",
+    "tested": "can",
+    "told": "can, as it told itself",
+    "unverified": "can (unverified: it never ran here)",
+}
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -34,6 +43,8 @@ class Report(Struct, frozen=True, kw_only=True):
     tested: str = ""
     run_as: str = ""
     features: Features | None = None
+    basis: Basis = ""  # what the features rest on
+    unverified: tuple[str, ...] = ()  # those that neither the tests nor the agent itself confirmed
 
 
 def show(names: Sequence[str], *, json: bool) -> None:
@@ -71,8 +82,14 @@ async def look(name: str, config: Config) -> Report:
         return Report(name=name, found=False, problem=error.message, hint=error.hint)
     except Exception as error:  # a broken plugin must not hide the others
         return Report(name=name, found=False, problem=f"its driver does not load: {type(error).__name__}: {error}")
-    about: dict[str, Any] = {"floor": driver.floor, "tested": driver.tested, "features": driver.features}
-    about["run_as"] = driver.user if isinstance(driver, OtherUser) else ""
+    about: dict[str, Any] = {
+        "floor": driver.floor,
+        "tested": driver.tested,
+        "features": driver.features,
+        "basis": basis_of(driver),
+        "unverified": unverified_of(driver),
+        "run_as": driver.user if isinstance(driver, OtherUser) else "",
+    }
     try:
         async with asyncio.timeout(PROBE_S):
             probe = await driver.probe(config.for_children())
@@ -150,7 +167,9 @@ def plain(reports: Sequence[Report]) -> list[str]:
             parts.append(f"runs as {report.run_as}")
         lines.append(", ".join(parts))
         if report.features is not None:
-            lines.append(f"{'':<{width}}  can: {', '.join(abilities(report.features))}")
+            lines.append(f"{'':<{width}}  {CAN[report.basis]}: {', '.join(abilities(report.features))}")
+        if report.basis == "told" and report.unverified:
+            lines.append(f"{'':<{width}}  unverified: {', '.join(report.unverified)}")
         if report.problem:
             lines.append(f"{'':<{width}}  problem: {one_line(report.problem, 400)}")
         if report.hint:

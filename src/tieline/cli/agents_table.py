@@ -7,9 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..drivers.met import Basis
 from .agents import Report, abilities, signed
 from .clean import clean, one_line
 
+TESTED: dict[Basis, str] = {"": "", "tested": "yes", "told": "no: its own word", "unverified": "no"}
 SIGNED_STYLES = {"yes": "green", "no": "red", "unknown": "dim"}
 
 
@@ -44,11 +46,18 @@ def _here(reports: Sequence[Report]) -> Table:
             ),
             Text(one_line(report.version, 20)),
             Text(signed(report), SIGNED_STYLES[signed(report)]),
-            Text(report.tested, "dim"),
+            Text(report.tested or TESTED[report.basis], "dim"),
             Text(report.floor, "dim"),
-            Text(", ".join(each.split(" (")[0] for each in abilities(report.features)), "dim"),
+            Text(_can(report), "dim"),
         )
     return table
+
+
+def _can(report: Report) -> str:
+    able = ", ".join(each.split(" (")[0] for each in abilities(report.features))
+    if report.basis == "unverified":
+        return f"unverified, it never ran here: {able}"
+    return f"{able}; unverified: {', '.join(report.unverified)}" if report.unverified else able
 
 
 def _problem(report: Report) -> Text:

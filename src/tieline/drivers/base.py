@@ -105,6 +105,11 @@ class Features(Struct, frozen=True, kw_only=True):
     diffs: bool = False
     usage: bool = False
 
+    def names(self) -> tuple[str, ...]:
+        """Of what it can do."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return tuple(name for name, value in values.items() if value and value != "none")
+
 
 class Probe(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is there of an agent on this machine."""
@@ -177,23 +182,29 @@ class Driver(Protocol):
     def open(self, spec: Spec, ask: AskFn) -> AbstractAsyncContextManager[Conversation]: ...
 
 
+def wanted(spec: Spec) -> tuple[str, ...]:
+    """The names of the features that it needs."""
+    needs: dict[str, Any] = {
+        "model": spec.model,
+        "effort": spec.effort,
+        "max_turns": spec.max_turns is not None,
+        "max_budget_usd": spec.max_budget_usd is not None,
+        "resume": spec.resume,
+        "fork": spec.fork,
+        "system": spec.system,
+        "allowed_tools": spec.allowed_tools,
+        "disallowed_tools": spec.disallowed_tools,
+        "mcp_servers": spec.mcp_servers,
+    }
+    return tuple(name for name, needed in needs.items() if needed)
+
+
 def check(driver: Driver, spec: Spec) -> None:
     """Refuse what the agent cannot do, before anything starts."""
     features = driver.features
-    wanted: dict[str, tuple[Any, bool]] = {
-        "model": (spec.model, features.model),
-        "effort": (spec.effort, bool(features.effort)),
-        "max_turns": (spec.max_turns is not None, features.max_turns),
-        "max_budget_usd": (spec.max_budget_usd is not None, features.max_budget_usd),
-        "resume": (spec.resume, features.resume),
-        "fork": (spec.fork, features.fork),
-        "system": (spec.system, features.system != "none"),
-        "allowed_tools": (spec.allowed_tools, features.allowed_tools),
-        "disallowed_tools": (spec.disallowed_tools, features.disallowed_tools),
-        "mcp_servers": (spec.mcp_servers, features.mcp_servers),
-    }
-    for name, (asked, able) in wanted.items():
-        if asked and not able:
+    able = features.names()
+    for name in wanted(spec):
+        if name not in able:
             raise Unsupported(driver.name, name)
     if spec.effort and spec.effort not in features.effort:
         raise Unsupported(driver.name, f"effort {spec.effort!r}", hint=f"It takes: {', '.join(features.effort)}.")

@@ -52,7 +52,7 @@ class OtherUser:
     """A driver whose agent is started as another user."""
 
     def __init__(self, driver: Driver, account: Account) -> None:
-        self._driver = driver
+        self.driver = driver
         self._account = account
         self.name = driver.name
         self.tested = driver.tested
@@ -61,20 +61,20 @@ class OtherUser:
     @property
     def features(self) -> Features:
         """As the driver's own, but not kept ready: that goes by the files in our home, not by those in that user's."""
-        return replace(self._driver.features, warm=False)
+        return replace(self.driver.features, warm=False)
 
     @property
     def user(self) -> str:
         return self._account.name
 
     async def probe(self, env: Mapping[str, str]) -> Probe:
-        return await self._driver.probe(self._theirs(env))  # a program of that user's is not for root to try
+        return await self.driver.probe(self._theirs(env))  # a program of that user's is not for root to try
 
     def enforce(self, policy: Policy) -> Receipt:
-        return run_as(self._driver.enforce(policy), self.user)
+        return run_as(self.driver.enforce(policy), self.user)
 
     def open(self, spec: Spec, ask: AskFn) -> AbstractAsyncContextManager[Conversation]:
-        return self._driver.open(replace(spec, env=self._theirs(spec.env)), ask)
+        return self.driver.open(replace(spec, env=self._theirs(spec.env)), ask)
 
     def _theirs(self, env: Mapping[str, str]) -> dict[str, str]:
         whose = self._account

@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from .. import places
 from ..config import Config
 from ..errors import UnknownAgent, UsageError
 from .base import Driver
+from .met import Learns, Met
 from .other_user import NODE_INSTEAD, OtherUser, account
 from .presets import PRESETS
 
@@ -70,6 +72,8 @@ def create(name: str, config: Config) -> Driver:
         known = names(config)
         raise UnknownAgent(kind, known, difflib.get_close_matches(kind, known, cutoff=0.5))
     driver = factory(name, options)
+    if isinstance(driver, Learns) and config.environ:
+        driver.met = Met(places.agents_file(config.environ))
     if not user:
         return driver
     if kind not in BUILT_IN or kind == "scripted" or "url" in options:  # nobody would see to it that it is so

@@ -7,7 +7,8 @@ from types import TracebackType
 
 from ..config import Config
 from ..drivers import registry
-from ..drivers.base import Driver, Features, Probe
+from ..drivers.base import Driver, Probe
+from ..drivers.met import basis_of
 from ..errors import TielineError
 from ..protocol.views import AgentView
 
@@ -87,8 +88,8 @@ class Agents:
             return AgentView(name=name, health="off", problem="it is switched off", hint=hint)
         try:
             driver = self._driver(name)
-            can = _can(driver.features)
-            attachments = driver.features.attachments
+            features = driver.features
+            basis = basis_of(driver)
         except TielineError as error:
             return AgentView(name=name, health="failing", problem=error.message, hint=error.hint)
         except Exception as error:  # a broken plugin must not hide the others
@@ -104,8 +105,9 @@ class Agents:
             health=("failing" if wanted else "unknown") if probe.problem or not probe.found else "healthy",
             problem=probe.problem,
             hint=probe.hint or (SIGN_IN if probe.signed_in is False else ""),
-            features=can,
-            attachments=attachments,
+            features=features.names(),
+            basis=basis,
+            attachments=features.attachments,
         )
 
     async def _probe(self, driver: Driver) -> Probe:
@@ -117,9 +119,3 @@ class Agents:
             return Probe(found=True, problem=f"it did not tell its version within {PROBE_S:g} s", hint=hint)
         except Exception as error:  # a driver promises not to raise; one that does is failing
             return Probe(found=True, problem=f"{type(error).__name__}: {error}")
-
-
-def _can(features: Features) -> tuple[str, ...]:
-    """The names of what it can do."""
-    values = {name: getattr(features, name) for name in features.__struct_fields__}
-    return tuple(name for name, value in values.items() if value and value != "none")

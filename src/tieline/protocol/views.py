@@ -20,6 +20,8 @@ class AgentView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
     hint: str = ""
     features: tuple[str, ...] = ()  # steer, resume, fork, model, attachments …
+    # what that rests on: our tests, the agent's own word on this node, or its documentation: it never ran there
+    basis: Literal["", "tested", "told", "unverified"] = ""
     models: tuple[str, ...] = ()
     attachments: tuple[str, ...] = ()  # media types it takes
 

@@ -5,6 +5,7 @@ Which agent, how it is started and what is odd about it is data: `presets`. The 
 """
 
 import asyncio
+import hashlib
 import shutil
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
@@ -19,10 +21,12 @@ from ...errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, Usage
 from ...policy import CAPABILITIES, Capability, Policy, Receipt
 from ...wire.jsonrpc import Peer
 from ...wire.process import Process
-from ..base import AskFn, Features, Probe, Spec
+from ..base import AskFn, Features, Probe, Spec, wanted
+from ..met import Basis, Meeting, Met
 from ..other_user import give
 from ..presets import PRESETS, STREAM, Preset
 from ..registry import options_of
+from .learnt import learnt, untold
 from .node import compiled
 from .policy import launch_command, overruled, receipt
 from .session import open_session
@@ -68,21 +72,46 @@ def create(name: str, options: Mapping[str, Any]) -> "Acp":
         asks=preset.asks if chosen.asks is None else chosen.asks,
         mode=preset.mode if chosen.mode is None else chosen.mode,
     )
-    return Acp(name, preset, command=chosen.command, env=chosen.env)
+    return Acp(name, preset, command=chosen.command, env=chosen.env, can=chosen.can)
 
 
 class Acp:
     def __init__(
-        self, name: str, preset: Preset, *, command: tuple[str, ...] = (), env: Mapping[str, str] | None = None
+        self,
+        name: str,
+        preset: Preset,
+        *,
+        command: tuple[str, ...] = (),
+        env: Mapping[str, str] | None = None,
+        can: Can | None = None,
     ) -> None:
         self.name = name
         self.preset = preset
+        self.met = Met()
         self._command = command or preset.command
         self._env = env or {}
+        self._can = asdict(can or Can())
+        started = msgspec.json.encode((self._command, preset.args))
+        self._program = hashlib.sha256(started).hexdigest()[:16]
 
     @property
     def features(self) -> Features:
-        return self.preset.features
+        met = self._meeting()
+        return self.preset.features if met is None else learnt(self.preset, self._can, met.features)
+
+    @property
+    def basis(self) -> Basis:
+        return "tested" if self.tested else "unverified" if self._meeting() is None else "told"
+
+    @property
+    def unverified(self) -> tuple[str, ...]:
+        if self.tested:
+            return ()
+        met = self._meeting()
+        return self.features.names() if met is None else untold(self.preset, self.features, met.features)
+
+    def _meeting(self) -> Meeting | None:
+        return None if self.tested else self.met.of(self.name, self._program)
 
     @property
     def tested(self) -> str:
@@ -119,6 +148,10 @@ class Acp:
             talk = Talk(self.name, self.preset, spec, ask, process, self.enforce(spec.policy))
             peer = await stack.enter_async_context(Peer(process, talk, room=talk.room))
             await self._or_exit(process, talk, open_session(talk, peer))
+            if not self.tested:
+                told = talk.offered.told(talk.chooses_model)
+                await asyncio.to_thread(self.met.note, self.name, self._program, talk.offered.version, told)
+                talk.unverified = tuple(name for name in wanted(spec) if name in self.unverified)
             try:
                 yield talk
             finally:

@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from ..met import Family, Told
+
 
 class Info(Struct, frozen=True):
     name: str = ""
@@ -62,6 +64,20 @@ class Offered(Struct, frozen=True, rename="camel"):
     @property
     def http_servers(self) -> bool:
         return (self.able.mcp_capabilities or Servers()).http
+
+    def told(self, model: bool | None) -> Told:
+        """`model`: whether its session offered a choice of them, if that is known."""
+        taken: dict[str, tuple[Family, ...]] = {
+            "image": ("image/*",),
+            "audio": ("audio/*",),
+            "file": ("text/*", "application/*"),
+        }
+        return Told(
+            resume=self.able.load_session or self.session("resume"),
+            fork=self.session("fork"),
+            attachments=tuple(family for kind, families in taken.items() if self.takes(kind) for family in families),
+            model=model,
+        )
 
 
 def offered_by(answer: Any) -> Offered:

@@ -46,6 +46,7 @@ async def open_session(talk: Talk, peer: Peer) -> None:
             if method == "session/load" and talk.preset.late_replay:
                 await _quiet(talk)
         session = session or {}
+        talk.chooses_model = _offers(session, "model") or (None if spec.resume else False)
         talk.model = spec.model or _current(session, "model")
         if spec.model and not talk.preset.model:
             await _set(talk, peer, session, "model", spec.model)
@@ -112,6 +113,11 @@ async def _quiet(talk: Talk) -> None:
         while seen != talk.heard:
             seen = talk.heard
             await asyncio.sleep(QUIET_S)
+
+
+def _offers(session: Answer, what: str) -> bool:
+    options = session.get("configOptions") or ()
+    return any(option.get("category") == what for option in options) or bool(session.get(f"{what}s"))
 
 
 def _current(session: Answer, what: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...errors import AgentDied, AgentStartFailed, Unsupported
-from ...events import Answer, Ask, Error, Init, Other, Outcome
+from ...events import Answer, Ask, Error, Init, Other, Outcome, Warning
 from ...policy import Receipt
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ...wire.process import Process
@@ -54,6 +54,8 @@ class Talk:
         self.native_id = ""
         self.model = ""
         self.offered = Offered()
+        self.chooses_model: bool | None = None  # whether its session offers a choice; None: it did not say
+        self.unverified: tuple[str, ...] = ()  # what was asked for, and nobody has seen it do
         self.heard = 0  # session updates so far
         self._ask = ask
         self.process = process
@@ -139,6 +141,9 @@ class Talk:
                     receipt=self.receipt,
                 )
             )
+            if self.unverified:
+                what = ", ".join(self.unverified)
+                turn.emit(Warning(f"unverified: {what}. {self.agent} was given it, but does not tell whether it can"))
         for line in self._garbage:
             turn.emit(Other(line, "stdout"))
         self._garbage.clear()

@@ -1,0 +1,199 @@
+"""Agents that nobody has tested: what they can do is unverified until they have run here, and then it is their word."""
+
+import json
+import os
+import shlex
+import stat
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tieline.cli.agents import Report, look, plain
+from tieline.cli.agents_table import print_table
+from tieline.config import Config
+from tieline.drivers import registry
+from tieline.drivers.base import Features
+from tieline.drivers.met import MAX_AGENTS, MAX_FILE, MAX_VERSION, Meeting, Met, Told, basis_of, unverified_of
+from tieline.drivers.other_user import Account, OtherUser
+from tieline.drivers.presets import PRESETS
+from tieline.errors import Unsupported
+from tieline.events import Warning
+from tieline.library import open_session
+from tieline.node.agents import Agents
+from tieline.testing.rig import scratch_env
+from tieline.testing.streams import collect, done, of, the
+
+PEER = [sys.executable, str(Path(__file__).with_name("acp_agent.py"))]
+TOLD = Told(resume=True, fork=False, attachments=("image/*",), model=True)
+
+
+class Bench:
+    """A state directory, and what another process would see of an agent there."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.home = place / "state"
+        self.env = scratch_env(place / "home", path="/usr/bin:/bin")
+
+    @property
+    def file(self) -> Path:
+        return self.home / "agents.json"
+
+    def config(self, **agents: dict[str, Any]) -> Config:
+        return Config(agents=agents, environ={**self.env, "TIELINE_HOME": str(self.home)})
+
+    async def run(self, agent: str, config: Config, *prompts: str, env: dict[str, str] | None = None, **options: Any):
+        async with open_session(
+            agent, config=config, cwd=self.place, env={**self.env, **(env or {})}, policy="full", **options
+        ) as session:
+            return [await collect(session.turn(prompt)) for prompt in prompts]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+async def viewed(agents: Agents) -> tuple[str, set[str]]:
+    view = next(view for view in await agents.refresh() if view.name == "peer")
+    return view.basis, set(view.features)
+
+
+@pytest.mark.slow
+async def test_before_the_first_run_and_after(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = bench.place / "peer"
+    program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec echo 9.9\nexec {shlex.join(PEER)}\n')
+    program.chmod(0o700)
+    config = bench.config(peer={"type": "acp", "command": [str(program)], "can": {"resume": True}})
+
+    def only_this(config: Config) -> list[str]:
+        return ["peer"]
+
+    monkeypatch.setattr(registry, "names", only_this)
+    driver = registry.create("peer", config)
+    agents = Agents(config, lambda name: driver)
+    assert (basis_of(driver), unverified_of(driver)) == ("unverified", driver.features.names())
+    report = await look("peer", config)
+    assert (report.basis, "resume" in report.unverified) == ("unverified", True)
+    basis, before = await viewed(agents)
+    assert (basis, before & {"resume", "fork", "model", "attachments"}) == ("unverified", {"resume"})
+
+    await bench.run("peer", config)
+    report = await look("peer", config)
+    assert (report.basis, report.unverified) == ("told", ())
+    assert report.features is not None and report.features.attachments == (
+        "image/*",
+        "audio/*",
+        "text/*",
+        "application/*",
+    )
+    assert await viewed(agents) == ("told", before | {"fork", "model", "attachments"}), "also where it was known before"
+    kept = json.loads(bench.file.read_text())["peer"]
+    assert kept["version"] == "9.9" and kept["when"] > 0 and kept["features"]["fork"] is True
+    assert stat.S_IMODE(bench.file.stat().st_mode) == 0o600
+    assert [path.name for path in bench.home.iterdir()] == ["agents.json"], "no draft is left"
+
+    await bench.run("peer", config, env={"PEER_BARE": "1"})  # another version of it, say
+    assert await viewed(agents) == ("told", (before - {"resume"}) | {"model"})
+    with pytest.raises(Unsupported, match="resume"):  # declared, and still not there
+        open_session("peer", config=config, cwd=bench.place, env=bench.env, policy="full", resume="x")
+
+    other = bench.config(peer={"type": "acp", "command": ["another-program"]})
+    assert basis_of(registry.create("peer", other)) == "unverified", "it is another program by the same name"
+
+
+@pytest.mark.slow
+async def test_what_an_agent_does_not_tell_stays_unverified(bench: Bench) -> None:
+    config = bench.config(qwen={"type": "qwen", "command": PEER})
+    first, second = await bench.run("qwen", config, "story", "story", model="large")
+    assert done(first).status == "success", "it is accepted"
+    assert "unverified: model" in the(first, Warning).message
+    assert not of(second, Warning), "once"
+    driver = registry.create("qwen", config)
+    assert (basis_of(driver), unverified_of(driver)) == ("told", ("model",))
+    (without,) = await bench.run("qwen", config, "story")
+    assert not of(without, Warning)
+
+
+def test_what_the_tests_run_is_tested(bench: Bench) -> None:
+    config = bench.config(mine={"type": "shell", "command": ["true"]}, my_gemini={"type": "gemini"})
+    for name in ("claude-code", "codex", "opencode", "gemini", "opencode-acp", "scripted", "mine", "my_gemini"):
+        driver = registry.create(name, config)
+        assert (basis_of(driver), unverified_of(driver)) == ("tested", ())
+    for name in PRESETS.keys() - {"gemini", "opencode-acp"}:
+        driver = registry.create(name, config)
+        assert (basis_of(driver), unverified_of(driver)) == ("unverified", driver.features.names())
+        other = OtherUser(driver, Account("nobody", "/", "/bin/sh"))
+        assert basis_of(other) == "unverified" and unverified_of(other) == other.features.names(), "whoever it runs as"
+    assert not bench.home.exists(), "looking leaves nothing"
+
+
+def test_a_file_that_cannot_be_read_is_as_none(bench: Bench) -> None:
+    bench.home.mkdir()
+    features = {"resume": True, "fork": True, "attachments": ["image/*"]}
+    good = {"peer": {"version": "1", "features": features, "when": 1, "program": "p"}}
+    assert _read(bench, json.dumps(good)) is not None
+    bad = json.loads(json.dumps(good))
+    bad["peer"]["features"]["attachments"] = ["\x1b[2J"]
+    for content in ("", "{", "[]", '"x"', '{"peer": 1}', "\xff", json.dumps(bad), json.dumps(good) + " " * MAX_FILE):
+        assert _read(bench, content) is None, content[:40]
+    bench.file.unlink()
+    os.mkfifo(bench.file)
+    assert Met(bench.file).of("peer", "p") is None, "nor waits for anybody"
+    bench.file.unlink()
+    bench.file.mkdir()
+    met = Met(bench.file)
+    met.note("peer", "p", "2", TOLD)
+    found = met.of("peer", "p")
+    assert found is not None and found.version == "2", "what cannot be written is known as long as this lives"
+
+
+def _read(bench: Bench, content: str) -> Meeting | None:
+    bench.file.write_text(content, encoding="latin-1")
+    return Met(bench.file).of("peer", "p")
+
+
+def test_it_is_bounded(bench: Bench) -> None:
+    met = Met(bench.file)
+    for number in range(MAX_AGENTS + 5):
+        met.note(f"agent-{number}", "p", "9" * 10_000, TOLD)
+    kept = json.loads(bench.file.read_text())
+    assert len(kept) == MAX_AGENTS and "agent-0" not in kept and f"agent-{MAX_AGENTS + 4}" in kept
+    assert {len(each["version"]) for each in kept.values()} == {MAX_VERSION}
+    for number in range(3):
+        met.note("x" * 30_000 + str(number), "p", "1", TOLD)
+    assert bench.file.stat().st_size <= MAX_FILE
+    assert Met(bench.file).of("x" * 30_000 + "2", "p") is not None
+
+
+def test_what_is_the_same_is_not_written_again_and_a_choice_of_models_is_not_forgotten(bench: Bench) -> None:
+    met = Met(bench.file)
+    met.note("peer", "p", "1", TOLD)
+    before = bench.file.stat().st_ino, bench.file.stat().st_mtime_ns
+    met.note("peer", "p", "1", Told(resume=True, fork=False, attachments=("image/*",), model=None))
+    assert (bench.file.stat().st_ino, bench.file.stat().st_mtime_ns) == before
+    found = met.of("peer", "p")
+    assert found is not None and found.features.model is True
+
+
+def test_how_it_is_shown() -> None:
+    can = Features(resume=True, model=True)
+    reports = [
+        Report(name="proven", found=True, tested="1.0", features=can, basis="tested"),
+        Report(name="spoken", found=True, features=can, basis="told", unverified=("model",)),
+        Report(name="strange", found=True, features=can, basis="unverified", unverified=("resume", "model")),
+    ]
+    lines = [line.strip() for line in plain(reports)]
+    assert lines[1] == "can: model, resume"
+    assert lines[3:5] == ["can, as it told itself: model, resume", "unverified: model"]
+    assert lines[6] == "can (unverified: it never ran here): model, resume"
+    out = StringIO()
+    print_table(reports, Console(file=out, width=140))
+    rows = {line.split()[1]: " ".join(line.split()) for line in out.getvalue().splitlines() if line.startswith("✓")}
+    assert "unverified" not in rows["proven"]
+    assert rows["spoken"].endswith("model, resume; unverified: model")
+    assert rows["strange"].endswith("unverified, it never ran here: model, resume")
