@@ -143,7 +143,7 @@ def test_an_ask_that_is_answered_elsewhere_is_no_longer_asked(hub: Setting) -> N
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout == "denied: wants to run a command: $ echo hi > made.txt\n"
         terminal.expect("— no longer asked")
-        terminal.expect("denied")
+        terminal.expect("denied by owner (pid ")
         assert terminal.wait() == 0
 
 

@@ -1,6 +1,7 @@
 """A turn at the hub when the connection to it is lost: for good, or for a while."""
 
 import asyncio
+import os
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tests.hub.conftest import Running, running
 from tieline.cli.visit import Visit
 from tieline.client import Client, HubUnreachable
 from tieline.drivers.base import Prompt
-from tieline.events import Ask, Done, Event, Status, Text
+from tieline.events import Answer, Ask, Done, Event, Status, Text
 from tieline.ids import new_id
 from tieline.protocol.bodies import NewSession
 from tieline.script import Inquire, Run, Say, Stall
@@ -104,3 +105,20 @@ async def test_whoever_leaves_ends_the_turn(tmp_path: Path) -> None:
                 if record.turns:
                     assert record.status == "idle"
                     break
+
+
+@pytest.mark.parametrize(
+    ("via", "told"),
+    [
+        (f"pid {os.getpid()} tieline run", ("person", "")),
+        ("device laptop", ("person", "")),
+        ("pid 1 tieline approve", ("owner", "pid 1 tieline approve")),
+        ("pid ", ("owner", "pid ")),
+    ],
+)
+def test_whoever_was_faster_is_told(via: str, told: tuple[str, str]) -> None:
+    """With the same answer as the person here: the log says from which process it came."""
+    one = Visit(Client("http://127.0.0.1:1", ""), NewSession(agent="scripted"), allow)
+    one._said["ask"] = Answer("ask", "allow", by="person")  # pyright: ignore[reportPrivateUsage]
+    found = one._by_us(Answer("ask", "allow", by="owner", via=via))  # pyright: ignore[reportPrivateUsage]
+    assert (found.by, found.via) == told

@@ -263,7 +263,7 @@ class Visit:
         """The hub says which device decided; that it was the person here, or an option, is more to the point.
         Another process may have been faster with the same answer: then it is that one's."""
         said = self._said.pop(event.ask, None)
-        other = event.via.startswith("pid ") and event.via.split()[1] != str(os.getpid())
+        other = event.via.startswith("pid ") and event.via.split()[1:2] != [str(os.getpid())]
         if (
             said
             and not other
