@@ -110,7 +110,7 @@ async def test_whoever_leaves_ends_the_turn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("via", "told"),
     [
-        (f"pid {os.getpid()} tieline run", ("person", "")),
+        ("pid {here} tieline run", ("person", "")),
         ("device laptop", ("person", "")),
         ("pid 1 tieline approve", ("owner", "pid 1 tieline approve")),
         ("pid ", ("owner", "pid ")),
@@ -120,5 +120,5 @@ def test_whoever_was_faster_is_told(via: str, told: tuple[str, str]) -> None:
     """With the same answer as the person here: the log says from which process it came."""
     one = Visit(Client("http://127.0.0.1:1", ""), NewSession(agent="scripted"), allow)
     one._said["ask"] = Answer("ask", "allow", by="person")  # pyright: ignore[reportPrivateUsage]
-    found = one._by_us(Answer("ask", "allow", by="owner", via=via))  # pyright: ignore[reportPrivateUsage]
+    found = one._by_us(Answer("ask", "allow", by="owner", via=via.format(here=os.getpid())))  # pyright: ignore[reportPrivateUsage]
     assert (found.by, found.via) == told
