@@ -80,11 +80,9 @@ class TestGemini(DriverContract, PolicyContract):
         """It is compiled whole, and works like any other; the commands that it runs are not touched by it."""
         look = "node -p 'process.execArgv.includes(`--import`) || process.env.NODE_OPTIONS' > seen.txt"
         rig.play([Run(look)], [Say("Done.")])
-        marks: list[str] = []
-        launch.started.set(marks)
         spec = Spec(cwd=str(place), policy=preset("full"), ahead=True, **rig.options)
         async with Session(rig.driver, spec) as session:
-            (pid,) = (launch.live()[mark] for mark in marks)
+            (pid,) = (launch.live()[mark] for mark in session.marks)
             assert WHOLE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             seen = await collect(session.turn("try"))
         assert done(seen).text == "Done."
