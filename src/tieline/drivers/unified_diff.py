@@ -20,7 +20,9 @@ def unified(path: str, old: str | None, new: str | None, *, target: str = "", he
     if old == new and target in ("", path):
         return ""
     names = head(path if old is not None else "", (target or path) if new is not None else "")
-    before, after = lines_of(old or ""), lines_of(new or "")
+    if not old or not new:  # nothing to compare, which is most of what agents write
+        return names + _one_sided(old or "", new or "", heading)
+    before, after = lines_of(old), lines_of(new)
     return names + _hunks(before, _changes(before, after), heading)
 
 
@@ -67,6 +69,20 @@ def lines_of(text: str) -> list[str]:
     """At newlines alone: `splitlines` also breaks at form feeds and other rarities."""
     *whole, last = text.split("\n")
     return [f"{line}\n" for line in whole] + ([last] if last else [])
+
+
+def _one_sided(old: str, new: str, heading: str) -> str:
+    """All lines of a text come, or go."""
+    text, mark = (new, "+") if new else (old, "-")
+    if not text:
+        return ""
+    body = text.removesuffix("\n")
+    end = "\n" if len(body) < len(text) else "\n\\ No newline at end of file\n"
+    lines = _range(0, body.count("\n") + 1)
+    spans = f"-0,0 +{lines}" if new else f"-{lines} +0,0"
+    tail = f" {one_line(heading)}" if heading else ""
+    lined = body.replace("\n", f"\n{mark}")
+    return f"@@ {spans} @@{tail}\n{mark}{lined}{end}"
 
 
 def _changes(before: Sequence[str], after: Sequence[str]) -> Iterable[Change]:
@@ -135,6 +151,8 @@ def _name(side: str, path: str) -> str:
 
 def one_line(text: str) -> str:
     """In one line: a name must not be able to write lines of the diff."""
+    if text.isprintable():  # the common case
+        return text
     return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
