@@ -121,6 +121,7 @@ async def test_total_time(tmp_path: Path, place: Path) -> None:
         assert done(await collect(session.turn("again"))).text == "after it"
 
 
+@pytest.mark.slow
 async def test_silence(tmp_path: Path, place: Path) -> None:
     # The limit counts from the process's start: on a busy machine a program takes long until it says its first word.
     rig = ShellRig(tmp_path, TEXT, idle_timeout_s=4.0)

@@ -179,6 +179,7 @@ async def test_it_is_told_quickly(tmp_path: Path) -> None:
         process.kill()
 
 
+@pytest.mark.slow
 async def test_one_that_forks_and_leaves_without_end_is_seen_at_every_moment(tmp_path: Path) -> None:
     """Its parent and its number change all the time: no moment of it looks like a person."""
     code = """
