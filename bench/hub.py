@@ -233,6 +233,7 @@ class Bare:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "websocket.accept"})
+        scope["state"]["known"]()  # it asks for no key: nobody is a stranger here
         message = await receive()
         if scope["path"] == BARE:
             await send({"type": "websocket.send", "text": '{"type":"ready"}'})
