@@ -53,6 +53,7 @@ async def test_a_secret_of_one_who_was_revoked_lets_nobody_in(bus: Bus) -> None:
 
 
 async def test_unused_for_ninety_days_means_out(bus: Bus) -> None:
+    assert UNUSED_S == 90 * 24 * 3600
     expired: list[DeviceView] = []
     async with Devices(bus) as devices:
         old, key = await devices.add("client", "old")

@@ -96,6 +96,8 @@ async def test_refused_with_a_reason(hub: Running) -> None:
     for hello, code, close in REFUSED:
         async with dialled(hub, key=key) as socket:
             assert await refused(socket, p.encode(hello)) == (code, close)
+    (line,) = await hub.hub.audit.read(kind="refusal")
+    assert line.who.startswith("a node (") and line.details["why"] == "this key belongs to another node"
     assert [view.id for view in await hub.hub.nodes.all()] == [hub.hub.switch.local]
 
 

@@ -71,6 +71,9 @@ async def test_strangers_are_turned_away(hub: Served) -> None:
             assert await one.closed() == 4401
             assert one.frames[-1]["code"] == "Unauthenticated"
             assert one.frames[-1].get("field", "") == field
+    refused = [one.details for one in await hub.hub.audit.read(kind="refusal")]
+    assert {"why": "this token is not known here", "door": "WEBSOCKET /api/v1/stream"} in refused
+    assert len(refused) == 2, "a refusal that comes again is counted, not written again"
 
 
 async def test_whoever_says_nothing_is_turned_away(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +102,8 @@ async def test_a_nodes_key_does_not_open_it(hub: Served) -> None:
     async with client(hub, token="") as one:
         await one.say("authenticate", token=key)
         assert await one.closed() == 4401
+    (refused,) = await hub.hub.audit.read(kind="refusal")
+    assert refused.who.startswith("far away (") and refused.via == "127.0.0.1"
 
 
 async def test_a_revoked_device_is_closed_at_once(hub: Served) -> None:

@@ -139,15 +139,18 @@ class Hub:
         if wait := self.guesses.take(caller(scope)):
             raise Refused("TooManyRequests", "too many tries", hint="Wait a little.", retry_s=wait)
 
+    def refused(self, scope: MutableMapping[str, Any], device: DeviceView | None, why: str) -> None:
+        who = signature(device) if device else ""
+        door = f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"
+        self.audit.record("refusal", who, via(scope), why=why, door=door)
+
     def note(self, scope: MutableMapping[str, Any], visit: "Visit", status: int, seconds: float) -> None:
         """A request is over."""
         self.metrics.request(scope, visit, status, seconds)
-        if status in (401, 403) or (status == 429 and visit.path in doors.GUESSED):
-            refused = visit.why or scope["state"].get("why", "")
-            who = signature(visit.device) if visit.device else ""
-            self.audit.record("refusal", who, via(scope), why=refused, door=f"{visit.method} {visit.path}")
-        say = self.log.info if status >= 400 or visit.method in ("POST", "PATCH", "DELETE") else self.log.debug
         why = visit.why or scope["state"].get("why", "")
+        if status in (401, 403) or (status == 429 and visit.path in doors.GUESSED):
+            self.refused(scope, visit.device, why)
+        say = self.log.info if status >= 400 or visit.method in ("POST", "PATCH", "DELETE") else self.log.debug
         say(
             "request",
             method=visit.method,

@@ -58,12 +58,13 @@ class Links:
         self._latest: dict[str, asyncio.Event] = {}  # per node, set when another one comes
         hub.devices.on_revoke(self._revoked)
 
-    async def attend(self, device: DeviceView, receive: Receive, send: Send) -> None:
+    async def attend(self, scope: Any, receive: Receive, send: Send) -> None:
         """A link from its upgrade to its end. Never raises, but when it is cancelled from outside."""
         if (await receive())["type"] != "websocket.connect":
             return
         await send({"type": "websocket.accept"})
-        work = asyncio.create_task(_Link(self._hub, self, device, receive, send).run())
+        device: DeviceView = scope["state"]["device"]
+        work = asyncio.create_task(_Link(self._hub, self, scope, receive, send).run())
         self._open.setdefault(device.id, set()).add(work)
         if not self._hub.devices.knows(device.id):  # revoked between the gate and here
             work.cancel()
@@ -98,13 +99,14 @@ class Links:
 
 
 class _Link:
-    def __init__(self, hub: "Hub", links: Links, device: DeviceView, receive: Receive, send: Send) -> None:
+    def __init__(self, hub: "Hub", links: Links, scope: Any, receive: Receive, send: Send) -> None:
         self._hub = hub
         self._links = links
-        self._device = device
+        self._scope = scope
+        self._device: DeviceView = scope["state"]["device"]
         self._receive = receive
         self._send_frame = send
-        self._log = logger("link").bind(device=device.id)
+        self._log = logger("link").bind(device=self._device.id)
         self._limits: tuple[str, ...] = ()
         self._node = ""
 
@@ -117,6 +119,8 @@ class _Link:
             pass
         except Closing as end:
             self._log.info("link refused", node=self._node, code=end.refused.code, problem=str(end))
+            if end.close == CLOSE_REFUSED:
+                self._hub.refused(self._scope, self._device, str(end))
             await _last_words(self._send_frame, end)
         except Lost as end:
             await _last_words(self._send_frame, Closing(CLOSE_REPLACED, "Replaced", str(end)))

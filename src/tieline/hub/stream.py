@@ -77,8 +77,7 @@ class Streams:
         if (await receive())["type"] != "websocket.connect":
             return
         await send({"type": "websocket.accept"})
-        state = scope.get("state", {})
-        await _Connection(self, receive, send, state.get("device"), state.get("known", lambda: None)).run()
+        await _Connection(self, scope, receive, send).run()
 
     @property
     def full(self) -> bool:
@@ -107,15 +106,15 @@ class Streams:
 
 
 class _Connection:
-    def __init__(
-        self, streams: Streams, receive: Receive, send: Send, device: DeviceView | None, known: Callable[[], None]
-    ) -> None:
+    def __init__(self, streams: Streams, scope: Any, receive: Receive, send: Send) -> None:
+        state = scope["state"]
         self._streams = streams
-        self._known = known
+        self._scope = scope
+        self._known: Callable[[], None] = state.get("known", lambda: None)
         self._hub = streams.hub
         self._receive = receive
         self._send = send
-        self._device = device
+        self._device: DeviceView | None = state.get("device")
         self._greeted = False
         self._closed: Callable[[], None] = lambda: None
         self._follower: Follower | None = None
@@ -126,6 +125,8 @@ class _Connection:
         try:
             await self._listen()
         except Closing as closing:
+            if closing.code == CLOSE_UNAUTHENTICATED and closing is not self._why:  # else: revoked, or silent
+                self._hub.refused(self._scope, self._device, str(closing))
             await self._close(closing)
         finally:
             self._closed()
