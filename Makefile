@@ -15,8 +15,9 @@ PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.js
 	$(wildcard src/tieline/protocol/*.py) src/tieline/events.py src/tieline/policy.py src/tieline/messages.py src/tieline/ask_parts.py src/tieline/visible_text.py \
 	src/tieline/sessions/records.py src/tieline/sessions/messages.py
 WORKERS ?= 2
+DIST ?= dist
 
-.PHONY: up test test-fast test-page check chaos bench setup agents browser pins clean help
+.PHONY: up wheel test test-fast test-page check chaos bench setup agents browser pins clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -25,6 +26,9 @@ help: ## this list
 up: setup ## start the hub with this machine's agents; prints its address and a QR code
 	@$(BIN)/tieline up
 	@command -v tieline >/dev/null || echo 'Here: `. $(BIN)/activate` lets this shell find `tieline`.'
+
+wheel: setup ## the package with the page, as one file below dist/; `uvx --from dist/…whl tieline up` runs it
+	@$(BIN)/hatchling build -t wheel -d $(DIST)
 
 setup: $(SETUP) $(PAGE) ## a .venv with the package, all extras and the tools, and the page (needs npm)
 
