@@ -8,20 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tieline.ask_parts import CONTENT, Part, ask_parts, part_text, parts_text
-from tieline.events import (
-    AnyAction,
-    Ask,
-    Choice,
-    Command,
-    Edit,
-    Fetch,
-    Mcp,
-    OtherAction,
-    Question,
-    Read,
-    Search,
-    Task,
-)
+from tieline.events import AnyAction, Ask, Choice, Command, Edit, Fetch, Mcp, OtherAction, Question, Read, Search, Task
 from tieline.visible_text import hidden, marked
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
@@ -92,8 +79,12 @@ def decisive(ask: Ask) -> Iterator[str]:
             yield from (choice.label, choice.description)
     diff = ask.action.diff if isinstance(ask.action, Edit) else ""
     for name, value in ask.input.items():
-        if not (diff and name in CONTENT) and value not in (None, "", [], {}):
+        if not (diff and name in CONTENT and text_alone(value)) and value not in (None, "", [], {}):
             yield from leaves(value)
+
+
+def text_alone(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(map(text_alone, value)))  # pyright: ignore[reportUnknownArgumentType]
 
 
 @given(ASKS)
@@ -109,7 +100,10 @@ def test_every_string_of_an_ask_is_in_its_text_and_nothing_invisible(ask: Ask) -
     """The text of Telegram, notifications and the plain terminal: lines are indented, nothing else is changed."""
     text = parts_text(ask_parts(ask))
     assert not any(hidden(character) for character in text)
+    diff = ask.action.diff if isinstance(ask.action, Edit) else ""
     for wanted in decisive(ask):
+        if wanted == diff:
+            wanted = diff.removesuffix("\n")
         lines = marked(wanted).split("\n")
         escaped = marked(msgspec.json.encode(wanted).decode()[1:-1])
         folded = marked(wanted).replace("\n", " ")  # a label's
@@ -126,7 +120,7 @@ def test_only_labels_begin_a_line(ask: Ask) -> None:
 def test_the_action_comes_before_the_agents_words() -> None:
     ask = Ask("1", "permission", "Bash", "because", action=Command("ls", "/x"), input={"command": "ls", "timeout": 5})
     assert ask_parts(ask) == (
-        Part("asks", "Bash"),
+        Part("request", "Bash"),
         Part("command", "ls", "code"),
         Part("in", "/x"),
         Part("timeout", "5", "code"),
@@ -156,3 +150,29 @@ def test_what_is_not_understood_is_shown_raw() -> None:
 def test_text_cannot_pose_as_a_label() -> None:
     assert part_text(Part("command", "ls\nin: /tmp", "code")) == "command:\n  ls\n  in: /tmp"
     assert part_text(Part("a\nb", "x\u202e")) == "a b: x⟨U+202E⟩"
+
+
+def test_a_diff_ends_with_its_last_line() -> None:
+    assert part_text(Part("change", "+a\n", "diff")) == "change: +a"
+    assert part_text(Part("change", "-a\n+b\n", "diff")) == "change:\n  -a\n  +b"
+    assert part_text(Part("command", "ls\n", "code")) == "command:\n  ls\n  ", "of anything else it is a part"
+
+
+def test_a_command_that_quotes_the_title_does_not_take_it_away() -> None:
+    title = "Run a command outside the sandbox"
+    ask = Ask("1", "permission", title, action=Command(f"rm -r / # {title}"))
+    assert Part("request", title) in ask_parts(ask)
+
+
+def test_the_name_of_a_tool_hides_nothing_that_is_given_to_it() -> None:
+    ask = Ask("1", "permission", action=Mcp("production", "delete"), input={"where": "production", "how": "delete"})
+    assert {Part("where", "production"), Part("how", "delete")} <= set(ask_parts(ask))
+
+
+def test_a_flag_among_the_texts_of_an_edit_is_shown() -> None:
+    diff = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n"
+    plain = {"edits": [{"old_string": "a", "new_string": "b"}]}
+    flagged = {"edits": [{"old_string": "a", "new_string": "b", "replace_all": True}], "content": {"delete": "y"}}
+    texts = [[part.label for part in ask_parts(Ask("1", "permission", action=Edit((), diff), input=given))]
+             for given in (plain, flagged)]  # fmt: skip
+    assert texts == [["change"], ["change", "edits", "content"]]

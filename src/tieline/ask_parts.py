@@ -5,7 +5,7 @@ reason last, so that many words of it cannot push the action out of sight. Nothi
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -17,11 +17,11 @@ CONTENT = frozenset(
     ("content", "old_string", "new_string", "oldString", "newString", "edits", "patch", "patchText", "diff", "changes",
      "new_source", "old_source", "oldText", "newText", "file_text", "old_str", "new_str")
 )  # fmt: skip
-"""What agents call the text of an edit. A diff was made of it, and shows it in its place."""
+"""What agents call the text of an edit. A diff was made of it, and shows the text in its place."""
 
 
 class Part(Struct, frozen=True, omit_defaults=True):
-    """One labelled text. It is kept as it is; whoever displays it makes its invisible characters visible."""
+    """One labelled text, kept as it is: every surface makes its invisible characters visible."""
 
     label: str
     text: str
@@ -30,18 +30,21 @@ class Part(Struct, frozen=True, omit_defaults=True):
 
 def ask_parts(ask: Ask) -> tuple[Part, ...]:
     """Everything that decides what will happen, each once."""
-    parts = [*_action(ask), *_questions(ask.questions)]
+    parts = _action(ask)
     if ask.plan:
         parts.append(Part("plan", ask.plan))
-    seen = {part.text for part in parts}
+    # An action's texts are fields of the input; the server and the tool of an MCP call are not, and hide no field.
+    seen: set[str] = set() if isinstance(ask.action, Mcp) else {part.text for part in parts}
     diff = ask.action.diff if isinstance(ask.action, Edit) else ""
     seen.update(changed_paths(diff))
+    parts += _questions(ask.questions)
     for name, value in ask.input.items():
-        if value in (None, "", [], {}, ()) or (diff and name in CONTENT) or _shown(value, seen):
+        if value in (None, "", [], {}, ()) or (diff and _drawn(name, value)) or _shown(value, seen):
             continue
         parts.append(_given(str(name), value))
-    if ask.title and not any(ask.title in part.text for part in parts):
-        parts.insert(0, Part("asks", ask.title))
+    # Only the very same text makes the title superfluous: a command that quotes the title must not remove it.
+    if ask.title and all(ask.title != part.text for part in parts):
+        parts.insert(0, Part("request", ask.title))
     if ask.reason and ask.reason not in seen:
         parts.append(Part("reason", ask.reason))
     return tuple(parts)
@@ -60,6 +63,8 @@ def parts_text(parts: Iterable[Part]) -> str:
 
 def part_text(part: Part) -> str:
     label, text = marked(part.label).replace("\n", " "), marked(part.text)
+    if part.form == "diff":
+        text = text.removesuffix("\n")  # it ends the last line; the diff says itself where a file lacks one
     return f"{label}:\n  " + text.replace("\n", "\n  ") if "\n" in text else f"{label}: {text}"
 
 
@@ -98,11 +103,29 @@ def _filled(*parts: Part) -> list[Part]:
     return [part for part in parts if part.text]
 
 
+def _drawn(name: str, value: Any) -> bool:
+    """Whether the diff shows it: a text of the edit, or several by such names. A flag among them (`replace_all`) is
+    not in the diff."""
+    match value:
+        case str():
+            return name in CONTENT
+        case list() | tuple():
+            return all(_drawn(name, each) for each in cast("Iterable[Any]", value))
+        case Mapping():
+            return name in CONTENT and all(
+                _drawn(str(key), each) for key, each in cast("Mapping[Any, Any]", value).items()
+            )
+        case _:
+            return False
+
+
 def _shown(value: Any, seen: set[str]) -> bool:
     """The very text is there already, or each of several."""
     if isinstance(value, str):
         return value in seen
-    return isinstance(value, list | tuple) and all(isinstance(one, str) and one in seen for one in value)  # pyright: ignore[reportUnknownVariableType]
+    return isinstance(value, list | tuple) and all(
+        isinstance(text, str) and text in seen for text in cast("Iterable[Any]", value)
+    )
 
 
 def _given(name: str, value: Any) -> Part:

@@ -35,7 +35,7 @@ async def waiting(ask: Ask) -> AsyncGenerator[tuple[PendingAsks, AskRecord, "asy
 
 async def test_an_ask_is_kept_with_what_people_see() -> None:
     async with waiting(RUN) as (_, record, _):
-        assert record.parts == (Part("asks", "run"), Part("command", "make", "code"))
+        assert record.parts == (Part("request", "run"), Part("command", "make", "code"))
 
 
 async def test_what_is_withheld_can_only_be_denied() -> None:

@@ -65,14 +65,14 @@ def test_it_can_be_allowed_only_where_all_of_it_is_read() -> None:
     """By default nothing of the action is on a notification; then it can only be denied there."""
     assert actions(ASK, content=False) == ["deny"]
     assert actions(ASK) == ["allow", "deny"]
-    assert notice(ASK, content=True, now=NOW).body.endswith(f"asks: Run a command\ncommand: {SECRET}")
+    assert notice(ASK, content=True, now=NOW).body.endswith(f"request: Run a command\ncommand: {SECRET}")
 
     def asked(**changes: Any) -> AskPending:
         return replace(ASK, ask=replace(ASK.ask, ask=replace(ASK.ask.ask, **changes)))
 
     long = asked(action=Command("x" * 500), input={})
     assert actions(long) == ["deny"]
-    whole = len("asks: Run a command\ncommand: ") + 500
+    whole = len("request: Run a command\ncommand: ") + 500
     assert notice(long, content=True, now=NOW).body.endswith(f"\n{whole - 80} more characters: open it to see all.")
     assert actions(asked(reason="one\ntwo\nthree")) == ["deny"], "more lines than one sees"
     assert actions(asked(input={"background": True, "unseen": "z" * 200})) == ["deny"], "what is not the command counts"

@@ -95,7 +95,7 @@ async def test_content_only_for_those_who_want_it(hub: Served, service: PushServ
     await ask(hub.bus)
     by_path = {post.path: post.notice for post in await service.until(2)}
     assert "secret" not in str(by_path["/push/0"])
-    assert by_path["/push/1"]["body"] == "asks: Run a command\ncommand: cat secret"
+    assert by_path["/push/1"]["body"] == "request: Run a command\ncommand: cat secret"
     assert (by_path["/push/1"]["allow"], "allow" in by_path["/push/0"]) == (True, False)
 
 
