@@ -63,13 +63,17 @@ class Setting:
         return {report.id: report.state for report in self.channels.reports() if report.id != "agent"}
 
     async def reported(self, *ids: str) -> None:
-        """These wait for a person, and it is said."""
+        """These wait for a person, and it is said; fails as soon as the hub takes one of them by itself."""
 
         def said() -> bool:
             reports = {report.id: report for report in self.channels.reports()}
             return all(id in reports and "nobody has agreed to" in reports[id].problem for id in ids)
 
-        await eventually(said, f"nothing was said of {ids}", timeout=BOUND)
+        async with asyncio.timeout(BOUND):
+            while not said():
+                changes = await self.heard.get()
+                taken = {*changes.started, *changes.restarted} & {*ids}
+                assert not taken or changes.trusted, f"nobody agreed: {changes}"
 
     async def agree(self) -> Changes:
         """As `tieline channels reload`."""

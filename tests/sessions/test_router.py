@@ -15,7 +15,7 @@ from tieline.config import Config, WatchdogConfig
 from tieline.drivers.base import Prompt
 from tieline.drivers.scripted import Scripted
 from tieline.errors import UnknownAgent, Unsupported, UsageError
-from tieline.events import Answer, Ask, Done, Event, Status, Text, TextDelta, TurnStarted
+from tieline.events import Answer, Ask, Done, Event, Status, Text, TextDelta, TurnStarted, Warning
 from tieline.policy import Policy
 from tieline.script import Inquire, Reply, Run, Say, Stall, Think, Write
 from tieline.sessions.log import EventLog
@@ -309,6 +309,21 @@ async def test_diff_since_the_session_began(tmp_path: Path, url: str) -> None:
         assert "+by the agent" in diff
         assert "before" not in diff
         assert router.get(session.id).branch == "trunk"
+
+
+async def test_a_repository_that_git_cannot_read_is_told_once(tmp_path: Path) -> None:
+    """The session works, and its diff is what the agent reports."""
+    (tmp_path / "place/.git").mkdir(parents=True)
+    (tmp_path / "place/.git/HEAD").write_text("ref: refs/heads/trunk\n")
+    env = {"TIELINE_HOME": str(tmp_path / "state"), "PATH": str(tmp_path)}  # no git there
+    async with routing(f"sqlite://{tmp_path}/bus.db", [[Say("one")], [Say("two")]], env=env) as router:
+        session = await router.create(cwd=str(tmp_path / "place"))
+        for _ in range(2):
+            await router.prompt(session.id, "go")
+        seen = await until_done(router, session.id, turns=2)
+        verify(seen[: seen.index(next(event for event in seen if isinstance(event, Done))) + 1])
+        (warning,) = [event for event in seen if isinstance(event, Warning)]
+        assert "git is not installed" in warning.message and "Install git" in warning.message
 
 
 async def test_what_an_agent_wrote_into_the_repository_runs_neither_for_a_diff_nor_for_a_first_prompt(

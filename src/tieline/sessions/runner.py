@@ -3,14 +3,14 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from ..drivers.base import Driver, Prompt, Spec
 from ..errors import BusClosed, BusError, TielineError
-from ..events import Answer, Ask, Done, Error, Event, Init, Status, Text, TurnStarted
+from ..events import Answer, Ask, Done, Error, Event, Init, Status, Text, TurnStarted, Warning
 from . import recovery, workspace
 from .asks import OnAsk
 from .git import GitFailed
@@ -24,6 +24,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
 """Between two tries when the bus does not take what must be written."""
 LINE = 200
 """Characters of an answer that are shown in lists."""
+NO_SNAPSHOT = "the diff of this session shows only what the agent itself reports"
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class Runner:
         self._stop = False
         self._ending = False
         self._refill: Spec | None = None
+        self._no_snapshot: GitFailed | None = None
         self._saving: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
@@ -171,6 +173,9 @@ class Runner:
                     if isinstance(event, Done):
                         done = event
                     await writer.write(event)
+                    if isinstance(event, TurnStarted) and (failed := self._no_snapshot):
+                        self._no_snapshot = None
+                        await writer.write(Warning(f"{NO_SNAPSHOT}: {failed}"))
         except BusError:
             raise
         except TielineError as error:
@@ -213,8 +218,10 @@ class Runner:
         record = self.record
         if not record.began and not record.turns:
             began = ""
-            with suppress(GitFailed):  # a repository that cannot be read keeps nobody from working in it
+            try:
                 began = await workspace.snapshot(record.cwd, self._env)
+            except GitFailed as error:  # a repository that cannot be read keeps nobody from working in it
+                self._no_snapshot = error
             await self._change(began=began, branch=workspace.branch(record.cwd))
         spec = self._spec
         if record.native_id and self._driver.features.resume:
