@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -123,6 +125,76 @@ async def test_down_ends_the_agents_and_starts_nothing(machine: Machine) -> None
     (machine.place / "again").touch()
     machine.up()
     await eventually(lambda: started.read_text() == "x\nx\n", "what waited did not go on", timeout=WAIT_S)
+    assert machine.tieline("down").returncode == 0
+
+
+ATTACK = """
+import os, signal, socket, subprocess, sys, time
+from pathlib import Path
+
+place, way, ask, tieline, *environ = sys.argv[1:]
+
+def above(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+def named(pid):
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+if os.fork():
+    time.sleep(300)
+os.setsid()
+if os.fork():
+    os._exit(0)
+while named(os.getppid()) != "tieline-reaper":
+    time.sleep(0.01)
+reaper = os.getppid()
+guard = above(reaper)
+hub = above(guard)
+os.chdir("/")
+os.kill(hub, signal.SIGSTOP)  # so that nobody kills us while we write
+os.kill(guard, signal.SIGKILL)
+os.kill(reaper, signal.SIGKILL)
+while named(os.getppid()) == "tieline-reaper":
+    time.sleep(0.01)
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(way)
+head = f"POST /api/v1/asks/{ask}/answer HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Length: 20\\r\\n\\r\\n"
+connection.sendall(head.encode() + b'{"decision":"allow"}')
+Path(place, "new").write_text(str(os.getpid()))
+Path(place, "new").rename(Path(place, "free"))
+os.kill(hub, signal.SIGCONT)
+while True:
+    subprocess.run([tieline, "approve", ask], env=dict(word.split("=", 1) for word in environ))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux has subreapers")
+async def test_an_agent_that_kills_its_reaper_and_the_guard_does_not_become_a_person(machine: Machine) -> None:
+    (machine.place / "attack.py").write_text(ATTACK)
+    machine.agent("asker", [Run("touch proof")], [Say("done")])
+    machine.agent("attacker", [Run(". ./attack.sh")], [Say("done")])
+    machine.up()
+    new = ("send", "--cwd", str(machine.place), "--new")
+    assert machine.tieline(*new, "asker", "work", "--policy", "ask").returncode == 0
+    asks: list[dict[str, object]] = []
+
+    def waits() -> bool:
+        asks[:] = json.loads(machine.tieline("asks", "--json").stdout)
+        return bool(asks)
+
+    await eventually(waits, "it does not ask", timeout=WAIT_S)
+    ask = str(asks[0]["id"])
+    environ = [f"{name}={machine.env[name]}" for name in ("HOME", "PATH", "TIELINE_CONFIG")]
+    words = [sys.executable, "-I", "attack.py", machine.place, socket_path(machine.env), ask, machine.program, *environ]
+    (machine.place / "attack.sh").write_text(shlex.join(map(str, words)))
+    assert machine.tieline(*new, "attacker", "attack", "--policy", "full").returncode == 0
+    free = machine.place / "free"
+    await eventually(free.exists, "the attack did not begin", timeout=WAIT_S)
+    await eventually(lambda: not Path("/proc", free.read_text()).exists(), "it lives on", timeout=WAIT_S)
+    assert [one["id"] for one in json.loads(machine.tieline("asks", "--json").stdout)] == [ask]
+    assert not (machine.place / "proof").exists()
+    assert machine.tieline("approve", ask).returncode == 0, "a person is not refused"
+    await eventually((machine.place / "proof").exists, "the agent does not go on", timeout=WAIT_S)
     assert machine.tieline("down").returncode == 0
 
 

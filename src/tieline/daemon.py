@@ -36,7 +36,7 @@ from .node.starting import REJOIN, Order, Started, described, only_one
 from .relaying import relaying
 from .sessions.router import Router
 from .version import __version__
-from .wire import kin
+from .wire import subreaper
 
 # --- putting together -------------------------------------------------------------------------------------
 
@@ -232,12 +232,17 @@ async def _told_to_end() -> None:
 def run(config: Config, order: Order, started: Callable[[Started], None], *, foreground: bool) -> None:
     """In this process, with its log in the file and, in the foreground, on the terminal."""
     config = configured(config, order)
-    kin.keep_private()  # agents run as the same user
+    subreaper.become()
     with Logs(places.log_file(config.environ), sys.stderr if foreground else None):
-        if order.what == "node":
-            asyncio.run(run_node(config, started=started))
-        else:
-            asyncio.run(run_hub(config, node=order.node, started=started))
+        asyncio.run(_run(config, order, started))
+
+
+async def _run(config: Config, order: Order, started: Callable[[Started], None]) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, subreaper.kill_orphans)
+    if order.what == "node":
+        await run_node(config, started=started)
+    else:
+        await run_hub(config, node=order.node, started=started)
 
 
 def main(argument: str) -> int:

@@ -130,6 +130,42 @@ async def test_a_guard_that_was_killed_changes_nothing_for_those_below_a_reaper(
     await eventually(lambda: over(pid), "it outlives its agent")
 
 
+DAEMON = f"""
+import os, signal, subprocess, sys
+sys.path.insert(0, {str(Path(launch.__file__).parents[2])!r})
+from tieline.wire import guarding, kin, subreaper
+from tieline.wire.descent import descent_of
+from tieline.wire.launch import launch
+subreaper.become()
+own = subprocess.Popen(["/bin/sh", "-c", "read word; exit 7"], stdin=subprocess.PIPE)
+launched = launch([sys.executable, "-I", "-c", sys.argv[1]], cwd="/", env={{}})
+orphan, reaper = int(launched.child.stdout.readline()), launched.child.reaper
+print(descent_of(own.pid), descent_of(orphan) == launched.mark)
+os.kill(guarding.pid(), signal.SIGKILL)
+while kin.about(reaper).parent != os.getpid():
+    pass
+subreaper.kill_orphans()
+print(descent_of(orphan) == launched.mark)
+os.kill(reaper, signal.SIGKILL)
+while kin.about(orphan).parent != os.getpid():
+    pass
+print(descent_of(orphan), descent_of(os.getpid()))
+while kin.about(orphan):
+    subreaper.kill_orphans()
+own.communicate(b"go\\n")
+print(own.returncode, kin.children())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux has subreapers")
+def test_an_agent_that_kills_the_guard_and_its_reaper_comes_to_the_daemon() -> None:
+    """The daemon does not take it for a person, kills it, and leaves the daemon's own children alone."""
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", DAEMON, ORPHAN], capture_output=True, text=True, env={}, timeout=60
+    )
+    assert ended.stdout.splitlines() == ["None True", "True", "unknown None", "7 []"], ended.stdout + ended.stderr
+
+
 def test_what_cannot_be_read_is_unknown() -> None:
     assert descent_of(0) == UNKNOWN
     assert descent_of(2**22 + 1) == UNKNOWN

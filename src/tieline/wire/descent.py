@@ -3,14 +3,14 @@
 Every agent's processes stay below its reaper, whatever they do to their environment, their session and their parents;
 so it is enough to go up from one to the next. A reaper of ours names the agent. A reaper or guard of another Tieline on
 this machine is known by its name: whose agent it is cannot be told, but that it is one can. Anybody may take such a
-name, and only loses rights by it.
+name, and only loses rights by it. An agent that kills its reaper and the guard comes to the daemon (`subreaper`).
 """
 
 import os
 import sys
 from contextlib import suppress
 
-from . import guarding, kin, launch
+from . import guarding, kin, launch, subreaper
 
 UNKNOWN = "unknown"
 """It descends from an agent of which no more can be told, or what it descends from could not be read."""
@@ -36,6 +36,8 @@ def descent_of(pid: int) -> str | None:
             return UNKNOWN
         if current in ours or found.name in (kin.REAPER, kin.GUARD) or current == guarding.pid():
             return ours.get(current, UNKNOWN)
+        if current != pid and subreaper.has_orphans(current):  # of an agent that killed its reaper and the guard
+            return UNKNOWN
         if found.parent == 0:  # the first process, or one of the kernel's
             return None
         current, found = _parent(current, found)

@@ -23,6 +23,7 @@ def _nothing() -> str:
 known: Callable[[], str] = _nothing
 """What a new guard must be told first."""
 _guard: "Guard | None" = None
+_lost = False
 _lock = Lock()
 
 
@@ -33,6 +34,7 @@ class Guard:
         """`input` is a descriptor and no socket: it is open until we are gone, and that is no leak."""
         self.pid = pid
         self.input = input
+        self._over = False
 
     def tell(self, line: str, descriptor: int | None) -> bool:
         rights = [] if descriptor is None else [_rights(descriptor)]
@@ -52,9 +54,12 @@ class Guard:
         os.waitpid(self.pid, 0)
 
     def alive(self) -> bool:
-        with suppress(ChildProcessError):
-            return os.waitpid(self.pid, os.WNOHANG)[0] == 0
-        return False
+        if not self._over:  # looked at no more: another child may have its number by then
+            try:
+                self._over = os.waitpid(self.pid, os.WNOHANG)[0] != 0
+            except ChildProcessError:
+                self._over = True
+        return not self._over
 
     def disown(self) -> None:
         """Let go of its input: it is gone, or not ours but our parent's."""
@@ -64,11 +69,12 @@ class Guard:
 
 def tell(line: str, descriptor: int | None = None) -> None:
     """Raises OSError when no guard can be started."""
-    global _guard
+    global _guard, _lost
     with _lock:
         for _ in range(2):
             if _guard is None or not _guard.alive():
                 if _guard is not None:
+                    _lost = True
                     _guard.disown()
                 _guard = _start()
                 if words := known():
@@ -79,7 +85,14 @@ def tell(line: str, descriptor: int | None = None) -> None:
 
 def pid() -> int | None:
     """Of the guard that runs; None: there is none."""
-    return None if _guard is None else _guard.pid
+    return None if _guard is None or not _guard.alive() else _guard.pid
+
+
+def was_lost() -> bool:
+    """Whether a guard of this process was ever killed."""
+    global _lost
+    _lost = _lost or (_guard is not None and not _guard.alive())
+    return _lost
 
 
 def fork() -> None:

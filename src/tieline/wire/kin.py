@@ -136,17 +136,13 @@ def reap(*, but: int = 0) -> None:
                 os.waitpid(pid, os.WNOHANG)
 
 
-def adopt(name: str) -> bool:
-    """Become the one to whom orphans below us come, known by that name. Whether this system has such a thing.
+def adopt(name: str = "") -> bool:
+    """Become the subreaper of all below us and, if there is a name, known by it. Whether this system has such a thing.
 
-    Nobody of the same user may steer us either.
+    From now on nobody but root can read the memory of this process or steer it.
     """
-    return _prctl(_SET_CHILD_SUBREAPER, 1) and keep_private() and _prctl(_SET_NAME, name.encode() + b"\0")
-
-
-def keep_private() -> bool:
-    """Nobody but root may look into this process's memory or steer it. Whether this system has such a thing."""
-    return _prctl(_SET_DUMPABLE, 0)
+    held = _prctl(_SET_CHILD_SUBREAPER, 1) and _prctl(_SET_DUMPABLE, 0)
+    return held and (not name or _prctl(_SET_NAME, name.encode() + b"\0"))
 
 
 def _prctl(option: int, value: int | bytes) -> bool:
