@@ -23,6 +23,8 @@ export function unsure(error: unknown): boolean {
 /** Whether the hub knows nothing of what was asked for. Any other refusal says nothing about it. */
 export const unknown = (error: unknown): boolean => error instanceof Refused && error.problem.status === 404
 
+const READ_MS = 60_000 // longer than the hub itself waits for anything
+
 let own = ''
 
 /** This device's key; empty when it is not signed in. */
@@ -56,12 +58,16 @@ export async function send<T>(method: string, path: string, body?: unknown, key 
   if (method !== 'GET') headers['Idempotency-Key'] = key
   if (body !== undefined) headers['Content-Type'] = 'application/json'
   let response: Response
+  let text: string
   try {
-    response = await fetch(`/api/v1/${path}`, { method, headers, credentials: 'omit', cache: 'no-store', body: body === undefined ? undefined : JSON.stringify(body) })
+    response = await fetch(`/api/v1/${path}`, {
+      method, headers, credentials: 'omit', cache: 'no-store', body: body === undefined ? undefined : JSON.stringify(body),
+      signal: method === 'GET' ? AbortSignal.timeout(READ_MS) : undefined, // a write may carry files over a slow network
+    })
+    text = await response.text()
   } catch (error) {
     throw new Unreachable(error instanceof Error ? error.message : String(error))
   }
-  const text = await response.text()
   let value: unknown = null
   try {
     value = text ? JSON.parse(text) : null

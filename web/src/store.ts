@@ -202,7 +202,7 @@ export async function openThread(id: string): Promise<void> {
     stream.want({ session: id, after: made.last })
     if (!made.init.value && page.more) void introduce(made, page.first)
   } catch (error) {
-    if (wanted !== id) return
+    if (wanted !== id || threads.has(id)) return // gone to twice: the other answer is there
     threadProblem.value = words(error)
     // As soon as the hub is back, or after a while: what is asked for is shown when it can be.
     setTimeout(() => { if (wanted === id && !threads.has(id)) void openThread(id) }, AGAIN_MS)
@@ -220,9 +220,7 @@ async function introduce(of: Thread, first: number): Promise<void> {
   }
 }
 
-/** Of a session that is not shown any more; by then another may be open. */
-export function closeThread(id: string): void {
-  if (wanted !== id) return
+export function closeThread(): void {
   wanted = ''
   thread.value = undefined
   stream.want({ session: '', after: 0 })

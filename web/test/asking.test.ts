@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { command, hub, load, settle, type Reply } from './hub'
 
 describe('a wish', () => {
@@ -47,16 +47,34 @@ describe('what comes before', () => {
   })
 })
 
-describe('another session', () => {
-  it('stays open when the one before it is closed late', async () => {
+describe('a read', () => {
+  it('ends when no answer comes', async () => {
+    const { get, unsure } = await load()
+    const bound = new AbortController()
+    vi.spyOn(AbortSignal, 'timeout').mockReturnValueOnce(bound.signal)
+    vi.stubGlobal('fetch', (_: string, { signal }: RequestInit) => new Promise((_, failed) => signal!.addEventListener('abort', () => failed(signal!.reason))))
+    const read = get('me').catch((error: unknown) => error)
+    bound.abort()
+    expect(unsure(await read)).toBe(true)
+    vi.stubGlobal('fetch', async () => ({ ok: true, status: 200, text: () => Promise.reject(new TypeError('cut off in the middle')) }))
+    expect(unsure(await get('me').catch((error: unknown) => error))).toBe(true)
+  })
+})
+
+describe('a session that was gone to twice', () => {
+  it('has no problem when the first answer is a failure and the second is there', async () => {
     const { store } = await load()
+    let fail = () => {}
+    const first = new Promise<never>((_, failed) => { fail = () => failed(new TypeError('network')) })
     hub.reply = () => [200, { events: [], first: 0, last: 0, more: false }]
+    const answers = [() => first, globalThis.fetch]
+    vi.stubGlobal('fetch', (...given: Parameters<typeof fetch>) => answers.shift()!(...given))
+    const late = store.openThread('a')
     await store.openThread('a')
-    await store.openThread('b')
-    store.closeThread('a')
-    expect(store.thread.value?.session).toBe('b')
-    store.closeThread('b')
-    expect(store.thread.value).toBeUndefined()
+    fail()
+    await late
+    expect(store.threadProblem.value).toBe('')
+    expect(store.thread.value?.session).toBe('a')
   })
 })
 

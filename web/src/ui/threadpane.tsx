@@ -1,5 +1,5 @@
 /** One session: its conversation, what it is connected to, and where to write. */
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useState } from 'preact/hooks'
 import { get, send, words } from '../api'
 import { remark } from '../diff'
 import { agentName, count, cost, SHOWN, stateOf, tilde, title } from '../format'
@@ -20,9 +20,10 @@ import { Windowed } from './windowed'
 
 export function ThreadPane({ id, sheet }: { id: string; sheet: '' | 'diff' | 'info' }) {
   const session = sessions.value.get(id)
-  useEffect(() => {
+  // A passive effect's end waits for the next paint, and may come after the next pane has opened its thread.
+  useLayoutEffect(() => {
     void openThread(id)
-    return () => closeThread(id)
+    return closeThread
   }, [id])
   useEffect(() => {
     if (session && document.visibilityState === 'visible') markSeen(session)
