@@ -105,13 +105,17 @@ def fault_of(arguments: list[str]) -> str | None:
     """What of it the program does not have. Words in capitals stand for something, as in a usage line."""
     command, path = TIELINE, "tieline"
     rest = list(arguments)
-    while getattr(command, "commands", None) and rest and not rest[0].startswith(("-", "[")) and not rest[0].isupper():
+    while getattr(command, "commands", None):
+        if command.default_verb and (not rest or rest[0] not in command.commands):
+            rest.insert(0, command.default_verb)
+        if not rest or rest[0].startswith(("-", "[")) or rest[0].isupper():
+            break
         name = rest.pop(0)
         if name not in command.commands:
             return f"{path} has no verb {name}"
         command, path = command.commands[name], f"{path} {name}"
     known = {*HELP, *(option for param in command.params for option in (*param.opts, *param.secondary_opts))}
-    for word in rest:
+    for word in rest[: rest.index("--")] if "--" in rest else rest:  # what follows is another program's
         option = word.strip("[]…").split("=")[0]
         if option.startswith("-") and option != "-" and option not in known:
             return f"{path} has no option {option}"

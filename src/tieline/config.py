@@ -9,6 +9,11 @@
     type = "shell"
     command = ["my-agent", "--json"]
 
+    [agents.claude-code]
+    model = "opus"
+    args = ["--add-dir", "../library"]
+    env = { API_TIMEOUT_MS = "600000" }
+
     [agents.gemini]
     enabled = false
 """
@@ -84,6 +89,19 @@ class ChannelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     problem: str = ""  # the entry was not understood: only its channel does not run
 
 
+class AgentDefaults(Struct, frozen=True, kw_only=True):
+    """What [agents.NAME] says for each session of that agent, unless the session or the prompt says something else."""
+
+    model: str = ""
+    effort: str = ""
+    system: str = ""
+    timeout_s: float | None = None  # of a turn
+
+
+COMMON = frozenset({"enabled", "run_as", "args", "env", *AgentDefaults.__struct_fields__})
+"""The keys of [agents.NAME] that every agent has. With these alone it needs no type: it is a known agent's name."""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     default_agent: str = ""
     policy: str = "ask"
@@ -96,6 +114,20 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     channels: tuple[ChannelConfig, ...] = ()
     environ: Mapping[str, str] = {}
     source: str = ""  # the file it came from
+
+    def defaults(self, agent: str) -> AgentDefaults:
+        """Raises UsageError that names the agent and the field."""
+        said = self.agents.get(agent, {})
+        given = {key: said[key] for key in AgentDefaults.__struct_fields__ if key in said}
+        try:
+            found = msgspec.convert(given, AgentDefaults)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"agents.{agent}: {error}", field=f"agents.{agent}") from None
+        if found.timeout_s is not None and found.timeout_s <= 0:
+            field = f"agents.{agent}.timeout_s"
+            problem = f"{field}: {found.timeout_s:g} s is no time at all"
+            raise UsageError(problem, field=field, hint="Leave it out for the default.")
+        return found
 
     def for_children(self) -> dict[str, str]:
         """The environment that agents inherit: without what this configuration refers to, and what is our own."""
@@ -142,8 +174,9 @@ def load(*, environ: Mapping[str, str] | None = None) -> Config:
             raise UsageError(f"{path}: agents.{name}.enabled is true or false", field=f"agents.{name}.enabled")
         if not isinstance(agent.get("run_as", ""), str):
             raise UsageError(f"{path}: agents.{name}.run_as is a user's name", field=f"agents.{name}.run_as")
-        if set(agent) <= {"enabled", "run_as"}:
-            continue  # one that is known without it, switched on or off, or given a user of its own
+        config.defaults(name)
+        if set(agent) <= COMMON:
+            continue  # one that is known without it: switched on or off, or with settings that every agent has
         if not isinstance(agent.get("type"), str):
             raise UsageError(
                 f"{path}: agents.{name} has no type",

@@ -35,8 +35,15 @@ def open_session(
     environment; `env` replaces it as a whole.
     """
     config = config or configuration.load()
-    driver = registry.create(agent, config) if isinstance(agent, str) else agent
-    return Session(driver, spec_of(config, **options), on_ask=on_ask, ask_expiry_s=ask_expiry_s)
+    if not isinstance(agent, str):
+        return Session(agent, spec_of(config, **options), on_ask=on_ask, ask_expiry_s=ask_expiry_s)
+    return Session(
+        registry.create(agent, config),
+        spec_of(config, agent, **options),
+        on_ask=on_ask,
+        ask_expiry_s=ask_expiry_s,
+        timeout_s=registry.turn_timeout_s(agent, config),
+    )
 
 
 async def run(

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from .. import config as configuration
 from ..config import Config
 from ..drivers import registry
-from ..drivers.base import Features
+from ..drivers.base import Driver, Features, StartsProgram
 from ..drivers.met import Basis, basis_of, unverified_of
 from ..drivers.other_user import OtherUser
 from ..errors import TielineError, UnknownAgent
@@ -34,6 +35,9 @@ class Report(Struct, frozen=True, kw_only=True):
 
     name: str
     found: bool
+    type: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()  # the driver's own, then those of the configuration
     path: str = ""
     version: str = ""
     signed_in: bool | None = None
@@ -88,6 +92,7 @@ async def look(name: str, config: Config) -> Report:
         "features": driver.features,
         "basis": basis_of(driver),
         "unverified": unverified_of(driver),
+        **_program(driver),
         "run_as": driver.user if isinstance(driver, OtherUser) else "",
     }
     try:
@@ -111,6 +116,11 @@ async def look(name: str, config: Config) -> Report:
         hint=hint,
         **about,
     )
+
+
+def _program(driver: Driver) -> dict[str, Any]:
+    own = driver.driver if isinstance(driver, OtherUser) else driver
+    return asdict(own.program) if isinstance(own, StartsProgram) else {}
 
 
 def older(version: str, floor: str) -> bool:

@@ -24,6 +24,14 @@ class Command(typer.core.TyperCommand):
 
 
 class Group(typer.core.TyperGroup):
+    default_verb = ""
+    """What is meant when the first word is none of its verbs."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if self.default_verb and (not args or args[0] not in (*self.commands, "-h", "--help")):
+            args = [self.default_verb, *args]
+        return super().parse_args(ctx, args)
+
     def get_help(self, ctx: Any) -> str:
         families: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):

@@ -12,7 +12,7 @@
 `turn.Turn` keeps most of these promises for a driver.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -122,6 +122,14 @@ class Probe(Struct, frozen=True, kw_only=True, omit_defaults=True):
     hint: str = ""  # what to do about it
 
 
+class Program(Struct, frozen=True, kw_only=True):
+    """What a driver starts: the arguments that it always gives come first, then those of the configuration."""
+
+    type: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+
+
 class Conversation(Protocol):
     @property
     def native_id(self) -> str:
@@ -150,10 +158,33 @@ class Conversation(Protocol):
 
 
 @runtime_checkable
+class KeepsTime(Protocol):
+    """A conversation that ends a turn itself when the configured time is up, unless the turn has a limit of its own."""
+
+    keeps_time: bool  # in the next turn
+
+
+@runtime_checkable
 class CanWarmUp(Protocol):
     """A conversation that can do something ahead of its first turn. It asks nobody for it and leaves no trace."""
 
     async def warm_up(self) -> None: ...
+
+
+@runtime_checkable
+class StartsProgram(Protocol):
+    """A driver that starts a program, and can say which. `env` is what the configuration adds to its environment."""
+
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def env(self) -> Mapping[str, str]: ...
+
+
+def whole_env(driver: object, env: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment that the driver's agent really gets: the given one, with the configured variables on top."""
+    return {**env, **driver.env} if isinstance(driver, StartsProgram) and driver.env else env
 
 
 class Driver(Protocol):
@@ -216,6 +247,16 @@ def check(driver: Driver, spec: Spec) -> None:
     if unenforced and not spec.accept_unenforced:
         notes = dict.fromkeys(receipt.of(capability).note for capability in unenforced)
         raise PolicyUnenforceable(driver.name, unenforced, "; ".join(note for note in notes if note))
+
+
+def check_args(agent: str, args: Iterable[str], kept: Iterable[str]) -> None:
+    """Refuse additional arguments that would undo what the driver itself sees to."""
+    for argument in args:
+        flag = argument.partition("=")[0]
+        if flag in kept:
+            field = f"agents.{agent}.args"
+            hint = "Remove it: the policy and the session's options decide this."
+            raise UsageError(f"{field}: {flag} is Tieline's own argument", field=field, hint=hint)
 
 
 def check_prompt(driver: Driver, prompt: Prompt) -> None:

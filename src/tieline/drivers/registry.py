@@ -7,12 +7,13 @@ installed package offers under the entry point group `tieline.drivers`. Each res
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from .. import places
-from ..config import Config
+from ..config import AgentDefaults, Config
+from ..environment import SECRET
 from ..errors import UnknownAgent, UsageError
 from .base import Driver
 from .met import Learns, Met
@@ -34,7 +35,7 @@ BUILT_IN: dict[str, str] = {
 NEED_OPTIONS = ("acp", "shell")
 """Types that are nothing without options: they are used through a preset or the configuration."""
 
-ALSO = {"google-gemini": "gemini"}
+ALSO = {"google-gemini": "gemini", "gemini-cli": "gemini", "openai-codex": "codex", "claude": "claude-code"}
 """Types by another name."""
 
 ENTRY_POINTS = "tieline.drivers"
@@ -58,7 +59,11 @@ def create(name: str, config: Config) -> Driver:
             f"{name} is switched off", field="agent", hint=f"Set enabled = true in [agents.{name}], or use another one."
         )
     user = options.get("run_as", "")
-    options = {key: value for key, value in options.items() if key not in ("type", "enabled", "run_as")}
+    apart = {"type", "enabled", "run_as", *AgentDefaults.__struct_fields__}
+    if kind == "shell":  # it keeps the time itself
+        apart.remove("timeout_s")
+    options = {key: value for key, value in options.items() if key not in apart}
+    options = {key: _resolved(f"agents.{name}.{key}", value, config) for key, value in options.items()}
     if kind in PRESETS:
         options = {"preset": kind, **options}
         kind = "acp"
@@ -83,6 +88,26 @@ def create(name: str, config: Config) -> Driver:
             hint=NODE_INSTEAD,
         )
     return OtherUser(driver, account(name, user))
+
+
+def turn_timeout_s(name: str, config: Config) -> float | None:
+    """The configured limit of a turn, where it is not the driver that keeps it."""
+    kind = str(config.agents.get(name, {}).get("type", name))
+    return None if kind == "shell" else config.defaults(name).timeout_s
+
+
+def _resolved(field: str, value: Any, config: Config) -> Any:
+    """With the values of the variables that it refers to (`env:NAME`) in its strings and tables of strings."""
+    if isinstance(value, Mapping):
+        table = cast("Mapping[str, Any]", value)
+        return {key: _resolved(f"{field}.{key}", each, config) for key, each in table.items()}
+    if not isinstance(value, str) or not value.startswith(SECRET):
+        return value
+    variable = value.removeprefix(SECRET)
+    if variable not in config.environ:
+        hint = f"Set {variable} where Tieline is started, or correct {field}."
+        raise UsageError(f"{field} refers to {variable}, which is not set", field=field, hint=hint)
+    return config.environ[variable]
 
 
 def options_of(kind: type[O], name: str, options: Mapping[str, Any]) -> O:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .. import script
 from ..errors import Unsupported
@@ -43,7 +44,7 @@ from ..policy import CAPABILITIES, Enforcement, Policy, Receipt
 from ..script import AnyStep, Reply
 from ..version import __version__
 from ..wire.process import Process
-from .base import AskFn, Features, Probe, Prompt, Spec
+from .base import AskFn, Features, Probe, Program, Prompt, Spec
 from .registry import options_of
 from .turn import Turn
 
@@ -67,11 +68,12 @@ OUTPUT_KEPT = 8 * 1024 * 1024
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
     script: str = ""  # a JSON file; without it the demo plays
+    env: Mapping[str, str] = {}  # added to the environment of its commands
 
 
 def create(name: str, options: Mapping[str, Any]) -> "Scripted":
     chosen = options_of(Options, name, options)
-    return Scripted(script.load(chosen.script) if chosen.script else DEMO, name=name)
+    return Scripted(script.load(chosen.script) if chosen.script else DEMO, name=name, env=chosen.env)
 
 
 class Scripted:
@@ -84,14 +86,20 @@ class Scripted:
         replies: Sequence[Reply] = DEMO,
         *,
         name: str = "scripted",
+        env: Mapping[str, str] | None = None,
         on_told: Callable[[str], None] = lambda text: None,
         on_stall: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_told` hears what a model would be told (prompts and answers), `on_stall` when a stall begins."""
         self.name = name
         self.replies = replies
+        self.env = env or {}
         self.on_told = on_told
         self.on_stall = on_stall
+
+    @property
+    def program(self) -> Program:
+        return Program(type="scripted")
 
     async def probe(self, env: Mapping[str, str]) -> Probe:
         return Probe(found=True, version=__version__, signed_in=True)
@@ -101,7 +109,7 @@ class Scripted:
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["Playing", None]:
-        playing = Playing(self, spec, ask)
+        playing = Playing(self, replace(spec, env={**spec.env, **self.env}), ask)
         try:
             yield playing
         finally:

@@ -26,7 +26,9 @@ class Options(TypedDict, total=False):
     accept_unenforced: bool
 
 
-def spec_of(config: Config, **options: Unpack[Options]) -> Spec:
+def spec_of(config: Config, agent: str = "", **options: Unpack[Options]) -> Spec:
+    """`agent` is its configured name: what the caller leaves open is as it is configured for it."""
+    defaults = config.defaults(agent)
     policy = options.get("policy")
     if policy is None:
         policy = config.policy
@@ -36,13 +38,13 @@ def spec_of(config: Config, **options: Unpack[Options]) -> Spec:
         env=config.for_children() if env is None else dict(env),
         policy=preset(policy) if isinstance(policy, str) else policy,
         accept_unenforced=options.get("accept_unenforced", False),
-        model=options.get("model", ""),
-        effort=options.get("effort", ""),
+        model=options.get("model") or defaults.model,
+        effort=options.get("effort") or defaults.effort,
         max_turns=options.get("max_turns"),
         max_budget_usd=options.get("max_budget_usd"),
         resume=options.get("resume", ""),
         fork=options.get("fork", False),
-        system=options.get("system", ""),
+        system=options.get("system") or defaults.system,
         allowed_tools=tuple(options.get("allowed_tools", ())),
         disallowed_tools=tuple(options.get("disallowed_tools", ())),
         mcp_servers=dict(options.get("mcp_servers") or {}),

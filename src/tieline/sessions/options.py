@@ -43,13 +43,17 @@ class SessionOptions(TypedDict, total=False):
     disallowed_tools: Sequence[str]
 
 
-def settled(options: SessionOptions, config: Config) -> dict[str, Any]:
-    """The options as a record keeps them."""
+def settled(options: SessionOptions, config: Config, agent: str) -> dict[str, Any]:
+    """The options as a record keeps them: the caller's, else those that are configured for the agent."""
+    defaults = config.defaults(agent)
     policy = options.get("policy")
     if policy is None:
         policy = config.policy
     return {
         **options,
+        "model": options.get("model") or defaults.model,
+        "effort": options.get("effort") or defaults.effort,
+        "system": options.get("system") or defaults.system,
         "policy": preset(policy) if isinstance(policy, str) else policy,
         "allowed_tools": tuple(options.get("allowed_tools", ())),
         "disallowed_tools": tuple(options.get("disallowed_tools", ())),
@@ -87,5 +91,5 @@ def warm_spec(entry: Mapping[str, Any], place: int, config: Config) -> tuple[str
     if not agent:
         raise UsageError(f"pool.warm[{place}] names no agent", field=f"pool.warm[{place}].agent")
     options = cast("SessionOptions", {name: getattr(warm, name) for name in SessionOptions.__annotations__})
-    record = SessionRecord(id="", agent=agent, cwd=warm.cwd, **settled(options, config))
+    record = SessionRecord(id="", agent=agent, cwd=warm.cwd, **settled(options, config, agent))
     return agent, spec_of(record, config.for_children())

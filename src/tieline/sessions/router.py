@@ -115,7 +115,7 @@ class Router:
             fork_of=resume if fork else "",
             created_at=now,
             active_at=now,
-            **settled(options, self._config),
+            **settled(options, self._config, agent),
         )
         check(self.driver(agent), replace(self._spec(record), resume=resume, fork=fork))
         return await self._roster.add(record)
@@ -279,6 +279,7 @@ class Router:
                 keep=self._roster.keep,
                 env=self._config.environ,
                 quiet_s=quiet_s(self._config, record.agent),
+                timeout_s=registry.turn_timeout_s(record.agent, self._config),
                 idle=lambda: self.runners.rest(self._config.pool.number),
             )
         return self.runners[id]

@@ -45,9 +45,11 @@ class Runner:
         keep: Keep,
         env: Mapping[str, str],
         quiet_s: float,
+        timeout_s: float | None = None,
         idle: Callable[[], None] = lambda: None,
     ) -> None:
-        """`env` is the hub's own, not the agent's. `idle` is called whenever nothing waits any more."""
+        """`env` is the hub's own, not the agent's. `timeout_s` is for a prompt without a limit of its own. `idle` is
+        called whenever nothing waits any more."""
         self.record = record
         self.session: Session | None = None
         self._driver = driver
@@ -59,6 +61,7 @@ class Runner:
         self._keep = keep
         self._env = env
         self._quiet_s = quiet_s
+        self._timeout_s = timeout_s
         self._idle = idle
         self._task: asyncio.Task[None] | None = None
         self._heard = 0.0
@@ -233,6 +236,7 @@ class Runner:
             session = Session(self._driver, spec, ask_expiry_s=None)
             await session.__aenter__()
         session.on_ask = self._on_ask
+        session.timeout_s = self._timeout_s
         session.remember(self._remembered)
         self.session = session
         if not spec.resume:

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from msgspec.structs import replace
 
-from ..drivers.base import CanWarmUp, Conversation, Driver, Prompt, Spec, check, check_prompt
+from ..drivers.base import CanWarmUp, Conversation, Driver, KeepsTime, Prompt, Spec, check, check_prompt
 from ..drivers.other_user import told
 from ..errors import SessionClosed, TielineError, Unsupported
 from ..events import Answer, Done, Error, Event, Init, TurnStarted
@@ -32,8 +32,11 @@ class Session:
         *,
         on_ask: OnAsk | None = None,
         ask_expiry_s: float | None = DEFAULT_EXPIRY_S,
+        timeout_s: float | None = None,
     ) -> None:
+        """`timeout_s` is the limit of a turn that is given none of its own."""
         check(driver, spec)
+        self.timeout_s = timeout_s
         self.driver = driver
         self.spec = spec
         self._asks = Asks(spec.policy, on_ask, expiry_s=ask_expiry_s)
@@ -88,6 +91,10 @@ class Session:
         check_prompt(self.driver, prompt)
         async with self._turn:
             conversation = self._open()
+            if isinstance(conversation, KeepsTime):
+                conversation.keeps_time = timeout is None
+            if timeout is None:
+                timeout = self.timeout_s
             live = launch.live()
             self.marks[:] = [mark for mark in self.marks if mark in live]
             launch.started.set(self.marks)  # some agents are a process per turn, or per command

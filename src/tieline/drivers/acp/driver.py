@@ -21,7 +21,7 @@ from ...errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, Usage
 from ...policy import CAPABILITIES, Capability, Policy, Receipt
 from ...wire.jsonrpc import Peer
 from ...wire.process import Process
-from ..base import AskFn, Features, Probe, Spec, wanted
+from ..base import AskFn, Features, Probe, Program, Spec, check_args, wanted
 from ..met import Basis, Meeting, Met
 from ..other_user import give
 from ..presets import PRESETS, STREAM, Preset
@@ -37,6 +37,11 @@ START_S = 60.0
 VERSION_S = 20.0
 
 
+UNSAFE = ("--yolo", "-y", "--admin-policy", "--policy", "--allowed-tools", "--allow-all-tools", "--allow-all",
+          "--dangerously-skip-permissions")  # fmt: skip
+"""Arguments of one agent or another that let it work unasked."""
+
+
 class Can(Struct, frozen=True, forbid_unknown_fields=True):
     """What a configured agent can do beyond the protocol's baseline."""
 
@@ -50,7 +55,8 @@ class Can(Struct, frozen=True, forbid_unknown_fields=True):
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
     preset: str = ""
     command: tuple[str, ...] = ()  # the program and its first arguments, in place of the preset's
-    env: Mapping[str, str] = {}  # added to the agent's environment
+    args: tuple[str, ...] = ()  # more arguments, after the preset's
+    env: Mapping[str, str] = {}  # added to its environment
     asks: tuple[Capability, ...] | None = None  # what it always asks before
     mode: str | None = None  # the session mode to set
     can: Can = Can()
@@ -65,9 +71,11 @@ def create(name: str, options: Mapping[str, Any]) -> "Acp":
         hint = 'Say what to start, for example command = ["my-agent", "acp"].'
         raise UsageError(f"agents.{name}: an ACP agent needs a command", field=f"agents.{name}.command", hint=hint)
     preset = PRESETS[chosen.preset] if chosen.preset else Preset(command=chosen.command, features=STREAM)
+    check_args(name, chosen.args, {*UNSAFE, *(part for part in (*preset.args, *preset.model) if part.startswith("-"))})
     can = {key: value for key, value in asdict(chosen.can).items() if value is not None}
     preset = replace(
         preset,
+        args=(*preset.args, *chosen.args),
         features=replace(preset.features, **can),
         asks=preset.asks if chosen.asks is None else chosen.asks,
         mode=preset.mode if chosen.mode is None else chosen.mode,
@@ -89,7 +97,7 @@ class Acp:
         self.preset = preset
         self.met = Met()
         self._command = command or preset.command
-        self._env = env or {}
+        self.env = env or {}
         self._can = asdict(can or Can())
         started = msgspec.json.encode((self._command, preset.args))
         self._program = hashlib.sha256(started).hexdigest()[:16]
@@ -124,7 +132,12 @@ class Acp:
     def enforce(self, policy: Policy) -> Receipt:
         return receipt(self.preset, policy)
 
+    @property
+    def program(self) -> Program:
+        return Program(type="acp", command=self._command, args=self.preset.args)
+
     async def probe(self, env: Mapping[str, str]) -> Probe:
+        env = {**env, **self.env}
         path = shutil.which(self._command[0], path=env.get("PATH", ""))
         if path is None:
             return Probe(found=False, problem=f"{self._command[0]} is not on the PATH", hint=self.preset.install)
@@ -141,7 +154,7 @@ class Acp:
                 error = PolicyUnenforceable(self.name, held)
                 error.hint = f"The rules in {rules} take the place of ours. {error.hint}"
                 raise error
-        spec = replace(spec, env={**spec.env, **self._env})
+        spec = replace(spec, env={**spec.env, **self.env})
         async with AsyncExitStack() as stack:
             scratch = stack.enter_context(TemporaryDirectory(prefix="tieline-", ignore_cleanup_errors=True))
             process = await stack.enter_async_context(self._start(spec, scratch))

@@ -14,9 +14,9 @@ from typing import Any
 from ...errors import AgentMissing, AgentStartFailed
 from ...policy import Policy, Receipt
 from ...wire.process import Process
-from ..base import AskFn, Features, Probe, Spec
+from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..registry import options_of
-from .launch import INSTALL, Options, executable, launch_command
+from .launch import ARGS, INSTALL, KEPT, Options, executable, launch_command
 from .policy import enforce
 from .talk import Talk
 from .usage import Meter, spent_before
@@ -28,7 +28,9 @@ CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_T
 
 
 def create(name: str, options: Mapping[str, Any]) -> "ClaudeCode":
-    return ClaudeCode(options_of(Options, name, options), name=name)
+    chosen = options_of(Options, name, options)
+    check_args(name, chosen.args, KEPT)
+    return ClaudeCode(chosen, name=name)
 
 
 class ClaudeCode:
@@ -61,7 +63,17 @@ class ClaudeCode:
         self.name = name
         self.options = options or Options()
 
+    @property
+    def program(self) -> Program:
+        args = (*ARGS, "--permission-mode", self.options.mode, *self.options.args)
+        return Program(type="claude-code", command=self.options.command or ("claude",), args=args)
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self.options.env
+
     async def probe(self, env: Mapping[str, str]) -> Probe:
+        env = {**env, **self.env}
         path = ""
         try:
             command = executable(self.name, self.options, env)
@@ -79,7 +91,7 @@ class ClaudeCode:
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Talk, None]:
         launch = launch_command(spec, self.options, self.name)
-        before = await asyncio.to_thread(spent_before, spec.env, spec.resume)
+        before = await asyncio.to_thread(spent_before, launch.env, spec.resume)
         try:
             process = Process.start(launch.argv, cwd=spec.cwd, env=launch.env)
         except FileNotFoundError:

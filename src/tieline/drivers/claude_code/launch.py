@@ -22,8 +22,25 @@ INHERITED = "CLAUDECODE"
 """Set inside a Claude Code session; an agent that sees it believes to run inside another."""
 
 
+ARGS = (
+    "--output-format", "stream-json", "--input-format", "stream-json", "--verbose",
+    "--include-partial-messages", "--forward-subagent-text", "--permission-prompt-tool", "stdio",
+)  # fmt: skip
+"""What it is always started with."""
+KEPT = frozenset({
+    *(argument for argument in ARGS if argument.startswith("--")), "--permission-mode", "--print", "-p",
+    "--dangerously-skip-permissions", "--allow-dangerously-skip-permissions",
+    "--allowedTools", "--allowed-tools", "--disallowedTools", "--disallowed-tools", "--tools", "--mcp-config",
+    "--resume", "-r", "--continue", "-c", "--session-id", "--fork-session", "--setting-sources", "--max-turns",
+    "--max-budget-usd", "--append-system-prompt",
+})  # fmt: skip
+"""Arguments that are not for the configuration: the policy and the session's options decide them."""
+
+
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
     command: tuple[str, ...] = ()  # the executable and leading arguments, instead of the SDK's own
+    args: tuple[str, ...] = ()  # more arguments, after ours
+    env: Mapping[str, str] = {}  # added to its environment
     mode: Literal["default", "plan"] = "default"  # plan: it begins by making a plan for approval
     user_rules: bool = False  # at level `ask`: calls that the user's own rules allow need no ask
     setting_sources: tuple[Literal["user", "project", "local"], ...] | None = None  # None: all, as the CLI does
@@ -41,12 +58,13 @@ def launch_command(spec: Spec, options: Options, name: str = "claude-code") -> L
     native_id = spec.resume if spec.resume and not spec.fork else str(uuid4())
     allowed, denied = rules(spec.policy)
     argv = [
-        *executable(name, options, spec.env),
-        "--output-format", "stream-json", "--input-format", "stream-json", "--verbose",
-        "--include-partial-messages", "--forward-subagent-text",
-        "--permission-prompt-tool", "stdio", "--permission-mode", options.mode,
-    ]  # fmt: skip
-    env = {key: value for key, value in spec.env.items() if key != INHERITED}
+        *executable(name, options, {**spec.env, **options.env}),
+        *ARGS,
+        "--permission-mode",
+        options.mode,
+        *options.args,  # before the session's options: of two values the last one counts
+    ]
+    env = {key: value for key, value in {**spec.env, **options.env}.items() if key != INHERITED}
     env |= {"CLAUDE_CODE_ENTRYPOINT": ENTRY, "PWD": spec.cwd}
     if version := _sdk_version():
         env["CLAUDE_AGENT_SDK_VERSION"] = version

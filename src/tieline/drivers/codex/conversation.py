@@ -159,7 +159,7 @@ class Conversation:
         except RpcError as error:
             raise UsageError(f"codex: {error.message}", field="steer", hint="Send it as the next prompt.") from None
         except PeerGone:
-            raise self._server.death or AgentDied("codex", None) from None
+            raise self._server.death or AgentDied(self._agent, None) from None
 
     async def _start(self, turn: Turn) -> None:
         more = {"sandboxPolicy": policy} if (policy := self._controls.turn_sandbox) else {}

@@ -15,10 +15,10 @@ from typing import Any
 from ...errors import AgentError
 from ...policy import Policy, Receipt
 from ...wire.process import Process
-from ..base import AskFn, Features, Probe, Spec
+from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..registry import options_of
 from .conversation import Conversation
-from .launch import launch_command
+from .launch import ARGS, KEPT, launch_command
 from .params import Options, first_words
 from .policy import controls, receipt
 from .server import Server
@@ -27,7 +27,9 @@ PROBE_S = 15.0
 
 
 def create(name: str, options: Mapping[str, Any]) -> "Codex":
-    return Codex(options_of(Options, name, options), name=name)
+    chosen = options_of(Options, name, options)
+    check_args(name, chosen.args, KEPT)
+    return Codex(chosen, name=name)
 
 
 class Codex:
@@ -61,9 +63,17 @@ class Codex:
     def enforce(self, policy: Policy) -> Receipt:
         return receipt(policy)
 
+    @property
+    def program(self) -> Program:
+        return Program(type="codex", command=self.options.command or ("codex",), args=(*ARGS, *self.options.args))
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self.options.env
+
     async def probe(self, env: Mapping[str, str]) -> Probe:
         try:
-            argv, env = launch_command(env, self.options.command)
+            argv, env = launch_command({**env, **self.env}, self.options.command, name=self.name)
         except AgentError as error:
             return Probe(found=False, problem=error.message, hint=error.hint)
         try:
@@ -81,7 +91,8 @@ class Codex:
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Conversation, None]:
-        argv, env = launch_command(spec.env, self.options.command)
+        own = {**spec.env, **self.env}
+        argv, env = launch_command(own, self.options.command, self.options.args, name=self.name)
         key = (tuple(argv), tuple(sorted(env.items())))
         server = await self._lease(key, argv, env, first_words(spec, self.options))
         conversation = Conversation(
@@ -110,7 +121,7 @@ class Codex:
         async with self._starting:
             server = self._servers.get(key)
             if server is None or server.over:
-                server = Server(argv, env, words)
+                server = Server(self.name, argv, env, words)
                 try:
                     await server.connect()
                 except BaseException:

@@ -37,11 +37,22 @@ TARGETS = {  # system and machine → the npm package for it, and its directory 
 }
 
 
+ARGS = ("app-server",)
+"""What it is always started with."""
+KEPT = frozenset({
+    "--listen", "--sandbox", "-s", "--ask-for-approval", "-a", "--full-auto", "--yolo", "--stdio",
+    "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust",
+})  # fmt: skip
+"""Arguments that are not for the configuration: the policy and the session's options decide them."""
+
+
 def machine() -> str:
     return os.uname().machine
 
 
-def launch_command(env: Mapping[str, str], command: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
+def launch_command(
+    env: Mapping[str, str], command: Sequence[str] = (), args: Sequence[str] = (), *, name: str = "codex"
+) -> tuple[list[str], dict[str, str]]:
     """Arguments and environment of the app-server. Raises AgentMissing.
 
     The npm package's `codex` is a script that only starts the native program; starting that one saves Node's start.
@@ -49,13 +60,13 @@ def launch_command(env: Mapping[str, str], command: Sequence[str] = ()) -> tuple
     first, *rest = command or ("codex",)
     path = find(first, env.get("PATH", ""))
     if not path:
-        raise AgentMissing("codex", f"there is no executable {first!r} on the PATH", hint=INSTALL)
+        raise AgentMissing(name, f"there is no executable {first!r} on the PATH", hint=INSTALL)
     script = os.path.realpath(path)
     native = _native(script) if script.endswith("/codex.js") else ""
     if not native:
-        return [path, *rest, "app-server"], dict(env)
+        return [path, *rest, *ARGS, *args], dict(env)
     told = {"CODEX_MANAGED_BY_NPM": "1", "CODEX_MANAGED_PACKAGE_ROOT": script.rsplit("/", 2)[0]}
-    return [native, *rest, "app-server"], {**env, **told}
+    return [native, *rest, *ARGS, *args], {**env, **told}
 
 
 def _native(script: str) -> str:

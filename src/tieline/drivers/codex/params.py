@@ -15,6 +15,8 @@ from .policy import Controls, controls
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
     command: tuple[str, ...] = ()  # instead of `codex`
+    args: tuple[str, ...] = ()  # more arguments, after ours
+    env: Mapping[str, str] = {}  # added to its environment
     web_search: Literal["live", "indexed", "cached", "disabled"] = "live"  # where the policy allows network
     config: Mapping[str, Any] = {}  # overrides of Codex's configuration, by dotted name
 

@@ -7,6 +7,7 @@ response that opens it, or with the call that spawned it) has its messages kept 
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from ...errors import AgentDied, AgentStartFailed
@@ -41,9 +42,11 @@ class Listener(Protocol):
 class Server:
     """Started when it is made; `connect` before anything else, `close` in the end."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], words: bytes = b"") -> None:
-        """`words`: what it will be told first, so that one which was told it ahead can be taken."""
+    def __init__(self, agent: str, argv: Sequence[str], env: Mapping[str, str], words: bytes = b"") -> None:
+        """`agent`: its configured name, for errors. `words`: what it will be told first, so that one which was told it
+        ahead can be taken."""
         self.users = 0
+        self._agent = agent
         self.death: AgentDied | None = None
         self._printed: list[str] = []
         self._closing = False
@@ -57,7 +60,7 @@ class Server:
             self._process = Process.start(argv, cwd=CWD, env=env, words=words)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise AgentStartFailed("codex", f"{argv[0]} cannot be started: {reason}", hint=INSTALL) from None
+            raise AgentStartFailed(self._agent, f"{argv[0]} cannot be started: {reason}", hint=INSTALL) from None
         self.peer = Peer(self._process, self, version=None)
 
     async def connect(self) -> None:
@@ -71,7 +74,8 @@ class Server:
         self._hello = asyncio.create_task(self.peer.request("initialize", hello, timeout=START_S))
         self._hello.add_done_callback(lambda task: task.cancelled() or task.exception())  # `ready` tells it
         await asyncio.sleep(0)  # it is written when the task has begun, and must be the first
-        await self.peer.notify("initialized")
+        with suppress(PeerGone, OSError):  # it is gone already: `ready` tells it
+            await self.peer.notify("initialized")
 
     async def ready(self) -> None:
         """Raises AgentStartFailed when it does not speak the protocol."""
@@ -80,7 +84,7 @@ class Server:
         try:
             await asyncio.wait([self._hello, nonsense], return_when=asyncio.FIRST_COMPLETED)
             if not self._hello.done():
-                raise AgentStartFailed("codex", f"it does not speak its protocol: {self._printed[0][:200]!r}")
+                raise AgentStartFailed(self._agent, f"it does not speak its protocol: {self._printed[0][:200]!r}")
             self._hello.result()
         except (PeerGone, TimeoutError, RpcError) as error:
             raise await self.failed(error) from None
@@ -90,14 +94,14 @@ class Server:
     async def failed(self, error: Exception) -> AgentStartFailed:
         """Why it did not come up, with its last words."""
         if isinstance(error, RpcError):
-            return AgentStartFailed("codex", error.message)
+            return AgentStartFailed(self._agent, error.message)
         said = f"; it printed {self._printed[0][:200]!r}" if self._printed else ""
         if isinstance(error, TimeoutError):
-            return AgentStartFailed("codex", f"no answer within {START_S:g} s{said}", hint=self._last_words())
+            return AgentStartFailed(self._agent, f"no answer within {START_S:g} s{said}", hint=self._last_words())
         await self._process.wait(STATUS_S)
         status = self._process.returncode
         how = "closed its output" if status is None else f"exited with status {status}"
-        return AgentStartFailed("codex", f"it {how} before it was ready{said}", hint=self._last_words())
+        return AgentStartFailed(self._agent, f"it {how} before it was ready{said}", hint=self._last_words())
 
     async def close(self) -> None:
         self._closing = True
@@ -173,7 +177,7 @@ class Server:
     async def _bury(self) -> None:
         """Its end reaches everyone who listens, with its status, which comes a moment later."""
         await self._process.wait(STATUS_S)
-        self.death = AgentDied("codex", self._process.returncode, self._process.stderr)
+        self.death = AgentDied(self._agent, self._process.returncode, self._process.stderr)
         for listener in set(self._listeners.values()):
             listener.died(self.death)
 

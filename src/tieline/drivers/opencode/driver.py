@@ -17,10 +17,10 @@ from msgspec import Struct
 from ...errors import AgentError, AgentStartFailed, Unsupported, UsageError
 from ...policy import Policy, Receipt
 from ...wire.process import Process
-from ..base import AskFn, Features, Probe, Spec
+from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..registry import options_of
 from .conversation import OpenCodeConversation
-from .launch import INSTALL, launch_command, program
+from .launch import ARGS, INSTALL, KEPT, PROGRAM, launch_command, program
 from .prompt import prompt_body
 from .rules import CAPABILITY_OF, Rules, receipt, session_rules
 from .server import Refused, Server, Unreachable
@@ -33,6 +33,8 @@ VARIANTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
     command: tuple[str, ...] = ()  # the program and leading arguments, instead of `opencode` on the PATH
+    args: tuple[str, ...] = ()  # more arguments, after ours
+    env: Mapping[str, str] = {}  # added to its environment
     url: str = ""  # a server that runs already, instead of one of our own
     user: str = "opencode"
     password: str = ""
@@ -40,7 +42,9 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def create(name: str, options: Mapping[str, Any]) -> "OpenCode":
-    return OpenCode(name, options_of(Options, name, options))
+    chosen = options_of(Options, name, options)
+    check_args(name, chosen.args, KEPT)
+    return OpenCode(name, chosen)
 
 
 class OpenCode:
@@ -50,8 +54,10 @@ class OpenCode:
     def __init__(self, name: str = "opencode", options: Options | None = None) -> None:
         self.name = name
         self.options = options or Options()
-        if self.options.url and self.options.command:
-            raise UsageError(f"agents.{name}: a url and a command", field=f"agents.{name}", hint="Give one of them.")
+        for field in ("command", "args", "env"):
+            if self.options.url and getattr(self.options, field):
+                problem = f"agents.{name}: a url and {field}, which is for a server that Tieline starts"
+                raise UsageError(problem, field=f"agents.{name}.{field}", hint="Give one of them.")
         self.features = Features(
             model=True,
             effort=VARIANTS,
@@ -75,7 +81,18 @@ class OpenCode:
         )
         self._shared: dict[Any, _Shared] = {}
 
+    @property
+    def program(self) -> Program:
+        if self.options.url:
+            return Program(type="opencode")
+        return Program(type="opencode", command=self.options.command or (PROGRAM,), args=(*ARGS, *self.options.args))
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self.options.env
+
     async def probe(self, env: Mapping[str, str]) -> Probe:
+        env = {**env, **self.env}
         try:
             if self.options.url:
                 server = Server(self.name, None, self.options.url, self.options.password, self.options.user)
@@ -84,7 +101,7 @@ class OpenCode:
                 finally:
                     await server.close()
                 return Probe(found=True, path=self.options.url, version=server.version)
-            argv = program(env, self.options.command)
+            argv = program(env, self.options.command, self.name)
             version = await _version(argv, env)
         except AgentError as error:
             return Probe(found=False, problem=error.message, hint=error.hint)
@@ -176,7 +193,10 @@ class OpenCode:
         shared = self._shared.get(key)
         if shared is None or shared.server.gone:
             options = self.options
-            launch = None if options.url else launch_command(spec.env, options.command, spec.mcp_servers)
+            env = {**spec.env, **self.env}
+            launch = None
+            if not options.url:
+                launch = launch_command(env, options.command, spec.mcp_servers, options.args, name=self.name)
             shared = _Shared(Server(self.name, launch, options.url, options.password, options.user))
             self._shared[key] = shared
         shared.server.users += 1

@@ -21,6 +21,11 @@ INSTALL = "Install it with `npm install -g opencode-ai`, or name the executable 
 PASSWORD = "OPENCODE_SERVER_PASSWORD"
 CONFIG = "OPENCODE_CONFIG_CONTENT"
 
+ARGS = ("serve", "--port", "0", "--hostname", "127.0.0.1")
+"""What it is always started with."""
+KEPT = frozenset({"--port", "--hostname", "--mdns", "--mdns-domain", "--cors"})
+"""Arguments that are not for the configuration: they would open the server to others."""
+
 GOVERNED = ("edit", "bash", "webfetch", "websearch")
 """The permissions that fall under a policy."""
 
@@ -41,10 +46,15 @@ _password = os.urandom(24).hex()
 
 
 def launch_command(
-    env: Mapping[str, str], command: Sequence[str] = (), mcp_servers: "Mapping[str, McpServer] | None" = None
+    env: Mapping[str, str],
+    command: Sequence[str] = (),
+    mcp_servers: "Mapping[str, McpServer] | None" = None,
+    args: Sequence[str] = (),
+    *,
+    name: str = PROGRAM,
 ) -> tuple[list[str], dict[str, str]]:
     """Arguments and environment of the server. Raises AgentMissing, UsageError."""
-    argv = [*program(env, command), "serve", "--port", "0", "--hostname", "127.0.0.1"]
+    argv = [*program(env, command, name), *ARGS, *args]
     config = _merged(_given_config(env), BASE)
     if mcp_servers:
         config = _merged(config, {"mcp": {name: _mcp(server) for name, server in mcp_servers.items()}})
@@ -52,12 +62,12 @@ def launch_command(
     return argv, {**own, PASSWORD: _password, CONFIG: json.dumps(config)}
 
 
-def program(env: Mapping[str, str], command: Sequence[str] = ()) -> tuple[str, ...]:
+def program(env: Mapping[str, str], command: Sequence[str] = (), name: str = PROGRAM) -> tuple[str, ...]:
     """The program and its leading arguments. Raises AgentMissing."""
-    name, *arguments = command or (PROGRAM,)
-    found = shutil.which(name, path=env.get("PATH", ""))
+    wanted, *arguments = command or (PROGRAM,)
+    found = shutil.which(wanted, path=env.get("PATH", ""))
     if found is None:
-        raise AgentMissing(PROGRAM, f"there is no executable {name!r} on the PATH", hint=INSTALL)
+        raise AgentMissing(name, f"there is no executable {wanted!r} on the PATH", hint=INSTALL)
     return (native(found), *arguments)
 
 

@@ -18,7 +18,7 @@ from .output import BadPath, Fields, Match, getter
 
 Claim = Literal["sandbox", "rule", "none"]
 VALUES = ("prompt", "system", "model", "session", "cwd")
-LISTS = ("model_args", "system_args", "policy_args", "resume_args")
+LISTS = ("model_args", "system_args", "policy_args", "resume_args", "args")
 """Where in the command each of these goes; those that it does not place go to its end, in this order."""
 
 _PLACEHOLDER = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
@@ -44,6 +44,7 @@ class Options(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     system_args: tuple[str, ...] = ()
     resume_args: tuple[str, ...] = ()
     policy_args: Mapping[str, tuple[str, ...] | Controls] = {}
+    args: tuple[str, ...] = ()
     timeout_s: float = 3600.0
     idle_timeout_s: float | None = None
     env: Mapping[str, str] = {}
@@ -76,6 +77,7 @@ def launch_command(options: Options, spec: Spec, prompt: str, session: str) -> t
         "system_args": options.system_args if spec.system else (),
         "policy_args": controls.args if controls else (),
         "resume_args": options.resume_args if session else (),
+        "args": options.args,
     }
     argv: list[str] = []
     for template in options.command:

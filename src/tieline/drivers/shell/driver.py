@@ -16,7 +16,7 @@ from ...errors import AgentDied, AgentError, AgentMissing
 from ...policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
 from ...wire.lines import LineTooLong
 from ...wire.process import Process
-from ..base import AskFn, Features, Probe, Spec
+from ..base import AskFn, Features, Probe, Program, Spec
 from ..registry import options_of
 from .command import Options, check_options, policies
 from .process import CommandLine, stop
@@ -50,6 +50,14 @@ class Shell:
             thinking=bool(options.thinking_field),
             usage=bool(options.usage),
         )
+
+    @property
+    def program(self) -> Program:
+        return Program(type="shell", command=self.options.command, args=self.options.args)
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self.options.env
 
     async def probe(self, env: Mapping[str, str]) -> Probe:
         environment = {**env, **self.options.env}

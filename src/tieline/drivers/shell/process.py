@@ -22,12 +22,17 @@ DRAIN_S = 0.5
 """After its exit: how long something that it left behind may hold its output open."""
 
 
+NO_LIMIT_S = 1e9
+"""Somebody else keeps the turn's time."""
+
+
 class CommandLine:
     """A conversation: its turns are processes, its memory is the agent's own, by its session id."""
 
     def __init__(self, name: str, options: Options, receipt: Receipt, spec: Spec, ask: AskFn) -> None:
         self.receipt = receipt
         self.native_id = spec.resume
+        self.keeps_time = True
         self._name = name
         self._options = options
         self._spec = spec
@@ -179,7 +184,7 @@ class CommandLine:
 
     async def _watch_time(self, turn: Turn, process: Process) -> None:
         """Ends the turn when its time is up: all in all, or without a sign of life on either stream."""
-        limit = self._options.timeout_s
+        limit = self._options.timeout_s if self.keeps_time else NO_LIMIT_S
         quiet = self._options.idle_timeout_s or limit
         started = process.last_heard
         while (wait := min(started + limit, process.last_heard + quiet) - time.monotonic()) > 0:  # noqa: ASYNC110
