@@ -47,9 +47,11 @@ describe('the card of an ask', () => {
     expect(box.querySelector('select')).toBeNull()
     expect(button('Deny')).toBeTruthy()
     const seen = box.querySelector('pre')!.textContent!.length
-    expect(text()).toContain(`${(LONG.length - seen).toLocaleString('en')} characters in`)
+    const lines = LONG.slice(seen + 1).split('\n').length
+    expect(text()).toContain(`${(LONG.length - seen).toLocaleString('en')} characters in ${lines.toLocaleString('en')} lines are not shown yet`)
     button('Show all of it')!.click()
     await shown()
+    expect(button('Allow once')!.getAttribute('aria-disabled'), 'for a moment: it appears where the thumb may still be').toBe('true')
     expect(box.querySelector('pre')!.textContent).toBe(LONG)
     expect(button('Allow once')).toBeTruthy()
     expect(text()).not.toContain('not shown')
@@ -67,6 +69,8 @@ describe('the card of an ask', () => {
   it('shows raw what is in an action of no known shape', () => {
     const { text } = card(record(ask({ action: { kind: 'brand_new', target: 'the moon' } as unknown as P.Ask['action'], input: { deep: { er: ['nested'] }, command: 'x' } })))
     for (const one of ['target', 'the moon', 'nested', 'command']) expect(text()).toContain(one)
+    expect(card(record(ask({ action: { kind: 'brand_new' } as unknown as P.Ask['action'] }))).text()).toContain('brand_new')
+    expect(card(record(ask({ questions: [{ id: '1', text: 'beside a permission' }] }))).text()).toContain('beside a permission')
   })
   it('shows a plan as it is written', () => {
     expect(card(record(ask({ kind: 'plan', plan: '1. [harmless](https://evil.example)\n<!-- and this -->' }))).text()).toContain('[harmless](https://evil.example)\n<!-- and this -->')
@@ -80,6 +84,9 @@ describe('the card of an ask', () => {
     expect(text()).toContain('The agent does not tell what it writes.')
     expect(button('Allow')).toBeUndefined()
     expect(button('Deny')).toBeTruthy()
+    const question = card(record(ask({ kind: 'question', questions: [{ id: '1', text: 'Which?', choices: [{ id: 'a', label: 'Red' }] }], withheld: 'A part is missing.' })))
+    expect([question.button('Red'), question.button('Answer')]).toEqual([undefined, undefined])
+    expect(question.button('Deny')).toBeTruthy()
   })
   it('says on the button what is remembered', async () => {
     const choose = async (one: P.Ask, span: string) => {
@@ -97,6 +104,11 @@ describe('the card of an ask', () => {
     ])
     expect(await choose(ask(edit), 'session')).toEqual([['Only this once', 'Exactly this again, in this session'], 'Allow: Exactly this again, in this session'])
     expect((await choose(ask({ ...edit, remember: ['session', 'always'] }), 'always'))[0]).toEqual(['Only this once', 'Whatever the agent counts as the same, in this session', 'Whatever the agent counts as the same, from now on'])
+  })
+  it('remembers nothing that is hard to undo', () => {
+    const { box, button } = card(record(ask({ action: { kind: 'command', command: 'rm -rf /' }, remember: ['session', 'always'], scopes: { session: 'all commands' } })))
+    expect(button('Hold to allow')).toBeTruthy()
+    expect(box.querySelector('select')).toBeNull()
   })
   it('says who decided elsewhere, and from where', () => {
     const answer: P.Answer = { type: 'answer', ask: 'q', decision: 'allow', by: 'owner', via: 'pid 123 tieline approve' }

@@ -21,6 +21,11 @@ new file mode 100644
 `
 
 describe('unified diffs', () => {
+  it('shows the numbers of a head that does not tell its lines as they are', () => {
+    const heads = (head: string) => parseDiff(`--- a/x\n+++ b/x\n${head}\n-a\n+b\n`)[0]!.hunks.map((hunk) => hunk.head)
+    expect(heads('@@ -1 +1 @@')).toEqual([''])
+    expect(heads('@@ -1,9 +1 @@')).toEqual(['@@ -1,9 +1 @@'])
+  })
   it('finds files, counts and numbers lines', () => {
     const [first, second] = parseDiff(TWO)
     expect(first).toMatchObject({ path: 'greeting.py', state: 'changed', added: 1, removed: 2 })

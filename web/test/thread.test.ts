@@ -145,6 +145,9 @@ describe('a thread', () => {
       thread.take(frames.slice(0, cut))
       expect(tools(thread)).toEqual([['first', '1'], ['second, in full', '2']])
     }
+    const late = new Thread('s')
+    late.take(frames.slice(2, 6))
+    expect(tools(late), 'without the result of the earlier turn, whose call lies on an older page').toEqual([['second', undefined]])
     const live = new Thread('s')
     live.take(frames.slice(5, 6))
     live.take(frames.slice(0, 5))

@@ -1,5 +1,5 @@
 // @vitest-environment jsdom
-/** The pane of a session: going from one to another, however fast, shows the one that was gone to. */
+/** The pane of a session: which one is shown, and what its head says. */
 import { h, render } from 'preact'
 import { expect, it, vi } from 'vitest'
 import type * as P from '../src/protocol'
@@ -38,4 +38,17 @@ it('shows the session that was gone to last, however fast', async () => {
     expect(store.thread.value).toBeUndefined()
   }
   render(null, box)
+})
+
+it('says why an agent ended, unless the conversation below says it', async () => {
+  const { store, ready } = await load()
+  const { agentLeg } = await import('../src/ui/connection')
+  store.link.value = { ...store.link.value, state: 'online' }
+  const node = { id: 'n', online: true } as P.NodeView
+  const failed = { id: 's', agent: 'codex', status: 'failed', problem: 'no credit\u202e' } as unknown as P.SessionRecord
+  expect(agentLeg(failed, node).words).toBe('Codex ended: no credit⟨U+202E⟩. The next prompt starts it again')
+  hub.reply = () => [200, { events: [{ type: 'event', session: 's', seq: 1, at: 1, event: { type: 'error', message: failed.problem } }], first: 1, last: 1, more: false }]
+  ready()
+  await store.openThread('s')
+  expect(agentLeg(failed, node).words).toBe('Codex ended. The next prompt starts it again')
 })

@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import { describe, expect, it } from 'vitest'
 import { advice } from '../src/advice'
-import { ago, cost, duration, inside, left, stateOf, tilde } from '../src/format'
+import { ago, cost, deed, duration, heading, inside, left, stateOf, tilde, title } from '../src/format'
 import type * as P from '../src/protocol'
 import { parse } from '../src/route'
 
@@ -28,6 +28,13 @@ describe('words', () => {
   it('does not call done what was stopped or failed', () => {
     const after = (outcome?: string) => stateOf({ status: 'idle', turns: 1, outcome } as unknown as P.SessionRecord, { id: 'n', online: true })
     expect([undefined, 'success', 'interrupted', 'timeout', 'error'].map(after)).toEqual(['done', 'done', 'stopped', 'stopped', 'failed'])
+  })
+  it('hides nothing of what is one line', () => {
+    expect(deed({ kind: 'command', command: 'ls\nrm x\u202e' })).toBe('ls ⏎ rm x⟨U+202E⟩')
+    expect(deed({ kind: 'command', command: 'x'.repeat(400) })).toBe(`${'x'.repeat(300)} …`)
+    expect(title({ title: 'a\u202eb\nc', cwd: '/' } as P.SessionRecord)).toBe('a⟨U+202E⟩b ⏎ c')
+    const edit = (...paths: string[]) => heading({ type: 'ask', id: 'q', kind: 'permission', action: { kind: 'edit', paths } })
+    expect([edit(), edit('/x/a\u200b.py'), edit('a', 'b')]).toEqual(['Edit files?', 'Edit a⟨U+200B⟩.py?', 'Edit 2 files?'])
   })
   it('shortens what is inside', () => expect([inside('w/p/a.ts', '/w/p'), inside('/w/p/b/a.ts', '/w/p/'), inside('/w/pa/a.ts', '/w/p'), inside('a.ts', '/w/p'), inside('/a.ts', '')]).toEqual(['a.ts', 'b/a.ts', '/w/pa/a.ts', 'a.ts', '/a.ts']))
   it('shortens home', () => expect([tilde('/home/a/x', '/home/a'), tilde('/home/ab', '/home/a'), tilde('/home/a', '/home/a')]).toEqual(['~/x', '/home/ab', '~']))
