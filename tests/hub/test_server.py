@@ -1,7 +1,9 @@
 """The listening socket: loopback, or TLS, or a word that it may be without."""
 
+import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2 as httpx
@@ -52,11 +54,12 @@ def test_addresses() -> None:
     assert Serving(host="::1", port=1, tls=True).url == "https://[::1]:1"
 
 
-async def test_the_hub_refuses_too() -> None:
-    async def app(scope: object, receive: object, send: object) -> None: ...
+async def nothing(scope: object, receive: object, send: object) -> None: ...
 
+
+async def test_the_hub_refuses_too() -> None:
     with pytest.raises(UsageError):
-        async with serve(app, host="0.0.0.0", config=HubConfig()):
+        async with serve(nothing, host="0.0.0.0", config=HubConfig()):
             pass
 
 
@@ -73,6 +76,13 @@ async def test_over_tls_origins_are_https_and_loopback_is_not_held_to_it(tmp_pat
             assert (await client.get("/api/v1/me", headers={"Origin": hub.url})).status_code == 200
             plain = hub.url.replace("https", "http")
             assert (await client.get("/api/v1/me", headers={"Origin": plain})).status_code == 403
+
+    async with serve(nothing, config=HubConfig(tls_certificate=str(cert), tls_key=str(key)), head_s=0.2) as serving:
+        reader, writer = await asyncio.open_connection("127.0.0.1", serving.port)
+        async with asyncio.timeout(30):  # a handshake that is not begun ends like a request that does not come
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        writer.close()
 
 
 async def test_it_answers_by_the_address_that_was_dialled(tmp_path: Path) -> None:

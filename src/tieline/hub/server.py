@@ -98,12 +98,13 @@ async def serve(
     tls = bool(config.tls_certificate)
     bound = bind(host, port, tls=tls, insecure=config.insecure)
     local: Local | None = None
+    http = _impatient(head_s)
     try:
         local = Local(socket_path) if socket_path is not None else None
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
-                http=_impatient(head_s),
+                http=http,
                 ws=FramedProtocol,
                 ws_max_size=MAX_FRAME + 1024,
                 ws_per_message_deflate=False,
@@ -125,9 +126,10 @@ async def serve(
         server.config.load()
         server.lifespan = server.config.lifespan_class(server.config)
         server.lifespan.state["strangers"] = Strangers()  # every connection of this server finds it there
-        await server.startup(sockets=[bound])
+        await server.startup(sockets=[])
+        server.servers.append(await _listen(server, http, bound, head_s))
         if local is not None:
-            server.servers.append(await _listen(server, local, head_s))
+            server.servers.append(await _listen_locally(server, http, local))
     except BaseException:
         bound.close()
         if local is not None:
@@ -147,10 +149,25 @@ async def serve(
                 local.close()
 
 
-async def _listen(server: uvicorn.Server, local: Local, head_s: float) -> asyncio.Server:
+async def _listen(
+    server: uvicorn.Server, http: type[HttpToolsProtocol], bound: socket.socket, head_s: float
+) -> asyncio.Server:
+    """As uvicorn does it, but a TLS handshake has no more time than a request's head."""
+    config = server.config
+
+    def stranger() -> HttpToolsProtocol:
+        return http(config=config, server_state=server.server_state, app_state=server.lifespan.state)
+
+    limit = head_s if config.ssl else None
+    return await asyncio.get_running_loop().create_server(
+        stranger, sock=bound, ssl=config.ssl, ssl_handshake_timeout=limit, backlog=config.backlog
+    )
+
+
+async def _listen_locally(server: uvicorn.Server, http: type[HttpToolsProtocol], local: Local) -> asyncio.Server:
     """The same application for whoever comes by the owner's socket; each connection knows who made it."""
 
-    class Known(_impatient(head_s)):
+    class Known(http):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             self.app_state = {**self.app_state, "peer": peer_of(transport.get_extra_info("socket"))}
             super().connection_made(transport)
