@@ -128,7 +128,7 @@ def test_check_needs_no_hub_and_names_file_channel_and_field(tmp_path: Path) -> 
 
 def test_a_changed_file_is_taken_up(hub: Setting) -> None:
     hub.configure('[[channels]]\nid = "late"\ntype = "nonsense"\n')
-    ended = hub.run("channels", "reload")
+    ended = hub.run("channels", "reload", "--yes")
     assert ended.returncode == 1
     assert "unknown type 'nonsense'" in ended.stderr
     assert "late" in ok(hub, "channels", "list")
@@ -144,7 +144,16 @@ def test_code_that_nobody_agreed_to_waits_for_a_reload(hub: Setting, tmp_path: P
         assert time.monotonic() < until, "the file is watched"
     assert found[0]["state"] == "untrusted"
     assert f"nobody has agreed to {code}, SHA-256 " in found[0]["problem"]
-    assert f"trusted from now on: written: {code}, SHA-256 " in hub.run("channels", "reload").stdout
+    ended = hub.run("channels", "reload")  # nobody to ask
+    assert ended.returncode == 1 and "--yes" in ended.stderr
+    assert f"not trusted: written: {code}, SHA-256 " in ended.stdout
+    with hub.terminal("channels", "reload") as terminal:
+        terminal.expect(f"written: {code}, SHA-256 ")
+        terminal.expect("trust it? [y/N]")
+        terminal.send("y\n")
+        terminal.expect("trusted from now on: written: ")
+    code.write_text(FOLDER.read_text() + "\n")
+    assert f"trusted from now on: written: {code}, SHA-256 " in hub.run("channels", "reload", "--yes").stdout
     channels = {one["id"]: one["state"] for one in json.loads(ok(hub, "channels", "list", "--json"))}
     assert channels["written"] == "running"
     audit = ok(hub, "audit", "--json")

@@ -41,7 +41,7 @@ async def hooked(path: Path, *channels: tuple[str, str, dict[str, Any]]) -> Asyn
         place.write_text(toml(*channels))
         async with relaying(hub.hub):
             assert hub.hub.channels is not None
-            await hub.hub.channels.reload(trust=True)
+            await hub.hub.channels.reload(trust=(await hub.hub.channels.reload()).waiting)
             yield hub
 
 

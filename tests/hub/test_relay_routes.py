@@ -291,7 +291,7 @@ async def test_an_agent_answers_in_the_chat_and_is_allowed_from_there(tmp_path: 
         place.write_text(toml(config))
         async with relaying(hub.hub):
             assert hub.hub.channels is not None
-            await hub.hub.channels.reload(trust=True)
+            await hub.hub.channels.reload(trust=(await hub.hub.channels.reload()).waiting)
             await api.write(ADA, "please make it")
 
             def asked() -> list[Any]:

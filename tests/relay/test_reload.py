@@ -77,7 +77,7 @@ class Setting:
 
     async def agree(self) -> Changes:
         """As `tieline channels reload`."""
-        return await self.channels.reload(trust=True)
+        return await self.channels.reload(trust=(await self.channels.reload()).waiting)
 
     async def until(self, words: dict[str, str]) -> None:
         await eventually(lambda: self.words() == words, f"{self.words()} is not {words}", timeout=BOUND)

@@ -123,6 +123,11 @@ async def test_a_secret_goes_nowhere_new_and_data_is_hot(tmp_path: Path) -> None
         assert (await setting.channels.reload()).untrusted == ("ci",)
         assert setting.channels.channel("ci") is hot
         problem = setting.channels.reports()[-1].problem
+        seen = (await setting.channels.reload()).waiting
+        setting.put(webhook("https://worse.example/", "two"))
+        changes = await setting.channels.reload(trust=seen)
+        assert (changes.untrusted, changes.trusted) == (("ci",), ()), "a person agrees to what they saw, and no more"
+        assert setting.channels.channel("ci") is hot
         assert "it runs as before" in problem and "CI_SECRET" in problem and SECRET not in problem
 
 

@@ -1,5 +1,6 @@
 """`tieline channels`: what runs at the hub; and `check`, which looks at the file alone."""
 
+import sys
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from .. import places
 from ..channels.base import Surroundings
 from ..client.client import Client
 from ..config import ChannelConfig, Config
-from ..protocol.relay import ChannelTest, ChannelView
+from ..protocol.relay import ChannelTest, ChannelView, ReloadView
 from . import switchboard
 from .clean import one_line
 from .errors import FAILED, USAGE, say
@@ -48,9 +49,10 @@ def show(*, json: bool) -> int:
     return switchboard.call(work)
 
 
-def reload(*, json: bool) -> int:
+def reload(*, yes: bool, json: bool) -> int:
     async def work(client: Client) -> int:
-        view = await client.reload_channels(trust=True)
+        looked = await client.reload_channels()
+        view = await client.reload_channels(trust=looked.waiting) if _agreed(looked, yes=yes, json=json) else looked
         if json:
             switchboard.as_json(view)
         elif view.problem:
@@ -61,16 +63,32 @@ def reload(*, json: bool) -> int:
             said = [
                 f"{name}: {', '.join(ids)}"
                 for name in ("started", "restarted", "stopped", "broken")
-                if (ids := getattr(view, name))
+                if (ids := tuple(dict.fromkeys((*getattr(looked, name), *getattr(view, name)))))
             ]
             said += [f"trusted from now on: {one_line(words, 1000)}" for words in view.trusted]
+            said += [f"not trusted: {one_line(words, 1000)}" for words in view.waiting]
             print("\n".join(said) or "nothing has changed")
             for channel in view.channels:
                 if channel.id in view.broken:
                     _problem(channel.problem, channel.hint)
-        return FAILED if view.problem or view.broken else 0
+            if view.waiting:
+                say("  If you have read it, run `tieline channels reload` on a terminal, or with --yes.")
+        return FAILED if view.problem or view.broken or view.waiting else 0
 
     return switchboard.call(work)
+
+
+def _agreed(looked: ReloadView, *, yes: bool, json: bool) -> bool:
+    """Whether the person agrees to what waits, having seen what it is."""
+    if yes or not looked.waiting or json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return yes and bool(looked.waiting)
+    print("New in the configuration. The hub will run it, or give it rights or secrets:")
+    for words in looked.waiting:
+        print(f"  {one_line(words, 1000)}")
+    try:
+        return input("Have you read it, and trust it? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def test(id: str, *, to: str, text: str, json: bool) -> int:

@@ -195,11 +195,14 @@ def channels_check(json: Json = False) -> None:
     raise typer.Exit(checked(json=json))
 
 
-def channels_reload(json: Json = False) -> None:
-    """Have the hub look at the configuration now. Only what changed is made anew."""
+def channels_reload(
+    yes: Annotated[bool, typer.Option("--yes", help="Trust new code, rights and secrets without asking.")] = False,
+    json: Json = False,
+) -> None:
+    """Have the hub look at the configuration now; asks before it trusts what is new. Only what changed is made anew."""
     from .channels import reload
 
-    raise typer.Exit(reload(json=json))
+    raise typer.Exit(reload(yes=yes, json=json))
 
 
 def channels_test(
@@ -242,7 +245,7 @@ GROUPS = {
         {
             "list": (channels_list, "tieline channels list"),
             "check": (channels_check, "tieline channels check"),
-            "reload": (channels_reload, "tieline channels reload"),
+            "reload": (channels_reload, "tieline channels reload\ntieline channels reload --yes"),
             "test": (channels_test, "tieline channels test phone\ntieline channels test ci --text hello"),
         },
     ),

@@ -113,8 +113,8 @@ class Mail(Requests):
     async def channels(self) -> list[ChannelView]:
         return await self.get("channels", list[ChannelView])
 
-    async def reload_channels(self, *, trust: bool = False) -> ReloadView:
-        """`trust`: a person has read the code and rights that the configuration brings in, and agrees."""
+    async def reload_channels(self, *, trust: tuple[str, ...] = ()) -> ReloadView:
+        """`trust`: what a person has read and agrees to, in the words of an earlier `waiting`."""
         return await self.change("POST", "channels/reload", ReloadView, ChannelReload(trust=trust))
 
     async def test_channel(self, id: str, test: ChannelTest | None = None) -> ChannelTestView:

@@ -86,7 +86,7 @@ class ChannelTest(Body, frozen=True, kw_only=True):
 
 
 class ChannelReload(Body, frozen=True, kw_only=True):
-    trust: bool = False  # the caller has read the code and rights that the configuration brings in, and agrees
+    trust: tuple[str, ...] = ()  # what a person has read and agrees to, in the words of an earlier `waiting`
 
 
 # --- answers -------------------------------------------------------------------------------------------------
@@ -182,6 +182,7 @@ class ReloadView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unchanged: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()  # what the untrusted ones bring in, in words
     trusted: tuple[str, ...] = ()  # what may run from now on, in words
     problem: str = ""
     hint: str = ""

@@ -5,7 +5,7 @@ it was. So does one whose new version brings in what no person has agreed to (se
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -85,7 +85,7 @@ class ChannelSet:
 
     async def _run(self) -> None:
         known = await asyncio.to_thread(self._trust.load)
-        changed = await self.apply(self._config, trust=not known)  # a person set this up, and starts it now
+        changed = await self.apply(self._config, trust=() if known else None)  # a person set this up
         if not self._wait:  # whoever waits can look by themselves
             self._told(changed)
         self._ready.set()
@@ -112,9 +112,9 @@ class ChannelSet:
 
     # --- changing --------------------------------------------------------------------------------------
 
-    async def reload(self, *, trust: bool = False) -> Changes:
-        """Look at the file now. Broken channels are tried again. `trust`: a person asked for it, and agrees to what
-        the file and the code are now."""
+    async def reload(self, *, trust: Collection[str] = ()) -> Changes:
+        """Look at the file now. Broken channels are tried again. `trust`: what a person has read and agrees to, in the
+        words of an earlier `waiting`; what became another since then still waits."""
         try:
             config = await asyncio.to_thread(configuration.load, environ=self._config.environ)
         except UsageError as error:
@@ -126,12 +126,13 @@ class ChannelSet:
         self._told(changed)
         return changed
 
-    async def apply(self, config: Config, *, trust: bool = False) -> Changes:
+    async def apply(self, config: Config, *, trust: Collection[str] | None = ()) -> Changes:
+        """`trust` as in `reload`; None is everything."""
         async with self._lock:
             self._config = config
             wanted = entries(config)
             codes = {id: await asyncio.to_thread(look, entry, config.source) for id, entry in wanted.items()}
-            trusted = await self._agree(wanted, codes) if trust else ()
+            trusted = await self._agree(wanted, codes, trust) if trust is None or trust else ()
             verdicts: dict[str, str] = {}
 
             async def settle(id: str, entry: ChannelConfig | None) -> None:
@@ -160,14 +161,18 @@ class ChannelSet:
             unchanged=those("unchanged"),
             broken=those("broken"),
             untrusted=those("untrusted"),
+            waiting=tuple(f"{id}: {codes[id].words}" for id in those("untrusted")),
             trusted=trusted,
         )
 
-    async def _agree(self, wanted: Mapping[str, ChannelConfig], codes: Mapping[str, Code]) -> tuple[str, ...]:
+    async def _agree(
+        self, wanted: Mapping[str, ChannelConfig], codes: Mapping[str, Code], trust: Collection[str] | None
+    ) -> tuple[str, ...]:
         new = [
             id
             for id, entry in wanted.items()
             if entry.enabled and not entry.problem and not codes[id].unreadable and not self._trust.holds(id, codes[id])
+            if trust is None or f"{id}: {codes[id].words}" in trust
         ]
         for id in new:
             self._trust.agree(id, codes[id])

@@ -39,6 +39,7 @@ class Changes(Struct, frozen=True, kw_only=True):
     unchanged: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()  # they wait for a person: what they would run, or have a right to, is new
+    waiting: tuple[str, ...] = ()  # what that is, in words
     trusted: tuple[str, ...] = ()  # what a person agreed to with this look, in words
     problem: str = ""
     hint: str = ""

@@ -41,6 +41,7 @@ class Code(Struct, frozen=True, kw_only=True):
     digest: str = ""
     """Of what a person must have agreed to; empty: nothing."""
     words: str = ""
+    """What that is; other words for everything else."""
     content: bytes = b""
     unreadable: str = ""  # why the local file could not be read
 
@@ -67,6 +68,7 @@ def look(entry: ChannelConfig, source: str = "") -> Code:
     if names := sorted(_variables(entry.config)):
         words += f", with {', '.join(names)}"
     digest = hashlib.sha256(msgspec.json.encode(part, order="sorted", enc_hook=str)).hexdigest()
+    words += f" (entry {digest[:16]})"
     return Code(mark=mark.hexdigest(), digest=digest, words=words, content=content, unreadable=unreadable)
 
 

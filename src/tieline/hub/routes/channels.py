@@ -45,7 +45,7 @@ async def channels(request: Asked) -> Reply:
 @post("/api/v1/channels/reload", tags=TAGS, spec=Spec(body=ChannelReload, needs_body=False, gives=ReloadView))
 async def reload(request: Asked) -> Reply:
     """Look at the configuration now; only what changed is made anew. Broken channels are tried again. Code and
-    rights that nobody agreed to wait, unless the caller does."""
+    rights that nobody agreed to wait, but what the caller repeats in `trust`, in the words of an earlier `waiting`."""
     wanted = body(request, ChannelReload, empty=ChannelReload())
     changes = await channels_of(request).reload(trust=wanted.trust)
     for words in changes.trusted:
