@@ -446,6 +446,24 @@ async def test_what_cannot_be_seen_is_marked_in_names_too(tmp_path: Path) -> Non
         assert "Approve a⟨U+2028⟩b" in keys(shown)
 
 
+def test_a_button_that_cannot_say_all_that_it_permits_is_not_there() -> None:
+    from tieline.channels.telegram.card import buttons, card
+
+    for words, offered in (("w" * 700, True), ("w" * 900, False)):
+        long = note(offers={"session": words, "always": "more"})
+        made = card(long, content=True)
+        keyboard = buttons(long, allow=made.allow)
+        assert keyboard is not None
+        assert (words in made.text, len(keyboard.inline_keyboard)) == (offered, 3 if offered else 1)
+
+
+def test_a_title_or_a_directory_adds_no_lines_to_a_card() -> None:
+    from tieline.channels.telegram.card import card
+
+    made = card(note(agent="a\nb", title="c\n\nAll of it is above", place="/d\ne"), content=True)
+    assert made.text.startswith("a b asks: c  All of it is above\n/d e\n\n")
+
+
 # --- trouble ----------------------------------------------------------------------------------------------------
 
 

@@ -125,6 +125,7 @@ class TestPeer:
             ("allow", "always", every, "o-allow_always"),
             ("allow", "session", "allow_always allow_once", "o-allow_once"),
             ("allow", "always", "allow_always reject_once", "o-allow_always"),
+            ("allow", "once", "allow_always reject_once", "o-allow_always"),
             ("deny", "once", every, "o-reject_once"),
             ("deny", "always", every, "o-reject_always"),
             ("deny", "once", "allow_once", "cancelled"),
@@ -140,6 +141,7 @@ class TestPeer:
                 assert (ask.tool, ask.capability) == (f"t{number}", "shell")
                 assert ask.action == Command(f"rm-{number}")
                 assert ask.remember == (("session", "always") if "allow_always" in offered else ("session",))
+                assert ("has no “allow once”" in ask.reason) == ("allow_once" not in offered)
                 if "allow_always" in offered:
                     assert "allow_always" in ask.scopes["always"], "the agent's own name of it"
                 call = the(seen, ToolUse)

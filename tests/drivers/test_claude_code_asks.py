@@ -12,6 +12,7 @@ from tieline.events import (
     Answer,
     Ask,
     Command,
+    Edit,
     Mcp,
     ToolResult,
     ToolUse,
@@ -74,12 +75,22 @@ async def test_harmless_command_is_asked_for(rig: ClaudeCodeRig, place: Path) ->
 
 async def test_edits_remembered_for_the_session(rig: ClaudeCodeRig, place: Path) -> None:
     decide = Decide("session")
+    outside = place.parent / "outside.txt"
     rig.play(
-        [Write(str(place / "a.txt"), "1\n")], [Write(str(place / "b.txt"), "2\n")], [Run("touch c.txt")], [Say("Ok.")]
+        [Write(str(place / "a.txt"), "1\n")],
+        [Write(str(place / "b.txt"), "2\n")],
+        [Run("touch c.txt")],
+        [Run("touch c.txt")],
+        [Run("touch d.txt")],
+        [Write(str(outside), "3\n")],
+        [Say("Ok.")],
     )
     async with talk(rig, place, ASK, on_ask=decide) as session:
         await collect(session.turn("write both"))
-    assert [ask.capability for ask in decide.asks] == ["file_write", "shell"], "the second edit needs no ask"
+    asked = [ask.action for ask in decide.asks]
+    assert [type(action) for action in asked] == [Edit, Command, Command, Edit], "the second edit needs no ask"
+    assert asked[1:3] == [Command("touch c.txt"), Command("touch d.txt")], "a command is remembered as it is"
+    assert isinstance(asked[3], Edit) and asked[3].paths == (str(outside),), "the directory is not left"
     assert decide.asks[0].remember == ("session",)
     assert decide.asks[0].scopes == {"session": "all edits in this directory, this session"}, "and it says so"
     assert (place / "b.txt").read_text() == "2\n"

@@ -181,12 +181,26 @@ async def test_remember(rig: CodexRig, place: Path) -> None:
         asked.append(ask)
         return Answer(ask.id, "allow", remember="session")
 
-    rig.play([Run("echo one")], [Say("a")], [Run("echo one")], [Say("b")])
+    def patch(head: str, body: str) -> Call:
+        return Call("apply_patch", {"input": f"*** Begin Patch\n*** {head}\n{body}*** End Patch\n"})
+
+    files = [
+        patch("Add File: a.txt", "+1\n"),
+        patch("Update File: a.txt", "@@\n-1\n+2\n"),
+        patch("Add File: b.txt", "+3\n"),
+    ]
+    rig.play(
+        [Run("echo one")], [Say("a")], [Run("echo one")], [Run("echo two")], *([file] for file in files), [Say("b")]
+    )
     async with open_session(rig.driver, cwd=place, policy=Policy(), on_ask=decide, **rig.options) as session:
         await collect(session.turn("run it"))
         await collect(session.turn("and again"))
-    (ask,) = asked
-    assert ask.remember == ("session", "always")
+    one, two, first, other = asked
+    assert one.remember == two.remember == ("session", "always")
+    assert one.scopes["session"] == "exactly this command in this directory, this session"
+    assert first.scopes == {"session": f"every change of {place}/a.txt, this session"}
+    assert isinstance(other.action, Edit) and other.action.paths == (str(place / "b.txt"),), "a.txt was not asked again"
+    assert ((place / "a.txt").read_text(), (place / "b.txt").read_text()) == ("2\n", "3\n")
 
 
 async def test_a_refused_question(rig: CodexRig, place: Path) -> None:

@@ -28,6 +28,7 @@ from tieline.events import (
     Edit,
     Error,
     Event,
+    Fetch,
     Other,
     Plan,
     PlanStep,
@@ -223,6 +224,16 @@ def test_remembering_for_ever_is_not_offered_where_something_is_denied() -> None
         found = asked("item/commandExecution/requestApproval", params, Normaliser(print), policy)
         assert found is not None
         assert found[0].remember == offered
+
+
+def test_remembering_a_connection_is_about_the_host() -> None:
+    """Codex then lets every command reach that host, not this one alone."""
+    context = {"host": "example.test", "protocol": "https"}
+    params = {"itemId": "x", "command": "curl https://example.test/", "cwd": "/x", "networkApprovalContext": context}
+    found = asked("item/commandExecution/requestApproval", params, Normaliser(print), Policy())
+    assert found is not None
+    assert found[0].action == Fetch("https://example.test")
+    assert found[0].scopes == {"session": "every command's connections to example.test by https, this session"}
 
 
 # --- the program -----------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def test_nothing_but_regular_files_is_read(tmp_path: Path) -> None:
 def test_what_cannot_be_shown_says_so(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (MAX_BYTES + 1))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(Unreadable, match="too large to be shown"):
+    with pytest.raises(Unreadable, match=r"too large to be shown \(2,097,153 bytes\)"):
         file_text("large", str(tmp_path))
     with pytest.raises(Unreadable, match="not text"):
         file_text("binary", str(tmp_path))
@@ -96,7 +96,8 @@ def test_a_text_that_is_not_there_is_shown_raw_and_said(file: Path) -> None:
 
 def test_windows_lines_and_removed_lines(file: Path) -> None:
     file.write_bytes(b"one\r\ntwo\r\nthree\r\n")
-    assert body(drawn("Edit", edit(file, "one\ntwo", "1\n2")).edit.diff)[1:4] == ["-one", "-two", "+1"]
+    placed = drawn("Edit", edit(file, "one\ntwo", "1\n2"))
+    assert (body(placed.edit.diff)[1:4], placed.note) == (["-one", "-two", "+1"], "")
     gone = drawn("Edit", edit(file, "two", "")).edit.diff
     assert body(gone)[1:] == [" one\r", "-two\r", "+\r", " three\r"]
     file.write_text("one\ntwo\nthree\n")
@@ -151,14 +152,19 @@ def test_a_call_is_numbered_without_its_file_too() -> None:
 async def test_an_acp_agent_may_tell_a_part_of_the_file(file: Path) -> None:
     cwd = str(file.parent)
     changes = [(str(file), "line 20\n", "line twenty\n")]
-    placed, note, withheld = await acp_looked_at(Edit((str(file),)), changes, cwd)
-    assert placed.diff.startswith("--- a/notes.txt\n+++ b/notes.txt\n@@ -17,7 +17,7 @@\n")
-    assert (note, withheld) == ("", "")
-    placed, note, _ = await acp_looked_at(Edit((str(file),)), [(str(file), "never there\n", "x\n")], cwd)
-    assert "has changed since" in note
-    assert "-never there\n+x\n" in placed.diff
-    placed, _, _ = await acp_looked_at(Edit((str(file),)), [(str(file), "", "x\n")], cwd)
-    assert placed.diff.count("\n-line") == 30, "it says that the file is new; it is not"
+    edit = Edit((str(file),))
+    shown = await acp_looked_at(edit, changes, cwd)
+    assert shown.edit.diff.startswith("--- a/notes.txt\n+++ b/notes.txt\n@@ -17,7 +17,7 @@\n")
+    assert (shown.note, shown.withheld) == ("", "")
+    shown = await acp_looked_at(edit, [(str(file), "never there\n", "x\n")], cwd)
+    assert "has changed since" in shown.note
+    assert "-never there\n+x\n" in shown.edit.diff
+    shown = await acp_looked_at(edit, [(str(file), "", "x\n")], cwd)
+    assert shown.edit.diff.count("\n-line") == 30, "it says that the file is new; it is not"
+    file.write_bytes(b"\xff\xfe\x00")
+    shown = await acp_looked_at(edit, [(str(file), "", "x\n")], cwd)
+    assert "What is in notes.txt now, and would be gone" in shown.withheld
+    assert (await acp_looked_at(edit, [(str(file), "a\n", "b\n")], cwd)).withheld == "", "it says what goes"
 
 
 async def test_opencode_leaves_indentation_out_and_gets_it_back(tmp_path: Path) -> None:
@@ -187,5 +193,10 @@ async def test_opencodes_write_and_edit_are_drawn_from_the_file(file: Path) -> N
     shown = await opencode_looked_at("edit", given, metadata, (path,), cwd)
     assert "\n-line 9\n" in shown.edit.diff
     assert "@@ -6,7 +6,6 @@" in shown.edit.diff
+    given = {"filePath": path, "oldString": "line", "newString": "row", "replaceAll": True}
+    shown = await opencode_looked_at("edit", given, metadata, (path,), cwd)
+    assert shown.edit.diff.count("\n+row ") == 30
+    shown = await opencode_looked_at("edit", {}, {"diff": "-a\n+b\n"}, (path,), cwd)
+    assert ("OpenCode's own diff" in shown.note, shown.withheld) == (True, "")
     shown = await opencode_looked_at("edit", {}, {}, (path,), cwd)
-    assert "OpenCode's own diff" in shown.note
+    assert "OpenCode tells no diff" in shown.withheld

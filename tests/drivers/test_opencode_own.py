@@ -178,12 +178,17 @@ async def test_remembered_for_the_session(rig: OpenCodeRig, place: Path) -> None
         assert ask.remember == ("session",)
         return Answer(ask.id, "allow", by="caller", remember="session")
 
-    rig.play([Run("touch one.txt")], [Say("1")], [Run("touch two.txt")], [Say("2")], [Run("touch three.txt")])
+    rig.play([Run("touch one.txt")], [Run("touch now.txt")], [Say("1")])
+    later = [[Run("touch two.txt")], [Run("mkdir made")], [Say("2")]]
     async with open_(rig, place, policy=ASK_SHELL, on_ask=decide) as first:
         await collect(first.turn("one"))
+        rig.play(*later)
         await collect(first.turn("two"))
-        assert (place / "two.txt").exists() and len(asked) == 1
-        assert "touch *" in asked[0].scopes["session"], "what would be remembered is said"
+        assert (place / "two.txt").exists() and (place / "made").exists()
+        commands = [ask.action.command for ask in asked if isinstance(ask.action, Command)]
+        assert commands == ["touch one.txt", "touch now.txt", "mkdir made"], "its rules are those of the turn's start"
+        rig.play([Run("touch three.txt")])
+        assert asked[0].scopes == {"session": "commands like touch *, this session, from its next turn on"}
         async with open_(rig, place, policy=ASK_SHELL) as second:
             await collect(second.turn("three"))
     assert not (place / "three.txt").exists(), "another session is another matter"

@@ -39,10 +39,10 @@ def applied(text: str, diff: str) -> str:
         ending = "" if place + 1 < len(lines) and lines[place + 1].startswith("\\") else "\n"
         match line[:1]:
             case "@":
-                start, _, count = line.split()[1][1:].partition(",")
-                first = int(start) - (0 if count == "0" else 1)
+                first, now = (_start(span) for span in line.split()[1:3])
                 after += before[done:first]
                 done = first
+                assert now == len(after)
             case " ":
                 assert before[done] == line[1:] + ending
                 after.append(before[done])
@@ -57,9 +57,15 @@ def applied(text: str, diff: str) -> str:
     return "".join(after + before[done:])
 
 
-TEXT = st.lists(st.sampled_from(["a", "b", "ab", "", "--- x", "+++ y", "@@ -1 +1 @@", "\\ No", "\r"]), max_size=12).map(
-    "\n".join
-)
+def _start(span: str) -> int:
+    """The lines before a hunk, from its `-5,3` or `+5,3`."""
+    start, _, count = span[1:].partition(",")
+    return int(start) - (0 if count == "0" else 1)
+
+
+TEXT = st.lists(
+    st.sampled_from(["a", "b", "ab", "aba", "", "--- x", "+++ y", "@@ -1 +1 @@", "\\ No", "\r"]), max_size=12
+).map("\n".join)
 
 
 @given(TEXT, st.text("ab\n", min_size=1, max_size=4), TEXT, st.booleans())
@@ -103,6 +109,7 @@ def test_a_huge_rewrite_is_shown_without_a_comparison() -> None:
     diff = unified("x", old, new)
     assert applied(old, diff) == new
     assert len(HUNK.findall(diff)) == 1
+    assert [line[0] for line in diff.split("\n")[3:-1]] == ["-"] * MANY + ["+"] * MANY, "not even the lines in common"
 
 
 def test_new_emptied_moved_and_deleted_files_are_told_apart() -> None:

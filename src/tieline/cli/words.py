@@ -122,8 +122,9 @@ def wish(ask: Ask) -> str:
 
 
 def scope(ask: Ask, level: Remember) -> str:
-    """What is permitted by remembering it, as it follows `allow`."""
-    return one_line(scope_of(ask, level), 1000)
+    """What is permitted by remembering it, as it follows `allow`: on one line, and all of it."""
+    words = scope_of(ask, level)
+    return one_line(words, 10 * len(words))  # a mark takes the room of ten characters at the most
 
 
 def withheld(ask: Ask) -> str:

@@ -9,11 +9,23 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..events import Ask, Edit
 
 MAX_BYTES = 2 * 1024 * 1024
+LOOK_S = 5.0
+"""A file that does not answer (a mount that hangs) must not hold the ask."""
+NOT_FOUND = "not placed: this text is not in the file as it is now"
+
+
+class Drawn(Struct, frozen=True):
+    """A change in its file, what has to be said about it, and what of it cannot be shown."""
+
+    edit: Edit
+    note: str = ""
+    withheld: str = ""
 
 
 class Unreadable(Exception):

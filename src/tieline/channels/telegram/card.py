@@ -5,6 +5,7 @@ as it is, never as Markdown: a fence in it would be left out.
 """
 
 import hashlib
+from collections.abc import Mapping
 
 from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup
 from msgspec import Struct
@@ -19,6 +20,8 @@ MAX_MESSAGES = 8
 ROOM = LIMIT - 16
 """Of a message, beside its number."""
 MAX_HEAD = 1000
+MAX_OFFERS = 800
+"""Of the foot of a card, for what its buttons permit."""
 MAX_BUTTON = 60
 
 ALLOW, DENY = "a", "d"
@@ -34,7 +37,8 @@ class Card(Struct, frozen=True):
 
 
 def card(note: AskNote, *, content: bool) -> Card:
-    head = _cut(marked(f"{note.agent or 'An agent'} asks: {note.title}\n{note.place}".strip()), MAX_HEAD)
+    title = f"{note.agent or 'An agent'} asks: {note.title}"
+    head = _cut("\n".join(marked(line).replace("\n", " ") for line in (title, note.place) if line), MAX_HEAD)
     if note.status != "pending":
         return Card((), f"{head}\n\n{_cut(marked(note.outcome or note.status), MAX_HEAD)}")
     foot = _foot(note)
@@ -79,12 +83,18 @@ def _chunks(line: str, limit: int) -> list[str]:
 
 def _foot(note: AskNote) -> str:
     names = {"session": "for the session", "always": "always"}
-    lines = [f"Approve {names.get(level, level)}: {words}" for level, words in note.offers.items()]
+    lines = [f"Approve {names.get(level, level)}: {words}" for level, words in _offers(note).items()]
     if note.withheld:
         lines.append(f"The agent does not tell all of it, so it can only be denied: {note.withheld}")
     if note.kind == "question":
         lines.append(f"Answer it: tieline answer {note.id[-6:]}, or the page.")
     return _cut(marked("".join(f"\n\n{line}" for line in lines)), MAX_HEAD)
+
+
+def _offers(note: AskNote) -> Mapping[Remember, str]:
+    """What a button can approve for more than once: none where the card has no room to say all that it permits."""
+    fits = sum(units(marked(words)) for words in note.offers.values()) <= MAX_OFFERS
+    return note.offers if fits else {}
 
 
 def _cut(text: str, limit: int) -> str:
@@ -108,10 +118,11 @@ def buttons(note: AskNote, *, allow: bool) -> InlineKeyboardMarkup | None:
 
     rows = [[*([button("Approve", ALLOW)] if allow else []), button("Deny", DENY)]]
     if allow:
+        offers = _offers(note)
         rows += [
-            [button(_cut(marked(f"Approve {note.offers[level]}").replace("\n", " "), MAX_BUTTON), word)]
+            [button(_cut(marked(f"Approve {offers[level]}").replace("\n", " "), MAX_BUTTON), word)]
             for word, level in LASTING.items()
-            if level in note.offers
+            if level in offers
         ]
     return InlineKeyboardMarkup(inline_keyboard=rows)
 

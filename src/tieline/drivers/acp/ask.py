@@ -43,9 +43,13 @@ async def permission_ask(
         given, notes = _told(tool), ""
     if isinstance(action, Edit) and tool.diffs:
         given = {name: value for name, value in given.items() if name != "diff"}  # the same in other words
-        action, note, unseen = await looked_at(action, tool.diffs, cwd)
-        notes, withheld = " ".join(filter(None, (notes, note))), withheld or unseen
+        drawn = await looked_at(action, tool.diffs, cwd)
+        action, notes = drawn.edit, " ".join(filter(None, (notes, drawn.note)))
+        withheld = withheld or drawn.withheld
+    kinds = {option.get("kind") for option in options}
     always = next((str(option.get("name") or "") for option in options if option.get("kind") == "allow_always"), None)
+    if always is not None and "allow_once" not in kinds:
+        notes = " ".join(filter(None, (notes, f"The agent has no “allow once”: to allow it is “{always}”.")))
     scopes: dict[Remember, str] = {}
     if preset.remembers and always is not None:
         scopes["always"] = f"what the agent calls “{always}”" if always else "whatever the agent makes of it"

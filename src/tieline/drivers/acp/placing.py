@@ -6,23 +6,18 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ...events import Edit
-from ..file_text import Unreadable, file_text
+from ..file_text import LOOK_S, NOT_FOUND, Drawn, Unreadable, file_text
 from ..unified_diff import replaced, unified
 from .tools import Change
 
-LOOK_S = 5.0
-"""A file that does not answer (a mount that hangs) must not hold the ask."""
-NOT_FOUND = "not placed: this text is not in the file as it is now"
 
-
-async def looked_at(edit: Edit, changes: Sequence[Change], cwd: str) -> tuple[Edit, str, str]:
-    """The edit, what has to be said about it, and what of it cannot be shown."""
+async def looked_at(edit: Edit, changes: Sequence[Change], cwd: str) -> Drawn:
     try:
         async with asyncio.timeout(LOOK_S):
             diff, notes, withheld = await asyncio.to_thread(_placed, changes, cwd)
     except TimeoutError:
-        return edit, "", f"The files as they are now: they did not answer within {LOOK_S:g} s."
-    return replace(edit, diff=diff), notes, withheld
+        return Drawn(edit, withheld=f"The files as they are now: they did not answer within {LOOK_S:g} s.")
+    return Drawn(replace(edit, diff=diff), notes, withheld)
 
 
 def _placed(changes: Sequence[Change], cwd: str) -> tuple[str, str, str]:

@@ -5,28 +5,17 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
 
 from ...events import Edit
-from ..file_text import Unreadable, file_text
+from ..file_text import LOOK_S, NOT_FOUND, Drawn, Unreadable, file_text
 from ..unified_diff import replaced, shown, unified
 
 EDITS = frozenset({"Write", "Edit", "NotebookEdit"})
-LOOK_S = 5.0
 Given = Mapping[str, Any]
 
-NOT_FOUND = "not placed: this text is not in the file as it is now"
 SAME = "the file has this very content already"
 ALONE = "counted in the text that is replaced"
 WHOLE = "the file's whole content from now on"
-
-
-class Drawn(Struct, frozen=True):
-    """A change, what has to be said about it, and what of it cannot be shown."""
-
-    edit: Edit
-    note: str = ""
-    withheld: str = ""
 
 
 def sketched(name: str, given: Given) -> Edit:
@@ -48,8 +37,7 @@ def _fragment(path: str, old: str, new: str, heading: str) -> str:
 
 
 async def looked_at(name: str, given: Given, cwd: str) -> Drawn | None:
-    """The change in its file; None: it is not an edit, or not of a shape that we know. A file that does not answer (a
-    mount that hangs) must not hold the ask."""
+    """The change in its file; None: it is not an edit, or not of a shape that we know."""
     if name not in EDITS:
         return None
     try:

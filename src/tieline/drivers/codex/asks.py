@@ -3,18 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...events import (
-    Answer,
-    Ask,
-    Choice,
-    Command,
-    Edit,
-    Fetch,
-    Mcp,
-    OtherAction,
-    Question,
-    Remember,
-)
+from ...events import Answer, Ask, Choice, Command, Edit, Fetch, Mcp, OtherAction, Question, Remember
 from ...policy import Capability, Policy
 from ..file_text import with_links
 from .events import Normaliser
@@ -50,10 +39,12 @@ def _command(params: Params, normaliser: Normaliser, policy: Policy) -> Asked:
     wanted: list[Capability] = []
     action = normaliser.actions.get(item) or Command(params.get("command") or "", params.get("cwd") or "")
     title = "Run a command"
+    scope = "exactly this command in this directory"
     if host := params.get("networkApprovalContext"):
         wanted.append("network")
         title = "Let a command reach the network"
         action = Fetch(f"{host['protocol']}://{host['host']}")
+        scope = f"every command's connections to {host['host']} by {host['protocol']}"
     else:
         wanted.append("shell")
     if call is None or call.escalated:  # outside of the sandbox it can do what the other lines are about
@@ -65,7 +56,7 @@ def _command(params: Params, normaliser: Normaliser, policy: Policy) -> Asked:
         action = Command(params.get("command") or "", params.get("cwd") or "")
     amendment = params.get("proposedExecpolicyAmendment")
     lasting = bool(amendment) and "deny" not in (policy.file_write, policy.shell, policy.network)
-    scopes: dict[Remember, str] = {"session": "exactly this command in this directory, this session"}
+    scopes: dict[Remember, str] = {"session": f"{scope}, this session"}
     if lasting:
         rule = " ".join(map(str, amendment or ()))
         scopes["always"] = f"every command that begins with `{rule}`, from now on, outside the sandbox"

@@ -227,7 +227,7 @@ def permission_ask(request: Mapping[str, Any], use: ToolUse | None) -> Ask:
         input=use.input if use is not None else metadata,
         capability=CAPABILITY_OF.get(name),
         remember=("session",) if always else (),
-        scopes={"session": f"{_scope(name, always)}, this session"} if always else {},
+        scopes={"session": f"{_scope(name, always)}, this session, from its next turn on"} if always else {},
     )
 
 
@@ -244,7 +244,8 @@ async def placed(ask: Ask, request: Mapping[str, Any], use: ToolUse | None, cwd:
         return ask
     metadata: Mapping[str, Any] = request.get("metadata") or {}
     drawn = await looked_at(use.name if use else "", ask.input, metadata, ask.action.paths, cwd)
-    return with_links(replace(ask, action=drawn.edit, reason=" ".join(filter(None, (ask.reason, drawn.note)))), cwd)
+    reason = " ".join(filter(None, (ask.reason, drawn.note)))
+    return with_links(replace(ask, action=drawn.edit, reason=reason, withheld=drawn.withheld), cwd)
 
 
 def _action(name: str, metadata: Mapping[str, Any], patterns: str, use: ToolUse | None) -> AnyAction:

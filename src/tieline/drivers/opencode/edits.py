@@ -9,24 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from msgspec import Struct
-
 from ...events import Edit
-from ..file_text import Unreadable, file_text
+from ..file_text import LOOK_S, Drawn, Unreadable, file_text
 from ..unified_diff import head, lines_of, replaced, unified
 
-LOOK_S = 5.0
-"""A file that does not answer (a mount that hangs) must not hold the ask."""
 HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
 
 Raw = Mapping[str, Any]
-
-
-class Drawn(Struct, frozen=True):
-    """A change, and what has to be said about it."""
-
-    edit: Edit
-    note: str = ""
 
 
 async def looked_at(tool: str, given: Raw, metadata: Raw, paths: Sequence[str], cwd: str) -> Drawn:
@@ -36,6 +25,8 @@ async def looked_at(tool: str, given: Raw, metadata: Raw, paths: Sequence[str], 
             return await asyncio.to_thread(_drawn, tool, given, metadata, plain, cwd)
     except (TimeoutError, Unreadable, LookupError, TypeError, ValueError, AttributeError) as error:
         why = str(error) if isinstance(error, Unreadable) else "it did not answer, or is told in a way unknown here"
+        if not plain.diff:
+            return Drawn(plain, withheld=f"What it changes: OpenCode tells no diff, and of the file: {why}.")
         return Drawn(plain, f"OpenCode's own diff, without a look at the file ({why}).")
 
 
