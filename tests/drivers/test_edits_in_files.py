@@ -1,6 +1,7 @@
 """What an ask about an edit shows: the lines of the file as it is now, whatever the path leads to."""
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from tieline.drivers.acp.placing import looked_at as acp_looked_at
 from tieline.drivers.claude_code.edits import drawn, sketched
+from tieline.drivers.claude_code.edits import looked_at as claude_looked_at
 from tieline.drivers.file_text import MAX_BYTES, Unreadable, file_text, link_target, with_links
 from tieline.drivers.opencode.edits import looked_at as opencode_looked_at
 from tieline.events import Ask, Edit
@@ -54,7 +56,7 @@ def test_what_cannot_be_shown_says_so(tmp_path: Path) -> None:
         file_text("a\0b", str(tmp_path))
 
 
-def test_a_link_is_told(tmp_path: Path, file: Path) -> None:
+async def test_a_link_is_told(tmp_path: Path, file: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
     (place / "harmless.txt").symlink_to(file)
@@ -63,8 +65,32 @@ def test_a_link_is_told(tmp_path: Path, file: Path) -> None:
     assert link_target("harmless.txt", str(tmp_path / "elsewhere")) == str(file)
     assert link_target("plain.txt", str(tmp_path / "elsewhere")) == "", "the directory itself may be reached by one"
     assert link_target(str(tmp_path / "elsewhere" / "x"), "/") == str(place / "x")
-    ask = with_links(Ask("1", "permission", action=Edit(("harmless.txt",))), str(place))
+    ask = await with_links(Ask("1", "permission", action=Edit(("harmless.txt",))), str(place))
     assert ask.reason == f"harmless.txt is a link: what changes is {file}."
+
+
+async def test_a_file_that_does_not_answer_holds_no_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a mount that hangs."""
+    answers = threading.Event()
+
+    def hang(*_: object, **__: object) -> None:
+        answers.wait(10)
+
+    for name in ("stat", "lstat", "readlink"):
+        monkeypatch.setattr(os, name, hang)
+    for module in ("file_text", "claude_code.edits", "opencode.edits", "acp.placing"):
+        monkeypatch.setattr(f"tieline.drivers.{module}.LOOK_S", 0.01)
+    path = "/far/away.txt"
+    try:
+        ask = await with_links(Ask("1", "permission", action=Edit((path,))), "/far")
+        assert "Whether a link leads elsewhere is not known" in ask.reason
+        claude = await claude_looked_at("Write", {"file_path": path, "content": "x"}, "/far")
+        assert claude is not None and "did not answer" in claude.withheld
+        assert "did not answer" in (await acp_looked_at(Edit((path,)), [(path, "", "x")], "/far")).withheld
+        given = {"filePath": path, "content": "x"}
+        assert "did not answer" in (await opencode_looked_at("write", given, {}, (path,), "/far")).withheld
+    finally:
+        answers.set()
 
 
 # --- Claude Code -------------------------------------------------------------------------------------------

@@ -22,8 +22,10 @@ def test_diffs_can_be_applied(old: str, new: str) -> None:
 
 def test_distant_changes_are_kept_apart() -> None:
     old = "".join(f"{number}\n" for number in range(40))
-    new = old.replace("2\n", "two\n", 1).replace("37\n", "thirty-seven\n")
-    assert unified("x", old, new).count("@@ -") == 2
+    new = old.replace("2\n", "two\nand more\n", 1).replace("37\n", "thirty-seven\n")
+    diff = unified("x", old, new)
+    assert HUNK.findall(diff) == [("1", "6", "1", "7"), ("35", "6", "36", "6")]
+    assert applied(old, diff) == new
 
 
 def applied(text: str, diff: str) -> str:

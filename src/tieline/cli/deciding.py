@@ -48,7 +48,7 @@ def decide(
 
 
 def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json: bool = False) -> int:
-    """`text`: one's own words, one for each question, instead of choices."""
+    """`text`: the person's own words, for each question, instead of choices."""
 
     async def work(client: Client) -> int:
         record = await _which(client, given, "answer")
@@ -84,8 +84,7 @@ def asks(given: str = "", *, json: bool = False) -> int:
             return 0
         if not found:
             say("tieline: nothing waits for a decision")
-        for record in found:
-            await _tell(client, record)
+        await _tell(client, *found)
         return 0
 
     return switchboard.call(work)
@@ -131,16 +130,16 @@ async def _which(client: Client, given: str, verb: str) -> AskRecord:
         return await switchboard.ask(client, given)
     waiting = await client.asks()
     if verb == "answer":
-        waiting = [one for one in waiting if one.ask.kind == "question"]
+        waiting = [record for record in waiting if record.ask.kind == "question"]
     if not waiting:
         raise UsageError("nothing waits for a decision", field="ask")
     if len(waiting) == 1:
         return waiting[0]
-    sessions = {one.id: one for one in await client.sessions(archived=True)}
-    machines = {one.id: one.name for one in await client.nodes()}
+    sessions = {session.id: session for session in await client.sessions(archived=True)}
+    machines = await _machines(client)
     listed = [
-        f"{number:>3}  {switchboard.short(one.id)}  {origin(sessions.get(one.session), machines)}: {line(one.ask)}"
-        for number, one in enumerate(waiting, 1)
+        f"{number:>3}  {switchboard.short(ask.id)}  {origin(sessions.get(ask.session), machines)}: {line(ask.ask)}"
+        for number, ask in enumerate(waiting, 1)
     ]
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         hint = "\n  ".join([f"Name one: tieline {verb} ASK. `tieline asks` shows them whole.", *listed])
@@ -162,11 +161,17 @@ def origin(session: SessionRecord | None, machines: Mapping[str, str]) -> str:
     return one_line(f"{session.agent} on {machine} in {where}, session {switchboard.short(session.id)}{named}", 1000)
 
 
-async def _tell(client: Client, record: AskRecord) -> None:
+async def _tell(client: Client, *records: AskRecord) -> None:
     """What is asked, whole, and where it comes from."""
-    session = await client.session(record.session)
-    machines = {one.id: one.name for one in await client.nodes()}
-    tell(record, session, origin(session, machines))
+    machines = await _machines(client) if records else {}
+    for record in records:
+        session = await client.session(record.session)
+        tell(record, session, origin(session, machines))
+
+
+async def _machines(client: Client) -> dict[str, str]:
+    """The name of each machine by its id."""
+    return {node.id: node.name for node in await client.nodes()}
 
 
 def tell(record: AskRecord, session: SessionRecord, whence: str) -> None:

@@ -4,6 +4,7 @@ The path comes from an agent. So a pipe or a device must not hold us, a huge fil
 told: what changes is the file that it leads to.
 """
 
+import asyncio
 import os
 import stat
 from collections.abc import Iterable
@@ -84,14 +85,18 @@ def link_target(path: str, cwd: str) -> str:
     return "" if real == os.path.normpath(expected) else real
 
 
-def with_links(ask: Ask, cwd: str) -> Ask:
+async def with_links(ask: Ask, cwd: str) -> Ask:
     """The ask, which says where the files that it names really are."""
     if not isinstance(ask.action, Edit):
         return ask
-    notes = told_links(ask.action.paths, cwd)
+    try:
+        async with asyncio.timeout(LOOK_S):
+            notes = await asyncio.to_thread(_told_links, ask.action.paths, cwd)
+    except TimeoutError:
+        notes = f"Whether a link leads elsewhere is not known: the files did not answer within {LOOK_S:g} s."
     return replace(ask, reason=" ".join(filter(None, (ask.reason, notes)))) if notes else ask
 
 
-def told_links(paths: Iterable[str], cwd: str) -> str:
+def _told_links(paths: Iterable[str], cwd: str) -> str:
     found = ((path, link_target(path, cwd)) for path in paths if "\0" not in path)
     return " ".join(f"{path} is a link: what changes is {target}." for path, target in found if target)

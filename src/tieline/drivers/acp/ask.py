@@ -67,7 +67,7 @@ async def permission_ask(
         scopes=scopes,
         withheld=withheld,
     )
-    return with_links(ask, cwd)
+    return await with_links(ask, cwd)
 
 
 def _told(tool: Tool) -> Fields:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from ...events import Answer, Ask, Choice, Command, Edit, Fetch, Question, Remember, needs
+from ...events import Answer, Ask, Choice, Edit, Fetch, Question, Remember, needs
 from ...policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
 from ..file_text import with_links
 from .edits import looked_at
@@ -110,7 +110,7 @@ class Permits:
             scopes=scopes,
             withheld=drawn.withheld if drawn else "",
         )
-        return with_links(ask, self._cwd)
+        return await with_links(ask, self._cwd)
 
     def updates(
         self, name: str, given: Mapping[str, Any], answer: Answer, suggestions: "Sequence[PermissionUpdate]"
@@ -184,8 +184,6 @@ def _scope(name: str, given: Mapping[str, Any]) -> str:
             return "search"
         case Fetch(url=url):
             return f"domain:{urlsplit(url).hostname or ''}"
-        case Command():
-            return ""
         case _:
             return ""
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from ...events import Answer, Ask, Choice, Command, Edit, Fetch, Mcp, OtherAction, Question, Remember
 from ...policy import Capability, Policy
-from ..file_text import with_links
 from .events import Normaliser
 from .policy import strictest
 
@@ -101,7 +100,7 @@ def _file_change(params: Params, normaliser: Normaliser) -> Asked:
         scopes={"session": f"{scope}, this session"},
         withheld="" if edit.diff or edit.paths else "Codex does not say which files it would change, nor how.",
     )
-    return with_links(ask, normaliser.cwd), _decision
+    return ask, _decision
 
 
 def _permissions(params: Params, policy: Policy) -> Asked:

@@ -10,6 +10,7 @@ from ...events import Answer, Error, Event, Init, Other, Outcome, Warning
 from ...policy import Receipt
 from ...wire.jsonrpc import PeerGone, RpcError
 from ..base import AskFn, Prompt, Spec
+from ..file_text import with_links
 from ..refusals import Unsaid, refusal
 from ..turn import Turn
 from .asks import asked
@@ -233,13 +234,15 @@ class Conversation:
             raise RpcError(method, -32601, "this client does not support it")
         ask, respond = found
         normaliser.show(ask.tool)
-        if self._turn is None:
+        turn = self._turn
+        if turn is None:
             return respond(Answer(ask.id, "deny", by="turn-end"))
         task = asyncio.current_task()
         assert task is not None
         self._asking.add(task)
         try:
-            answer = await self._turn.ask(ask)
+            ask = await with_links(ask, normaliser.cwd)
+            answer = await turn.ask(ask)
             if reason := refusal(ask, answer):
                 await self._say(reason, thread, params.get("turnId"))
             return respond(answer)

@@ -245,7 +245,7 @@ async def placed(ask: Ask, request: Mapping[str, Any], use: ToolUse | None, cwd:
     metadata: Mapping[str, Any] = request.get("metadata") or {}
     drawn = await looked_at(use.name if use else "", ask.input, metadata, ask.action.paths, cwd)
     reason = " ".join(filter(None, (ask.reason, drawn.note)))
-    return with_links(replace(ask, action=drawn.edit, reason=reason, withheld=drawn.withheld), cwd)
+    return await with_links(replace(ask, action=drawn.edit, reason=reason, withheld=drawn.withheld), cwd)
 
 
 def _action(name: str, metadata: Mapping[str, Any], patterns: str, use: ToolUse | None) -> AnyAction:
