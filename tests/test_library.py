@@ -1,13 +1,16 @@
 """run, run_parallel, open_session."""
 
+import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import tieline
 from tieline.config import Config
 from tieline.errors import UnknownAgent, UsageError
-from tieline.events import Done, Event
+from tieline.events import Done, Event, TextDelta
+from tieline.script import Say, Stall
 from tieline.testing.streams import done, verify
 
 
@@ -41,10 +44,19 @@ async def test_several_at_once(tmp_path: Path) -> None:
 
 
 async def test_leaving_run_parallel_ends_the_others(tmp_path: Path) -> None:
-    events = tieline.run_parallel([tieline.Job("scripted", "go")] * 3, cwd=tmp_path, policy="full")
-    async for _ in events:
-        break
-    await events.aclose()
+    played = tmp_path / "script.json"
+    played.write_bytes(msgspec.json.encode([[Say("begun"), Stall()]]))
+    config = Config(agents={"slow": {"type": "scripted", "script": str(played)}}, environ={})
+    before, begun = asyncio.all_tasks(), set[str]()
+    jobs = [tieline.Job("slow", "go", name=name) for name in "abc"]
+    events = tieline.run_parallel(jobs, cwd=tmp_path, policy="full", config=config)
+    async with asyncio.timeout(60):  # they would never end by themselves
+        async for name, event in events:
+            begun |= {name} if isinstance(event, TextDelta) else set()
+            if len(begun) == 3:
+                break
+        await events.aclose()
+    assert asyncio.all_tasks() == before
 
 
 async def test_no_room_for_anyone() -> None:

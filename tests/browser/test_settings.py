@@ -1,10 +1,11 @@
 """Devices, machines, messages, and that every page is usable without a mouse and on any screen."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 import segno
 from playwright.async_api import Page, expect
 from tests.browser.conftest import OpenPage
@@ -13,6 +14,19 @@ from tests.browser.hub import NAME, HubProcess
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 Shot = Callable[[Page, str], Awaitable[None]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubProcess, None]:
+    """With an agent that is there and does not work."""
+    root = tmp_path_factory.mktemp("hub")
+    program = root / "torn"
+    program.write_text("#!/bin/sh\necho codex-cli 0.0.1\n")
+    program.chmod(0o755)
+    torn = {"type": "codex", "command": [str(program)]}
+    async with HubProcess(root, agents={"torn": torn}) as started:
+        yield started
+
 
 NAMELESS = """() => [...document.querySelectorAll('button, a, input:not([hidden]), textarea, select')]
   .filter(one => one.checkVisibility() && one.type !== 'file')
@@ -70,9 +84,10 @@ async def test_machines_show_their_agents_and_their_readiness(hub: HubProcess, o
     await expect(machines.get_by_text("online")).to_be_visible()
     await expect(machines.get_by_role("listitem").filter(has_text="Demo").locator(".dot.good").first).to_be_visible()
     node = (await hub.request("GET", "nodes"))[0]
-    for agent in (one for one in node["agents"] if one.get("found") and not one.get("ready")):
-        row = machines.get_by_role("listitem").filter(has=page.locator(".dot.bad"))
-        await expect(row.first).to_contain_text(agent.get("hint") or agent.get("problem") or "not ready")
+    (torn,) = (one for one in node["agents"] if one["name"] == "torn")
+    assert torn["found"] and not torn.get("ready")
+    row = machines.get_by_role("listitem").filter(has=page.locator(".dot.bad")).filter(has_text="torn")
+    await expect(row.last).to_contain_text(torn.get("hint") or torn["problem"])
 
 
 async def test_joining_a_machine_shows_the_command(hub: HubProcess, open_page: OpenPage) -> None:

@@ -248,7 +248,14 @@ async def test_troubles_are_told_apart(tmp_path: Path, status: int, again: bool)
         api.fail("sendMessage", status, description="because")
         sent = await relay.send(address(), "hello", sender="relay.user.bob")
         if again and status == 401:  # it waits for half a minute: nothing works with a wrong token
-            await api.called("refused:sendmessage")
+            receipt = await until(relay, sent.id, lambda one: one.steps[-1].state == "failed")
+            assert (receipt.over, receipt.attempts, receipt.reason) == (False, 1, "delivery_failed")
+            assert "refuses the bot" in receipt.steps[-1].detail
+            assert TOKEN not in str(receipt)
+            timer = relay.dispatch.live[sent.id].timer
+            assert timer is not None
+            assert 20 < timer.when() - asyncio.get_running_loop().time() <= 30
+            assert len(api.made("refused:sendmessage")) == 1
             return
         receipt = await over(relay, sent.id)
         assert receipt.state == ("injected" if again else "dead")

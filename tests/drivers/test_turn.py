@@ -13,7 +13,6 @@ from tieline.events import (
     Command,
     Done,
     Error,
-    Event,
     OtherAction,
     Text,
     TextDelta,
@@ -156,12 +155,13 @@ async def test_an_ask_after_the_end_is_denied() -> None:
     assert (answer.decision, answer.by) == ("deny", "turn-end")
 
 
-async def test_a_raw_done_is_completed() -> None:
+async def test_a_raw_done_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(turns.time, "monotonic", lambda: now)
     turn = new()
     turn.emit(Text("the answer"))
-    events: list[Event] = []
+    now = 102.5
     turn.emit(Done("success"))
-    async for event in turn:
-        events.append(event)
-    assert done(events).text == "the answer"
-    assert done(events).duration_s >= 0
+    monkeypatch.undo()
+    events = await collect(turn)
+    assert (done(events).text, done(events).duration_s) == ("the answer", 2.5)

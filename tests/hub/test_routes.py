@@ -71,8 +71,6 @@ async def test_sessions_from_birth_to_rest(hub: Running) -> None:
         pass  # the turn's end is in the log before the prompt is put away
     over = (await client.get("/api/v1/sessions/my-own-id/prompts", params={"over": True})).json()
     assert [one["id"] for one in over] == ["p1"]
-    assert (await client.get("/api/v1/sessions/my-own-id/diff")).json() == {"diff": ""}
-
     assert over[0]["status"] == "done"
     changed = await client.patch("/api/v1/sessions/my-own-id", json={"title": "New", "policy": "read-only"})
     assert (changed.json()["title"], changed.json()["policy"]["shell"]) == ("New", "deny")
@@ -95,7 +93,18 @@ async def test_a_session_may_begin_with_its_prompt(hub: Running) -> None:
     made = await hub.session(prompt="Go")
     told = await events(hub, made["id"])
     assert "At once." in [one["event"].get("text") for one in told]
-    assert told[0]["event"]["prompt"] == "Go" or any(one["event"].get("prompt") == "Go" for one in told)
+    assert [one["event"]["prompt"] for one in told if "prompt" in one["event"]] == ["Go"]
+
+
+async def test_what_a_session_changed(hub: Running) -> None:
+    hub.play((script.Write("made.txt", "by the agent\n"),), (script.Say("Done."),))
+    made = await hub.session(prompt="Go")
+    await events(hub, made["id"])
+    diff = (await hub.client.get(f"/api/v1/sessions/{made['id']}/diff")).json()["diff"]
+    assert "made.txt" in diff
+    assert "+by the agent" in diff
+    other = await hub.session()
+    assert (await hub.client.get(f"/api/v1/sessions/{other['id']}/diff")).json() == {"diff": ""}
 
 
 async def test_decisions(hub: Running) -> None:

@@ -1,6 +1,7 @@
 """Every command, through a real router: done once, and what cannot be done is said, never raised."""
 
 import asyncio
+import subprocess
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -27,6 +28,7 @@ from tieline.sessions.records import AskRecord, SessionRecord
 from tieline.testing.waiting import eventually
 
 FULL = Policy("allow", "allow", "allow")
+GIT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
 
 class Told(msgspec.Struct):
@@ -61,8 +63,20 @@ async def told(tmp_path: Path) -> AsyncGenerator[Told]:
         yield Told(executor, bus, str(tmp_path / "node" / "work"))
 
 
-def test_every_command_gives_something() -> None:
-    assert set(GIVES) == set(c.COMMANDS)
+@pytest.mark.parametrize("kind", c.COMMANDS, ids=lambda kind: kind.name)
+async def test_every_command_is_carried_out_or_refused_for_a_reason(told: Told, kind: type[AnyCommand]) -> None:
+    """None is forgotten: it would be answered with nothing, as if it were done."""
+    needed: dict[str, Any] = {
+        field.name: {"ask": "nonesuch", "decision": "allow"} if field.name == "answer" else "nonesuch"
+        for field in msgspec.structs.fields(kind)
+        if field.required
+    }
+    result = await told.result(msgspec.convert(needed, kind))
+    if result.refusal is None:
+        assert kind in (c.ListSessions, c.CreateSession, c.Browse, c.Refresh), "there is no such session"
+        assert msgspec.json.decode(result.value, type=GIVES[kind]) is not None
+    else:
+        assert result.refusal.code in ("UsageError", "UnknownAgent"), result.refusal
 
 
 async def test_sessions(told: Told) -> None:
@@ -81,6 +95,7 @@ async def test_sessions(told: Told) -> None:
 
 
 async def test_prompts_messages_and_diff(told: Told) -> None:
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q"], cwd=told.cwd, check=True, env=GIT)
     session = await told.session()
     prompt: PromptView = await told.do(c.SendPrompt(session=session, prompt="p1", text="hello"))
     assert (prompt.id, prompt.by) == ("p1", "me")
@@ -92,6 +107,7 @@ async def test_prompts_messages_and_diff(told: Told) -> None:
     await told.do(c.SendPrompt(session=session, prompt="p2", text="on"))
     await until_done(told.bus, session, 2)
     assert Path(told.cwd, "made").exists()
+    assert "diff --git a/made b/made\nnew file" in await told.do(c.GetDiff(session=session))
     await told.do(c.SendPrompt(session=session, prompt="p3", text="stall"))
     await told.do(c.SendPrompt(session=session, prompt="p4", text="waits"))
     await told.do(c.SendPrompt(session=session, prompt="p5", text="waits too"))

@@ -9,7 +9,7 @@ import pytest
 from tieline import config as configuration
 from tieline.channels.base import Surroundings
 from tieline.config import ChannelConfig
-from tieline.relay.plugins import ChannelError, build, forget, known_types
+from tieline.relay.plugins import BUILT_IN, ChannelError, build, check, forget, known_types
 from tieline.relay.trust import look
 
 FOLDER = Path(__file__).parents[2] / "examples/channel_folder/folder_channel.py"
@@ -114,8 +114,27 @@ def test_a_type_may_come_from_an_installed_package(tmp_path: Path, monkeypatch: 
     del sys.modules["tieline_plain_by_type"]
 
 
-def test_every_built_in_type_loads() -> None:
-    assert set(known_types()) >= {"agent", "webhook", "telegram", "notify"}
+NEEDED: dict[str, dict[str, Any]] = {
+    "agent": {},
+    "webhook": {"to": "relay.user.ada", "secrets": ["x" * 32]},
+    "telegram": {"token": "4242:TEST-bot-token", "chats": [1]},
+    "notify": {"urls": ["json://localhost"]},
+}
+"""What each built-in type cannot do without."""
+
+
+@pytest.mark.parametrize(
+    "type",
+    [
+        pytest.param(type, marks=[pytest.mark.slow, pytest.mark.timeout(300)] if type == "telegram" else [])
+        for type in sorted(BUILT_IN)
+    ],
+)
+def test_every_built_in_type_loads(type: str) -> None:
+    assert type in known_types()
+    check(entry(type=type, config=NEEDED[type]), Surroundings())
+    with pytest.raises(ChannelError, match=r"channels\.plain\.config\.nonsense: no such setting"):
+        check(entry(type=type, config={**NEEDED[type], "nonsense": 1}), Surroundings())
 
 
 def test_what_the_environment_has_need_not_stand_in_the_file(tmp_path: Path) -> None:
@@ -163,27 +182,31 @@ def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "words", "field"),
     [
-        ("import nothing_of_that_name_exists", "needs 'nothing_of_that_name_exists'"),
-        ("def broken(:", "SyntaxError"),
-        ("raise SystemExit(3)", "SystemExit"),
-        ("1 / 0", "ZeroDivisionError"),
-        (MODULE.replace("create = Plain", ""), "offers no create"),
-        (MODULE.replace("create = Plain", "create = 5"), "offers no create"),
-        (MODULE.replace("class CONFIG", "class OTHER"), "offers no CONFIG"),
-        (MODULE.replace("create = Plain", "def create(*_): return None"), "no valid channel"),
-        (MODULE.replace("async def stop", "async def halt"), "no valid channel: stop missing"),
-        (MODULE.replace("self.id = id", "self.id = 'another'"), "with the id 'another'"),
-        (MODULE.replace("relay.plain", "elsewhere"), "prefix is no address"),
-        (MODULE.replace("relay.plain", "relay.PLAIN"), "should be spelt"),
-        (MODULE.replace("create = Plain", "def create(*_): raise OSError('disk')"), "create failed: OSError: disk"),
+        ("import nothing_of_that_name_exists", "needs 'nothing_of_that_name_exists'", "path"),
+        ("def broken(:", "SyntaxError", "path"),
+        ("raise SystemExit(3)", "SystemExit", "path"),
+        ("1 / 0", "ZeroDivisionError", "path"),
+        (MODULE.replace("create = Plain", ""), "offers no create", "path"),
+        (MODULE.replace("create = Plain", "create = 5"), "offers no create", "path"),
+        (MODULE.replace("class CONFIG", "class OTHER"), "offers no CONFIG", "path"),
+        (MODULE.replace("create = Plain", "def create(*_): return None"), "no valid channel", ""),
+        (MODULE.replace("async def stop", "async def halt"), "no valid channel: stop missing", ""),
+        (MODULE.replace("self.id = id", "self.id = 'another'"), "with the id 'another'", ""),
+        (MODULE.replace("relay.plain", "elsewhere"), "prefix is no address", ""),
+        (MODULE.replace("relay.plain", "relay.PLAIN"), "should be spelt", ""),
+        (MODULE.replace("create = Plain", "def create(*_): raise OSError('disk')"), "create failed: OSError: disk", ""),
     ],
 )
-def test_a_module_that_is_no_channel_is_told_with_its_path(tmp_path: Path, text: str, words: str) -> None:
+def test_a_module_that_is_no_channel_is_told_with_its_path(tmp_path: Path, text: str, words: str, field: str) -> None:
     before = set(sys.modules)
     refused = problem(local(tmp_path, text))
-    assert words in refused.message
+    where = ".".join(part for part in ("channels.plain", field) if part)
+    assert refused.message.startswith(f"{SOURCE}: {where}: ")
+    assert refused.field == where
+    assert words in refused.problem
+    assert (str(tmp_path / "plain_channel.py") in refused.problem) is bool(field), "what does not load has its path"
     assert refused.channel == "plain"
     assert not {name for name in set(sys.modules) - before if name.startswith("tieline_channel_")}
 

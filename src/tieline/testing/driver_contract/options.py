@@ -7,12 +7,13 @@ import pytest
 
 from ...drivers.base import Attachment, McpServer, Prompt
 from ...errors import Unsupported, UsageError
+from ...events import Text
 from ...policy import CAPABILITIES
 from ...script import Run, Say
 from ...sessions.premises import premises
 from .. import mcp_server
 from ..rig import Rig
-from ..streams import collect, done
+from ..streams import collect, done, of
 from .setting import PNG, PNG_BASE64, Setting, eventually
 
 
@@ -55,7 +56,9 @@ class Options(Setting):
             pytest.skip(f"{rig.driver.name} cannot resume")
         nowhere = "00000000-0000-4000-8000-000000000000"
         seen, problem = await self.attempt(rig, place, resume=nowhere)
-        assert problem or done(seen).status == "error"
+        assert done(seen).status == "error"
+        assert done(seen).error or str(problem), "it says why"
+        assert not of(seen, Text), "nobody answers in a session that is not the one that was meant"
 
     async def test_fork(self, rig: Rig, place: Path) -> None:
         if not rig.driver.features.fork:
@@ -130,10 +133,13 @@ class Options(Setting):
     async def test_undeclared_is_refused(self, rig: Rig, place: Path, option: str, value: object) -> None:
         able = getattr(rig.driver.features, option)
         if able and option != "effort":
-            self.session(rig, place, **{option: value})
+            assert getattr(self.session(rig, place, **{option: value}).spec, option) == value
         else:
             with pytest.raises(Unsupported, match=option):
                 self.session(rig, place, **{option: value})
+        if option == "effort":
+            for effort in able:
+                assert self.session(rig, place, effort=effort).spec.effort == effort
 
     async def test_max_turns(self, rig: Rig, place: Path) -> None:
         if not rig.driver.features.max_turns:

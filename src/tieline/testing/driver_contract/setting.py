@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ...errors import TielineError
 from ...events import (
     Ask,
     Done,
@@ -45,7 +46,7 @@ class Setting:
         try:
             async with self.session(rig, place, **changes) as session:
                 return await collect(session.turn("hello")), None
-        except Exception as error:
+        except TielineError as error:  # any other is a fault of the driver's
             return [Done("error")], error
 
     async def nothing_left(self, place: Path) -> None:
