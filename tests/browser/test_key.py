@@ -13,6 +13,16 @@ READ = """async () => {
   return { names, cookie: document.cookie, kept: Object.keys(localStorage) }
 }"""
 
+KEYS = """() => new Promise((done, failed) => {
+  const request = indexedDB.open('tieline', 1)
+  request.onerror = () => failed(request.error)
+  request.onsuccess = () => {
+    const all = request.result.transaction('keys').objectStore('keys').getAll()
+    all.onsuccess = () => { request.result.close(); done(all.result) }
+  }
+})"""
+"""What the page keeps of its keys."""
+
 
 async def test_a_server_on_another_port_gets_no_key(hub: HubProcess, open_page: OpenPage) -> None:
     heads: list[str] = []
@@ -45,7 +55,9 @@ async def test_a_server_on_another_port_gets_no_key(hub: HubProcess, open_page: 
 
 async def test_who_signs_out_leaves_no_key(hub: HubProcess, open_page: OpenPage) -> None:
     page = await open_page(hub, "phone", path="/settings")
+    assert [key[:3] for key in await page.evaluate(KEYS)] == ["tl_"]
     await page.get_by_role("button", name="Sign out").click()
     await page.get_by_role("button", name="Sign in").wait_for()
+    assert await page.evaluate(KEYS) == []
     await page.reload()
     await page.get_by_role("button", name="Sign in").wait_for()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -119,6 +119,28 @@ async def shown(worker: Worker, tag: str, *, count: int = 1) -> list[dict[str, A
     return found
 
 
+class Notified(NamedTuple):
+    page: Page
+    worker: Worker
+    session: str
+    ask: str
+    tag: str
+
+    async def tap(self, action: str) -> None:
+        await self.worker.evaluate(CLICK, [self.tag, action])
+
+
+async def notified(hub: HubProcess, open_page: OpenPage, agent: str, *, whole: bool = False) -> Notified:
+    """An ask of this agent's, and the notification of it on the screen."""
+    page = await open_page(hub)
+    worker, devtools, registration = await ready(page, hub)
+    session = await hub.session(agent, prompt="go")
+    ask = await ask_of(hub, session, page)
+    tag = await pushed(hub, worker, devtools, registration, ask, whole=whole)
+    await shown(worker, tag)
+    return Notified(page, worker, session, ask["id"], tag)
+
+
 async def test_allow_and_deny_on_the_notification(hub: HubProcess, open_page: OpenPage) -> None:
     page = await open_page(hub)
     worker, devtools, registration = await ready(page, hub)
@@ -138,41 +160,26 @@ async def test_allow_and_deny_on_the_notification(hub: HubProcess, open_page: Op
 
 async def test_nothing_is_allowed_by_a_notification_that_does_not_show_it(hub: HubProcess, open_page: OpenPage) -> None:
     """Also where the browser kept the button of an older page's notification."""
-    page = await open_page(hub)
-    worker, devtools, registration = await ready(page, hub)
-    session = await hub.session("careful", prompt="go")
-    ask = await ask_of(hub, session, page)
-    tag = await pushed(hub, worker, devtools, registration, ask)
-    await shown(worker, tag)
-    await worker.evaluate(CLICK, [tag, "allow"])
-    await expect(page).to_have_url(f"{hub.url}/s/{session}")
-    assert (await hub.request("GET", f"asks/{ask['id']}"))["status"] == "pending"
+    one = await notified(hub, open_page, "careful")
+    await one.tap("allow")
+    await expect(one.page).to_have_url(f"{hub.url}/s/{one.session}")
+    assert (await hub.request("GET", f"asks/{one.ask}"))["status"] == "pending"
 
 
 async def test_a_tap_opens_the_session_and_a_destructive_ask_is_not_allowed_blindly(
     hub: HubProcess, open_page: OpenPage
 ) -> None:
-    page = await open_page(hub)
-    worker, devtools, registration = await ready(page, hub)
-    session = await hub.session("remover", prompt="go")
-    ask = await ask_of(hub, session, page)
-    tag = await pushed(hub, worker, devtools, registration, ask, whole=True)
-    await shown(worker, tag)
-    await worker.evaluate(CLICK, [tag, "allow"])
-    await expect(page).to_have_url(f"{hub.url}/s/{session}")
-    assert (await hub.request("GET", f"asks/{ask['id']}"))["status"] == "pending"
-    await expect(page.get_by_role("log").get_by_role("button", name="Hold to allow")).to_be_visible()
+    one = await notified(hub, open_page, "remover", whole=True)
+    await one.tap("allow")
+    await expect(one.page).to_have_url(f"{hub.url}/s/{one.session}")
+    assert (await hub.request("GET", f"asks/{one.ask}"))["status"] == "pending"
+    await expect(one.page.get_by_role("log").get_by_role("button", name="Hold to allow")).to_be_visible()
 
 
 async def test_an_answer_elsewhere_takes_the_notification_away(hub: HubProcess, open_page: OpenPage) -> None:
-    page = await open_page(hub)
-    worker, devtools, registration = await ready(page, hub)
-    session = await hub.session("careful", prompt="go")
-    ask = await ask_of(hub, session, page)
-    tag = await pushed(hub, worker, devtools, registration, ask)
-    await shown(worker, tag)
-    await hub.request("POST", f"asks/{ask['id']}/answer", {"decision": "allow"})
-    await shown(worker, tag, count=0)
+    one = await notified(hub, open_page, "careful")
+    await hub.request("POST", f"asks/{one.ask}/answer", {"decision": "allow"})
+    await shown(one.worker, one.tag, count=0)
 
 
 async def test_one_that_comes_while_others_are_taken_away(hub: HubProcess, open_page: OpenPage) -> None:

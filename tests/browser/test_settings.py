@@ -59,18 +59,35 @@ async def test_every_page_on_every_screen(
 
 
 async def test_a_revoked_device_is_out_at_once(hub: HubProcess, open_page: OpenPage) -> None:
+    before = {one["id"] for one in await hub.request("GET", "devices")}
     phone, desktop = await open_page(hub), await open_page(hub, "desktop", path="/settings")
+    first = min(one["id"] for one in await hub.request("GET", "devices") if one["id"] not in before)
+    await phone.goto(f"{hub.url}/settings")
+    await phone.get_by_role("button", name="Add a phone or browser").click()
+    link = str(await phone.get_by_label("Devices").locator("pre.command").text_content())
+    await hub.request("POST", "login", {"secret": link.partition("#login=")[2], "name": "tablet"})
+    await desktop.reload()
     devices = desktop.get_by_label("Devices")
     await expect(devices.get_by_text("this one")).to_be_visible()
-    known = {one["id"] for one in await hub.request("GET", "devices") if not one.get("current")}
-    assert known
-    while await devices.get_by_role("button", name="Revoke").count():
-        before = await devices.get_by_role("button", name="Revoke").count()
-        await devices.get_by_role("button", name="Revoke").first.click()
-        await expect(devices.get_by_role("button", name="Revoke")).to_have_count(before - 1)
+    tablet = devices.get_by_role("listitem").filter(has_text=f"let in by Chrome on Linux ({first[-6:]})")
+    await expect(tablet).to_contain_text("tablet")
+    revoke = devices.get_by_role("button", name="Revoke")
+    await devices.get_by_role("listitem").filter(has_text=f"({first[-6:]})").first.get_by_role("button").click()
+    asked = devices.get_by_role("group", name=f"Revoke Chrome on Linux ({first[-6:]})")
+    await expect(asked).to_contain_text("It let in tablet (")
+    await asked.get_by_role("button", name="Cancel").click()
+    await expect(asked).to_have_count(0)
+    await expect(tablet).to_be_visible()
+    await devices.get_by_role("listitem").filter(has_text=f"({first[-6:]})").first.get_by_role("button").click()
+    await asked.get_by_role("button", name="Revoke all 2").click()
+    await expect(tablet).to_have_count(0)
+    while count := await revoke.count():
+        await revoke.first.click()
+        await expect(revoke).to_have_count(count - 1)
     audit = desktop.get_by_label("Audit log")
     await audit.get_by_role("button", name="Show").click()
-    await expect(audit.get_by_role("listitem").filter(has_text="revoke").first).to_be_visible()
+    revoked = audit.get_by_role("listitem").filter(has_text="revoke").filter(has_text=first[-6:])
+    await expect(revoked.first).to_be_visible()
     await expect(phone.get_by_text("This device was signed out.")).to_be_visible()
     await expect(phone.get_by_text("tieline pair")).to_be_visible()
     await phone.get_by_label("Or paste the link here").fill(await hub.login())

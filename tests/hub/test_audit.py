@@ -92,7 +92,7 @@ async def test_refusals_at_the_door_are_told(shared: Running) -> None:
             assert (await stranger.get("/api/v1/sessions")).status_code == 401
     found = [one for one in await lines(shared, kind="refusal") if "not known" in one.details["why"]]
     assert len(found) == 1
-    assert (found[0].who, found[0].via, found[0].details["door"]) == ("", "127.0.0.1", "GET /api/v1/sessions")
+    assert (found[0].who, found[0].via, found[0].details["request"]) == ("", "127.0.0.1", "GET /api/v1/sessions")
 
 
 async def test_pages_hang_together(tmp_path: Path) -> None:

@@ -141,8 +141,8 @@ class Hub:
 
     def refused(self, scope: MutableMapping[str, Any], device: DeviceView | None, why: str) -> None:
         who = signature(device) if device else ""
-        door = f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"
-        self.audit.record("refusal", who, via(scope), why=why, door=door)
+        request = f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"
+        self.audit.record("refusal", who, via(scope), why=why, request=request)
 
     def note(self, scope: MutableMapping[str, Any], visit: "Visit", status: int, seconds: float) -> None:
         """A request is over."""

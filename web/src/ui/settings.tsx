@@ -136,11 +136,16 @@ function Machines() {
   )
 }
 
-/** Whom a device let in, and whom these let in. */
+/** The devices that a device let in, and those that these let in. */
 function letIn(id: string, all: readonly P.DeviceView[]): P.DeviceView[] {
   const reached = [id]
-  for (const one of reached) for (const device of all) if (device.by === one && !reached.includes(device.id)) reached.push(device.id)
+  for (const from of reached) for (const device of all) if (device.by === from && !reached.includes(device.id)) reached.push(device.id)
   return all.filter((device) => reached.indexOf(device.id) > 0)
+}
+
+/** A device as the audit log names it: several may have the same name. */
+function signature({ id, name }: P.DeviceView): string {
+  return id === 'owner' ? name || id : `${visible(name)} (${id.slice(-6)})`
 }
 
 function Devices() {
@@ -150,7 +155,10 @@ function Devices() {
   const { value, problem: unread, reload } = useFetched(() => get<P.DeviceView[]>('devices'), [link.value.state === 'online', offer])
   const call = (what: Promise<unknown>) => void what.then(() => { setProblem(''); setLeaving(''); reload() }, (error: unknown) => setProblem(words(error)))
   const all = value ?? []
-  const name = (id: string) => all.find((device) => device.id === id)?.name || id
+  const known = (id: string) => {
+    const device = all.find((device) => device.id === id)
+    return device ? signature(device) : `a device that was revoked (${id.slice(-6)})`
+  }
   const revoke = (id: string, more = '') => call(remove(`devices/${encodeURIComponent(id)}${more}`))
   return (
     <section aria-label="Devices">
@@ -162,16 +170,16 @@ function Devices() {
           return (
             <li key={device.id} class="card">
               <div class="row">
-                <span class="grow"><strong>{device.name || device.id}</strong>{device.current && <span class="tag">this one</span>}
-                  <small class="faint block">{[device.kind ?? 'client', device.seen_at ? `seen ${ago(device.seen_at, now.value)}` : '', device.by ? `let in by ${name(device.by)}` : ''].filter(Boolean).join(' · ')}</small>
+                <span class="grow"><strong>{signature(device)}</strong>{device.current && <span class="tag">this one</span>}
+                  <small class="faint block">{[device.kind ?? 'client', device.seen_at ? `seen ${ago(device.seen_at, now.value)}` : '', device.by ? `let in by ${known(device.by)}` : ''].filter(Boolean).join(' · ')}</small>
                 </span>
                 {!device.current && device.id !== 'owner' && leaving !== device.id && <button type="button" class="small deny" onClick={() => others.length ? setLeaving(device.id) : revoke(device.id)}>Revoke</button>}
               </div>
               {leaving === device.id && (
-                <div role="group" aria-label={`Revoke ${device.name}`}>
-                  <p>It let in {others.map((one) => one.name || one.id).join(', ')}.</p>
+                <div role="group" aria-label={`Revoke ${signature(device)}`}>
+                  <p>It let in {others.map(signature).join(', ')}.</p>
                   <div class="row wrap">
-                    <button type="button" class="small deny" onClick={() => revoke(device.id, '?let_in=true')}>Revoke all of them</button>
+                    <button type="button" class="small deny" onClick={() => revoke(device.id, '?let_in=true')}>Revoke all {others.length + 1}</button>
                     <button type="button" class="small deny" onClick={() => revoke(device.id)}>Only this one</button>
                     <button type="button" class="small" onClick={() => setLeaving('')}>Cancel</button>
                   </div>
@@ -203,15 +211,15 @@ function Audit() {
   }
   return (
     <section aria-label="Audit log">
-      <h2>Audit log</h2>
+      <h2><Icon name="list" /> Audit log</h2>
       <p class="faint">Who signed in, paired, decided, changed a policy or was refused. Kept for 90 days.</p>
       <Problem text={problem} />
       {lines && (
         <ul class="cards">
           {lines.map((line) => (
             <li key={line.seq} class="card">
-              <strong>{line.what}</strong> {visible(line.who || 'a stranger')}{(line.count ?? 1) > 1 && ` · ${line.count} times`}
-              <small class="faint block">{[new Date(line.at * 1000).toLocaleString(), line.via, ...Object.entries(line.details ?? {}).map(([name, value]) => `${name}: ${value}`)].filter(Boolean).map((part) => visible(part ?? '')).join(' · ')}</small>
+              <p><strong>{line.what}</strong> · {visible(line.who || 'a stranger')}{(line.count ?? 1) > 1 && ` · ${line.count} times`}</p>
+              <small class="faint">{[new Date(line.at * 1000).toLocaleString(), line.via, ...Object.entries(line.details ?? {}).map(([name, value]) => `${name}: ${value}`)].filter(Boolean).map((part) => visible(part ?? '')).join(' · ')}</small>
             </li>
           ))}
         </ul>
