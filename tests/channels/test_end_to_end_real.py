@@ -4,7 +4,6 @@ channel."""
 import os
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests.channels.conftest import IMPORTS_AIOGRAM, OTHER, SECRET
 from tests.channels.test_webhook import Receiver
 from tests.channels.test_webhook_signing import signed
 from tests.hub.test_hooks import toml
+from tests.workers import worker
 
 from tieline import config as configuration
 from tieline.client.address import Running
@@ -24,27 +24,19 @@ from tieline.node.starting import described
 from tieline.script import Call, Run, Say
 from tieline.testing import mcp_server
 from tieline.testing.http import LoopbackServer
-from tieline.testing.rigs.claude_code import ClaudeCodeRig
-from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.telegram import TOKEN, BotApi
 from tieline.testing.waiting import eventually
 
 pytestmark = [pytest.mark.real, IMPORTS_AIOGRAM]
 
-CODEX = Path(__file__).parents[1] / "agents/node_modules/.bin/codex"
 ADA = 4711
 WORK_S = 90.0
 
 
 @pytest.fixture(params=["claude-code", "codex"])
 async def agent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[tuple[Any, str], None]:
-    rig: AbstractAsyncContextManager[Any] = ClaudeCodeRig(tmp_path / "home")
-    entry = '[agents.worker]\ntype = "claude-code"\n'
-    if request.param == "codex":
-        rig = codex_rig(tmp_path / "home", CODEX)
-        entry = f'[agents.worker]\ntype = "codex"\ncommand = ["{CODEX}"]\n'
-    async with rig as opened:
-        yield opened, entry
+    async with worker(request.param, tmp_path / "home") as opened:
+        yield opened
 
 
 async def test_what_an_mcp_tool_sends_inherits(agent: tuple[Any, str], tmp_path: Path) -> None:

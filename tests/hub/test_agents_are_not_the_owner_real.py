@@ -6,39 +6,35 @@ import os
 import shlex
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from tests.workers import worker
 
 from tieline import config as configuration
 from tieline.client import Client, connect
 from tieline.client.address import Running
 from tieline.daemon import hub_on
+from tieline.events import AnyEvent, Done, Init, ToolResult
 from tieline.node.starting import described
+from tieline.policy import Policy
 from tieline.protocol.bodies import Decision, NewSession
 from tieline.script import Run, Say
 from tieline.sessions.records import AskRecord
-from tieline.testing.rigs.claude_code import ClaudeCodeRig
-from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(sys.platform != "linux", reason="agents have reapers on Linux")]
 
-CODEX = Path(__file__).parents[1] / "agents/node_modules/.bin/codex"
 TIELINE = Path(sys.executable).parent / "tieline"
 WORK_S = 90.0
 
-LEFT = """
-import re, socket, subprocess, sys, time, urllib.error, urllib.request
+TRIES = """
+import json, re, socket, subprocess, sys, time, urllib.error, urllib.request
 from pathlib import Path
 
-state, url, tieline, said = sys.argv[1:]
-asked = Path(said).with_name("asked")
-
-def say(*words):
-    print(*words, file=open(said, "a"), flush=True)
+state, url, *more = sys.argv[1:]
 
 def by_key(key):
     request = urllib.request.Request(url + "/api/v1/asks", headers={"Authorization": "Bearer " + key})
@@ -47,38 +43,58 @@ def by_key(key):
     except urllib.error.HTTPError as error:
         return error.code
 
-def by_socket(ask):
+def by_keys():
+    words = {""}
+    for file in Path(state).rglob("*"):
+        if file.is_file():
+            found = re.findall(rb"tl_[A-Za-z0-9_-]{40,}|\\b[A-Za-z0-9_-]{43}\\b", file.read_bytes())
+            words.update(word.decode() for word in found)
+    return sorted({by_key(word) for word in sorted(words)[:200]})
+
+def by_socket(method, path, body):
+    data = json.dumps(body).encode()
     with socket.socket(socket.AF_UNIX) as one:
         one.connect(state + "/own/hub.sock")
-        head = f"POST /api/v1/asks/{ask}/answer HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Length: 20\\r\\n\\r\\n"
-        one.sendall(head.encode() + b'{"decision":"allow"}')
+        head = f"{method} /api/v1/{path} HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Length: {len(data)}\\r\\n\\r\\n"
+        one.sendall(head.encode() + data)
         return one.recv(64).split()[1].decode()
+"""
+"""What an agent can try with the files that it may read, and with the owner's socket."""
 
-words = {""}
-for file in Path(state).rglob("*"):
-    if file.is_file():
-        found = re.findall(rb"tl_[A-Za-z0-9_-]{40,}|\\b[A-Za-z0-9_-]{43}\\b", file.read_bytes())
-        words.update(word.decode() for word in found)
-say("keys", sorted({by_key(word) for word in sorted(words)[:200]}))
+LEFT = """
+tieline, said = more
+asked = Path(said).with_name("asked")
+
+def say(*words):
+    print(*words, file=open(said, "a"), flush=True)
+
+say("keys", by_keys())
 while not asked.exists():
     time.sleep(0.05)
 ask = asked.read_text()
-say("socket", by_socket(ask))
+say("socket", by_socket("POST", f"asks/{ask}/answer", {"decision": "allow"}))
 while True:
     ended = subprocess.run([tieline, "approve", ask], env={"TIELINE_HOME": state}, capture_output=True, text=True)
     say("approve", ended.returncode, ended.stdout, ended.stderr, "end")
 """
 
+DENIED = """
+session, cwd = more
+print("keys", by_keys())
+print("policy", by_socket("PATCH", "sessions/" + session, {"policy": "full"}))
+new = {"agent": "writer", "cwd": cwd, "policy": "full", "prompt": "write it"}
+print("start", by_socket("POST", "sessions", new))
+try:
+    Path(cwd, "proof").write_text("written")
+except OSError:
+    print("write refused")
+"""
+
 
 @pytest.fixture(params=["claude-code", "codex"])
 async def agent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[tuple[Any, str], None]:
-    rig: AbstractAsyncContextManager[Any] = ClaudeCodeRig(tmp_path / "home")
-    entry = '[agents.worker]\ntype = "claude-code"\n'
-    if request.param == "codex":
-        rig = codex_rig(tmp_path / "home", CODEX)
-        entry = f'[agents.worker]\ntype = "codex"\ncommand = ["{CODEX}"]\n'
-    async with rig as opened:
-        yield opened, entry
+    async with worker(request.param, tmp_path / "home") as opened:
+        yield opened
 
 
 async def next_ask(client: Client, *known: str) -> AskRecord:
@@ -88,12 +104,22 @@ async def next_ask(client: Client, *known: str) -> AskRecord:
     return found[0]
 
 
+async def turn(client: Client, session: str) -> list[AnyEvent]:
+    """All events of the session's first turn, once it is over."""
+    async with asyncio.timeout(WORK_S):
+        while True:
+            events = [frame.event for frame in (await client.events(session)).events]
+            if any(isinstance(event, Done) for event in events):
+                return events
+            await asyncio.sleep(0.05)
+
+
 async def test_what_a_command_left_behind_allows_nothing(agent: tuple[Any, str], tmp_path: Path) -> None:
     rig, entry = agent
     place, state, said = tmp_path / "place", tmp_path / "state", tmp_path / "said"
     place.mkdir()
     (tmp_path / "t.toml").write_text(f"[hub]\nport = 0\n{entry}")
-    (tmp_path / "left.py").write_text(LEFT)
+    (tmp_path / "left.py").write_text(TRIES + LEFT)
     own = {"TIELINE_HOME": str(state), "TIELINE_CONFIG": str(tmp_path / "t.toml")}
     rig.play([Run("sh ./test.sh")], [Run("touch proof")], [Say("As you wish.")])
     async with hub_on(configuration.load(environ={**rig.options["env"], **own})) as (_, serving):
@@ -116,16 +142,36 @@ async def test_what_a_command_left_behind_allows_nothing(agent: tuple[Any, str],
                 assert "approve 1 " in tried and "only a person" in tried, tried
                 assert (await person.ask(second.id)).status == "pending"
                 await person.answer(second.id, Decision(decision="deny", digest=second.digest, reason="no"))
-
-                async def rests() -> bool:
-                    return (await person.session(session.id)).status not in ("working", "waiting")
-
-                async with asyncio.timeout(WORK_S):
-                    while not await rests():  # noqa: ASYNC110 (at the hub)
-                        await asyncio.sleep(0.05)
+                await turn(person, session.id)
                 answers = [(await person.ask(id)).answer for id in (first.id, second.id)]
     assert not (place / "proof").exists()
     assert [(one.by, one.via.split()[0], one.decision) for one in answers if one] == [
         ("owner", "pid", "allow"),
         ("owner", "pid", "deny"),
     ]
+
+
+async def test_a_codex_that_may_write_nothing_writes_nothing_through_the_hub(tmp_path: Path) -> None:
+    """Its commands run unasked in a read-only sandbox with network; they read every file and reach the hub."""
+    place, state = tmp_path / "place", tmp_path / "state"
+    place.mkdir()
+    (tmp_path / "writer.json").write_bytes(msgspec.json.encode([[Run("touch proof")]]))
+    (tmp_path / "denied.py").write_text(TRIES + DENIED)
+    own = {"TIELINE_HOME": str(state), "TIELINE_CONFIG": str(tmp_path / "t.toml")}
+    async with worker("codex", tmp_path / "home") as (rig, entry):
+        writer = f'[agents.writer]\ntype = "scripted"\nscript = "{tmp_path / "writer.json"}"\n'
+        (tmp_path / "t.toml").write_text(f"[hub]\nport = 0\n{entry}{writer}")
+        config = configuration.load(environ={**rig.options["env"], **own})
+        async with hub_on(config) as (_, serving), Client(serving.url, socket=serving.socket) as person:
+            policy = Policy(file_write="deny", shell="allow", network="allow")
+            session = await person.create_session(NewSession(agent="worker", cwd=str(place), policy=policy))
+            words = [sys.executable, "-I", tmp_path / "denied.py", state, serving.url, session.id, place]
+            rig.play([Run(shlex.join(map(str, words)))], [Say("Tried.")])
+            await person.prompt(session.id, "write it")
+            events = await turn(person, session.id)
+            (receipt,) = [event.receipt for event in events if isinstance(event, Init)]
+            assert receipt and (receipt.file_write.level, receipt.file_write.means) == ("deny", "sandbox")
+            (output,) = [event.output for event in events if isinstance(event, ToolResult)]
+            assert output.splitlines()[-4:] == ["keys [401]", "policy 403", "start 403", "write refused"]
+            assert [one.id for one in await person.sessions()] == [session.id]
+    assert not (place / "proof").exists()
