@@ -16,6 +16,7 @@ from tieline.cli.talk import browse
 from tieline.client.client import Client
 from tieline.errors import UsageError
 from tieline.events import Choice, Question
+from tieline.protocol.access import Paired
 from tieline.protocol.bodies import Claim
 from tieline.protocol.views import DeviceView
 from tieline.testing.command_line import CommandLine
@@ -28,7 +29,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Generator[Setting, None, No
         yield setting
 
 
-def ok(hub: Setting, *arguments: str, given: str = "") -> str:
+def ok(hub: CommandLine, *arguments: str, given: str = "") -> str:
     ended = hub.run(*arguments, given=given)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
@@ -302,20 +303,24 @@ def test_the_browser_gets_no_secret_on_its_command_line(tmp_path: Path, monkeypa
 # --- devices, audit ---------------------------------------------------------------------------------------------
 
 
-async def claimed(url: str, secret: str) -> str:
+async def claimed(url: str, secret: str) -> Paired:
     async with Client(url) as client:
-        return (await client.pair(Claim(secret=secret))).device.id
+        return await client.pair(Claim(secret=secret))
 
 
 @pytest.mark.slow
-def test_devices_are_listed_and_revoked_with_what_they_let_in(hub: Setting) -> None:
+def test_devices_are_listed_and_revoked_with_what_they_let_in(hub: Setting, tmp_path: Path) -> None:
     one = json.loads(ok(hub, "pair", "--client", "--name", "first", "--json"))
     paired = asyncio.run(claimed(one["url"], one["secret"]))
     listed = ok(hub, "devices")
     assert "first" in listed and "let in by" in listed
     (found,) = [device for device in json.loads(ok(hub, "devices", "--json")) if device["name"] == "first"]
-    assert found["by"] == "owner" and found["id"] == paired
+    assert found["by"] == "owner" and found["id"] == paired.device.id
+    elsewhere = CommandLine(tmp_path)
+    elsewhere.env = {**elsewhere.env, "TIELINE_HUB": one["url"], "TIELINE_TOKEN": paired.key}
+    assert "first" in ok(elsewhere, "devices"), "its key opens the hub over TCP"
     assert "Revoked first" in ok(hub, "devices", "--revoke", short(found["id"]))
+    assert "not known" in elsewhere.run("devices").stderr
     assert "first" not in ok(hub, "devices")
     told = ok(hub, "audit", "--since", "1h")
     assert "revoke" in told and "pairing" in told

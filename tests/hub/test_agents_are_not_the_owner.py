@@ -112,6 +112,7 @@ async def test_it_does_nothing_that_only_a_person_may(shared: Running, agent: In
                 reply = await client.request(method, path, json=body)
                 assert reply.status_code == 403, (method, path, reply.text)
                 assert "only a person" in reply.json()["detail"]
+                assert "tieline run --standalone" in reply.json()["hint"]
             # A key that it got hold of is of no use here: it is its session.
             keyed = await client.get("/api/v1/devices", headers=shared.headers())
             assert keyed.status_code == 403

@@ -60,8 +60,8 @@ def admit(visit: Visit, scope: Scope, hub: "Hub") -> None:
     if visit.session and not doors.session_may(visit.method, visit.path, visit.session):
         raise Refused(
             "Forbidden",
-            "an agent may not do this: only a person does",
-            hint="It may send messages, and read its own session.",
+            "an agent may not do this; only a person may",
+            hint="It may send messages, read its own session, and start an agent by `tieline run --standalone`.",
         )
     if device is None:
         raise Refused(

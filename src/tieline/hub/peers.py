@@ -33,11 +33,11 @@ class Peer(Struct, frozen=True, kw_only=True):
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Never raises: whoever cannot be told is told as such."""
+    """Never raises: a peer that cannot be known has a `problem`."""
     try:
         pid, uid = _credentials(connection)
     except OSError as error:
-        return Peer(problem=f"the system does not say who you are: {error.strerror}")
+        return Peer(problem=f"the system does not say which process connected: {error.strerror}")
     if uid != os.getuid():
         return Peer(pid=pid, problem="this socket is for the user who runs the hub")
     handle = _handle(connection)
@@ -51,7 +51,7 @@ def peer_of(connection: socket.socket) -> Peer:
         if handle is not None:
             os.close(handle)
     if mark == UNKNOWN:
-        why = "it cannot be told who started you, or an agent of another Tieline did: only a person may do this"
+        why = "it cannot be told that a person started this process, and only a person may do this"
         return Peer(pid=pid, problem=why, command=command)
     return Peer(pid=pid, mark=mark, cwd=cwd, command=command)
 
