@@ -131,7 +131,9 @@ async def test_it_reads_its_own_session_and_sends_in_its_name(shared: Running, a
     own = f"/api/v1/sessions/{agent.session}"
     for way in agent.ways:
         async with through(shared, way) as client:
-            assert (await client.get("/api/v1/me")).json()["device"]["id"] == f"session-{agent.session}"
+            for headers in ({}, shared.headers()):  # also with a key that it got hold of
+                me = (await client.get("/api/v1/me", headers=headers)).json()
+                assert me["device"]["id"] == f"session-{agent.session}"
             for path in (own, f"{own}/events", f"{own}/messages"):
                 assert (await client.get(path)).status_code == 200, path
             sent = await client.post("/api/v1/messages", json={"to": "relay.user.boss", "text": "a word"})
@@ -238,6 +240,22 @@ async def test_one_that_is_gone_is_nobody(tmp_path: Path) -> None:
         with theirs:
             found = peer_of(theirs)
     assert found.problem and found.mark is None
+
+
+async def test_a_number_that_became_another_processs_is_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read of the number is a person's; the process that connected has ended."""
+    theirs, ours = connected(tmp_path / "a")
+    process = await asyncio.create_subprocess_exec("/bin/cat", stdin=asyncio.subprocess.PIPE)
+    ended = os.pidfd_open(process.pid)
+    process.kill()
+    await process.wait()
+
+    def handle(connection: socket.socket) -> int:
+        return ended
+
+    monkeypatch.setattr(peers, "_handle", handle)
+    with theirs, ours:
+        assert peer_of(theirs).problem == "the process that connected is gone"
 
 
 async def test_its_command_is_short_and_printable(tmp_path: Path) -> None:

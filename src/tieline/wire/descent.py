@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import suppress
 
-from . import guarding, kin, launch, subreaper
+from . import kin, launch, subreaper
 
 UNKNOWN = "unknown"
 """It descends from an agent of which no more can be told, or what it descends from could not be read."""
@@ -34,7 +34,7 @@ def descent_of(pid: int) -> str | None:
     for _ in range(MOST):
         if found is None:
             return UNKNOWN
-        if current in ours or found.name in (kin.REAPER, kin.GUARD) or current == guarding.pid():
+        if current in ours or found.name in (kin.REAPER, kin.GUARD):
             return ours.get(current, UNKNOWN)
         if current != pid and subreaper.has_orphans(current):  # of an agent that killed its reaper and the guard
             return UNKNOWN
