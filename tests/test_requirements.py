@@ -1,4 +1,4 @@
-"""docs/requirements.md is true to its form, and every test that it names exists.
+"""tests/requirements.md is true to its form, and every test that it names exists.
 
 The page is read as text and the tests as syntax trees, so nothing is imported or run. All that is wrong is
 reported at once, each with its line.
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = "docs/requirements.md"
+PAGE = "tests/requirements.md"
 SYSTEMS = {
     "DorkOS relay": "dorkos",
     "relay-mesh": "mesh",

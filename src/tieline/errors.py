@@ -10,6 +10,7 @@ TielineError
 ├── AgentError            something about the agent's program
 │   ├── AgentMissing      it, or a library that drives it, is not installed
 │   ├── AgentStartFailed  it did not come up
+│   │   └── NotSignedIn   it has no credentials
 │   ├── AgentDied         it went away while it was needed
 │   └── ProtocolError     it said something that its protocol does not allow
 ├── BusError              something about the durable log
@@ -102,6 +103,10 @@ class AgentMissing(AgentError):
 
 
 class AgentStartFailed(AgentError):
+    pass
+
+
+class NotSignedIn(AgentStartFailed):
     pass
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.relay.conftest import QUICK, over, states, until, within
 from tests.relay.conftest import url as url
@@ -16,6 +17,7 @@ from tieline.bus import Bus, open_bus
 from tieline.channels.agent import AgentConfig, Project, create
 from tieline.channels.agent.channel import session_of
 from tieline.channels.agent.turns import Calls
+from tieline.channels.agent.words import relay_context
 from tieline.channels.base import NewSession, NodeOffline, Surroundings
 from tieline.config import Config
 from tieline.drivers.base import Prompt
@@ -216,6 +218,7 @@ async def test_an_agent_that_cannot_be_started(tmp_path: Path) -> None:
             await within(here.relay.ask(BOB, "hi", sender=ME, timeout=60))
         assert caught.value.reason in ("died_without_answer", "refused_by_session")
         (letter,) = await here.relay.dead.list()
+        assert letter.detail.startswith(f"{BOB}: "), "whom it was for"
         assert "no-such-program" in letter.detail
 
 
@@ -361,6 +364,22 @@ def test_calls_are_counted_by_what_is_seen() -> None:
     assert [calls.count(event) for event in events].count(True) == 4
     inner = (Text("x", parent="1"), ToolResult("2", "ok", parent="1"))
     assert not any(calls.count(event) for event in inner), "a subagent's calls are its own"
+
+
+@pytest.mark.parametrize(
+    ("sender", "kind"),
+    [
+        ("relay.user.me", "human"),
+        ("relay.agent.shop.ann", "agent"),
+        ("relay.system.clock", "system"),
+        ("relay.program.ci", "program"),
+        ("relay.telegram.phone.4711", "outside"),
+        ("relay.userland.x", "outside"),
+    ],
+)
+def test_who_the_sender_is(sender: str, kind: str) -> None:
+    envelope = msgspec.structs.replace(contract_envelope(BOB, "m1"), sender=sender)
+    assert f"From: {sender} ({kind})\n" in relay_context(envelope, time.time())
 
 
 def test_config_is_checked() -> None:

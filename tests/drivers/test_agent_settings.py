@@ -58,6 +58,7 @@ async def test_arguments_and_environment_reach_every_agent(kind: str, program: P
     """The additional arguments follow the driver's own, and the configured variables come on top."""
     driver = made(kind, command=[str(program)], args=["--more", "of it"], env={"MOOD": "calm", "RECORD": str(tmp_path)})
     env = {**scratch_env(tmp_path / "home", path="/usr/bin:/bin"), "MOOD": "wild", "STAYS": "yes"}
+    env["ANTHROPIC_API_KEY"] = "x"
     opening = open_session(driver, cwd=tmp_path, env=env, policy=FULL, accept_unenforced=True)
     if kind == "shell":  # it takes any program
         async with opening as session:

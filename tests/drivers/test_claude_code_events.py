@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tieline import open_session
 from tieline.drivers.base import McpServer, Prompt, Spec
 from tieline.drivers.claude_code.content import user_message
 from tieline.drivers.claude_code.driver import ClaudeCode, create
@@ -15,7 +16,7 @@ from tieline.drivers.claude_code.events import Normaliser
 from tieline.drivers.claude_code.launch import Launch, Options, launch_command
 from tieline.drivers.claude_code.tools import action_of
 from tieline.drivers.turn import Turn
-from tieline.errors import UsageError
+from tieline.errors import NotSignedIn, UsageError
 from tieline.events import (
     Answer,
     Ask,
@@ -46,6 +47,7 @@ from tieline.events import (
 )
 from tieline.policy import CAPABILITIES, Policy, every_policy
 from tieline.testing.streams import of, the, verify
+from tieline.wire import launch as wire_launch
 
 RECORDED = Path(__file__).parent / "claude_code"
 TRANSCRIPTS = sorted(path.stem for path in RECORDED.glob("*.jsonl"))
@@ -341,3 +343,24 @@ def test_receipt(policy: Policy) -> None:
         assert line.means == {"allow": "rule", "ask": "prompt", "deny": "rule"}[policy.level(capability)]
         loophole = capability != "shell" and line.level != "allow" and policy.shell != "deny"
         assert ("a permitted command can still" in line.note) == loophole
+
+
+# --- signing in --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there the keychain keeps it")
+async def test_sign_in_is_checked_before_a_session_opens(tmp_path: Path) -> None:
+    """Without credentials nothing is started; wherever they may be, they are found."""
+    env = {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
+    opening = open_session(ClaudeCode(), cwd=tmp_path, env=env)
+    with pytest.raises(NotSignedIn, match="claude-code: it is not signed in") as refused:
+        await opening.__aenter__()
+    assert "ANTHROPIC_API_KEY" in refused.value.hint
+    assert not wire_launch.live()
+    assert (await ClaudeCode().probe(env)).signed_in is False
+    assert (await ClaudeCode().probe({**env, "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"})).signed_in is None
+    assert (await ClaudeCode(Options(env={"ANTHROPIC_AUTH_TOKEN": "x"})).probe(env)).signed_in is True
+    settings = tmp_path / "home/.claude/settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"apiKeyHelper": "print-key"}')
+    assert (await ClaudeCode().probe(env)).signed_in is True

@@ -1,6 +1,8 @@
 """What is OpenCode's own: its rules and the user's, subagents, remembered asks, efforts, one server for many."""
 
 import asyncio
+import os
+import signal
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tieline.bus import open_bus
+from tieline.config import Config
 from tieline.drivers.ahead import start_ahead
 from tieline.drivers.base import Attachment, Prompt
 from tieline.drivers.opencode.driver import create
@@ -18,6 +22,7 @@ from tieline.events import Answer, Ask, Command, Diff, Edit, Event, OtherAction,
 from tieline.library import open_session
 from tieline.policy import Policy
 from tieline.script import Call, Fail, Run, Say, Stall, Write
+from tieline.sessions.router import Router
 from tieline.sessions.session import Session
 from tieline.testing.rig import scratch_env
 from tieline.testing.rigs.opencode import OpenCodeRig
@@ -363,6 +368,30 @@ async def test_one_server_for_many(rig: OpenCodeRig, tmp_path: Path) -> None:
         async with open_(rig, places[2], env=other):
             assert len(launch.live()) == 2, "another environment is another server"
         assert len(launch.live()) == 1
+    assert not launch.live()
+
+
+async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig, place: Path, tmp_path: Path) -> None:
+    """Between two turns, without anybody asking for it, and the node looks at the agent again."""
+    lost: list[str] = []
+    config = Config(environ=rig.env)
+    async with (
+        open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
+        Router(bus, config, drivers={"opencode": rig.driver}) as router,
+    ):
+        router.lost.append(lost.append)
+        session = await router.create("opencode", cwd=str(place), policy=FULL, model=str(rig.options.get("model", "")))
+        rig.play([Say("Before.")], [Say("After.")])
+        await router.prompt(session.id, "go")
+        await eventually(lambda: router.get(session.id).turns == 1, "no turn", timeout=90)
+        router.runners[session.id]._opened = 0.0  # pyright: ignore[reportPrivateUsage] (it has lived for long)
+        (first,) = launch.live().values()
+        os.kill(first, signal.SIGKILL)
+        await eventually(lambda: first not in launch.live().values() and bool(launch.live()), "no other", timeout=60)
+        await eventually(lambda: lost == ["opencode"], "nobody was told")
+        await router.prompt(session.id, "go on")
+        await eventually(lambda: router.get(session.id).turns == 2, "no turn", timeout=90)
+        assert (router.get(session.id).outcome, router.get(session.id).last_line) == ("success", "After.")
     assert not launch.live()
 
 

@@ -76,6 +76,19 @@ def test_a_relative_path_counts_from_the_configuration_file(tmp_path: Path) -> N
     forget(built.module)
 
 
+@pytest.mark.parametrize(("text", "cause"), [("def broken(:", "SyntaxError"), ("1 / 0", "ZeroDivisionError")])
+def test_a_file_that_does_not_load_is_told_by_its_path(tmp_path: Path, text: str, cause: str) -> None:
+    refused = problem(local(tmp_path, text))
+    assert str(tmp_path / "plain_channel.py") in refused.message and cause in refused.message
+
+
+def test_a_package_that_does_not_load_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tieline_broken_for_a_test.py").write_text("raise RuntimeError('oh no')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    refused = problem(entry(package="tieline_broken_for_a_test"))
+    assert "tieline_broken_for_a_test" in refused.message and "oh no" in refused.message
+
+
 def test_a_file_is_loaded_afresh_each_time(tmp_path: Path) -> None:
     wanted = local(tmp_path)
     first = build(wanted, Surroundings())

@@ -1,6 +1,7 @@
 """Which agents this machine has: installed, signed in, working, switched off. Looked at in the background."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -19,6 +20,8 @@ AT_ONCE = 4
 DEMO = "scripted"
 AGAIN_S = 300.0
 """After so long they are looked at again: somebody may have installed one, or signed in."""
+SOON_S = 10.0
+"""Agents that die again and again are looked at no more often than this."""
 SIGN_IN = "Not signed in: use its own login command on that machine."
 
 
@@ -32,6 +35,8 @@ class Agents:
         self._driver = driver
         self._looking: asyncio.Task[None] | None = None
         self._clock: asyncio.Task[None] | None = None
+        self._again = asyncio.Event()
+        self._doubted = float("-inf")
 
     async def __aenter__(self) -> "Agents":
         self._clock = asyncio.create_task(self._look_again())
@@ -52,6 +57,13 @@ class Agents:
         await asyncio.shield(self._looking)
         return self.views
 
+    def look_soon(self, agent: str) -> None:
+        """That agent died, or did not open: what is known of it may no longer hold."""
+        now = time.monotonic()
+        if self._clock is not None and now - self._doubted >= SOON_S:
+            self._doubted = now
+            self._again.set()
+
     def chosen(self) -> str:
         """For a session whose agent nobody named: the default one, or another that is ready when that is not. Empty
         when there is none; the demo's agent is never meant."""
@@ -66,7 +78,10 @@ class Agents:
         while True:
             with suppress(Exception):  # what is wrong with an agent is in its view; a look must not end the looking
                 await self.refresh()
-            await asyncio.sleep(AGAIN_S)
+            self._again.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_S):
+                    await self._again.wait()
 
     async def _look(self) -> None:
         slots = asyncio.Semaphore(AT_ONCE)

@@ -45,6 +45,7 @@ class Executor:
         self.router = router
         self.identity = identity
         self.agents = Agents(config, router.driver)
+        router.lost.append(self.agents.look_soon)
         self._config = config
         self._deeds = Deeds(router, config, self.agents)
         self._table: Table = bus.table(RESULTS)

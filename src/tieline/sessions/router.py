@@ -4,8 +4,9 @@ One router owns the sessions of one node. Everything it acknowledges is on the b
 goes on from there: what was running is indeterminate, what was asked is expired, what waited runs.
 """
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Unpack
@@ -56,6 +57,7 @@ class Router:
         self._roster = Roster(bus, node)
         self._drivers: dict[str, Driver] = dict(drivers or {})
         self._ending = ending
+        self.lost: list[Callable[[str], None]] = []  # told the agent that died or did not open
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Router":
@@ -68,6 +70,8 @@ class Router:
                 with suppress(TielineError):  # told when somebody really wants it
                     check(self.driver(agent), spec)
                     self.pool.prepare(self.driver(agent), spec, always=True)
+            tending = asyncio.create_task(self.runners.tend())
+            stack.push_async_callback(_cancelled, tending)
             self._stack = stack.pop_all()
         return self
 
@@ -281,8 +285,13 @@ class Router:
                 quiet_s=quiet_s(self._config, record.agent),
                 timeout_s=registry.turn_timeout_s(record.agent, self._config),
                 idle=lambda: self.runners.rest(self._config.pool.number),
+                lost=lambda: self._lost(record.agent),
             )
         return self.runners[id]
+
+    def _lost(self, agent: str) -> None:
+        for tell in self.lost:
+            tell(agent)
 
     async def _recover(self) -> None:
         """Make the state of a crash truthful, then go on with what waited. Other nodes' state is theirs."""
@@ -295,3 +304,8 @@ class Router:
         for session in self.prompts.sessions():
             with suppress(TielineError):  # its agent is not known, or off, any more: what waits, waits on
                 self.runners.wake(self._runner(session))
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

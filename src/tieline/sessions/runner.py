@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -26,6 +26,9 @@ LINE = 200
 """Characters of an answer that are shown in lists."""
 NO_SNAPSHOT = "the diff of this session shows only what the agent itself reports"
 
+SOON_S = 10.0
+"""An agent that dies within this time of its start is not brought back until somebody wants it."""
+
 A = TypeVar("A")
 T = TypeVar("T")
 Keep = Callable[[SessionRecord], Coroutine[Any, Any, None]]
@@ -47,9 +50,10 @@ class Runner:
         quiet_s: float,
         timeout_s: float | None = None,
         idle: Callable[[], None] = lambda: None,
+        lost: Callable[[], None] = lambda: None,
     ) -> None:
         """`env` is the hub's own, not the agent's. `timeout_s` is for a prompt without a limit of its own. `idle` is
-        called whenever nothing waits any more."""
+        called whenever nothing waits any more, `lost` whenever the agent died or did not open."""
         self.record = record
         self.session: Session | None = None
         self._driver = driver
@@ -63,6 +67,8 @@ class Runner:
         self._quiet_s = quiet_s
         self._timeout_s = timeout_s
         self._idle = idle
+        self._lost = lost
+        self._opened = 0.0
         self._task: asyncio.Task[None] | None = None
         self._heard = 0.0
         self._asks = 0
@@ -95,6 +101,20 @@ class Runner:
     async def _rest(self) -> None:
         await self._let_go()
         await self._work()  # what came meanwhile
+
+    def revive(self) -> None:
+        """Its agent died while it had nothing to do: bring it back now, so that the next prompt need not wait for it.
+        One that died right after its start would only die again: then the next prompt tries."""
+        if self.resting and self.session is not None and not self.session.alive:
+            lived = time.monotonic() - self._opened >= SOON_S
+            self._task = asyncio.create_task(self._revive() if lived and not self._ending else self._rest())
+            self._lost()
+
+    async def _revive(self) -> None:
+        await self._let_go()
+        with suppress(TielineError, OSError):  # the next prompt says why not
+            await self._awake()
+        await self._work()
 
     @property
     def busy(self) -> bool:
@@ -216,6 +236,9 @@ class Runner:
 
     async def _awake(self) -> Session:
         """The open conversation; else a warm one from the pool; else a new one, by resume if there was one before."""
+        if self.session is not None and not self.session.alive and self._driver.features.resume:
+            self._lost()
+            await self._let_go()  # it died since its last turn: by resume it goes on
         if self.session is not None:
             return self.session
         record = self.record
@@ -234,7 +257,12 @@ class Runner:
         session = None if spec.resume else await self._pool.take(self._driver, spec)
         if session is None:
             session = Session(self._driver, spec, ask_expiry_s=None)
-            await session.__aenter__()
+            try:
+                await session.__aenter__()
+            except BaseException:
+                self._lost()
+                raise
+            self._opened = time.monotonic()
         session.on_ask = self._on_ask
         session.timeout_s = self._timeout_s
         session.remember(self._remembered)

@@ -12,10 +12,21 @@ Ending = Callable[[tuple[SessionRecord, ...]], None]
 AT_WORK = ("working", "waiting", "stuck")
 
 
+LOOK_S = 1.0
+"""How often it is looked whether the agents that have nothing to do still live."""
+
+
 class Runners(dict[str, Runner]):
     def __init__(self) -> None:
         super().__init__()
         self.ending = False
+
+    async def tend(self) -> None:
+        """Bring back agents that die between two turns, until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for runner in list(self.values()):
+                runner.revive()
 
     def rest(self, number: int) -> None:
         """Agents are heavy: of those that have nothing to do only the last ones stay, as many as the pool holds."""

@@ -101,11 +101,11 @@ class AgentChannel:
         except NodeOffline as error:
             return failed("node_offline", error.message, counts=False)
         except UsageError as error:
-            return dead("refused_by_session", error.message)
+            return dead("refused_by_session", f"{subject}: {error.message}")
         except BusError:
             raise
         except TielineError as error:
-            return failed("delivery_failed", error.message)
+            return failed("delivery_failed", f"{subject}: {error.message}")
 
     async def _session(self, subject: str) -> str | None:
         names = subject.removeprefix(self.subject_prefix + ".").split(".")
@@ -172,7 +172,7 @@ class AgentChannel:
             end = ending.result() if ending.done() else None
             if end is None or (late and end.status != "success"):
                 end = End("timeout", error="its time was up")
-            return _result(session, end)
+            return _result(session, subject, end)
         finally:
             self._working -= 1
             for task in (ending, limit):
@@ -180,11 +180,11 @@ class AgentChannel:
             await asyncio.gather(ending, limit, return_exceptions=True)
 
 
-def _result(session: str, end: End) -> DeliveryResult:
+def _result(session: str, subject: str, end: End) -> DeliveryResult:
     """An answer, silence, or a turn that failed: that is a dead letter, which a person may send again."""
     if end.status == "success":
         text = end.text.strip()
         return delivered(text=text, session=session, reason="" if text else "idle_without_answer")
     if end.status == "interrupted":  # by a person, who knows
         return delivered(session=session, reason="interrupted", detail=end.error)
-    return dead(REASONS[end.status], end.error)
+    return dead(REASONS[end.status], f"{subject}: {end.error}" if end.error else subject)

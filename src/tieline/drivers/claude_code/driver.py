@@ -11,8 +11,9 @@ from pathlib import Path
 from sys import platform
 from typing import Any
 
-from ...errors import AgentMissing, AgentStartFailed
+from ...errors import AgentMissing, AgentStartFailed, NotSignedIn
 from ...policy import Policy, Receipt
+from ...wire.files import read_regular
 from ...wire.process import Process
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..registry import options_of
@@ -25,6 +26,11 @@ VERSION_S = 10.0
 """How long `claude --version` may take."""
 CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK",
                "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")  # fmt: skip
+
+
+MANAGED = Path("/etc/claude-code/managed-settings.json")
+MAX_SETTINGS = 1024 * 1024
+SIGN_IN = "Run `claude` once and sign in, or set ANTHROPIC_API_KEY."
 
 
 def create(name: str, options: Mapping[str, Any]) -> "ClaudeCode":
@@ -91,6 +97,9 @@ class ClaudeCode:
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Talk, None]:
         launch = launch_command(spec, self.options, self.name)
+        # A command of the user's own may bring its credentials along.
+        if not self.options.command and await asyncio.to_thread(_signed_in, launch.env, spec.cwd) is False:
+            raise NotSignedIn(self.name, "it is not signed in", hint=SIGN_IN)
         before = await asyncio.to_thread(spent_before, launch.env, spec.resume)
         try:
             process = Process.start(launch.argv, cwd=spec.cwd, env=launch.env)
@@ -139,11 +148,19 @@ async def _version(command: tuple[str, ...], env: Mapping[str, str]) -> str:
     return lines[0].decode(errors="replace").split()[0]
 
 
-def _signed_in(env: Mapping[str, str]) -> bool | None:
+def _signed_in(env: Mapping[str, str], cwd: str = "") -> bool | None:
     if any(env.get(variable) for variable in CREDENTIALS):
         return True
     config = Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME") or "/", ".claude"))
-    with suppress(OSError):
-        if (config / ".credentials.json").exists() or "apiKeyHelper" in (config / "settings.json").read_text():
-            return True
+    if (config / ".credentials.json").exists():
+        return True
+    places = [config / "settings.json", MANAGED]
+    places += [Path(cwd, ".claude", name) for name in ("settings.json", "settings.local.json")] if cwd else []
+    for file in places:
+        with suppress(OSError, ValueError):
+            text = read_regular(file, MAX_SETTINGS).decode()
+            if any(f'"{name}"' in text for name in ("apiKeyHelper", *CREDENTIALS)):
+                return True
+    if env.get("ANTHROPIC_BASE_URL"):
+        return None  # a gateway may want no key
     return None if platform == "darwin" else False  # there the keychain keeps it

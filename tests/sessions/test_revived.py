@@ -1,0 +1,126 @@
+"""An agent that dies between two turns is noticed and brought back, without anybody asking for it."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.sessions.test_router import ENV
+
+from tieline.bus import open_bus
+from tieline.config import Config
+from tieline.drivers.base import AskFn, Driver, Spec
+from tieline.drivers.scripted import Playing, Scripted
+from tieline.errors import AgentStartFailed
+from tieline.node.agents import Agents
+from tieline.policy import Policy
+from tieline.script import Say
+from tieline.sessions import runner, runners
+from tieline.sessions.router import Router
+from tieline.testing.waiting import eventually
+
+FULL = Policy("allow", "allow", "allow")
+
+
+class Mortal(Playing):
+    dead = False
+
+    @property
+    def alive(self) -> bool:
+        return not self.dead
+
+
+class Fragile(Scripted):
+    """An agent that can be resumed, and that dies when the test says so."""
+
+    features = replace(Scripted.features, resume=True)
+
+    def __init__(self) -> None:
+        super().__init__([[Say("hello")]])
+        self.opened: list[Mortal] = []
+        self.resumed: list[str] = []
+        self.broken = False
+
+    @asynccontextmanager
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Playing, None]:
+        if self.broken:
+            raise AgentStartFailed(self.name, "it did not come up")
+        self.opened.append(Mortal(self, spec, ask))
+        self.resumed.append(spec.resume)
+        yield self.opened[-1]
+        await self.opened[-1].close()
+
+
+@asynccontextmanager
+async def routed(tmp_path: Path, driver: Driver) -> AsyncGenerator[tuple[Router, str], None]:
+    """A session that has had its first turn."""
+    async with (
+        open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
+        Router(bus, Config(environ=ENV), drivers={"scripted": driver}) as router,
+    ):
+        session = await router.create("scripted", cwd=str(tmp_path), policy=FULL)
+        await turn(router, session.id)
+        yield router, session.id
+
+
+async def turn(router: Router, session: str) -> None:
+    before = router.get(session).turns
+    await router.prompt(session, "go")
+    await eventually(lambda: router.get(session).turns > before, "no turn", timeout=30)
+
+
+async def test_brought_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "LOOK_S", 0.01)
+    monkeypatch.setattr(runner, "SOON_S", 0.0)
+    driver = Fragile()
+    async with routed(tmp_path, driver) as (router, session):
+        lost: list[str] = []
+        router.lost.append(lost.append)
+        driver.opened[0].dead = True
+        await eventually(lambda: len(driver.opened) == 2, "it was not brought back")
+        assert driver.resumed == ["", router.get(session).native_id]
+        assert lost == ["scripted"]
+        await turn(router, session)
+        assert (router.get(session).outcome, len(driver.opened)) == ("success", 2), "the one that was brought back"
+
+
+async def test_one_that_dies_at_once_is_not_started_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "LOOK_S", 0.01)
+    driver = Fragile()
+    async with routed(tmp_path, driver) as (router, session):
+        driver.opened[0].dead = True
+        await eventually(lambda: router.runners[session].session is None, "it is still kept")
+        assert len(driver.opened) == 1
+        await turn(router, session)
+        assert (router.get(session).outcome, len(driver.opened)) == ("success", 2), "a prompt brings it back"
+
+
+async def test_a_prompt_that_comes_first_goes_on_by_resume(tmp_path: Path) -> None:
+    driver = Fragile()
+    async with routed(tmp_path, driver) as (router, session):
+        driver.opened[0].dead = True
+        await turn(router, session)
+        assert (router.get(session).outcome, len(driver.opened)) == ("success", 2)
+
+
+async def test_the_node_looks_again_at_once(tmp_path: Path) -> None:
+    """What is known of an agent that died is looked at now, not at the next round."""
+    driver = Fragile()
+    async with routed(tmp_path, driver) as (router, session):
+        config = Config(environ=ENV)
+        async with Agents(config, router.driver) as agents:
+            await agents.refresh()
+            looked: list[bool] = []
+            probe = driver.probe
+
+            async def noted(env: object) -> object:
+                looked.append(True)
+                return await probe({})
+
+            driver.probe = noted  # type: ignore[method-assign, assignment]
+            router.lost.append(agents.look_soon)
+            driver.broken = driver.opened[0].dead = True
+            await turn(router, session)
+            assert router.get(session).outcome == "error"
+            await eventually(lambda: bool(looked), "nobody looked", timeout=30)
