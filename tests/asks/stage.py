@@ -34,6 +34,7 @@ class Row(Struct, frozen=True, kw_only=True):
     prepare: Callable[[Path], object] = lambda place: None
     options: Mapping[str, Any] = {}  # of its session; rows that share them share one agent
     allow: frozenset[str] = frozenset()  # kinds of asks on the way to this one, which are allowed: "permission", "plan"
+    withheld: bool = False  # whether the agent itself does not tell all of it
     bidi: bool = True  # whether its text has a character that turns the order of what is read
 
 

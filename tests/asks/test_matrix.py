@@ -43,6 +43,8 @@ async def test_every_ask_is_whole_on_every_surface(cast: Cast, tmp_path: Path) -
     wrong: list[str] = []
     async with Surfaces() as surfaces:
         for caught in rows:
+            if bool(caught.record.ask.withheld) != caught.row.withheld:
+                wrong.append(f"{cast.agent} × {caught.row.kind}: withheld is {caught.record.ask.withheld!r}")
             for name, column in COLUMNS.items():
                 wrong += faults(caught, name, await column(caught, surfaces))
     assert not wrong, "\n\n".join(wrong)

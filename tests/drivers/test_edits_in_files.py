@@ -3,6 +3,7 @@
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -11,9 +12,12 @@ import pytest
 from tieline.drivers.acp.placing import looked_at as acp_looked_at
 from tieline.drivers.claude_code.edits import drawn, sketched
 from tieline.drivers.claude_code.edits import looked_at as claude_looked_at
+from tieline.drivers.claude_code.policy import Permits
 from tieline.drivers.file_text import MAX_BYTES, Unreadable, file_text, link_target, with_links
+from tieline.drivers.opencode.asks import permission_ask, placed
 from tieline.drivers.opencode.edits import looked_at as opencode_looked_at
 from tieline.events import Ask, Edit
+from tieline.policy import Policy
 
 LINES = "".join(f"line {number}\n" for number in range(1, 31))
 
@@ -170,6 +174,20 @@ def test_a_cell_of_a_notebook(tmp_path: Path) -> None:
 def test_a_call_is_numbered_without_its_file_too() -> None:
     diff = sketched("Edit", {"file_path": "/nowhere/x", "old_string": "a\nb", "new_string": "a\nc"}).diff
     assert body(diff) == ["@@ -1,2 +1,2 @@ counted in the text that is replaced", " a", "-b", "+c"]
+
+
+async def test_what_is_withheld_is_withheld_by_the_ask(file: Path) -> None:
+    file.write_bytes(b"\xff\xfe\x00")
+    cwd = str(file.parent)
+    context: Any = SimpleNamespace(
+        tool_use_id="t", suggestions=(), decision_reason="", description="", title="", blocked_path=""
+    )
+    claude = Permits(Policy(), cwd, user_rules=False)
+    ask = await claude.ask("Write", {"file_path": str(file), "content": "all\n"}, {}, context)
+    assert "it is not text (3 bytes)" in ask.withheld
+    request = {"id": "1", "permission": "edit", "metadata": {"filepath": str(file)}}
+    ask = await placed(permission_ask(request, None), request, None, cwd)
+    assert "OpenCode tells no diff" in ask.withheld
 
 
 # --- others ------------------------------------------------------------------------------------------------

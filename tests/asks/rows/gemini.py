@@ -36,10 +36,15 @@ def rows(place: Path) -> Sequence[Row]:
         row("command of many lines", Run(f"cat <<EOF\n{lines(60)}EOF"), bidi=False),
         row("long command", Run(f"echo {long()}"), bidi=False),
         row("fetch", Call("web_fetch", {"prompt": f"Read https://example.org/a: {spoken()}"})),
-        row("long fetch", Call("web_fetch", {"prompt": f"Read https://example.org/a: {long(300)}"}), bidi=False),
+        row(
+            "long fetch",
+            Call("web_fetch", {"prompt": f"Read https://example.org/a: {long(300)}"}),
+            withheld=True,
+            bidi=False,
+        ),
         row("search", Call("google_web_search", {"query": spoken()})),
         row("plan mode", Call("enter_plan_mode", {"reason": spoken()})),
         row("skill", Call("activate_skill", {"name": "greet"})),
         row("tool of a server", Call("mcp_words_speak", {"text": spoken(), "more": {"deep": ["last-marker"]}})),
-        row("tool of a server, long", Call("mcp_words_speak", {"text": long(600)}), bidi=False),
+        row("tool of a server, long", Call("mcp_words_speak", {"text": long(600)}), withheld=True, bidi=False),
     )
