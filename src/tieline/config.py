@@ -18,9 +18,10 @@
     enabled = false
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -89,6 +90,31 @@ class ChannelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     problem: str = ""  # the entry was not understood: only its channel does not run
 
 
+class ScheduleConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[[schedules]]: a message that is sent at its times"""
+
+    id: str
+    to: str  # an address, as relay.agent.shop.bob
+    text: str
+    every_s: float = 0.0  # so often; or
+    at: str = ""  # at this time of the machine's clock, as "07:30"
+    days: tuple[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], ...] = ()  # with `at`: only on these
+    answer_to: str = ""  # the address that the answer goes to; empty: none is awaited
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", self.id):
+            raise ValueError(f"the id of a schedule has small letters, digits and -, not {self.id!r}")
+        if bool(self.every_s) == bool(self.at):
+            raise ValueError(f"schedule {self.id}: give either every_s or at")
+        if self.every_s and self.every_s < 1:
+            raise ValueError(f"schedule {self.id}: every_s is at least 1")
+        if self.at and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", self.at):
+            raise ValueError(f"schedule {self.id}: at is a time such as 07:30, not {self.at!r}")
+        if self.days and not self.at:
+            raise ValueError(f"schedule {self.id}: days need a time (at)")
+
+
 class AgentDefaults(Struct, frozen=True, kw_only=True):
     """What [agents.NAME] says for each session of that agent, unless the session or the prompt says something else."""
 
@@ -112,6 +138,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     watchdog: WatchdogConfig = WatchdogConfig()
     relay: RelayConfig = RelayConfig()
     channels: tuple[ChannelConfig, ...] = ()
+    schedules: tuple[ScheduleConfig, ...] = ()
     environ: Mapping[str, str] = {}
     source: str = ""  # the file it came from
 

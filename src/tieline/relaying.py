@@ -73,6 +73,7 @@ async def relaying(hub: Hub, *, watch: bool = True, wait: bool = True) -> AsyncG
                 hub.audit.record("code", "", "the first start", trusted=words)
 
     async with Relay(hub.bus, hub.config) as relay:
+        relay.on_schedule_failed = lambda id, why: hub.log.warning("schedule not sent", schedule=id, problem=why)
         channels = ChannelSet(relay, hub.config, surroundings, watch=watch, wait=wait, told=told)
         async with channels:
             if wait:

@@ -39,6 +39,7 @@ from .lease import Lease
 from .ledger import Ledger, derived
 from .outlets import Correspondent
 from .registry import Handler, Registry
+from .schedules import Schedules
 from .sending import Letter, Sending
 from .settings import Settings
 from .tending import Tending
@@ -68,6 +69,8 @@ class Relay:
         )
         self.dispatch.attempts = self.attempts
         self.tending = Tending(self.ledger, self.dispatch)
+        self.schedules = Schedules(config.schedules, self.send, self._not_sent)
+        self.on_schedule_failed: Callable[[str, str], None] = lambda id, why: None
         self.registry = Registry(self)
         self.dead = DeadLetters(self.ledger, self._again)
         self.inquiries = Inquiries(self.ledger, self.dispatch, self.sending)
@@ -99,6 +102,9 @@ class Relay:
         await self.registry.stop()
         await self.lease.drop()
 
+    def _not_sent(self, id: str, why: str) -> None:
+        self.on_schedule_failed(id, why)
+
     # --- being the active one ---
 
     @property
@@ -114,7 +120,8 @@ class Relay:
 
     async def _activate(self) -> None:
         await self.dispatch.recover()
-        self._tasks = [asyncio.create_task(self.tending.run()), asyncio.create_task(self.sending.settle_unsure())]
+        work = (self.tending.run(), self.sending.settle_unsure(), self.schedules.run())
+        self._tasks = [asyncio.create_task(each) for each in work]
         self._activated.set()
         await self.registry.start()
         self._settled.set()
