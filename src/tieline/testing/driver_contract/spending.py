@@ -43,9 +43,9 @@ class Spending(Setting):
             return
         async with self.session(rig, place, resume=native) as session:
             await account.turn(session, "after a crash")
-        if features.fork:
-            async with self.session(rig, place, resume=native, fork=True) as session:
-                await account.turn(session, "forked")
+            if features.fork:  # beside the other: agents that share a server need not start another one
+                async with self.session(rig, place, resume=native, fork=True) as forked:
+                    await account.turn(forked, "forked")
 
 
 async def _kill() -> None:
