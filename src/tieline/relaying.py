@@ -56,7 +56,10 @@ async def relaying(hub: Hub, *, watch: bool = True, wait: bool = True) -> AsyncG
         asks=HubAsks(hub),
     )
 
+    started = False
+
     def told(changes: Changes) -> None:
+        nonlocal started
         said = {name: value for name in changes.__struct_fields__ if (value := getattr(changes, name))}
         said.pop("unchanged", None)
         if said:
@@ -68,7 +71,8 @@ async def relaying(hub: Hub, *, watch: bool = True, wait: bool = True) -> AsyncG
                 hub.log.warning("channel is broken", channel=report.id, problem=report.problem)
             elif report.id in changes.untrusted:
                 hub.audit.record("refusal", "", "the configuration", why=NOT_AGREED, channel=report.problem)
-        if hub.channels is None:
+        if not started:  # later ones are recorded with who agreed
+            started = True
             for words in changes.trusted:
                 hub.audit.record("code", "", "the first start", trusted=words)
 

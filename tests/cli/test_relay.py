@@ -157,7 +157,11 @@ def test_code_that_nobody_agreed_to_waits_for_a_reload(hub: Setting, tmp_path: P
     channels = {one["id"]: one["state"] for one in json.loads(ok(hub, "channels", "list", "--json"))}
     assert channels["written"] == "running"
     audit = ok(hub, "audit", "--json")
-    assert f"written: {code}" in audit and "a channel brings in what nobody has agreed to" in audit
+    assert (
+        f"written: {code}" in audit
+        and "the first start" in audit
+        and "a channel brings in what nobody has agreed to" in audit
+    )
 
 
 def test_a_start_tells_what_waits(capsys: pytest.CaptureFixture[str]) -> None:

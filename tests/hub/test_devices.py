@@ -94,3 +94,10 @@ async def test_without_a_word_only_the_one(hub: Running) -> None:
     async with asyncio.timeout(30), caller(hub.url):
         assert (await hub.client.delete(f"/api/v1/devices/{phone.id}")).status_code == 204
     assert hub.hub.devices.knows(laptop.id) and not hub.hub.devices.knows(phone.id)
+
+
+async def test_an_expired_device_leaves_a_line(hub: Running) -> None:
+    device, _ = await hub.hub.devices.add("client", "old")
+    hub.hub.devices.expired(hub.hub.devices.view(device))
+    (line,) = await hub.hub.audit.read(kind="revoke")
+    assert (line.who, line.details["why"]) == ("hub", "it was not used for 90 days")
