@@ -25,7 +25,7 @@ LAYERS: list[set[str]] = [
         "ask_parts",
         "visible_text",
     },
-    {"config"},
+    {"config", "state_directory"},
     {"wire"},
     {
         "drivers.base",
@@ -51,8 +51,8 @@ LAYERS: list[set[str]] = [
     {"library", "harnesses", "client"},
     {"teams", "node", "hub"},
     {"relaying"},
-    {"daemon"},
-    {"cli"},
+    {"daemon", "backup"},
+    {"cli", "__main__"},
 ]
 """Lowest first. A module imports from its own layer and those below it."""
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from . import config as configuration
-from . import places
+from . import places, state_directory
 from .bus import open_bus
 from .bus.base import Bus
 from .client.address import Running
@@ -169,20 +169,22 @@ def configured(config: Config, order: Order) -> Config:
 
 
 async def run_hub(config: Config, *, node: bool = True, started: Callable[[Started], None]) -> None:
-    """Until a signal ends it. Raises AlreadyRunning, BusError, UsageError."""
+    """Until a signal ends it. Raises AlreadyRunning, StateUnusable, BusError, UsageError."""
     env = config.environ
     rejoin = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(REJOIN, rejoin.set)
     with only_one(env):
+        state_directory.prepare(env)
         farewell = Farewell(env)
         async with hub_on(config, node=node, rejoin=rejoin, farewell=farewell) as (hub, serving):
             running = Running(serving.url, os.getpid(), __version__, hub.switch.local, config.source, serving.socket)
             with described(env, running):
                 secret, _ = await hub.devices.offer("page", name="", by="owner")
                 waiting = hub.channels.waiting() if hub.channels else ()
+                told = _end_signals()
                 started(Started(url=hub.url, login=f"{hub.url.rstrip('/')}/#login={secret}", waiting=waiting))
                 hub.log.info("up", url=hub.url, node=hub.switch.local)
-                await _told_to_end()
+                await _told_to_end(told)
                 hub.log.info("going down")
                 farewell.begin(_stop_starting(hub.local))
 
@@ -193,10 +195,11 @@ async def run_node(config: Config, *, started: Callable[[Started], None]) -> Non
     joined = read_joined(env, needed=True)
     assert joined is not None
     with only_one(env):
+        state_directory.prepare(env)
         farewell = Farewell(env)
         async with open_bus(bus_url(config)) as bus, node_on(bus, config, identify(env), farewell) as executor:
             linking = _link(bus, executor, env, joined, keep_days=config.hub.keep_events_days)
-            tasks = [asyncio.create_task(linking), asyncio.create_task(_told_to_end())]
+            tasks = [asyncio.create_task(linking), asyncio.create_task(_told_to_end(_end_signals()))]
             started(Started(url=joined.url))
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -217,16 +220,24 @@ def _stop_starting(node: Executor | None) -> int:
     return sum(len(node.router.prompts.waiting(id)) for id in node.router.prompts.sessions())
 
 
-async def _told_to_end() -> None:
+ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+def _end_signals() -> asyncio.Event:
+    """Set by a signal to end. Made before anybody is told that it runs, or a signal right then would kill it."""
     told = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+    for number in ENDS:
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    return told
+
+
+async def _told_to_end(told: asyncio.Event) -> None:
+    """Then the next signal kills."""
     try:
         await told.wait()
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+        for number in ENDS:
+            asyncio.get_running_loop().remove_signal_handler(number)
 
 
 def run(config: Config, order: Order, started: Callable[[Started], None], *, foreground: bool) -> None:

@@ -58,7 +58,7 @@ def test_it_runs_in_an_empty_home(wheel: Path, tmp_path: Path) -> None:
     env = scratch_env(home, path="/usr/bin:/bin", UV_CACHE_DIR=str(tmp_path / "cache"))
     uvx = [str(BIN / "uvx"), "--offline", "--no-index", "--find-links", str(folder), "--python", sys.executable]
 
-    def tieline(*arguments: str) -> str:
+    def tieline(*arguments: str, status: int = 0) -> str:
         done = subprocess.run(
             [*uvx, "--from", str(wheel), "tieline", *arguments],
             cwd=tmp_path,
@@ -67,9 +67,10 @@ def test_it_runs_in_an_empty_home(wheel: Path, tmp_path: Path) -> None:
             text=True,
             timeout=WAIT_S,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stderr if status else done.stdout
 
+    assert "runs from a cache" in tieline("service", "install", status=1)
     try:
         assert "Tieline is at http://127.0.0.1:" in tieline("up", "--port", "0")
         hub = running(env)
