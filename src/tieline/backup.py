@@ -34,6 +34,8 @@ FORMAT = 1
 MANIFEST = "tieline-backup.json"
 PREFIX = "state/"
 BUS = "bus.db"
+SQLITE = b"SQLite format 3\0"
+"""How every file of SQLite begins."""
 MAX_MANIFEST = 64 * 1024 * 1024
 """Some hundred thousand files."""
 CHUNK = 1024 * 1024
@@ -287,11 +289,18 @@ def _extract(file: Path, staging: Path) -> Manifest:
         if (extra := tar.next()) is not None:
             raise BadBackup(file, f"it holds {extra.name!r}, which its manifest does not name")
         if (staging / BUS).exists():
-            # Immutable: looking at it leaves nothing beside it.
-            place = f"file:{quote(str(staging / BUS))}?immutable=1"
-            with closing(sqlite3.connect(place, uri=True)) as connection:
-                _check_bus(connection)
+            _check_bus_file(staging / BUS)
     return manifest
+
+
+def _check_bus_file(path: Path) -> None:
+    """Raises sqlite3.Error. SQLite takes a file of a few bytes for an empty one."""
+    with path.open("rb") as file:
+        if file.read(len(SQLITE)) not in (SQLITE, b""):
+            raise sqlite3.DatabaseError("file is not a database")
+    # Immutable: looking at it leaves nothing beside it.
+    with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
+        _check_bus(connection)
 
 
 def _read_manifest(file: Path, tar: tarfile.TarFile) -> Manifest:
