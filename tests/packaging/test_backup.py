@@ -256,6 +256,13 @@ def leaving(path: str) -> Callable[[Path], None]:
     return lambda file: archive(file, member(PREFIX + path), paths=(path,))
 
 
+def written(data: bytes) -> Callable[[Path], None]:
+    def write(file: Path) -> None:
+        file.write_bytes(data)
+
+    return write
+
+
 def linked(kind: bytes, path: str = "link") -> Callable[[Path], None]:
     return lambda file: archive(file, member(PREFIX + path, b"", type=kind, linkname="/etc"), paths=(path,))
 
@@ -268,8 +275,8 @@ def plain(file: Path) -> None:
 
 ATTACKS: dict[str, Callable[[Path], None]] = {
     "another tar": plain,
-    "no archive": lambda file: file.write_bytes(b"not an archive at all") and None,
-    "empty": lambda file: file.write_bytes(b"") and None,
+    "no archive": written(b"not an archive at all"),
+    "empty": written(b""),
     "leaves upwards": leaving("../evil"),
     "leaves later": leaving("a/../../evil"),
     "absolute": leaving("/tmp/evil"),
