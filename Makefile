@@ -17,7 +17,7 @@ PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.js
 WORKERS ?= 2
 DIST ?= dist
 
-.PHONY: up wheel test test-fast test-page check chaos bench setup agents browser pins clean help
+.PHONY: up wheel test test-fast test-page check docs chaos bench setup agents browser pins clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -74,6 +74,9 @@ check: setup ## lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+docs: setup ## write docs/configuration.md from the types of the configuration
+	$(BIN)/python -m tieline.cli.config_reference > docs/configuration.md
 
 chaos: setup ## a minute of a link that breaks, hubs and nodes that are killed; on SQLite and on NATS
 	CHAOS_SECONDS=60 $(BIN)/python -m pytest -q tests/node/test_chaos.py

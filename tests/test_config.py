@@ -39,8 +39,8 @@ def test_a_repository_cannot_widen_the_policy(tmp_path: Path, monkeypatch: pytes
         ("policy = ", "not valid TOML"),
         ('polcy = "ask"', "polcy"),
         ("policy = 3", "policy"),
-        ("[agents.mine]\ncommand = []", "agents.mine has no type"),
-        ("[agents.codex]\nrun_as = 0", "agents.codex.run_as is a user's name"),
+        ("[agents.mine]\ncommand = []", "agents.mine: it has no type"),
+        ("[agents.codex]\nrun_as = 0", "agents.codex.run_as: expected text"),
     ],
 )
 def test_mistakes_name_file_and_field(tmp_path: Path, text: str, told: str) -> None:

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import typer
 
+from tieline.cli import config_reference
 from tieline.cli.app import HELP, app
 
 ROOT = Path(__file__).parent.parent
@@ -181,6 +183,26 @@ def test_every_verb_is_on_the_page_of_the_command_line() -> None:
 )
 def test_the_check_of_commands_can_fail(line: str, fault: str | None) -> None:
     assert [found for each in invocations(line) if (found := fault_of(each))] == ([fault] if fault else [])
+
+
+# --- the reference of the configuration ----------------------------------------------------------------------
+
+
+def test_the_reference_of_the_configuration_is_made_from_its_types() -> None:
+    assert (ROOT / "docs/configuration.md").read_text() == config_reference.reference(), "run `make docs`"
+
+
+def test_every_key_of_the_configuration_has_a_meaning_and_a_true_example() -> None:
+    told = [
+        (f"{header}.{key.name}", key)
+        for _, header, table in config_reference.tables()
+        for key in config_reference.listed(header, table)
+    ]
+    assert len(told) > 120
+    # setting("what it means", an example) beside the type: see config.py
+    assert [name for name, key in told if not key.meaning or key.example is None] == []
+    for _, key in told:
+        msgspec.convert(msgspec.to_builtins(key.example), key.kind)
 
 
 # --- links, names -------------------------------------------------------------------------------------------

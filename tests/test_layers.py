@@ -25,7 +25,7 @@ LAYERS: list[set[str]] = [
         "ask_parts",
         "visible_text",
     },
-    {"config", "state_directory"},
+    {"toml_lines", "config_schema", "config", "state_directory"},
     {"wire"},
     {
         "drivers.base",

@@ -19,88 +19,140 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from .environment import SECRET, config_file, for_children, inherited
 from .errors import UsageError
 
+if TYPE_CHECKING:  # needed only where there is a file
+    from .config_schema import Mistake
+    from .toml_lines import Path as KeyPath
+
+QUOTES = 'Text stands in quotes: policy = "ask". A table begins with its name in brackets: [hub].'
+
+
+def setting(meaning: str, *examples: Any, secret: bool = False) -> Meta:
+    """What a key means, beside its type. `docs/configuration.md` and `tieline config` are made from it; the value of a
+    secret is never shown."""
+    return Meta(description=meaning, examples=list(examples), extra={"secret": secret})
+
 
 class HubConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[hub]"""
+    """The hub: where it listens, and who may reach it."""
 
-    host: str = "127.0.0.1"
-    port: int = 8137
-    public_url: str = ""  # where people reach it when a proxy stands in front
-    hosts: tuple[str, ...] = ()  # further names it may be called by (the Host header)
-    origins: tuple[str, ...] = ()  # further pages that may talk to it
-    insecure: bool = False  # listen beyond loopback without TLS
-    tls_certificate: str = ""
-    tls_key: str = ""
-    keep_events_days: float = 30.0  # 0: for good
-    traces: str = ""  # an OTLP endpoint
-    push_contact: str = ""  # whom push services may write to: mailto:… or https:…
-    push_loopback: bool = False  # push to http://127.0.0.1 too; for tests alone
+    host: Annotated[
+        str, setting("Address to listen on. Beyond this machine it needs TLS, or `insecure`.", "0.0.0.0")
+    ] = "127.0.0.1"
+    port: Annotated[int, setting("Port to listen on. 0 takes a free one.", 8137)] = 8137
+    public_url: Annotated[
+        str, setting("Address that people use when a proxy stands in front of the hub.", "https://hub.example")
+    ] = ""
+    hosts: Annotated[
+        tuple[str, ...], setting("Further names by which the hub may be called (the `Host` header).", ("box.lan",))
+    ] = ()
+    origins: Annotated[
+        tuple[str, ...],
+        setting("Further origins whose pages may call the hub (the `Origin` header).", ("https://panel.example",)),
+    ] = ()
+    insecure: Annotated[bool, setting("Listen beyond this machine without TLS, on a network you trust.", True)] = False
+    tls_certificate: Annotated[str, setting("File with the certificate chain (PEM).", "/etc/tieline/cert.pem")] = ""
+    tls_key: Annotated[str, setting("File with the certificate's private key (PEM).", "/etc/tieline/key.pem")] = ""
+    keep_events_days: Annotated[float, setting("Days that events are kept. 0 keeps them for good.", 30.0)] = 30.0
+    traces: Annotated[
+        str,
+        setting("OTLP endpoint for OpenTelemetry traces. Needs the extra `tieline[traces]`.", "http://127.0.0.1:4318"),
+    ] = ""
+    push_contact: Annotated[
+        str, setting("Contact that push services are told: `mailto:…` or `https:…`.", "mailto:you@example.com")
+    ] = ""
+    push_loopback: Annotated[bool, setting("Also push to `http://127.0.0.1`. For tests only.", True)] = False
 
 
 class PoolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[pool]: conversations kept ready"""
+    """The pool keeps agents started, so that a turn begins at once."""
 
-    number: int = 4
-    memory_mb: int = 2000
-    age_s: float = 900.0
-    warm: tuple[Mapping[str, Any], ...] = ()  # agent, cwd, policy, model: ready from the start
+    number: Annotated[int, setting("Agents kept ready, at most. 0 switches the pool off.", 4)] = 4
+    memory_mb: Annotated[int, setting("Memory that the agents of the pool may use together, in MB.", 2000)] = 2000
+    age_s: Annotated[float, setting("Seconds after which an unused agent is ended.", 900.0)] = 900.0
+    warm: Annotated[
+        tuple[Mapping[str, Any], ...],
+        setting("Agents to start with the hub; `[[pool.warm]]` below.", ({"cwd": "/home/me/shop", "agent": "codex"},)),
+    ] = ()
 
 
 class WatchdogConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[watchdog]: when an agent is said to be stuck"""
+    """The watchdog reports an agent that gives no sign of life."""
 
-    quiet_s: float = 600.0
-    agents: Mapping[str, float] = {}  # per agent
+    quiet_s: Annotated[float, setting("Seconds of silence in a turn after which the agent is reported.", 600.0)] = 600.0
+    agents: Annotated[Mapping[str, float], setting("The same for single agents.", {"codex": 1200.0})] = {}
 
 
 class RelayConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[relay]"""
+    """The relay delivers messages. The first three keys are the budget of a message whose sender names none.
 
-    max_hops: int = 8
-    ttl_s: float = 3600.0
-    calls: int = 32
-    rate_per_minute: int = 600  # messages of one sender
-    mailbox: int = 1000  # unread messages of one endpoint
-    keep_unread_s: float = 7 * 86400.0
-    keep_dead_s: float = 30 * 86400.0
-    keep_s: float = 7 * 86400.0  # what is over: messages and their receipts
-    allow: tuple[str, ...] = ()  # "from-pattern -> to-pattern"; empty: everybody may send to everybody
-    deny: tuple[str, ...] = ()
+    A rule of `allow` and `deny` is `"FROM -> TO"`. Both are patterns of addresses: `*` stands for one part, `>` for the
+    rest. `deny` counts more than `allow`."""
+
+    max_hops: Annotated[int, setting("How often a message may be passed on.", 8)] = 8
+    ttl_s: Annotated[float, setting("Seconds after which a message is of no use.", 3600.0)] = 3600.0
+    calls: Annotated[int, setting("Messages and turns that may come of a message.", 32)] = 32
+    rate_per_minute: Annotated[int, setting("Messages that one sender may send per minute. 0: no limit.", 600)] = 600
+    mailbox: Annotated[int, setting("Messages that may wait for one address.", 1000)] = 1000
+    keep_unread_s: Annotated[float, setting("Seconds that unread mail is kept.", 7 * 86400.0)] = 7 * 86400.0
+    keep_dead_s: Annotated[float, setting("Seconds that dead letters are kept.", 30 * 86400.0)] = 30 * 86400.0
+    keep_s: Annotated[
+        float,
+        setting("Seconds that messages that are over are kept, with their receipts.", 7 * 86400.0),
+    ] = 7 * 86400.0
+    allow: Annotated[
+        tuple[str, ...],
+        setting("Rules: who may send to whom. Empty: everybody to everybody.", ("relay.user.> -> relay.agent.>",)),
+    ] = ()
+    deny: Annotated[
+        tuple[str, ...], setting("Rules: who may not send to whom.", ("relay.webhook.> -> relay.agent.private.>",))
+    ] = ()
 
 
 class ChannelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[[channels]]: one of type, package and path says where its code is"""
+    """A channel delivers messages to one kind of endpoint. One of `type`, `package` and `path` names its code."""
 
-    id: str
-    type: str = ""
-    package: str = ""
-    path: str = ""
-    enabled: bool = True
-    config: Mapping[str, Any] = {}
-    problem: str = ""  # the entry was not understood: only its channel does not run
+    id: Annotated[str, setting("Name of the channel and part of its address: small letters, digits, - and _.", "phone")]
+    type: Annotated[
+        str,
+        setting("`agent`, `webhook`, `telegram`, `notify`, or a type that an installed package offers.", "telegram"),
+    ] = ""
+    package: Annotated[str, setting("An installed Python module.", "my_channel")] = ""
+    path: Annotated[
+        str, setting("A Python file. A relative path counts from the configuration file.", "channels/folder.py")
+    ] = ""
+    enabled: Annotated[bool, setting("`false`: the channel is neither loaded nor started.", False)] = True
+    config: Annotated[
+        Mapping[str, Any], setting("Settings of this kind of channel, below.", {"token": "env:TELEGRAM_TOKEN"})
+    ] = {}
+    problem: str = ""  # set by the loader: the entry was not understood, and only its channel does not run
 
 
 class ScheduleConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[[schedules]]: a message that is sent at its times"""
+    """A message that is sent at its times. It has `every_s` or `at`."""
 
-    id: str
-    to: str  # an address, as relay.agent.shop.bob
-    text: str
-    every_s: float = 0.0  # so often; or
-    at: str = ""  # at this time of the machine's clock, as "07:30"
-    days: tuple[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], ...] = ()  # with `at`: only on these
-    answer_to: str = ""  # the address that the answer goes to; empty: none is awaited
-    enabled: bool = True
+    id: Annotated[str, setting("Name of the schedule: small letters, digits and -.", "morning")]
+    to: Annotated[str, setting("Address that the message is sent to.", "relay.agent.shop.bob")]
+    text: Annotated[str, setting("Text of the message.", "What changed since yesterday?")]
+    every_s: Annotated[float, setting("Seconds between two messages.", 3600.0)] = 0.0
+    at: Annotated[str, setting("Time of this machine's clock.", "07:30")] = ""
+    days: Annotated[
+        tuple[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], ...],
+        setting("With `at`: only on these days. Empty: every day.", ("mon", "fri")),
+    ] = ()
+    answer_to: Annotated[
+        str, setting("Address that the answer is sent to. Empty: no answer is awaited.", "relay.telegram.phone.4711")
+    ] = ""
+    enabled: Annotated[bool, setting("`false`: nothing is sent.", False)] = True
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", self.id):
@@ -118,29 +170,66 @@ class ScheduleConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class AgentDefaults(Struct, frozen=True, kw_only=True):
     """What [agents.NAME] says for each session of that agent, unless the session or the prompt says something else."""
 
-    model: str = ""
-    effort: str = ""
-    system: str = ""
-    timeout_s: float | None = None  # of a turn
+    model: Annotated[str, setting("Model of its sessions, by the agent's own name.", "opus")] = ""
+    effort: Annotated[str, setting("Effort of its sessions, by the agent's own name.", "high")] = ""
+    system: Annotated[str, setting("Text added to the system instruction of its sessions.", "Answer in French.")] = ""
+    timeout_s: Annotated[float | None, setting("Seconds that a turn may take.", 600.0)] = None
 
 
-COMMON = frozenset({"enabled", "run_as", "args", "env", *AgentDefaults.__struct_fields__})
+class AgentEntry(AgentDefaults, frozen=True, kw_only=True):
+    """An agent by a name of yours, or other settings for a known one. Beside these keys it takes those of its type.
+
+    A session or a prompt that says something else counts more."""
+
+    type: Annotated[
+        str,
+        setting(
+            "Driver: `claude-code`, `codex`, `opencode`, `acp`, `shell`, `scripted`, the name of an ACP preset, or one "
+            "that an installed package offers. A known agent that has only keys of this table needs none.",
+            "shell",
+        ),
+    ] = ""
+    enabled: Annotated[bool, setting("`false`: the agent is shown as off, and refused.", False)] = True
+    run_as: Annotated[str, setting("User that the agent runs as, where Tieline runs as root (Linux).", "agents")] = ""
+    args: Annotated[tuple[str, ...], setting("Arguments added to the agent's own.", ("--add-dir", "../library"))] = ()
+    env: Annotated[
+        Mapping[str, str],
+        setting("Variables added to the agent's environment.", {"API_TIMEOUT_MS": "600000"}, secret=True),
+    ] = {}
+
+
+DRIVERS_OWN = frozenset({"args", "env"})
+"""Common keys that each driver checks itself: a mistake there stops its own agent only."""
+COMMON = frozenset(AgentEntry.__struct_fields__) - {"type"}
 """The keys of [agents.NAME] that every agent has. With these alone it needs no type: it is a known agent's name."""
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    default_agent: str = ""
-    policy: str = "ask"
-    agents: Mapping[str, Mapping[str, Any]] = {}  # name → its type and that driver's options
-    bus: str = ""  # its URL; empty: a file of our own
+    """Everything in one file. A file may be empty: every key has a default."""
+
+    default_agent: Annotated[str, setting("Agent of new sessions that name none.", "codex")] = ""
+    policy: Annotated[str, setting("Policy of new sessions that name none; see [policies](#policies).", "edits")] = (
+        "ask"
+    )
+    agents: Annotated[
+        Mapping[str, Mapping[str, Any]],
+        setting("Agents by name; `[agents.NAME]` below.", {"gemini": {"enabled": False}}),
+    ] = {}
+    bus: Annotated[
+        str,
+        setting(
+            "Where everything is stored: `sqlite:///FILE` or `nats://HOST:PORT`. Empty: a file in the state directory.",
+            "nats://127.0.0.1:4222",
+        ),
+    ] = ""
     hub: HubConfig = HubConfig()
     pool: PoolConfig = PoolConfig()
     watchdog: WatchdogConfig = WatchdogConfig()
     relay: RelayConfig = RelayConfig()
     channels: tuple[ChannelConfig, ...] = ()
     schedules: tuple[ScheduleConfig, ...] = ()
-    environ: Mapping[str, str] = {}
-    source: str = ""  # the file it came from
+    environ: Mapping[str, str] = {}  # set by the loader: the process's environment
+    source: str = ""  # set by the loader: the file it came from
 
     def defaults(self, agent: str) -> AgentDefaults:
         """Raises UsageError that names the agent and the field."""
@@ -177,40 +266,77 @@ def _references(value: Any, found: set[str]) -> None:
 
 
 def load(*, environ: Mapping[str, str] | None = None) -> Config:
-    """Raises UsageError that names the file and the field."""
+    """Raises UsageError that names the file, the line and the key."""
     env = inherited() if environ is None else dict(environ)
     found = config_file(env)
     if not found:
         return Config(environ=env)
+    from .toml_lines import dotted, key_lines
+
     path = Path(found)
+    text, content = read(path)
+    wrong = mistakes_in(content)
+    if wrong:
+        first, *others = wrong
+        key = dotted(first.path)
+        more = f" (`tieline config check` lists {len(others)} more)" if others else ""
+        message = f"{place(path, first.path, key_lines(text))}: {key}: {first.problem}{more}"
+        raise UsageError(message, field=key, hint=first.hint)
+    if isinstance(content.get("channels"), list):
+        content["channels"] = [_channel(entry, number) for number, entry in enumerate(content["channels"])]
+    return msgspec.convert({**content, "environ": env, "source": str(path)}, Config)
+
+
+def read(path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of a configuration file, and what TOML makes of it. Raises UsageError."""
     import tomllib  # only where there is a file
 
     try:
-        content = tomllib.loads(path.read_text())
-        if isinstance(content.get("channels"), list):
-            content["channels"] = [_channel(entry, number) for number, entry in enumerate(content["channels"])]
-        config = msgspec.convert({**content, "environ": env, "source": str(path)}, Config)
+        text = path.read_text(encoding="utf-8")
+        return text, tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", field="config") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}", field="config") from None
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {error}", field="config") from None
-    for name, agent in config.agents.items():
-        if not isinstance(agent.get("enabled", True), bool):
-            raise UsageError(f"{path}: agents.{name}.enabled is true or false", field=f"agents.{name}.enabled")
-        if not isinstance(agent.get("run_as", ""), str):
-            raise UsageError(f"{path}: agents.{name}.run_as is a user's name", field=f"agents.{name}.run_as")
-        config.defaults(name)
-        if set(agent) <= COMMON:
-            continue  # one that is known without it: switched on or off, or with settings that every agent has
-        if not isinstance(agent.get("type"), str):
-            raise UsageError(
-                f"{path}: agents.{name} has no type",
-                field=f"agents.{name}.type",
-                hint='Say which driver it uses, for example type = "shell".',
-            )
-    return config
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: it is not UTF-8: {error.reason}", field="config") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}", field="config", hint=QUOTES) from None
+
+
+def place(path: Path | str, key: "KeyPath", lines: "dict[KeyPath, int]") -> str:
+    """`FILE:LINE`, as editors and terminals understand it."""
+    from .toml_lines import line_of
+
+    line = line_of(key, lines)
+    return f"{path}:{line}" if line else str(path)
+
+
+def mistakes_in(content: Mapping[str, Any]) -> "list[Mistake]":
+    """What is wrong with a file by its types. Not in the entries of [[channels]]: a bad one stops only its channel."""
+    from .config_schema import mistakes
+
+    rest = {key: value for key, value in content.items() if key != "channels" or not isinstance(value, list)}
+    return [*mistakes(rest, Config), *_agent_mistakes(content.get("agents"))]
+
+
+def _agent_mistakes(agents: Any) -> "Iterator[Mistake]":
+    """The keys that every agent has; those of its type are its driver's to check."""
+    from .config_schema import Mistake, mistakes
+
+    if not isinstance(agents, dict):
+        return
+    for name, agent in cast("dict[str, Any]", agents).items():
+        if not isinstance(agent, dict):
+            continue  # said already
+        entry = cast("dict[str, Any]", agent)
+        common = {key: value for key, value in entry.items() if key not in DRIVERS_OWN}
+        yield from mistakes(common, AgentEntry, ("agents", name))
+        limit = entry.get("timeout_s")
+        if isinstance(limit, int | float) and limit <= 0:
+            problem = f"{limit:g} s is no time at all"
+            yield Mistake(("agents", name, "timeout_s"), problem, "Leave it out for the default.")
+        if "type" not in entry and not set(entry) <= COMMON:
+            hint = 'Say which driver it uses, for example type = "shell".'
+            yield Mistake(("agents", name), "it has no type", hint)
 
 
 def _channel(entry: Any, number: int) -> ChannelConfig:

@@ -277,8 +277,8 @@ def test_bad_input(cli: CommandLine, arguments: list[str], told: list[str]) -> N
     ("toml", "told"),
     [
         ("policy = ", "is not valid TOML"),
-        ("colour = 1\n", "unknown field `colour`"),
-        ("[agents.x]\ncommand = []\n", "agents.x has no type"),
+        ("colour = 1\n", "tieline.toml:1: colour: unknown key"),
+        ("[agents.x]\ncommand = []\n", "tieline.toml:1: agents.x: it has no type"),
         ('policy = "lax"\n', "unknown policy 'lax'"),
     ],
 )

@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import datetime, time, timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
 
+from ..config import setting
 from ..errors import UsageError
 from ..relay.asking import AskMail, forwarder, note_of
 from ..visible_text import marked
@@ -43,16 +44,27 @@ _QUIET = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*([01]\d|2[0-3]):([0-5]\d)"
 
 
 class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    urls: tuple[str, ...]  # ntfy://…, slack://…, mailto://…: see the documentation of apprise
-    title: str = "{from}"
-    body: str = "{text}"
-    quiet: str = ""  # "22:00-07:00": nothing is sent then
-    timezone: str = ""  # of the quiet hours; empty: this machine's
-    late: Literal["hold", "drop"] = "hold"  # what comes in quiet hours waits for their end, or is a dead letter
-    content: bool = False  # also what a tool is called with, and JSON
-    asks: bool = False  # tell of asks
-    max_chars: int = 2000
-    timeout_s: float = 30.0
+    """Notifications through any service that apprise knows. Needs the extra `tieline[notify]`."""
+
+    urls: Annotated[
+        tuple[str, ...],
+        setting("Addresses of services, as apprise writes them.", ("env:NTFY_URL",), secret=True),
+    ]
+    title: Annotated[
+        str,
+        setting("Title; may use `{from}`, `{to}`, `{text}`, `{thread}`, `{id}`, `{hops}`.", "Tieline: {from}"),
+    ] = "{from}"
+    body: Annotated[str, setting("Text, with the same placeholders.", "{text} ({thread})")] = "{text}"
+    quiet: Annotated[str, setting("Hours in which nothing is sent.", "22:00-07:00")] = ""
+    timezone: Annotated[str, setting("Time zone of `quiet`. Empty: this machine's.", "Europe/Berlin")] = ""
+    late: Annotated[
+        Literal["hold", "drop"],
+        setting("What comes in quiet hours waits for their end, or becomes a dead letter.", "drop"),
+    ] = "hold"
+    content: Annotated[bool, setting("Also show what a tool is called with, and JSON.", True)] = False
+    asks: Annotated[bool, setting("Send asks, too.", True)] = False
+    max_chars: Annotated[int, setting("Longest text, in characters.", 500)] = 2000
+    timeout_s: Annotated[float, setting("Seconds that sending may take.", 10.0)] = 30.0
 
     def __post_init__(self) -> None:
         if not self.urls:

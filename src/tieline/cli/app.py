@@ -12,7 +12,7 @@ from .errors import reported
 from .help import Group
 
 HELP = ("-h", "--help")
-FAMILIES = ("local", "up", "service", "backup", "sessions", "decide", "node", "access", "relay")
+FAMILIES = ("local", "config", "up", "service", "backup", "sessions", "decide", "node", "access", "relay")
 """Modules with `add(app)`, in the order of the help."""
 
 app = typer.Typer(

@@ -10,12 +10,13 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Annotated, Any, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import script
+from ..config import setting
 from ..errors import Unsupported
 from ..events import (
     AnyAction,
@@ -67,7 +68,9 @@ OUTPUT_KEPT = 8 * 1024 * 1024
 
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
-    script: str = ""  # a JSON file; without it the demo plays
+    script: Annotated[
+        str, setting("JSON file with what the agent does. Without it the demo plays.", "/home/me/script.json")
+    ] = ""
     env: Mapping[str, str] = {}  # added to the environment of its commands
 
 

@@ -1,12 +1,12 @@
 """What a session's record says about how its agent is opened."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import Annotated, Any, TypedDict, cast
 
 import msgspec
 from msgspec import Struct
 
-from ..config import Config
+from ..config import Config, setting
 from ..drivers.base import Spec
 from ..errors import UsageError
 from ..policy import Policy, preset
@@ -66,19 +66,25 @@ def quiet_s(config: Config, agent: str) -> float:
 
 
 class Warm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of [[pool.warm]]: what sessions will be created with."""
+    """What the sessions will be created with: an agent is ready for those that are created just so."""
 
-    cwd: str
-    agent: str = ""
-    policy: Policy | str | None = None
-    model: str = ""
-    effort: str = ""
-    system: str = ""
-    accept_unenforced: bool = False
-    max_turns: int | None = None
-    max_budget_usd: float | None = None
-    allowed_tools: tuple[str, ...] = ()
-    disallowed_tools: tuple[str, ...] = ()
+    cwd: Annotated[str, setting("Directory that the agent works in.", "/home/me/shop")]
+    agent: Annotated[str, setting("Agent. Empty: `default_agent`.", "codex")] = ""
+    policy: Annotated[
+        Policy | str | None, setting("Policy: a preset's name, or its three levels. Without it: `policy`.", "edits")
+    ] = None
+    model: Annotated[str, setting("Model, by the agent's own name.", "opus")] = ""
+    effort: Annotated[str, setting("Effort, by the agent's own name.", "high")] = ""
+    system: Annotated[str, setting("Text added to the system instruction.", "Answer in French.")] = ""
+    accept_unenforced: Annotated[bool, setting("Run an agent that cannot be held to the policy.", True)] = False
+    max_turns: Annotated[int | None, setting("Model calls of a turn, at most.", 20)] = None
+    max_budget_usd: Annotated[float | None, setting("Cost of a turn, at most, in US dollars.", 2.5)] = None
+    allowed_tools: Annotated[
+        tuple[str, ...], setting("Tools that need no ask, by the agent's own names.", ("Read",))
+    ] = ()
+    disallowed_tools: Annotated[
+        tuple[str, ...], setting("Tools that are switched off, by the agent's own names.", ("WebSearch",))
+    ] = ()
 
 
 def warm_spec(entry: Mapping[str, Any], place: int, config: Config) -> tuple[str, Spec]:

@@ -9,9 +9,11 @@ agent = "claude-code"
 """
 
 from collections.abc import Mapping
+from typing import Annotated
 
 from msgspec import Struct
 
+from ...config import setting
 from ...errors import UsageError
 from ...policy import preset
 from ..base import NewSession, Surroundings
@@ -24,21 +26,30 @@ NEEDS_SESSIONS = True  # it cannot be made without them, only its config be chec
 class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the sessions of `<prefix>.<project>.<name>` live, and what they are like."""
 
-    cwd: str
-    agent: str = ""  # empty: the default one
-    policy: str = "ask"  # the name of a preset
-    model: str = ""
-    effort: str = ""
-    node: str = ""  # empty: this machine
-    accept_unenforced: bool = False
+    cwd: Annotated[str, setting("Directory that the agent works in.", "/home/me/shop")]
+    agent: Annotated[str, setting("Agent. Empty: `default_agent`.", "claude-code")] = ""
+    policy: Annotated[str, setting("Policy, by the name of a preset.", "edits")] = "ask"
+    model: Annotated[str, setting("Model, by the agent's own name.", "opus")] = ""
+    effort: Annotated[str, setting("Effort, by the agent's own name.", "high")] = ""
+    node: Annotated[str, setting("Id of the machine that runs the sessions. Empty: this one.", "laptop-4f2a")] = ""
+    accept_unenforced: Annotated[bool, setting("Run agents that cannot be held to the policy.", True)] = False
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    subject_prefix: str = "relay.agent"
-    max_concurrent: int = 3
-    timeout_s: float = 0.0  # of a turn; 0: the message's own time
-    projects: Mapping[str, Project] = {}
-    default: Project | None = None  # for projects that are not named
+    """Messages to agents. There is such a channel without an entry; an entry adds projects."""
+
+    subject_prefix: Annotated[str, setting("Beginning of the channel's addresses.", "relay.agent")] = "relay.agent"
+    max_concurrent: Annotated[int, setting("Turns at once; further messages wait.", 3)] = 3
+    timeout_s: Annotated[float, setting("Seconds that a turn may take. 0: the message's own time.", 600.0)] = 0.0
+    projects: Annotated[
+        Mapping[str, Project],
+        setting(
+            "Projects: `relay.agent.PROJECT.NAME` is a session in its directory.", {"shop": {"cwd": "/home/me/shop"}}
+        ),
+    ] = {}
+    default: Annotated[
+        Project | None, setting("For addresses of projects that are not listed.", {"cwd": "/home/me"})
+    ] = None
 
     def __post_init__(self) -> None:
         if self.max_concurrent < 1:

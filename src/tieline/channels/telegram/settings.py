@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from ...config import setting
 from ...errors import UsageError
 from ...messages import address
 
@@ -19,25 +20,43 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
 
 
 class TelegramConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    token: str
-    chats: tuple[int, ...] = ()  # who is heard
-    pairing: bool = False  # further chats may join with the code that the channel's state shows
-    to: str = ""  # where messages go that answer nothing
-    routes: Mapping[str, str] = {}  # the same for single chats: id → address
-    mode: Literal["polling", "webhook"] = "polling"  # polling needs no public address
-    webhook_url: str = ""  # empty: the hub's public address
-    secret: str = ""  # what Telegram shows us with each request; empty: made from the token
-    api: str = API
-    asks: bool = False  # show asks, with buttons to decide them
-    content: bool = True  # of an ask: what the tool is called with
-    stream: bool = True  # show an answer while it is written
-    stream_s: float = 1.5  # between two edits: Telegram counts them
-    typing: bool = True
-    files: tuple[str, ...] = ()  # folders that files may be sent from
-    max_file: int = MAX_FILE
-    keep_files_days: float = 7.0
-    quick_s: float = 2.0  # what comes sooner after a message was no person's answer: a program's, and it inherits
-    timeout_s: float = 30.0
+    """A bot through which people talk to agents and decide asks. Needs the extra `tieline[telegram]`."""
+
+    token: Annotated[str, setting("The bot's token, from BotFather.", "env:TELEGRAM_TOKEN", secret=True)]
+    chats: Annotated[tuple[int, ...], setting("Ids of the chats that may use the bot.", (4711,))] = ()
+    pairing: Annotated[
+        bool, setting("Further chats may join with the code that `tieline channels list` shows.", True)
+    ] = False
+    to: Annotated[str, setting("Address for messages that answer nothing.", "relay.agent.shop.fixer")] = ""
+    routes: Annotated[
+        Mapping[str, str], setting("The same for single chats, by id.", {"4711": "relay.agent.shop.fixer"})
+    ] = {}
+    mode: Annotated[
+        Literal["polling", "webhook"], setting("How updates come. `polling` needs no public address.", "webhook")
+    ] = "polling"
+    webhook_url: Annotated[
+        str, setting("Public address for `webhook`. Empty: `hub.public_url`.", "https://hub.example")
+    ] = ""
+    secret: Annotated[
+        str,
+        setting("Secret of Telegram's requests for `webhook`. Empty: made from the token.", "env:HOOK", secret=True),
+    ] = ""
+    api: Annotated[str, setting("Address of the Bot API server.", API)] = API
+    asks: Annotated[bool, setting("Show asks, with buttons to decide them.", True)] = False
+    content: Annotated[
+        bool, setting("Show what a tool is called with. Without it an ask can only be denied there.", False)
+    ] = True
+    stream: Annotated[bool, setting("Show an answer while it is written.", False)] = True
+    stream_s: Annotated[float, setting("Seconds between two edits of an answer.", 3.0)] = 1.5
+    typing: Annotated[bool, setting('Show "typing …" while an agent works.', False)] = True
+    files: Annotated[tuple[str, ...], setting("Directories that files may be sent from.", ("/home/me/out",))] = ()
+    max_file: Annotated[int, setting("Largest file, in bytes.", 1000000)] = MAX_FILE
+    keep_files_days: Annotated[float, setting("Days that received files are kept.", 1.0)] = 7.0
+    quick_s: Annotated[
+        float,
+        setting("A message that comes sooner after the bot's counts as a program's, and inherits its budget.", 1.0),
+    ] = 2.0
+    timeout_s: Annotated[float, setting("Seconds that a request may take.", 60.0)] = 30.0
 
     def __post_init__(self) -> None:
         if not _TOKEN.fullmatch(self.token):

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from ...config import setting
 from ...errors import UsageError
 from ...messages import address
 from .signing import WINDOW_S, check_secret
@@ -16,17 +18,34 @@ _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
 class WebhookConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    secrets: tuple[str, ...] = ()  # whsec_…; what comes in is signed by any of them
-    sign_with: tuple[str, ...] = ()  # what goes out is signed by each; empty: by `secrets`
-    to: str = ""  # where what comes in goes
-    reply_to: str = ""  # where answers to it go; empty: out through this channel, if it has a url
-    text: str = ""  # where in the JSON the text is: "data.message"; empty: the whole JSON is handed on
-    url: str = ""  # where what goes out is posted
-    headers: Mapping[str, str] = {}  # sent with it
-    answers: bool = False  # the response's body is the answer
-    window_s: float = WINDOW_S
-    max_bytes: int = MAX_BYTES
-    timeout_s: float = 15.0
+    """Signed HTTP requests in (`secrets`, `to`) and out (`url`). It has `to`, `url` or both."""
+
+    secrets: Annotated[
+        tuple[str, ...],
+        setting(
+            "Secrets (`whsec_…`). A request that comes in is signed with one of them.", ("env:CI_SECRET",), secret=True
+        ),
+    ] = ()
+    sign_with: Annotated[
+        tuple[str, ...],
+        setting("Secrets that sign what goes out. Empty: `secrets`.", ("env:CI_SECRET",), secret=True),
+    ] = ()
+    to: Annotated[str, setting("Address that what comes in is sent to.", "relay.agent.shop.fixer")] = ""
+    reply_to: Annotated[
+        str,
+        setting("Address for the answers. Empty: this channel, if it has a `url`.", "relay.telegram.phone.4711"),
+    ] = ""
+    text: Annotated[
+        str, setting("Path of the text in the JSON. Empty: the whole JSON is handed on.", "data.message")
+    ] = ""
+    url: Annotated[str, setting("Address that messages are posted to.", "https://ci.example/hooks", secret=True)] = ""
+    headers: Annotated[
+        Mapping[str, str], setting("Headers of what goes out.", {"Authorization": "env:CI_KEY"}, secret=True)
+    ] = {}
+    answers: Annotated[bool, setting("The body of the response is the answer.", True)] = False
+    window_s: Annotated[float, setting("Seconds that a request's time may differ, 1 to 300.", 60.0)] = WINDOW_S
+    max_bytes: Annotated[int, setting("Largest body that comes in, in bytes.", 65536)] = MAX_BYTES
+    timeout_s: Annotated[float, setting("Seconds that a request that goes out may take.", 30.0)] = 15.0
 
     def __post_init__(self) -> None:
         for secret in (*self.secrets, *self.sign_with):

@@ -11,12 +11,13 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from ...config import setting
 from ...errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, UsageError
 from ...policy import CAPABILITIES, Capability, Policy, Receipt
 from ...wire.jsonrpc import Peer
@@ -45,21 +46,31 @@ UNSAFE = ("--yolo", "-y", "--admin-policy", "--policy", "--allowed-tools", "--al
 class Can(Struct, frozen=True, forbid_unknown_fields=True):
     """What a configured agent can do beyond the protocol's baseline."""
 
-    model: bool | None = None
-    resume: bool | None = None
-    fork: bool | None = None
-    usage: bool | None = None
-    attachments: tuple[str, ...] | None = None
+    model: Annotated[bool | None, setting("A model can be chosen.", True)] = None
+    resume: Annotated[bool | None, setting("A conversation can be resumed.", True)] = None
+    fork: Annotated[bool | None, setting("A conversation can be forked.", True)] = None
+    usage: Annotated[bool | None, setting("The agent reports tokens.", True)] = None
+    attachments: Annotated[tuple[str, ...] | None, setting("Media types of attachments.", ("image/*",))] = None
 
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
-    preset: str = ""
-    command: tuple[str, ...] = ()  # the program and its first arguments, in place of the preset's
+    preset: Annotated[
+        str, setting("A known ACP agent, whose settings are the defaults. `type` may name it instead.", "qwen")
+    ] = ""
+    command: Annotated[
+        tuple[str, ...],
+        setting("Program and its first arguments, instead of the preset's. Required without one.", ("my-agent", "acp")),
+    ] = ()
     args: tuple[str, ...] = ()  # more arguments, after the preset's
     env: Mapping[str, str] = {}  # added to its environment
-    asks: tuple[Capability, ...] | None = None  # what it always asks before
-    mode: str | None = None  # the session mode to set
-    can: Can = Can()
+    asks: Annotated[
+        tuple[Capability, ...] | None,
+        setting("Capabilities that the agent always asks about before it uses them.", ("file_write", "shell")),
+    ] = None
+    mode: Annotated[str | None, setting("Session mode to set, by the agent's own name.", "default")] = None
+    can: Annotated[
+        Can, setting("What the agent can do, where the preset or the agent does not tell.", {"model": True})
+    ] = Can()
 
 
 def create(name: str, options: Mapping[str, Any]) -> "Acp":

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
 
+from ...config import setting
 from ...errors import AgentMissing
 from ..base import McpServer, Spec
 from .policy import rules
@@ -38,13 +39,23 @@ KEPT = frozenset({
 
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
-    command: tuple[str, ...] = ()  # the executable and leading arguments, instead of the SDK's own
+    command: Annotated[
+        tuple[str, ...],
+        setting("Program and its first arguments, instead of the one that the SDK brings.", ("/opt/claude",)),
+    ] = ()
     args: tuple[str, ...] = ()  # more arguments, after ours
     env: Mapping[str, str] = {}  # added to its environment
-    mode: Literal["default", "plan"] = "default"  # plan: it begins by making a plan for approval
-    user_rules: bool = False  # at level `ask`: calls that the user's own rules allow need no ask
-    setting_sources: tuple[Literal["user", "project", "local"], ...] | None = None  # None: all, as the CLI does
-    start_timeout_s: float = 30.0
+    mode: Annotated[
+        Literal["default", "plan"], setting("`plan`: the agent begins with a plan that you approve.", "plan")
+    ] = "default"
+    user_rules: Annotated[
+        bool, setting("At level `ask`: calls that your own Claude Code rules allow need no ask.", True)
+    ] = False
+    setting_sources: Annotated[
+        tuple[Literal["user", "project", "local"], ...] | None,
+        setting("Which of Claude Code's own settings count. Without it: all, as for `claude` itself.", ("user",)),
+    ] = None
+    start_timeout_s: Annotated[float, setting("Seconds that the agent may take to start.", 60.0)] = 30.0
 
 
 class Launch(Struct, frozen=True):

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from ...config import setting
 from ...errors import UsageError
 from ..base import McpServer, Prompt, Spec
 from .launch import HELLO
@@ -14,11 +15,19 @@ from .policy import Controls, controls
 
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
-    command: tuple[str, ...] = ()  # instead of `codex`
+    command: Annotated[
+        tuple[str, ...], setting("Program and its first arguments, instead of `codex`.", ("/opt/codex",))
+    ] = ()
     args: tuple[str, ...] = ()  # more arguments, after ours
     env: Mapping[str, str] = {}  # added to its environment
-    web_search: Literal["live", "indexed", "cached", "disabled"] = "live"  # where the policy allows network
-    config: Mapping[str, Any] = {}  # overrides of Codex's configuration, by dotted name
+    web_search: Annotated[
+        Literal["live", "indexed", "cached", "disabled"],
+        setting("Web search of Codex, where the policy allows network.", "cached"),
+    ] = "live"
+    config: Annotated[
+        Mapping[str, Any],
+        setting("Overrides of Codex's own configuration, by dotted name.", {"model_verbosity": "low"}, secret=True),
+    ] = {}
 
 
 FEATURES = {

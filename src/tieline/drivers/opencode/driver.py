@@ -9,11 +9,12 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Struct
 
+from ...config import setting
 from ...errors import AgentError, AgentStartFailed, Unsupported, UsageError
 from ...policy import Policy, Receipt
 from ...wire.process import Process
@@ -32,13 +33,17 @@ VARIANTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
-    command: tuple[str, ...] = ()  # the program and leading arguments, instead of `opencode` on the PATH
+    command: Annotated[
+        tuple[str, ...], setting("Program and its first arguments, instead of `opencode`.", ("/opt/opencode",))
+    ] = ()
     args: tuple[str, ...] = ()  # more arguments, after ours
     env: Mapping[str, str] = {}  # added to its environment
-    url: str = ""  # a server that runs already, instead of one of our own
-    user: str = "opencode"
-    password: str = ""
-    agent: str = ""  # one of OpenCode's agents: build, plan, or your own
+    url: Annotated[
+        str, setting("A server that runs already, instead of one that Tieline starts.", "http://127.0.0.1:4096")
+    ] = ""
+    user: Annotated[str, setting("User name for the server at `url`.", "opencode")] = "opencode"
+    password: Annotated[str, setting("Password for the server at `url`.", "s3cret", secret=True)] = ""
+    agent: Annotated[str, setting("One of OpenCode's own agents: `build`, `plan`, or yours.", "plan")] = ""
 
 
 def create(name: str, options: Mapping[str, Any]) -> "OpenCode":

@@ -6,10 +6,11 @@ argument; and because it could still be taken for an option, one that starts wit
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
+from ...config import setting
 from ...errors import UsageError
 from ...events import Tokens
 from ...policy import LEVELS, PRESETS, Policy
@@ -27,29 +28,56 @@ _PLACEHOLDER = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
 class Controls(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The agent's own arguments for one policy, and by what means they hold each capability."""
 
-    args: tuple[str, ...] = ()
-    file_write: Claim = "rule"
-    shell: Claim = "rule"
-    network: Claim = "rule"
-    note: str = ""
+    args: Annotated[tuple[str, ...], setting("Arguments for this policy.", ("--sandbox", "workspace"))] = ()
+    file_write: Annotated[Claim, setting("By what means they hold file writes.", "sandbox")] = "rule"
+    shell: Annotated[Claim, setting("By what means they hold commands.", "sandbox")] = "rule"
+    network: Annotated[Claim, setting("By what means they hold network access.", "sandbox")] = "rule"
+    note: Annotated[str, setting("Words for the receipt.", "by its own sandbox")] = ""
 
 
 class Options(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The configuration of one agent; docs/drivers/shell.md explains each."""
+    """The configuration of one agent; docs/drivers/shell.md explains how they work together."""
 
-    command: tuple[str, ...]
-    prompt_by: Literal["argument", "stdin"] = "argument"
-    output: Literal["text", "jsonl"] = "text"
-    model_args: tuple[str, ...] = ()
-    system_args: tuple[str, ...] = ()
-    resume_args: tuple[str, ...] = ()
-    policy_args: Mapping[str, tuple[str, ...] | Controls] = {}
+    command: Annotated[
+        tuple[str, ...],
+        setting(
+            "Program and its arguments, with placeholders such as `{prompt}`.", ("my-agent", "--quiet", "{prompt}")
+        ),
+    ]
+    prompt_by: Annotated[Literal["argument", "stdin"], setting("How the program gets the prompt.", "stdin")] = (
+        "argument"
+    )
+    output: Annotated[
+        Literal["text", "jsonl"],
+        setting("`text`: what it prints is the answer. `jsonl`: JSON lines, read by the `…_field` keys.", "jsonl"),
+    ] = "text"
+    model_args: Annotated[
+        tuple[str, ...], setting("Arguments added when a model is asked for.", ("--model", "{model}"))
+    ] = ()
+    system_args: Annotated[
+        tuple[str, ...], setting("Arguments for a system instruction.", ("--system", "{system}"))
+    ] = ()
+    resume_args: Annotated[
+        tuple[str, ...], setting("Arguments of every turn but a session's first.", ("--resume", "{session}"))
+    ] = ()
+    policy_args: Annotated[
+        Mapping[str, tuple[str, ...] | Controls],
+        setting(
+            "The agent's own arguments per policy: a preset, or three levels `file_write/shell/network`. A list claims "
+            "a rule for each capability; a table says the means.",
+            {"read-only": ["--read-only"]},
+        ),
+    ] = {}
     args: tuple[str, ...] = ()
-    timeout_s: float = 3600.0
-    idle_timeout_s: float | None = None
+    timeout_s: Annotated[float, setting("Seconds that a turn may take.", 600.0)] = 3600.0
+    idle_timeout_s: Annotated[
+        float | None, setting("Seconds without output after which a turn ends as `timeout`.", 120.0)
+    ] = None
     env: Mapping[str, str] = {}
-    version_args: tuple[str, ...] = ()
-    install: str = ""
+    version_args: Annotated[
+        tuple[str, ...], setting("Arguments with which the program prints its version.", ("--version",))
+    ] = ()
+    install: Annotated[str, setting("What to do when the program is missing.", "pipx install my-agent")] = ""
 
     def takes(self, value: str) -> bool:
         """Whether this value has a place in the command."""

@@ -7,11 +7,12 @@ nothing, be it null, empty or missing); a list of tables matches when one of the
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
 
+from ...config import setting
 from ...events import Event, Other, Text, TextDelta, Thinking, Tokens
 
 MAX_TEXT = 64 * 1024 * 1024
@@ -33,17 +34,28 @@ class BadPath(ValueError):
 class Fields(Struct, frozen=True, kw_only=True):
     """Where in the JSON lines things are. `*_when` narrows a field down to the messages that match."""
 
-    done_when: Match = ()
-    error_when: Match = ()
-    error_field: str = ""
-    text_field: str = ""
-    text_when: Match = ()
-    delta_field: str = ""
-    delta_when: Match = ()
-    thinking_field: str = ""
-    thinking_when: Match = ()
-    session_field: str = ""
-    usage: Mapping[str, str] = {}  # a field of Tokens → its path
+    done_when: Annotated[Match, setting("Match: the message that ends the turn.", {"type": "done"})] = ()
+    error_when: Annotated[Match, setting("Match: the message that ends the turn as an error.", {"type": "error"})] = ()
+    error_field: Annotated[str, setting("Path of the error's text.", "error.message")] = ""
+    text_field: Annotated[str, setting("Path of a whole text.", "item.text")] = ""
+    text_when: Annotated[Match, setting("Match: the messages that have `text_field`.", {"type": "answer"})] = ()
+    delta_field: Annotated[str, setting("Path of a piece of a text that is being written.", "delta.text")] = ""
+    delta_when: Annotated[Match, setting("Match: the messages that have `delta_field`.", {"type": "delta"})] = ()
+    thinking_field: Annotated[str, setting("Path of a whole thought.", "item.thought")] = ""
+    thinking_when: Annotated[
+        Match, setting("Match: the messages that have `thinking_field`.", {"type": "thought"})
+    ] = ()
+    session_field: Annotated[
+        str, setting("Path of the agent's id of the conversation. `resume_args` needs it.", "session_id")
+    ] = ""
+    usage: Annotated[
+        Mapping[str, str],
+        setting(
+            "Paths of `input`, `output`, `cache_read`, `cache_write`, `reasoning` and `cost_usd` in the message that "
+            "ends the turn.",
+            {"input": "usage.in"},
+        ),
+    ] = {}
 
 
 class End(Struct, frozen=True):

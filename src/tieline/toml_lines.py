@@ -1,0 +1,98 @@
+"""On which line of a TOML file each key stands. `tomllib` does not say.
+
+A file is cut into statements: the fewest lines that `tomllib` itself accepts are one. So whatever TOML allows inside a
+statement is read right, without a parser of our own.
+"""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+Path = tuple[str | int, ...]
+"""`("channels", 0, "id")` is the id of the first channel."""
+
+
+def key_lines(text: str) -> dict[Path, int]:
+    """The line of every table and key, counted from 1. The text is valid TOML."""
+    found: dict[Path, int] = {}
+    tables: dict[Path, int] = {}  # arrays of tables → how many there are
+    inside: Path = ()
+    for number, header, content in _statements(text):
+        if header:
+            inside = _entered(content, tables)
+            _note(found, inside, number)
+        else:
+            for path in _paths(content):
+                _note(found, (*inside, *path), number)
+    return found
+
+
+def line_of(path: Path, lines: dict[Path, int]) -> int:
+    """The line of a key, or of the nearest table around it. 0: nowhere."""
+    while path and path not in lines:
+        path = path[:-1]
+    return lines.get(path, 0)
+
+
+def dotted(path: Path) -> str:
+    """A path as people write it: `channels[0].config.token`."""
+    words = ""
+    for part in path:
+        if isinstance(part, int):
+            words += f"[{part}]"
+        else:
+            plain = part.isascii() and part.replace("-", "").replace("_", "").isalnum()
+            words += ("." if words else "") + (part if plain else f'"{part}"')
+    return words
+
+
+def _statements(text: str) -> Iterator[tuple[int, bool, dict[str, Any]]]:
+    import tomllib  # only where there is a file
+
+    pending: list[str] = []
+    start = 0
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        if not pending:
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            start = number
+        pending.append(line)
+        try:
+            content = tomllib.loads("\n".join(pending))
+        except tomllib.TOMLDecodeError:
+            continue  # it goes on in the next line
+        header = pending[0].lstrip().startswith("[")
+        pending = []
+        yield start, header, content
+
+
+def _entered(content: dict[str, Any], tables: dict[Path, int]) -> Path:
+    """The table that a header enters: `[a.b]` or `[[a.b]]`, as tomllib reads it alone."""
+    path: list[str | int] = []
+    value: Any = content
+    while isinstance(value, dict) and value:
+        ((part, value),) = cast("dict[str, Any]", value).items()
+        path.append(part)
+        here: Path = tuple(path)
+        if isinstance(value, list):  # [[a.b]]: one more
+            tables[here] = tables.get(here, 0) + 1
+            return (*here, tables[here] - 1)
+        if here in tables and value:  # [a.b] below an [[a]]: of its last one
+            path.append(tables[here] - 1)
+    return tuple(path)
+
+
+def _paths(value: Any, path: Path = ()) -> Iterator[Path]:
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for part, each in cast("dict[str, Any]", value).items():
+            yield from _paths(each, (*path, part))
+    elif isinstance(value, list):
+        for place, each in enumerate(cast("list[Any]", value)):
+            yield from _paths(each, (*path, place))
+
+
+def _note(found: dict[Path, int], path: Path, number: int) -> None:
+    """The first line that brings a key, or a table around it, is its line."""
+    for length in range(1, len(path) + 1):
+        found.setdefault(path[:length], number)
