@@ -212,7 +212,7 @@ async def test_a_configured_limit_for_any_agent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("model = 3", r"agents\.codex: Expected `str`"),
+        ("model = 3", r"tieline\.toml:2: agents\.codex\.model: expected text, found a whole number"),
         ("timeout_s = 0", r"agents\.codex\.timeout_s: 0 s is no time"),
     ],
 )
