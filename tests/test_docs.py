@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,17 @@ from tieline.cli.app import HELP, app
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROMPT = re.compile(r"^\w*\$ ")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 BIN = Path(sys.executable).parent
+STORIES = (ROOT / "README.md", ROOT / "docs/tutorial.md")
+"""Run as a whole, block after block: see test_pages.py."""
 
 
 def blocks(language: str) -> list[Any]:
     """Fenced blocks of a language. A block marked `no-run` says so in its fence and is only compiled."""
     found: list[Any] = []
-    for page in PAGES:
+    for page in (page for page in PAGES if page not in STORIES):
         for match in FENCE.finditer(page.read_text()):
             if match[1] == language:
                 line = page.read_text()[: match.start()].count("\n") + 1
@@ -130,7 +134,7 @@ def documented(page: Path) -> Iterator[str]:
     for match in FENCE.finditer(text):
         if match[1] in ("console", "sh"):
             # What a command prints may name a command too, in the same form.
-            yield from (line.removeprefix("$ ").strip() for line in match[3].splitlines() if "tieline " in line)
+            yield from (PROMPT.sub("", line).strip() for line in match[3].splitlines() if "tieline " in line)
     for span in re.findall(r"`(tieline [^`]+)`", FENCE.sub("", text)):
         yield " ".join(span.replace("\\|", " ").split())
 
@@ -213,6 +217,60 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         if "://" not in target and not target.startswith("mailto:"):
             assert (page.parent / target).exists(), f"{target} in {page.relative_to(ROOT)}"
+
+
+def headings(page: Path) -> list[str]:
+    return re.findall(r"^#{2,} (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+
+
+def anchor(heading: str) -> str:
+    """As the usual renderers make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_anchors_exist(page: Path) -> None:
+    for target, name in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", FENCE.sub("", page.read_text())):
+        if "://" not in target:
+            there = (page.parent / target) if target else page
+            assert name in {anchor(heading) for heading in headings(there)}, f"{target}#{name} in {page.name}"
+
+
+def test_every_decision_is_in_the_table_of_contents_once() -> None:
+    page = ROOT / "docs/decisions.md"
+    listed = re.findall(r"^- \[.*\]\(#(.*)\)$", page.read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(anchor(heading) for heading in headings(page))
+    assert len(listed) > 40
+
+
+def test_every_document_is_in_the_index() -> None:
+    index = ROOT / "docs/README.md"
+    listed = {(index.parent / target).resolve() for target in LINK.findall(index.read_text())}
+    pages = {*ROOT.glob("docs/*.md"), *ROOT.glob("docs/drivers/*.md")} - {index}
+    maintainers = {ROOT / "docs/requirements.md"}
+    assert sorted(page.name for page in pages - maintainers - listed) == []
+
+
+def test_every_word_of_the_glossary_is_in_the_code() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
+    terms = [term.strip() for row in rows if row[0] not in ("word", "---") for term in row[0].split(",")]
+    assert len(terms) > 30 and len(terms) == len(set(terms))
+    names = " ".join(
+        {
+            token.string
+            for path in (ROOT / "src").rglob("*.py")
+            for token in _tokens(path)
+            if token.type == tokenize.NAME
+        }
+        | {path.stem for path in (ROOT / "src").rglob("*.py")}
+    )
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", names).replace("_", " ").lower()
+    assert [term for term in terms if not re.search(rf"\b{re.escape(term)}s?\b", words)] == []
+
+
+def _tokens(path: Path) -> Iterator[tokenize.TokenInfo]:
+    with path.open("rb") as file:
+        yield from tokenize.tokenize(file.readline)
 
 
 def test_no_registry_is_named() -> None:
