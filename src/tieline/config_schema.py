@@ -163,7 +163,7 @@ def _mistakes_of(value: Any, kind: Any, path: Path, whole: bool) -> Iterator[Mis
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            yield Mistake(path, f"expected {type_words(kind)}, found {_found(value)}")
+            yield Mistake(path, f"expected {type_words(kind)}, found {_found(value, kind)}")
 
 
 def _of_the_whole(content: Mapping[str, Any], table: type[Struct], path: Path) -> Iterator[Mistake]:
@@ -186,8 +186,10 @@ def _close(name: str, known: Sequence[str]) -> str:
     return f"Did you mean {close[0]}?" if close else f"Known keys: {', '.join(known)}."
 
 
-def _found(value: Any) -> str:
-    """The kind of a value; never the value, which may be a secret."""
+def _found(value: Any, kind: Any) -> str:
+    """The kind of a value. Not the value, which may be a secret; where the choices are fixed it is a wrong word."""
+    if "Literal[" in str(kind):
+        return toml(value)
     kinds = {"dict": "a table", "list": "a list", "str": "text", "bool": "true or false", "int": "a whole number"}
     name: str = type(value).__name__  # pyright: ignore[reportUnknownMemberType]
     return kinds.get(name, "a number" if isinstance(value, float) else "a date or time")

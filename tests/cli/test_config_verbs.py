@@ -77,7 +77,7 @@ FOUND = {
     (12, "agents.mine", "it has no type", "type ="),
     (15, "agents.reviewer", "command is missing", "Add command ="),
     (17, "agents.reviewer.comand", "unknown key", "Did you mean command?"),
-    (21, "agents.searcher.web_search", 'expected "live" or', ""),
+    (21, "agents.searcher.web_search", '"disabled", found "sometimes"', ""),
     (23, "agents.odd", "unknown agent 'frob'", ""),
     (27, "relay.deny[1]", "'nonsense' is not a rule", "from-pattern"),
     (29, "pool.warm[0]", "cwd is missing", "Add cwd ="),
