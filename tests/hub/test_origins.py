@@ -1,6 +1,10 @@
 """Names of hosts."""
 
-from tieline.hub.origins import host_name, is_loopback
+import pytest
+
+from tieline.config import HubConfig
+from tieline.hub.origins import Origins, host_name, is_loopback
+from tieline.hub.problems import Refused
 
 
 def test_names_without_port() -> None:
@@ -15,3 +19,16 @@ def test_names_without_port() -> None:
     assert [is_loopback(one) for one in ("127.9.9.9", "::1", "localhost", "0.0.0.0", "", "10.0.0.1", "x")] == [
         True, True, True, False, False, False, False,
     ]  # fmt: skip
+
+
+def test_a_host_is_one_of_our_names_or_the_address_that_was_dialled() -> None:
+    origins = Origins(HubConfig(hosts=("hub.test",)))
+    dialled = {"server": ("192.0.2.7", 7433)}
+    for ours in ("localhost:7433", "127.0.0.1", "HUB.test:7433", "192.0.2.7:7433"):
+        origins.check_host(ours, dialled)
+    for other in ("evil.test", "192.0.2.8:7433", ""):
+        with pytest.raises(Refused, match="does not go by the name"):
+            origins.check_host(other, dialled)
+    for unknown in ({}, {"server": None}):
+        with pytest.raises(Refused):
+            origins.check_host("192.0.2.7", unknown)
