@@ -12,8 +12,8 @@ NODE_FITS := const [major, minor] = process.versions.node.split(".").map(Number)
 PAGE := src/tieline/hub/static/index.html
 # What the page is made from; its types come from the protocol's own values.
 PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.json web/*.mjs -type f ! -name protocol.ts ! -name hidden.ts 2>/dev/null) \
-	$(wildcard src/tieline/protocol/*.py) src/tieline/events.py src/tieline/policy.py src/tieline/messages.py src/tieline/ask_parts.py src/tieline/visible_text.py \
-	src/tieline/sessions/records.py src/tieline/sessions/messages.py
+	$(wildcard src/tieline/protocol/*.py) src/tieline/events.py src/tieline/policy.py src/tieline/envelopes.py src/tieline/ask_parts.py src/tieline/visible_text.py \
+	src/tieline/sessions/records.py src/tieline/sessions/transcript.py
 WORKERS ?= 2
 DIST ?= dist
 
@@ -76,7 +76,7 @@ check: setup ## lint and types
 	$(BIN)/pyright
 
 docs: setup ## write docs/configuration.md from the types of the configuration
-	$(BIN)/python -m tieline.cli.config_reference > docs/configuration.md
+	$(BIN)/python -m tieline.cli.commands.config_reference > docs/configuration.md
 
 chaos: setup ## a minute of a link that breaks, hubs and nodes that are killed; on SQLite and on NATS
 	CHAOS_SECONDS=60 $(BIN)/python -m pytest -q tests/node/test_chaos.py

@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from tieline.api import open_session
 from tieline.events import Done
-from tieline.library import open_session
 from tieline.sessions.session import Session
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig

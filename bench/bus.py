@@ -18,8 +18,8 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from tieline.bus import Bus, open_bus
-from tieline.bus.sqlite.file import connect, migrate
-from tieline.bus.sqlite.store import Store
+from tieline.bus.sqlite.database_file import connect, migrate
+from tieline.bus.sqlite.transactions import Store
 
 from .rows import Row, at_least, at_most, side_by_side_async
 

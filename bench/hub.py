@@ -23,13 +23,13 @@ from tieline.drivers.base import Prompt
 from tieline.drivers.scripted import Scripted
 from tieline.events import Done, Event, Text, TurnStarted
 from tieline.hub.app import build
+from tieline.hub.http.server import Serving, serve
 from tieline.hub.hub import Hub
-from tieline.hub.server import Serving, serve
-from tieline.node.executor import Executor
-from tieline.node.identity import identify
+from tieline.node.command_executor import Executor
+from tieline.node.node_identity import identify
 from tieline.policy import Policy
-from tieline.sessions.log import EventLog
-from tieline.sessions.router import Router
+from tieline.sessions.event_log import EventLog
+from tieline.sessions.manager import Router
 
 from .rows import Row, at_least, at_most
 from .sessions import FULL, Endless, turn

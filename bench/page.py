@@ -19,8 +19,8 @@ from playwright.async_api import Browser, Page, async_playwright
 from tieline.bus import open_bus
 from tieline.events import Command as CommandAction
 from tieline.events import Done, Text, ToolResult, ToolUse, TurnStarted, encode
-from tieline.hub.local import socket_path
-from tieline.sessions.log import subject
+from tieline.hub.security.unix_socket import socket_path
+from tieline.sessions.event_log import subject
 from tieline.testing.rig import scratch_env
 
 from .rows import Row, at_most
@@ -87,7 +87,7 @@ async def _hub(root: Path) -> AsyncGenerator[tuple[str, httpx2.AsyncClient], Non
     await _fill(root / "s" / "bus.db")
     told, ready = os.pipe()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tieline.daemon", json.dumps({"port": 0, "ready": ready}),
+        sys.executable, "-m", "tieline.bootstrap.daemon", json.dumps({"port": 0, "ready": ready}),
         cwd=root, env=env, pass_fds=[ready], stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     os.close(ready)

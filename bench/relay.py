@@ -13,9 +13,9 @@ from pathlib import Path
 from tieline.bus import Bus, open_bus
 from tieline.channels.base import DeliveryContext
 from tieline.config import Config, RelayConfig
-from tieline.messages import Envelope, Receipt
+from tieline.envelopes import Envelope, Receipt
 from tieline.relay import Relay
-from tieline.relay.matching import Endpoints
+from tieline.relay.address_matching import Endpoints
 
 from .bus import nats_server, percentile
 from .rows import Row, at_least, at_most, side_by_side, side_by_side_async

@@ -18,8 +18,8 @@ from tieline.drivers.scripted import Scripted
 from tieline.events import Done
 from tieline.policy import Policy
 from tieline.script import Reply, Say
-from tieline.sessions.router import Router
-from tieline.testing.waiting import eventually
+from tieline.sessions.manager import Router
+from tieline.testing.wait_for import eventually
 
 from .agents import PROMPT, agents, setting
 from .rows import Row, at_least, at_most

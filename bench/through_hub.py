@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from tieline.daemon import Order, Started
+from tieline.bootstrap.daemon import Order, Started
 
 from .agents import BINARIES, PROMPT, TIELINE, Agent, agents, setting
 from .rows import Row, at_most
@@ -29,7 +29,7 @@ def hub(place: str, env: Mapping[str, str]) -> Generator[int, None, None]:
     ready, say = os.pipe()
     order = msgspec.json.encode(Order(port=0, ready=say)).decode()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tieline.daemon", order],
+        [sys.executable, "-m", "tieline.bootstrap.daemon", order],
         cwd=place,
         env=dict(env),
         stdin=subprocess.DEVNULL,

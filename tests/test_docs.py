@@ -14,8 +14,8 @@ import msgspec
 import pytest
 import typer
 
-from tieline.cli import config_reference
 from tieline.cli.app import HELP, app
+from tieline.cli.commands import config_reference
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tieline.cli.clean import clean, one_line, output, prose
+from tieline.cli.terminal.sanitize import clean, one_line, output, prose
 from tieline.visible_text import hidden, mark, marked
 from tieline.visible_text import ranges as all_ranges
 

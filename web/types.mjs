@@ -11,7 +11,7 @@ const python = process.env.PYTHON ?? (existsSync(own) ? own : 'python3')
 const tell = (...order) => execFileSync(python, order, { encoding: 'utf8', maxBuffer: 1 << 26 })
 const text = tell('-m', 'tieline.protocol.schema')
 
-/** A name that two modules have comes with its module: tieline.messages.Receipt. */
+/** A name that two modules have comes with its module: tieline.envelopes.Receipt. */
 const named = (name) => name.split('.').slice(-2).map((word) => word[0].toUpperCase() + word.slice(1)).join('')
 const literal = (value) => JSON.stringify(value)
 

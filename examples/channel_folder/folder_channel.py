@@ -29,8 +29,8 @@ from tieline.channels.base import (
     delivered,
     failed,
 )
+from tieline.envelopes import Refused
 from tieline.errors import UsageError
-from tieline.messages import Refused
 
 NAME = "Folder"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from tieline.client import connect
 from tieline.events import Done, TextDelta
 from tieline.ids import new_id
-from tieline.protocol.bodies import Decision, NewSession
-from tieline.protocol.frames import AskFrame, DeltaFrame, EventFrame, Ready
+from tieline.protocol.request_bodies import Decision, NewSession
+from tieline.protocol.stream_frames import AskFrame, DeltaFrame, EventFrame, Ready
 
 
 async def main(agent: str, prompt: str) -> None:

@@ -13,10 +13,10 @@ from .version import __version__
 TYPE_CHECKING = False  # not imported from typing, which would cost more than all the rest here
 if TYPE_CHECKING:
     from . import events
+    from .api import Job, open_session, run, run_parallel
     from .drivers.base import Attachment, McpServer, Prompt
     from .errors import TielineError
     from .events import Answer, Ask, Done, Event
-    from .library import Job, open_session, run, run_parallel
     from .policy import Policy
     from .sessions.session import Session
 
@@ -45,15 +45,15 @@ _HOMES = {
     "Attachment": "drivers.base",
     "Done": "events",
     "Event": "events",
-    "Job": "library",
+    "Job": "api",
     "McpServer": "drivers.base",
     "Policy": "policy",
     "Prompt": "drivers.base",
     "Session": "sessions.session",
     "TielineError": "errors",
-    "open_session": "library",
-    "run": "library",
-    "run_parallel": "library",
+    "open_session": "api",
+    "run": "api",
+    "run_parallel": "api",
 }
 
 

@@ -11,18 +11,18 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
-from .actions import Action as Action
-from .actions import AnyAction as AnyAction
-from .actions import Command as Command
-from .actions import Edit as Edit
-from .actions import Fetch as Fetch
-from .actions import Mcp as Mcp
-from .actions import OtherAction as OtherAction
-from .actions import Read as Read
-from .actions import Search as Search
-from .actions import Task as Task
-from .actions import needs as needs
 from .policy import Capability, Receipt
+from .tool_actions import Action as Action
+from .tool_actions import AnyAction as AnyAction
+from .tool_actions import Command as Command
+from .tool_actions import Edit as Edit
+from .tool_actions import Fetch as Fetch
+from .tool_actions import Mcp as Mcp
+from .tool_actions import OtherAction as OtherAction
+from .tool_actions import Read as Read
+from .tool_actions import Search as Search
+from .tool_actions import Task as Task
+from .tool_actions import needs as needs
 
 
 class Event(Struct, frozen=True, omit_defaults=True, tag_field="type", tag=""):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from . import places
+from . import paths
 from .errors import TielineError
 
 VERSION = 1
@@ -41,7 +41,7 @@ class StateUnusable(TielineError):
 
 def prepare(env: Mapping[str, str]) -> None:
     """Make the directory one of this version. Raises StateUnusable."""
-    state = places.state(env)
+    state = paths.state(env)
     finish_replacing(state)
     version = version_of(state)
     check_version(version, str(state))

@@ -14,15 +14,15 @@ from typing import Any
 from msgspec import Struct
 from tests.asks.words import SPOKEN
 
+from tieline.api import open_session
 from tieline.ask_parts import ask_parts
 from tieline.events import Answer, Ask
-from tieline.library import open_session
 from tieline.policy import Policy
 from tieline.script import Reply, Say
-from tieline.sessions.asks import deny
+from tieline.sessions.ask_decisions import deny
 from tieline.sessions.records import AskRecord, SessionRecord, digest
 from tieline.testing.rig import Rig
-from tieline.testing.streams import collect
+from tieline.testing.stream_checks import collect
 
 TURN_S = 100.0
 

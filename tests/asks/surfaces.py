@@ -16,18 +16,18 @@ from rich.console import Console
 from tests.asks.stage import Caught
 from tests.browser.cards import WIDTHS, AskPage, ask_page
 
-from tieline.channels.telegram.card import buttons, card
-from tieline.cli import deciding
-from tieline.cli.ask_panel import panels
-from tieline.cli.asking import Desk
-from tieline.cli.keys import Keys
-from tieline.cli.watch import Watch
+from tieline.bootstrap.relay import ask_note
+from tieline.channels.telegram.ask_card import buttons, card
+from tieline.cli.commands import asks
+from tieline.cli.run.permission_prompt import Desk
+from tieline.cli.terminal.ask_panel import panels
+from tieline.cli.terminal.keyboard import Keys
+from tieline.cli.terminal.session_view import Watch
 from tieline.errors import UsageError
 from tieline.events import Answer
-from tieline.hub.push.decide import AskPending, notice
-from tieline.protocol.frames import EventFrame
-from tieline.relaying import ask_note
-from tieline.sessions.asks import check
+from tieline.hub.push.rules import AskPending, notice
+from tieline.protocol.stream_frames import EventFrame
+from tieline.sessions.ask_decisions import check
 
 
 class Shown(Struct, frozen=True):
@@ -96,7 +96,7 @@ async def approve(caught: Caught, surfaces: Surfaces) -> Shown:
     """`tieline approve`, `answer` and `asks`, without a terminal."""
     out = io.StringIO()
     with redirect_stdout(out):
-        deciding.tell(caught.record, caught.session, deciding.origin(caught.session, {"local": "here"}))
+        asks.tell(caught.record, caught.session, asks.origin(caught.session, {"local": "here"}))
     return Shown(out.getvalue(), may_allow(caught))
 
 
@@ -104,7 +104,7 @@ async def approve_on_a_terminal(caught: Caught, surfaces: Surfaces) -> Shown:
     file = io.StringIO()
     for each in panels(caught.record.ask, caught.session.agent, caught.session.cwd):
         console(file, caught).print(each)
-    file.write(deciding.whole(caught.record.ask, parts=False))
+    file.write(asks.whole(caught.record.ask, parts=False))
     return Shown(file.getvalue(), may_allow(caught))
 
 
@@ -119,7 +119,7 @@ async def as_json(caught: Caught, surfaces: Surfaces) -> Shown:
     """`--json`, and what the hub answers to programs: the texts in it, once they are read."""
     record = msgspec.json.decode(msgspec.json.encode(caught.record), type=type(caught.record))
     assert record == caught.record
-    return Shown("\n".join(deciding.parts_text((part,)) for part in record.parts), may_allow(caught))
+    return Shown("\n".join(asks.parts_text((part,)) for part in record.parts), may_allow(caught))
 
 
 def page(width: str) -> "Column":

@@ -9,10 +9,10 @@ from tests.asks.surfaces import CHANNELS, COLUMNS, VERBS
 from tests.asks.words import KINDS
 from tests.browser.cards import WIDTHS
 
-from tieline.drivers.presets import PRESETS
+from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.registry import BUILT_IN
-from tieline.relay import plugins
-from tieline.relay.plugins import BUILT_IN as BUILT_IN_CHANNELS
+from tieline.relay.plugins import loader
+from tieline.relay.plugins.loader import BUILT_IN as BUILT_IN_CHANNELS
 
 CLI = Path(__file__).parents[2] / "src/tieline/cli"
 TOUCHES = ("ask_panel", "asking", "deciding", "watch")
@@ -57,7 +57,7 @@ def test_every_verb_that_shows_asks_has_its_column() -> None:
 def test_every_channel_has_its_column() -> None:
     assert set(CHANNELS) == set(BUILT_IN_CHANNELS), "a channel without its place in tests/asks/surfaces.py"
     assert {column for column in CHANNELS.values() if column} <= set(COLUMNS)
-    channels = Path(plugins.__file__).parents[1] / "channels"
+    channels = Path(loader.__file__).parents[2] / "channels"
     for name, column in CHANNELS.items():
         found = [channels / f"{name}.py"] if (channels / f"{name}.py").exists() else (channels / name).glob("*.py")
         decides = any("asks.decide(" in file.read_text() for file in found)

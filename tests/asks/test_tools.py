@@ -10,12 +10,12 @@ from tests.asks.agents import CASTS
 from tests.asks.stage import TURN_S, Cast
 from tests.asks.words import KINDS, TOOLS
 
+from tieline.api import open_session
 from tieline.events import Init
-from tieline.library import open_session
 from tieline.policy import Policy
 from tieline.script import Say
 from tieline.testing.model_rig import ModelRig
-from tieline.testing.streams import collect
+from tieline.testing.stream_checks import collect
 
 REAL = [cast for cast in CASTS if cast.agent in TOOLS]
 

@@ -16,13 +16,13 @@ import msgspec
 from tieline.bus import open_bus
 from tieline.events import Event, encode
 from tieline.script import Reply
-from tieline.sessions.log import subject
+from tieline.sessions.event_log import subject
 from tieline.testing.rig import scratch_env
 
 WAIT_S = 60.0
 NAME = "hub.test"
 """By which other machines reach the hub; the tests' browser knows it."""
-DEMO = Path(__file__).parents[2] / "src/tieline/cli/demo.json"
+DEMO = Path(__file__).parents[2] / "src/tieline/cli/commands/demo.json"
 GREETING = '"""Says hello."""\n\n\ndef greet(name: str) -> str:\n    return "Hello " + name\n'
 
 
@@ -91,7 +91,7 @@ class HubProcess:
             order = json.dumps({"port": self._port, "ready": ready})
             with (self.root / "out").open("ab") as out:
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "tieline.daemon", order,
+                    sys.executable, "-m", "tieline.bootstrap.daemon", order,
                     cwd=self.root, env=self.env, pass_fds=[ready], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                     start_new_session=True,
                 )  # fmt: skip

@@ -12,7 +12,7 @@ from tests.browser.hub import HubProcess
 from tests.client.proxy import Proxy
 from tests.node.conftest import Node, node_at, settings
 
-from tieline.node.identity import identify
+from tieline.node.node_identity import identify
 from tieline.script import Reply, Run, Say
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]

@@ -12,7 +12,7 @@ from tests.browser.hub import HubProcess
 
 from tieline import events
 from tieline.script import Inquire, Run, Say, Stall, Think, Write
-from tieline.sessions.log import EPHEMERAL
+from tieline.sessions.event_log import EPHEMERAL
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 

@@ -6,7 +6,7 @@ from contextlib import aclosing, suppress
 from uuid import uuid4
 
 from tieline.bus import Bus, BusUnavailable, Record
-from tieline.testing.bus_contract.setting import all_of
+from tieline.testing.bus_contract.base import all_of
 
 PUBLISHERS = 8
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tieline.bus import open_bus
-from tieline.testing.bus_contract.setting import all_of, first
+from tieline.testing.bus_contract.base import all_of, first
 
 LIVES = 200
 CRASHER = Path(__file__).with_name("crasher.py")

@@ -1,8 +1,8 @@
 """What a follower holds when it does not keep up."""
 
 from tieline.bus import Record
-from tieline.bus.sqlite.feed import Feed
-from tieline.bus.sqlite.selection import CHUNK_BYTES, CHUNK_RECORDS
+from tieline.bus.sqlite.log_follower import Feed
+from tieline.bus.sqlite.record_query import CHUNK_BYTES, CHUNK_RECORDS
 
 
 async def live(woken: list[bool]) -> Feed:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tieline.bus import BusError, BusLocked, open_bus
-from tieline.bus.sqlite.file import LAID_OUT, MIGRATIONS
+from tieline.bus.sqlite.database_file import LAID_OUT, MIGRATIONS
 from tieline.errors import UsageError
-from tieline.testing.waiting import eventually
+from tieline.testing.wait_for import eventually
 
 HOLD = """
 import asyncio, sys

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tieline.bus import BusFull, open_bus
-from tieline.testing.bus_contract.setting import all_of, first
+from tieline.testing.bus_contract.base import all_of, first
 
 CHUNK = 64 * 1024
 

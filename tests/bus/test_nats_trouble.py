@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from tieline.bus import Bus, BusError, BusUnavailable, RecordTooLarge, open_bus
-from tieline.testing.bus_contract.setting import all_of
+from tieline.testing.bus_contract.base import all_of
 
 from .conftest import NatsServer, free_port
 from .load import Load

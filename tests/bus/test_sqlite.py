@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tieline.bus.sqlite import selection, store
+from tieline.bus.sqlite import record_query, transactions
 from tieline.testing.bus_contract import BusContract
 from tieline.testing.bus_contract.announcements import Ends
 from tieline.testing.bus_contract.interleavings import Interleavings
@@ -29,11 +29,11 @@ class TestSmallSteps(Records, Reading, Ends, Interleavings):
 
     @pytest.fixture
     def url(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-        monkeypatch.setattr(store, "INDEX_STEP", 7)
-        monkeypatch.setattr(store, "TRIM_STEP", 3)
-        monkeypatch.setattr(selection, "WINDOW", 8)
-        monkeypatch.setattr(selection, "PROBE_COST", 1)
-        monkeypatch.setattr(selection, "MOST_SCANNED", 64)
-        monkeypatch.setattr(selection, "MOST_REMEMBERED", 2)
-        monkeypatch.setattr(selection, "CHUNK_RECORDS", 5)
+        monkeypatch.setattr(transactions, "INDEX_STEP", 7)
+        monkeypatch.setattr(transactions, "TRIM_STEP", 3)
+        monkeypatch.setattr(record_query, "WINDOW", 8)
+        monkeypatch.setattr(record_query, "PROBE_COST", 1)
+        monkeypatch.setattr(record_query, "MOST_SCANNED", 64)
+        monkeypatch.setattr(record_query, "MOST_REMEMBERED", 2)
+        monkeypatch.setattr(record_query, "CHUNK_RECORDS", 5)
         return f"sqlite://{tmp_path}/bus.db"

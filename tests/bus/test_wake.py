@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tieline.bus.sqlite.wake import Wake
+from tieline.bus.sqlite.loop_waker import Wake
 
 MANY = 5000
 

@@ -13,9 +13,9 @@ from tests.relay.conftest import BOUND, QUICK
 from tieline.bus import open_bus
 from tieline.channels.base import Asks, Channel, DeliveryContext, Surroundings
 from tieline.config import ChannelConfig, Config, RelayConfig
-from tieline.messages import DeadLetter, Envelope
+from tieline.envelopes import DeadLetter, Envelope
 from tieline.relay import Relay, Settings
-from tieline.relay.plugins import build
+from tieline.relay.plugins.loader import build
 
 IMPORTS_AIOGRAM = pytest.mark.timeout(300)
 """The first of these in a process imports aiogram: six seconds of work, and a minute where many want the processor."""

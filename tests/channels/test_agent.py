@@ -13,26 +13,26 @@ import pytest
 from tests.relay.conftest import QUICK, over, states, until, within
 from tests.relay.conftest import url as url
 
+from tieline.bootstrap.relay import HubSessions
 from tieline.bus import Bus, open_bus
 from tieline.channels.agent import AgentConfig, Project, create
 from tieline.channels.agent.channel import session_of
-from tieline.channels.agent.turns import Calls
-from tieline.channels.agent.words import relay_context
+from tieline.channels.agent.prompt_context import relay_context
+from tieline.channels.agent.turn_follower import Calls
 from tieline.channels.base import NewSession, NodeOffline, Surroundings
 from tieline.config import Config
 from tieline.drivers.base import Prompt
 from tieline.drivers.scripted import Scripted
+from tieline.envelopes import AttachmentRef, Budget, Envelope, Limits, Payload, Unanswered
 from tieline.errors import BusUnavailable, UsageError
 from tieline.events import Read, Text, ToolResult, ToolUse
-from tieline.messages import AttachmentRef, Budget, Envelope, Limits, Payload, Unanswered
 from tieline.policy import PRESETS
 from tieline.relay import Relay
-from tieline.relaying import HubSessions
 from tieline.script import Fail, Reply, Run, Say, Stall
+from tieline.sessions.manager import Router
 from tieline.sessions.records import PromptRecord
-from tieline.sessions.router import Router
 from tieline.testing.channel_contract import Context, Outlet
-from tieline.testing.hub import hub_around
+from tieline.testing.in_process_hub import hub_around
 
 ME = "relay.user.me"
 BOB = "relay.agent.shop.bob"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tieline.bootstrap.relay import HubSessions
 from tieline.bus import open_bus
 from tieline.channels import agent
 from tieline.channels.base import Surroundings
@@ -13,12 +14,11 @@ from tieline.config import Config
 from tieline.drivers.base import Prompt
 from tieline.drivers.scripted import Scripted
 from tieline.errors import BusUnavailable
-from tieline.relaying import HubSessions
 from tieline.script import Say
+from tieline.sessions.manager import Router
 from tieline.sessions.records import PromptRecord
-from tieline.sessions.router import Router
 from tieline.testing.channel_contract import ChannelContract
-from tieline.testing.hub import hub_around
+from tieline.testing.in_process_hub import hub_around
 
 
 class Flaky(Router):

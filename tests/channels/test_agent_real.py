@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from tests.relay.conftest import QUICK, over
 
+from tieline.bootstrap.relay import HubSessions
 from tieline.bus import open_bus
 from tieline.channels.agent import AgentConfig, Project, create
 from tieline.channels.base import Surroundings
 from tieline.config import Config
 from tieline.relay import Relay
-from tieline.relaying import HubSessions
 from tieline.script import Say
-from tieline.sessions.router import Router
-from tieline.testing.hub import hub_around
+from tieline.sessions.manager import Router
+from tieline.testing.in_process_hub import hub_around
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.rigs.gemini import GeminiRig

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 from tests.channels.conftest import IMPORTS_AIOGRAM, SECRET, made, relay_with
-from tests.channels.test_webhook_signing import signed
+from tests.channels.test_webhook_signatures import signed
 
 from tieline.channels import notify, telegram, webhook
 from tieline.channels.base import Channel, Surroundings
 from tieline.channels.webhook.channel import Webhook
-from tieline.relay.hooks import HookRequest
+from tieline.relay.plugins.inbound_webhooks import HookRequest
 from tieline.testing.channel_contract import ID, ME, ChannelContract, Far, over
-from tieline.testing.http import LoopbackServer, Request
-from tieline.testing.telegram import TOKEN, BotApi
+from tieline.testing.http_server import LoopbackServer, Request
+from tieline.testing.telegram_server import TOKEN, BotApi
 
 ADA = 4711
 

@@ -13,19 +13,19 @@ import pytest
 from standardwebhooks import Webhook as Library
 from tests.channels.conftest import IMPORTS_AIOGRAM, OTHER, SECRET
 from tests.channels.test_webhook import Receiver
-from tests.channels.test_webhook_signing import signed
+from tests.channels.test_webhook_signatures import signed
 from tests.hub.test_hooks import toml
 from tests.workers import worker
 
 from tieline import config as configuration
-from tieline.client.address import Running
-from tieline.daemon import hub_on
-from tieline.node.starting import described
+from tieline.bootstrap.daemon import hub_on
+from tieline.bootstrap.process_lock import described
+from tieline.client.hub_address import Running
 from tieline.script import Call, Run, Say
 from tieline.testing import mcp_server
-from tieline.testing.http import LoopbackServer
-from tieline.testing.telegram import TOKEN, BotApi
-from tieline.testing.waiting import eventually
+from tieline.testing.http_server import LoopbackServer
+from tieline.testing.telegram_server import TOKEN, BotApi
+from tieline.testing.wait_for import eventually
 
 pytestmark = [pytest.mark.real, IMPORTS_AIOGRAM]
 

@@ -16,11 +16,11 @@ from tests.channels.test_telegram import Switch, note
 from tests.relay.conftest import QUICK, over, until
 
 from tieline.channels.notify import NotifyConfig, quiet_for
-from tieline.messages import Payload
+from tieline.envelopes import Payload
 from tieline.relay import Relay
-from tieline.relay.plugins import ChannelError
-from tieline.testing.http import LoopbackServer
-from tieline.testing.waiting import eventually
+from tieline.relay.plugins.loader import ChannelError
+from tieline.testing.http_server import LoopbackServer
+from tieline.testing.wait_for import eventually
 
 
 @asynccontextmanager

@@ -13,14 +13,14 @@ from tests.channels.conftest import IMPORTS_AIOGRAM, Desk, made, relay_with
 from tests.relay.conftest import QUICK, lose_lease, over, until
 
 from tieline.channels.base import AskNote, Channel
+from tieline.envelopes import AttachmentRef, Payload
 from tieline.errors import TielineError
 from tieline.events import Remember
-from tieline.messages import AttachmentRef, Payload
 from tieline.relay import Relay, Settings
-from tieline.relay.asking import ASK
-from tieline.relay.plugins import ChannelError
-from tieline.testing.telegram import TOKEN, BotApi, Call
-from tieline.testing.waiting import eventually
+from tieline.relay.ask_forwarder import ASK
+from tieline.relay.plugins.loader import ChannelError
+from tieline.testing.telegram_server import TOKEN, BotApi, Call
+from tieline.testing.wait_for import eventually
 
 pytestmark = [pytest.mark.slow, IMPORTS_AIOGRAM]
 
@@ -454,7 +454,7 @@ async def test_what_cannot_be_seen_is_marked_in_names_too(tmp_path: Path) -> Non
 
 
 def test_a_button_that_cannot_say_all_that_it_permits_is_not_there() -> None:
-    from tieline.channels.telegram.card import buttons, card
+    from tieline.channels.telegram.ask_card import buttons, card
 
     for words, offered in (("w" * 700, True), ("w" * 900, False)):
         long = note(offers={"session": words, "always": "more"})
@@ -465,7 +465,7 @@ def test_a_button_that_cannot_say_all_that_it_permits_is_not_there() -> None:
 
 
 def test_a_title_or_a_directory_adds_no_lines_to_a_card() -> None:
-    from tieline.channels.telegram.card import card
+    from tieline.channels.telegram.ask_card import card
 
     made = card(note(agent="a\nb", title="c\n\nAll of it is above", place="/d\ne"), content=True)
     assert made.text.startswith("a b asks: c  All of it is above\n/d e\n\n")

@@ -11,19 +11,19 @@ import pytest
 from msgspec.structs import replace
 from standardwebhooks import Webhook as Library
 from tests.channels.conftest import OTHER, SECRET, Desk, dead_letter, made, relay_with
-from tests.channels.test_webhook_signing import signed
+from tests.channels.test_webhook_signatures import signed
 from tests.relay.conftest import QUICK, over, states
 
 from tieline.channels.webhook.channel import Webhook
-from tieline.channels.webhook.loop import HEADER, trail
+from tieline.channels.webhook.loop_header import HEADER, trail
+from tieline.envelopes import AttachmentRef, Payload, Refused
 from tieline.errors import UsageError
-from tieline.messages import AttachmentRef, Payload, Refused
 from tieline.relay import Relay
-from tieline.relay.hooks import HookRefused, HookRequest
-from tieline.relay.plugins import ChannelError
+from tieline.relay.plugins.inbound_webhooks import HookRefused, HookRequest
+from tieline.relay.plugins.loader import ChannelError
 from tieline.testing.channel_contract import Context
-from tieline.testing.http import LoopbackServer, Request
-from tieline.testing.waiting import eventually
+from tieline.testing.http_server import LoopbackServer, Request
+from tieline.testing.wait_for import eventually
 
 IN: dict[str, Any] = {"secrets": [SECRET], "to": "relay.desk"}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tieline.testing.command_line import CommandLine
+from tieline.testing.cli_process import CommandLine
 
 
 @pytest.fixture

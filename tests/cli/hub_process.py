@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from tieline.bootstrap.daemon import Order, Started
 from tieline.client import connect
-from tieline.daemon import Order, Started
 from tieline.script import Fail, Inquire, Outline, Run, Say, Stall, Think, Write
 from tieline.sessions.records import SessionRecord
-from tieline.testing.command_line import WAIT_S, CommandLine
+from tieline.testing.cli_process import WAIT_S, CommandLine
 
 
 class HubProcess:
@@ -41,7 +41,7 @@ class HubProcess:
         ready, say = os.pipe()
         order = Order(port=self.port, ready=say)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tieline.daemon", msgspec.json.encode(order).decode()],
+            [sys.executable, "-m", "tieline.bootstrap.daemon", msgspec.json.encode(order).decode()],
             cwd=self._cli.place,
             env=self._cli.env,
             stdin=subprocess.DEVNULL,

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from tieline import config as configuration
-from tieline.cli import config_check, config_show
+from tieline.cli.commands import config_check, config_show
 from tieline.errors import UsageError
-from tieline.testing.command_line import CommandLine
+from tieline.testing.cli_process import CommandLine
 
 WRONG = """\
 polcy = "ask"

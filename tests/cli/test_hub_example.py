@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cli.hub_process import HubProcess
 
-from tieline.testing.command_line import WAIT_S, CommandLine
+from tieline.testing.cli_process import WAIT_S, CommandLine
 
 EXAMPLE = Path(__file__).parents[2] / "examples/hub/follow.py"
 

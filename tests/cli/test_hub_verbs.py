@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from tests.cli.hub_process import HubProcess, Setting
 
-from tieline.cli.deciding import choices, own_words
-from tieline.cli.devices import below
-from tieline.cli.switchboard import ago, columns, fitted, pick, short
-from tieline.cli.talk import browse
+from tieline.cli.commands.asks import choices, own_words
+from tieline.cli.commands.devices import below
+from tieline.cli.commands.sessions import browse
+from tieline.cli.hub_connection import ago, columns, fitted, pick, short
 from tieline.client.client import Client
 from tieline.errors import UsageError
 from tieline.events import Choice, Question
 from tieline.protocol.access import Paired
-from tieline.protocol.bodies import Claim
+from tieline.protocol.request_bodies import Claim
 from tieline.protocol.views import DeviceView
-from tieline.testing.command_line import CommandLine
+from tieline.testing.cli_process import CommandLine
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.hub_process import HubProcess
 
 from tieline.script import Run, Say
-from tieline.testing.command_line import CommandLine
+from tieline.testing.cli_process import CommandLine
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
 

@@ -16,7 +16,7 @@ from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.rigs.gemini import GeminiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
-from tieline.testing.waiting import eventually
+from tieline.testing.wait_for import eventually
 
 pytestmark = pytest.mark.real
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tieline.script import Fail, Inquire, Outline, Propose, Run, Say, Stall, Think, Write
-from tieline.testing.command_line import CommandLine
-from tieline.testing.waiting import at_work_in, eventually
+from tieline.testing.cli_process import CommandLine
+from tieline.testing.wait_for import at_work_in, eventually
 
 KEYS = "y allow"
 BELL = "\x07"

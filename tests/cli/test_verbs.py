@@ -12,15 +12,15 @@ import pytest
 
 from tieline import events
 from tieline.cli import errors
-from tieline.cli.agents import gather, older, plain
-from tieline.cli.schema import SCHEMAS
+from tieline.cli.commands.agents import gather, older, plain
+from tieline.cli.commands.schema import SCHEMAS
 from tieline.config import Config
 from tieline.errors import AgentMissing, AgentStartFailed, UsageError
 from tieline.policy import Policy
 from tieline.script import Run, Say
-from tieline.testing.command_line import CommandLine
+from tieline.testing.cli_process import CommandLine
 from tieline.testing.rig import scratch_env
-from tieline.testing.waiting import at_work_in
+from tieline.testing.wait_for import at_work_in
 from tieline.version import __version__
 
 BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
@@ -86,7 +86,7 @@ def test_agents_unknown(cli: CommandLine) -> None:
 
 
 async def test_a_probe_that_hangs_does_not_hold_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tieline.cli.agents.PROBE_S", 1.0)
+    monkeypatch.setattr("tieline.cli.commands.agents.PROBE_S", 1.0)
     monkeypatch.chdir(tmp_path)
     program = tmp_path / "hangs"
     program.write_text("#!/bin/sh\nexec sleep 300\n")
@@ -233,7 +233,7 @@ def test_version(cli: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "heavy"),
     [
-        (["--help"], {"rich", "pydantic", "httpx2", "tieline.cli.run", "tieline.drivers.scripted"}),
+        (["--help"], {"rich", "pydantic", "httpx2", "tieline.cli.run.standalone", "tieline.drivers.scripted"}),
         (["run", "scripted", "hello", "--json", "--policy", "full"], {"rich", "pydantic", "typer", "httpx2"}),
     ],
 )

@@ -15,11 +15,19 @@ from tests.hub.conftest import Running
 from tieline.client import Client, HubUnreachable, NoHub, Unauthorized, connect
 from tieline.errors import TielineError, UnknownAgent, UsageError
 from tieline.events import Done, Text, TurnStarted
-from tieline.protocol.bodies import Claim, Decision, NewPrompt, NewSession, Pairing, PushSubscription, SessionChange
-from tieline.protocol.frames import AskFrame, EventFrame, PromptFrame, Ready
+from tieline.protocol.request_bodies import (
+    Claim,
+    Decision,
+    NewPrompt,
+    NewSession,
+    Pairing,
+    PushSubscription,
+    SessionChange,
+)
+from tieline.protocol.stream_frames import AskFrame, EventFrame, PromptFrame, Ready
 from tieline.protocol.views import CommandView, PromptView
 from tieline.script import Inquire, Run, Say, Stall
-from tieline.sessions.pending import AlreadyAnswered
+from tieline.sessions.pending_asks import AlreadyAnswered
 from tieline.sessions.records import AskRecord, SessionRecord
 
 BOUND_S = 30.0

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tieline.drivers.acp.node import WHOLE
+from tieline.drivers.acp.nodejs_precompile import WHOLE
 from tieline.drivers.base import Spec
 from tieline.events import Answer, Ask, Fetch, Init, Text, ToolResult, ToolUse
 from tieline.policy import Policy, preset
+from tieline.processes import spawn
 from tieline.script import Call, Run, Say, Write
 from tieline.sessions.session import Session
 from tieline.testing.driver_contract import DriverContract
 from tieline.testing.policy_contract import PolicyContract
 from tieline.testing.rigs.gemini import MODEL, GeminiRig
 from tieline.testing.rigs.opencode_acp import OpencodeAcpRig
-from tieline.testing.streams import collect, done, of, the
-from tieline.wire import launch
+from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real
 
@@ -82,7 +82,7 @@ class TestGemini(DriverContract, PolicyContract):
         rig.play([Run(look)], [Say("Done.")])
         spec = Spec(cwd=str(place), policy=preset("full"), ahead=True, **rig.options)
         async with Session(rig.driver, spec) as session:
-            (pid,) = (launch.live()[mark] for mark in session.marks)
+            (pid,) = (spawn.live()[mark] for mark in session.marks)
             assert WHOLE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             seen = await collect(session.turn("try"))
         assert done(seen).text == "Done."

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tieline.drivers.acp.events import Normaliser
-from tieline.drivers.presets import PRESETS
+from tieline.drivers.acp_presets import PRESETS
 from tieline.events import (
     Command,
     Diff,
@@ -29,7 +29,7 @@ from tieline.events import (
     ToolResult,
     ToolUse,
 )
-from tieline.testing.streams import of, the
+from tieline.testing.stream_checks import of, the
 
 RECORDED = Path(__file__).with_name("acp")
 

@@ -12,20 +12,29 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tieline.cli.agents import Report, look, plain
-from tieline.cli.agents_table import print_table
+from tieline.api import open_session
+from tieline.cli.commands.agents import Report, look, plain
+from tieline.cli.commands.agents_table import print_table
 from tieline.config import Config
 from tieline.drivers import registry
+from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.base import Features
-from tieline.drivers.met import MAX_AGENTS, MAX_FILE, MAX_VERSION, Meeting, Met, Told, basis_of, unverified_of
-from tieline.drivers.other_user import Account, OtherUser
-from tieline.drivers.presets import PRESETS
+from tieline.drivers.observed_features import (
+    MAX_AGENTS,
+    MAX_FILE,
+    MAX_VERSION,
+    Meeting,
+    Met,
+    Told,
+    basis_of,
+    unverified_of,
+)
+from tieline.drivers.run_as import Account, OtherUser
 from tieline.errors import Unsupported
 from tieline.events import Warning
-from tieline.library import open_session
-from tieline.node.agents import Agents
+from tieline.node.agent_inventory import Agents
 from tieline.testing.rig import scratch_env
-from tieline.testing.streams import collect, done, of, the
+from tieline.testing.stream_checks import collect, done, of, the
 
 PEER = [sys.executable, str(Path(__file__).with_name("acp_agent.py"))]
 TOLD = Told(resume=True, fork=False, attachments=("image/*",), model=True)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tieline.api import open_session
 from tieline.drivers.acp import driver as acp
 from tieline.drivers.base import Attachment, Emit, McpServer, Prompt, Spec
 from tieline.errors import AgentMissing, AgentStartFailed, Unsupported
@@ -33,12 +34,11 @@ from tieline.events import (
     ToolUse,
     Warning,
 )
-from tieline.library import open_session
 from tieline.policy import Policy
 from tieline.sessions.session import Session
 from tieline.testing.driver_contract import eventually
 from tieline.testing.rig import scratch_env
-from tieline.testing.streams import collect, done, of, the
+from tieline.testing.stream_checks import collect, done, of, the
 
 AGENT = Path(__file__).with_name("acp_agent.py")
 ASKS = ["file_write", "shell", "network"]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tieline.api import open_session
 from tieline.drivers.acp import driver as acp
 from tieline.drivers.acp.policy import gemini_rules, launch_command, overruled
+from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.base import Spec
-from tieline.drivers.presets import PRESETS
 from tieline.errors import PolicyUnenforceable, UsageError
-from tieline.library import open_session
 from tieline.policy import CAPABILITIES, Policy, every_policy
 
 ASKS = ["file_write", "shell", "network"]

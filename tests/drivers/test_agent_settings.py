@@ -10,18 +10,18 @@ from tieline import config, open_session
 from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.drivers import registry
+from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.base import Driver, Spec, StartsProgram, whole_env
 from tieline.drivers.claude_code.driver import ClaudeCode
 from tieline.drivers.claude_code.launch import launch_command as claude_command
-from tieline.drivers.presets import PRESETS
 from tieline.errors import AgentError, UnknownAgent, UsageError
 from tieline.script import Stall
-from tieline.sessions.premises import premises
-from tieline.sessions.router import Router
-from tieline.testing.driver_contract.setting import FULL
+from tieline.sessions.agent_fingerprint import premises
+from tieline.sessions.manager import Router
+from tieline.testing.driver_contract.base import FULL
 from tieline.testing.rig import scratch_env
 from tieline.testing.rigs.shell import JSONL, TEXT, ShellRig
-from tieline.testing.streams import collect, done
+from tieline.testing.stream_checks import collect, done
 
 RECORDER = """#!/bin/sh
 printf '%s\\n' "$@" > "$RECORD/args"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tieline.api import open_session
 from tieline.drivers.base import Attachment, Prompt
 from tieline.drivers.claude_code.driver import ClaudeCode
 from tieline.drivers.claude_code.launch import Options
@@ -26,16 +27,15 @@ from tieline.events import (
     ToolUse,
     Usage,
 )
-from tieline.library import open_session
 from tieline.policy import Policy
+from tieline.processes import spawn
 from tieline.script import Call, Run, Say, Stall
 from tieline.sessions.session import Session
 from tieline.testing.driver_contract import DriverContract
 from tieline.testing.policy_contract import PolicyContract
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
-from tieline.testing.streams import collect, done, of, the
-from tieline.testing.waiting import eventually
-from tieline.wire import launch
+from tieline.testing.stream_checks import collect, done, of, the
+from tieline.testing.wait_for import eventually
 
 pytestmark = pytest.mark.real
 
@@ -111,7 +111,7 @@ async def test_what_it_does_ahead_is_between_it_and_us(rig: ClaudeCodeRig, place
 
 async def test_one_that_dies_while_it_warms_up(rig: ClaudeCodeRig, place: Path) -> None:
     async with talk(rig, place) as session:
-        for pid in launch.live().values():
+        for pid in spawn.live().values():
             os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(5):  # not as long as it may take
             await session.warm_up()

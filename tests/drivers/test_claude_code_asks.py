@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tieline.api import open_session
 from tieline.drivers.base import McpServer
 from tieline.drivers.claude_code.launch import Options
 from tieline.events import (
@@ -17,13 +18,12 @@ from tieline.events import (
     ToolResult,
     ToolUse,
 )
-from tieline.library import open_session
 from tieline.policy import Policy
 from tieline.script import Call, Get, Inquire, Propose, Run, Say, Write
 from tieline.sessions.session import Session
 from tieline.testing import mcp_server
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
-from tieline.testing.streams import collect, done, of, the
+from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real
 

@@ -10,12 +10,12 @@ import pytest
 
 from tieline import open_session
 from tieline.drivers.base import McpServer, Prompt, Spec
-from tieline.drivers.claude_code.content import user_message
 from tieline.drivers.claude_code.driver import ClaudeCode, create
 from tieline.drivers.claude_code.events import Normaliser
 from tieline.drivers.claude_code.launch import Launch, Options, launch_command
+from tieline.drivers.claude_code.prompt import user_message
 from tieline.drivers.claude_code.tools import action_of
-from tieline.drivers.turn import Turn
+from tieline.drivers.turn_stream import Turn
 from tieline.errors import NotSignedIn, UsageError
 from tieline.events import (
     Answer,
@@ -46,8 +46,8 @@ from tieline.events import (
     changed_paths,
 )
 from tieline.policy import CAPABILITIES, Policy, every_policy
-from tieline.testing.streams import of, the, verify
-from tieline.wire import launch as wire_launch
+from tieline.processes import spawn as wire_launch
+from tieline.testing.stream_checks import of, the, verify
 
 RECORDED = Path(__file__).parent / "claude_code"
 TRANSCRIPTS = sorted(path.stem for path in RECORDED.glob("*.jsonl"))

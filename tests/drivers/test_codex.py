@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
+from tieline.api import open_session
 from tieline.config import Config
-from tieline.drivers.ahead import greet_ahead, start_ahead
 from tieline.drivers.base import McpServer
 from tieline.drivers.codex.driver import Codex
-from tieline.drivers.spec import spec_of
+from tieline.drivers.options import spec_of
+from tieline.drivers.prestart import greet_ahead, start_ahead
 from tieline.errors import UsageError
 from tieline.events import Answer, Ask, Command, Edit, Mcp, Text, ToolResult, ToolUse, Warning
-from tieline.library import open_session
 from tieline.policy import Level, Policy
+from tieline.processes import spawn
 from tieline.script import AnyStep, Call, Inquire, Run, Say, Stall, Write
 from tieline.testing import mcp_server
 from tieline.testing.driver_contract import DriverContract
-from tieline.testing.driver_contract.setting import eventually, yes
-from tieline.testing.http import LoopbackServer, Request
+from tieline.testing.driver_contract.base import eventually, yes
+from tieline.testing.http_server import LoopbackServer, Request
 from tieline.testing.policy_contract import PolicyContract
 from tieline.testing.rigs.codex import CodexRig, codex_rig
-from tieline.testing.streams import collect, done, of, the
-from tieline.wire import launch
+from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real
 
@@ -335,21 +335,21 @@ async def test_options_reach_the_model(rig: CodexRig, place: Path) -> None:
 async def test_sessions_share_a_server(rig: CodexRig, place: Path, tmp_path: Path) -> None:
     started = tmp_path / "mcp-pid"
     server = McpServer(command=("/bin/sh", "-c", 'echo $$ > "$0"; exec cat >/dev/null', str(started)))
-    before = launch.live()
+    before = spawn.live()
     async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options) as stays:
         async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options, mcp_servers={"m": server}) as leaves:
-            assert len(launch.live()) == len(before) + 1
+            assert len(spawn.live()) == len(before) + 1
             await collect(leaves.turn("hello"))
             await eventually(started.exists, "the MCP server never started")
         pid = started.read_text().strip()
         await eventually(lambda: not Path(f"/proc/{pid}").exists(), "what a session left behind is still there")
         assert done(await collect(stays.turn("still there?"))).status == "success"
-    assert launch.live() == before
+    assert spawn.live() == before
 
 
 async def test_the_death_of_a_server_reaches_all_its_sessions(rig: CodexRig, place: Path) -> None:
     rig.play([Say("The beginning. "), Stall()], [Say("The beginning. "), Stall()])
-    before = launch.live()
+    before = spawn.live()
     options: dict[str, Any] = {**rig.options, "policy": FULL}
     async with (
         open_session(rig.driver, cwd=place, **options) as one,
@@ -358,7 +358,7 @@ async def test_the_death_of_a_server_reaches_all_its_sessions(rig: CodexRig, pla
         turns = [asyncio.create_task(collect(session.turn("tell me"))) for session in (one, two)]
         await eventually(lambda: len(rig.model.requests) == 2, "they never began")
         await rig.stalled()
-        (pid,) = set(launch.live().values()) - set(before.values())
+        (pid,) = set(spawn.live().values()) - set(before.values())
         os.kill(pid, signal.SIGKILL)
         for seen in await asyncio.gather(*turns):
             assert "killed by signal 9" in done(seen).error
@@ -393,10 +393,10 @@ async def test_started_and_greeted_ahead(rig: CodexRig, place: Path) -> None:
     assert early.said.count(b"\n") == 3, "the handshake, and what opens the thread"
     rig.play([Say("there")])
     async with open_session(Codex(), cwd=place, env=env, policy=FULL) as session:
-        assert list(launch.live().values()) == [early.pid], "the very same one"
+        assert list(spawn.live().values()) == [early.pid], "the very same one"
         assert early.said == b"", "nothing is left of it, so nothing was said twice"
         assert done(await collect(session.turn("go"))).text == "there"
-    assert not launch.live()
+    assert not spawn.live()
 
 
 async def test_greeted_ahead_for_something_else(rig: CodexRig, place: Path) -> None:
@@ -406,6 +406,6 @@ async def test_greeted_ahead_for_something_else(rig: CodexRig, place: Path) -> N
     greet_ahead(early, "codex", spec_of(Config(), cwd=place, env=env, policy=FULL))
     rig.play([Say("there")])
     async with open_session(Codex(), cwd=place, env=env, policy="read-only") as session:
-        assert early.pid not in launch.live().values(), "it has a thread with another policy"
+        assert early.pid not in spawn.live().values(), "it has a thread with another policy"
         assert done(await collect(session.turn("go"))).text == "there"
-    assert not launch.live()
+    assert not spawn.live()

@@ -10,15 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from tieline.api import open_session
 from tieline.drivers.base import Prompt, Spec
 from tieline.drivers.codex import server as codex_server
 from tieline.drivers.codex.asks import asked
 from tieline.drivers.codex.driver import Codex, create
 from tieline.drivers.codex.events import Normaliser
 from tieline.drivers.codex.launch import TARGETS, launch_command, machine
-from tieline.drivers.codex.params import Options, thread_params
 from tieline.drivers.codex.policy import controls, receipt
-from tieline.drivers.turn import Turn
+from tieline.drivers.codex.thread_params import Options, thread_params
+from tieline.drivers.turn_stream import Turn
 from tieline.errors import AgentMissing, AgentStartFailed, UsageError
 from tieline.events import (
     Answer,
@@ -40,12 +41,11 @@ from tieline.events import (
     Usage,
     Warning,
 )
-from tieline.library import open_session
 from tieline.policy import CAPABILITIES, Policy, every_policy
+from tieline.processes import spawn
 from tieline.testing.policy_contract import name_of
 from tieline.testing.rig import scratch_env
-from tieline.testing.streams import collect, done, of, the
-from tieline.wire import launch
+from tieline.testing.stream_checks import collect, done, of, the
 
 TRANSCRIPTS = Path(__file__).parent / "codex"
 DOCUMENT = Path(__file__).parent.parent.parent / "docs/drivers/codex.md"
@@ -293,12 +293,12 @@ async def test_missing(tmp_path: Path) -> None:
     ids=["exits", "garbage", "hello", "silent", "refuses"],
 )
 async def test_it_does_not_come_up(tmp_path: Path, program: str, told: str) -> None:
-    before, began = launch.live(), time.monotonic()
+    before, began = spawn.live(), time.monotonic()
     with pytest.raises(AgentStartFailed, match=told):
         async with open_session(cwd=tmp_path, **agent(tmp_path, program)):
             pass
     assert time.monotonic() - began < 15, "at once, not when the time is up"
-    assert launch.live() == before
+    assert spawn.live() == before
 
 
 async def test_it_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +361,7 @@ async def test_an_interrupt_that_is_not_heard_ends_the_agent(tmp_path: Path) -> 
 def test_the_head_start_imports_little() -> None:
     """Whatever it imports, the agent starts that much later."""
     code = (
-        "import sys; from tieline.drivers.ahead import start_ahead; start_ahead('codex', {}); "
+        "import sys; from tieline.drivers.prestart import start_ahead; start_ahead('codex', {}); "
         "print(*sorted({'asyncio', 'msgspec', 'pathlib', 'shutil', 'typing'} & set(sys.modules)))"
     )
     ran = subprocess.run(

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tieline.drivers.acp.placing import looked_at as acp_looked_at
-from tieline.drivers.claude_code.edits import drawn, sketched
-from tieline.drivers.claude_code.edits import looked_at as claude_looked_at
+from tieline.drivers.acp.edit_diffs import looked_at as acp_looked_at
+from tieline.drivers.claude_code.edit_diffs import drawn, sketched
+from tieline.drivers.claude_code.edit_diffs import looked_at as claude_looked_at
 from tieline.drivers.claude_code.policy import Permits
-from tieline.drivers.file_text import MAX_BYTES, Unreadable, file_text, link_target, with_links
+from tieline.drivers.current_file import MAX_BYTES, Unreadable, file_text, link_target, with_links
 from tieline.drivers.opencode.asks import permission_ask, placed
-from tieline.drivers.opencode.edits import looked_at as opencode_looked_at
+from tieline.drivers.opencode.edit_diffs import looked_at as opencode_looked_at
 from tieline.events import Ask, Edit
 from tieline.policy import Policy
 

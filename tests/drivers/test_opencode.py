@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tieline.library import open_session
+from tieline.api import open_session
 from tieline.testing.driver_contract import DriverContract
 from tieline.testing.policy_contract import PolicyContract, Web, loopback_web
 from tieline.testing.rigs.opencode import OpenCodeRig

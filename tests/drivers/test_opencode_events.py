@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from tieline.drivers.base import Spec
-from tieline.drivers.opencode.course import Course, past_limit
 from tieline.drivers.opencode.events import Normaliser
-from tieline.drivers.opencode.words import QUIET, message_of
+from tieline.drivers.opencode.protocol import QUIET, message_of
+from tieline.drivers.opencode.turn_state import Course, past_limit
 from tieline.events import (
     Command,
     Edit,
@@ -31,7 +31,7 @@ from tieline.events import (
     ToolUse,
     Usage,
 )
-from tieline.testing.streams import of, the
+from tieline.testing.stream_checks import of, the
 
 RECORDED = Path(__file__).parent / "opencode"
 Message = dict[str, Any]

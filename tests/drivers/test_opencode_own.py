@@ -11,24 +11,24 @@ from typing import Any
 import msgspec
 import pytest
 
+from tieline.api import open_session
 from tieline.bus import open_bus
 from tieline.config import Config
-from tieline.drivers.ahead import start_ahead
 from tieline.drivers.base import Attachment, Prompt
 from tieline.drivers.opencode.driver import create
 from tieline.drivers.opencode.launch import native
+from tieline.drivers.prestart import start_ahead
 from tieline.errors import AgentMissing, AgentStartFailed, Unsupported, UsageError
 from tieline.events import Answer, Ask, Command, Diff, Edit, Event, OtherAction, ToolResult, ToolUse
-from tieline.library import open_session
 from tieline.policy import Policy
+from tieline.processes import spawn
 from tieline.script import Call, Fail, Run, Say, Stall, Write
-from tieline.sessions.router import Router
+from tieline.sessions.manager import Router
 from tieline.sessions.session import Session
 from tieline.testing.rig import scratch_env
 from tieline.testing.rigs.opencode import OpenCodeRig
-from tieline.testing.streams import collect, done, of, the
-from tieline.testing.waiting import eventually
-from tieline.wire import launch
+from tieline.testing.stream_checks import collect, done, of, the
+from tieline.testing.wait_for import eventually
 
 pytestmark = pytest.mark.real
 
@@ -360,15 +360,15 @@ async def test_one_server_for_many(rig: OpenCodeRig, tmp_path: Path) -> None:
         each.mkdir()
     rig.model.choose = lambda body: [Run("pwd")] if body["messages"][-1]["role"] == "user" else [Say("Ran.")]
     async with open_(rig, places[0]) as one, open_(rig, places[1]) as two, open_(rig, places[1]) as three:
-        assert len(launch.live()) == 1
+        assert len(spawn.live()) == 1
         turns = await asyncio.gather(*(collect(each.turn("go")) for each in (one, two, three)))
         told = [the(seen, ToolResult).output.strip() for seen in turns]
         assert told == [str(places[0]), str(places[1]), str(places[1])]
         other = {**rig.env, "SOME_OTHER": "environment"}
         async with open_(rig, places[2], env=other):
-            assert len(launch.live()) == 2, "another environment is another server"
-        assert len(launch.live()) == 1
-    assert not launch.live()
+            assert len(spawn.live()) == 2, "another environment is another server"
+        assert len(spawn.live()) == 1
+    assert not spawn.live()
 
 
 async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig, place: Path, tmp_path: Path) -> None:
@@ -385,33 +385,33 @@ async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig,
         await router.prompt(session.id, "go")
         await eventually(lambda: router.get(session.id).turns == 1, "no turn", timeout=90)
         router.runners[session.id]._opened = 0.0  # pyright: ignore[reportPrivateUsage] (it has lived for long)
-        (first,) = launch.live().values()
+        (first,) = spawn.live().values()
         os.kill(first, signal.SIGKILL)
-        await eventually(lambda: first not in launch.live().values() and bool(launch.live()), "no other", timeout=60)
+        await eventually(lambda: first not in spawn.live().values() and bool(spawn.live()), "no other", timeout=60)
         await eventually(lambda: lost == ["opencode"], "nobody was told")
         await router.prompt(session.id, "go on")
         await eventually(lambda: router.get(session.id).turns == 2, "no turn", timeout=90)
         assert (router.get(session.id).outcome, router.get(session.id).last_line) == ("success", "After.")
-    assert not launch.live()
+    assert not spawn.live()
 
 
 async def test_cancelled_while_it_starts(rig: OpenCodeRig, place: Path) -> None:
     opening = asyncio.create_task(one_turn(rig, place))
-    await eventually(lambda: bool(launch.live()), "it never started")
+    await eventually(lambda: bool(spawn.live()), "it never started")
     opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)
-    assert not launch.live()
+    assert not spawn.live()
     assert done(await one_turn(rig, place)).status == "success", "the next one starts a server of its own"
 
 
 async def test_started_ahead(rig: OpenCodeRig, place: Path) -> None:
     env = {**rig.env, "PATH": f"{Path(PROGRAM).parent}:{rig.env['PATH']}"}
     start_ahead("opencode", env)
-    (early,) = launch.live().values()
+    (early,) = spawn.live().values()
     async with open_session(create("opencode", {}), cwd=place, env=env) as session:
-        assert list(launch.live().values()) == [early], "the very same one"
+        assert list(spawn.live().values()) == [early], "the very same one"
         assert done(await collect(session.turn("go"))).status == "success"
-    assert not launch.live()
+    assert not spawn.live()
 
 
 async def test_missing(place: Path, tmp_path: Path) -> None:
@@ -444,7 +444,7 @@ async def test_a_program_that_is_none(place: Path, tmp_path: Path, program: str,
             pass
     if "library" in program:
         assert "wrong library" in str(failure.value)
-    assert not launch.live()
+    assert not spawn.live()
 
 
 async def test_a_broken_configuration(tmp_path: Path, place: Path) -> None:

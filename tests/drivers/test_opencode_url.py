@@ -12,18 +12,18 @@ from typing import Any
 import httpx2
 import pytest
 
+from tieline.api import open_session
 from tieline.drivers.base import McpServer
 from tieline.drivers.opencode.driver import create
 from tieline.drivers.opencode.launch import launch_command
 from tieline.errors import AgentStartFailed, Unsupported
 from tieline.events import Ask, Done, Event, Status, Text, TextDelta, ToolResult
-from tieline.library import open_session
 from tieline.policy import Policy
+from tieline.processes.async_process import Process
 from tieline.script import Call, Run, Say, Stall
 from tieline.sessions.session import Session
 from tieline.testing.rigs.opencode import OpenCodeRig
-from tieline.testing.streams import collect, done, of, the, verify
-from tieline.wire.process import Process
+from tieline.testing.stream_checks import collect, done, of, the, verify
 
 pytestmark = pytest.mark.real
 
@@ -247,7 +247,7 @@ async def test_an_end_while_cut_off(served: Served, rig: OpenCodeRig, place: Pat
 
 
 async def test_cut_off_for_good(served: Served, rig: OpenCodeRig, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tieline.drivers.opencode.stream.GIVE_UP_S", 1.0)
+    monkeypatch.setattr("tieline.drivers.opencode.event_stream.GIVE_UP_S", 1.0)
     rig.play([Say(LONG, chunks=40, delay_s=0.05)])
     async with Way(port(served)) as way, through(way, served, rig, place) as session:
 

@@ -11,16 +11,16 @@ from tieline import config, open_session
 from tieline.config import Config
 from tieline.drivers import registry
 from tieline.drivers.scripted import Scripted
-from tieline.drivers.shell import process as shell_process
+from tieline.drivers.shell import conversation as shell_process
 from tieline.drivers.shell.driver import Shell
 from tieline.errors import UnknownAgent
 from tieline.events import Event, Other, Text, Thinking, Tokens
 from tieline.script import Say, Think
 from tieline.testing.driver_contract import DriverContract
-from tieline.testing.driver_contract.setting import FULL
+from tieline.testing.driver_contract.base import FULL
 from tieline.testing.policy_contract import PolicyContract
 from tieline.testing.rigs.shell import JSONL, TEXT, ShellRig
-from tieline.testing.streams import collect, done, of, the
+from tieline.testing.stream_checks import collect, done, of, the
 
 
 class TestText(DriverContract, PolicyContract):

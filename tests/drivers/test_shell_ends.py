@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from tieline import open_session
-from tieline.drivers import turn as turns
+from tieline.drivers import turn_stream as turns
+from tieline.drivers.shell import conversation as shell_process
 from tieline.drivers.shell import driver as shell
-from tieline.drivers.shell import process as shell_process
 from tieline.errors import AgentMissing, PolicyUnenforceable
 from tieline.events import Error, Event, Warning
 from tieline.policy import PRESETS, Policy
 from tieline.script import Say, Stall, Write
-from tieline.testing.driver_contract.setting import FULL
+from tieline.testing.driver_contract.base import FULL
 from tieline.testing.rigs.shell import JSONL, TEXT, ShellRig
 from tieline.testing.shell_agent import VERSION
-from tieline.testing.streams import collect, done, the
-from tieline.testing.waiting import at_work_in, eventually
+from tieline.testing.stream_checks import collect, done, the
+from tieline.testing.wait_for import at_work_in, eventually
 
 SAY_AND_STAY: dict[str, Any] = {"do": "refuse_to_leave", "completed": True}
 

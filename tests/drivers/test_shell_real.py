@@ -14,13 +14,13 @@ from tieline.events import Text, Thinking
 from tieline.policy import Policy
 from tieline.script import Reply, Run, Say, Think, Write
 from tieline.testing.driver_contract import DriverContract
-from tieline.testing.driver_contract.setting import FULL
-from tieline.testing.model import ScriptedModel
+from tieline.testing.driver_contract.base import FULL
+from tieline.testing.model_server import ScriptedModel
 from tieline.testing.rig import Rig
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.rigs.gemini import GeminiRig
-from tieline.testing.streams import collect, done, of
+from tieline.testing.stream_checks import collect, done, of
 
 pytestmark = pytest.mark.real
 

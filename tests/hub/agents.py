@@ -11,7 +11,7 @@ from msgspec import Struct
 from tests.hub.conftest import Running
 
 from tieline.script import Reply, Run
-from tieline.testing.waiting import eventually
+from tieline.testing.wait_for import eventually
 
 FORWARD = Path(__file__).parent / "forward.py"
 

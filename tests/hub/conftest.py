@@ -15,13 +15,13 @@ from tieline.config import Config, HubConfig
 from tieline.drivers.base import Driver
 from tieline.drivers.scripted import Scripted
 from tieline.hub.app import build
+from tieline.hub.http.server import Serving, serve
 from tieline.hub.hub import Hub
-from tieline.hub.local import socket_path
-from tieline.hub.server import Serving, serve
-from tieline.node.executor import Executor
-from tieline.node.identity import identify
+from tieline.hub.security.unix_socket import socket_path
+from tieline.node.command_executor import Executor
+from tieline.node.node_identity import identify
 from tieline.script import Reply
-from tieline.sessions.router import Router
+from tieline.sessions.manager import Router
 
 
 class Running(Struct, frozen=True):

@@ -14,8 +14,8 @@ from tieline.bus import open_bus
 from tieline.bus.base import Bus
 from tieline.config import Config
 from tieline.hub.app import build
+from tieline.hub.http.server import Serving, serve
 from tieline.hub.hub import Hub
-from tieline.hub.server import Serving, serve
 
 BOUND_S = 30.0
 

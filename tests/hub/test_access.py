@@ -19,13 +19,13 @@ from websockets.exceptions import ConnectionClosed
 from tieline.bus import open_bus
 from tieline.bus.base import Change, Table
 from tieline.config import Config, HubConfig
-from tieline.hub import devices as devices_module
 from tieline.hub.app import build
-from tieline.hub.devices import Device, Devices, PairingRecord, hashed
-from tieline.hub.outgoing import Message
-from tieline.hub.rates import Rates
-from tieline.protocol.frames import Authenticate, Subscribe, encode
-from tieline.testing.waiting import eventually
+from tieline.hub.http.responses import Message
+from tieline.hub.security import devices as devices_module
+from tieline.hub.security.devices import Device, Devices, PairingRecord, hashed
+from tieline.hub.security.rate_limit import Rates
+from tieline.protocol.stream_frames import Authenticate, Subscribe, encode
+from tieline.testing.wait_for import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -16,16 +16,16 @@ from tests.hub.conftest import Running, caller, environment, running
 from websockets.asyncio.client import unix_connect
 from websockets.exceptions import InvalidStatus
 
-from tieline.client.address import Running as Found
+from tieline.bootstrap.process_lock import described
+from tieline.bootstrap.relay import relaying
+from tieline.client.hub_address import Running as Found
 from tieline.drivers.scripted import Scripted
-from tieline.hub import peers
-from tieline.hub.peers import MAX_COMMAND, peer_of
-from tieline.messages import address
-from tieline.node.starting import described
-from tieline.relaying import relaying
+from tieline.envelopes import address
+from tieline.hub.security import peer_credentials
+from tieline.hub.security.peer_credentials import MAX_COMMAND, peer_of
+from tieline.processes.ancestry import UNKNOWN
 from tieline.script import Reply, Run
-from tieline.testing.waiting import eventually
-from tieline.wire.descent import UNKNOWN
+from tieline.testing.wait_for import eventually
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -222,7 +222,7 @@ async def test_whoever_cannot_be_told_is_nobody(tmp_path: Path, monkeypatch: pyt
             return UNKNOWN
 
         with monkeypatch.context() as patch:
-            patch.setattr(peers, "descent_of", unknown)
+            patch.setattr(peer_credentials, "descent_of", unknown)
             assert "cannot be told" in peer_of(theirs).problem
     with socket.socket(socket.AF_UNIX) as pair:  # not connected at all
         assert peer_of(pair).problem
@@ -253,7 +253,7 @@ async def test_a_number_that_became_another_processs_is_nobody(tmp_path: Path, m
     def handle(connection: socket.socket) -> int:
         return ended
 
-    monkeypatch.setattr(peers, "_handle", handle)
+    monkeypatch.setattr(peer_credentials, "_handle", handle)
     with theirs, ours:
         assert peer_of(theirs).problem == "the process that connected is gone"
 
@@ -262,7 +262,7 @@ async def test_its_command_is_short_and_printable(tmp_path: Path) -> None:
     words = ["-c", "import sys; sys.stdin.read()", "x\x1b[2J\u202e", "y" * 500]
     process = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=asyncio.subprocess.PIPE)
     try:
-        told = peers._command(process.pid)  # pyright: ignore[reportPrivateUsage]
+        told = peer_credentials._command(process.pid)  # pyright: ignore[reportPrivateUsage]
     finally:
         process.kill()
         await process.wait()

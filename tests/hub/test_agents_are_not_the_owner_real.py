@@ -14,16 +14,16 @@ import pytest
 from tests.workers import worker
 
 from tieline import config as configuration
+from tieline.bootstrap.daemon import hub_on
+from tieline.bootstrap.process_lock import described
 from tieline.client import Client, connect
-from tieline.client.address import Running
-from tieline.daemon import hub_on
+from tieline.client.hub_address import Running
 from tieline.events import AnyEvent, Done, Init, ToolResult
-from tieline.node.starting import described
 from tieline.policy import Policy
-from tieline.protocol.bodies import Decision, NewSession
+from tieline.protocol.request_bodies import Decision, NewSession
 from tieline.script import Run, Say
 from tieline.sessions.records import AskRecord
-from tieline.testing.waiting import eventually
+from tieline.testing.wait_for import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(sys.platform != "linux", reason="agents have reapers on Linux")]
 

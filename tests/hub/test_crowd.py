@@ -19,9 +19,9 @@ from tieline.config import Config, PoolConfig
 from tieline.drivers.scripted import Scripted
 from tieline.policy import Policy
 from tieline.script import Reply, Say
-from tieline.sessions.router import Router
+from tieline.sessions.manager import Router
 from tieline.testing.rig import scratch_env
-from tieline.testing.waiting import eventually
+from tieline.testing.wait_for import eventually
 
 CLIENTS = 500
 SESSIONS = 50

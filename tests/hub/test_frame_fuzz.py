@@ -9,9 +9,9 @@ from hypothesis import strategies as some
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from tieline.hub import strangers
-from tieline.hub.framed import FramedProtocol
-from tieline.hub.strangers import Strangers
+from tieline.hub.security import unauthenticated_limits
+from tieline.hub.security.unauthenticated_limits import Strangers
+from tieline.hub.stream.ws_framing import FramedProtocol
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -124,9 +124,9 @@ noise = some.lists(odd_frames | some.binary(max_size=300), max_size=30).map(b"".
 async def test_whatever_a_stranger_sends_is_bounded(data: bytes, pieces: list[int]) -> None:
     reader = Reader()
     reader.feed(data, pieces)
-    assert sum(len(one) for one in reader.heard()) <= strangers.BEFORE
-    assert len(reader.protocol.conn.reader.buffer) <= strangers.BEFORE
-    if len(data) > strangers.BEFORE:
+    assert sum(len(one) for one in reader.heard()) <= unauthenticated_limits.BEFORE
+    assert len(reader.protocol.conn.reader.buffer) <= unauthenticated_limits.BEFORE
+    if len(data) > unauthenticated_limits.BEFORE:
         assert reader.wire.closed
     reader.end()
 
@@ -141,14 +141,14 @@ async def test_what_is_small_arrives_whole_in_whatever_pieces(texts: list[str], 
 
 
 @settings(max_examples=60)
-@given(some.integers(strangers.FRAME - 20, strangers.FRAME + 20), some.booleans(), cuts)
+@given(some.integers(unauthenticated_limits.FRAME - 20, unauthenticated_limits.FRAME + 20), some.booleans(), cuts)
 async def test_a_strangers_frame_has_four_kilobytes(size: int, in_two: bool, pieces: list[int]) -> None:
     reader = Reader()
     data = b"x" * size
     whole = frame(2, data[:1000], fin=False) + frame(0, data[1000:]) if in_two else frame(2, data)
     reader.feed(whole, pieces)
-    assert reader.wire.closed == (size > strangers.FRAME)
-    assert reader.heard() == ([data] if size <= strangers.FRAME else [])
+    assert reader.wire.closed == (size > unauthenticated_limits.FRAME)
+    assert reader.heard() == ([data] if size <= unauthenticated_limits.FRAME else [])
     reader.end()
 
 

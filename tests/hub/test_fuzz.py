@@ -15,7 +15,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks as openapi_checks
 from tests.hub.conftest import Running, running
 
-from tieline.relaying import relaying
+from tieline.bootstrap.relay import relaying
 
 EXAMPLES = 12
 CHECKS: list[Any] = [

@@ -11,13 +11,13 @@ import httpx2 as httpx
 import msgspec
 import pytest
 from tests.channels.conftest import IMPORTS_AIOGRAM, OTHER, SECRET, Desk, dead_letter
-from tests.channels.test_webhook_signing import signed
+from tests.channels.test_webhook_signatures import signed
 from tests.hub.conftest import Running, caller, running
 from tests.relay.conftest import BOUND, lose_lease
 
-from tieline.relaying import relaying
-from tieline.testing.http import LoopbackServer, Request
-from tieline.testing.telegram import TOKEN, BotApi
+from tieline.bootstrap.relay import relaying
+from tieline.testing.http_server import LoopbackServer, Request
+from tieline.testing.telegram_server import TOKEN, BotApi
 
 ADA = 4711
 

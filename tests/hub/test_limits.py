@@ -9,7 +9,7 @@ import pytest
 from tests.hub.conftest import Running, running
 from websockets.asyncio.client import connect
 
-from tieline.hub import doors
+from tieline.hub.security import access_rules
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -72,7 +72,7 @@ async def test_prompts_may_be_larger_up_to_one_record(shared: Running) -> None:
 
 
 async def test_a_slow_body_is_refused(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doors, "BODY_S", 0.2)
+    monkeypatch.setattr(access_rules, "BODY_S", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
     head = f"Host: localhost\r\nAuthorization: Bearer {shared.token}\r\nContent-Length: 10\r\n\r\n"
     writer.write(f"POST /api/v1/sessions HTTP/1.1\r\n{head}{{".encode())

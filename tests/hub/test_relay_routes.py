@@ -11,14 +11,14 @@ from tests.hub.conftest import Running, running
 from tests.hub.test_hooks import hooked, telegram, toml
 from tests.relay.conftest import BOUND, over
 
+from tieline.bootstrap.relay import relaying
 from tieline.channels.base import DeliveryContext, dead
-from tieline.messages import Envelope
+from tieline.envelopes import Envelope
 from tieline.policy import Policy
-from tieline.protocol.relay import AnswerView, MessageView, ThreadView, TraceView
-from tieline.relaying import relaying
+from tieline.protocol.messages import AnswerView, MessageView, ThreadView, TraceView
 from tieline.script import Run, Say, Stall
-from tieline.testing.telegram import BotApi
-from tieline.testing.waiting import eventually
+from tieline.testing.telegram_server import BotApi
+from tieline.testing.wait_for import eventually
 
 ADA = 4711
 

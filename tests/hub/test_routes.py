@@ -10,7 +10,7 @@ from tests.hub.conftest import Running, caller, running
 
 from tieline import script
 from tieline.drivers.scripted import Scripted
-from tieline.hub.telling import signature
+from tieline.hub.nodes.command_helpers import signature
 from tieline.protocol.views import DeviceView
 
 

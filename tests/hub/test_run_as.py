@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from tests.hub.conftest import Running, running
 
-from tieline.cli.agents import gather, plain
+from tieline.cli.commands.agents import gather, plain
 from tieline.config import Config
 from tieline.drivers import registry
-from tieline.drivers.other_user import give
+from tieline.drivers.run_as import give
 from tieline.events import Done, Init
 from tieline.policy import Receipt
-from tieline.testing.waiting import eventually
-from tieline.wire import kin, launch
-from tieline.wire.descent import descent_of
-from tieline.wire.process import Process
+from tieline.processes import process_table, spawn
+from tieline.processes.ancestry import descent_of
+from tieline.processes.async_process import Process
+from tieline.testing.wait_for import eventually
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="only root can start a program as another user"
@@ -93,7 +93,7 @@ async def test_the_system_keeps_it_from_the_hub(place: Path) -> None:
         assert begun.status_code == 201, begun.text
         await eventually((work / "orphan").exists, "it does not run", timeout=60)
         orphan = int((work / "orphan").read_text())
-        (reaper,) = [one for one, mark in launch.reapers().items() if mark == descent_of(orphan)]
+        (reaper,) = [one for one, mark in spawn.reapers().items() if mark == descent_of(orphan)]
         assert (owner(reaper), owner(orphan)) == (0, USER.pw_uid)
         # Were the modes not there, the kernel would still say whose process it is.
         for path in (state, Path(hub.serving.socket).parent, Path(hub.serving.socket)):
@@ -113,7 +113,7 @@ async def test_the_system_keeps_it_from_the_hub(place: Path) -> None:
     assert receipt is not None
     (remains,) = receipt.remains
     assert f"runs as the user {NOBODY}" in remains and "Tieline's files" in remains
-    left = kin.about(orphan)
+    left = process_table.about(orphan)
     assert left is None or left.over, "nothing of it is left"
 
 
@@ -136,13 +136,13 @@ async def test_what_it_cannot_enter_or_start_is_told(place: Path) -> None:
     program = place / "program"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o700)
-    env = {"PATH": "/usr/bin:/bin", kin.RUN_AS: NOBODY}
+    env = {"PATH": "/usr/bin:/bin", process_table.RUN_AS: NOBODY}
     for argv, cwd, at in (("/bin/true", locked, locked), (str(program), place, program)):
         with pytest.raises(PermissionError, match=f"for {NOBODY}, who runs this agent") as caught:
             Process.start([argv], cwd=cwd, env=env)
         assert caught.value.filename == str(at)
     with pytest.raises(OSError, match="no such user"):
-        Process.start(["/bin/true"], cwd=place, env={**env, kin.RUN_AS: "no-such-user"})
+        Process.start(["/bin/true"], cwd=place, env={**env, process_table.RUN_AS: "no-such-user"})
 
 
 def test_what_is_written_for_it_is_its_own(place: Path) -> None:
@@ -150,7 +150,7 @@ def test_what_is_written_for_it_is_its_own(place: Path) -> None:
     file.write_text("{}")
     give({}, str(file))
     assert file.stat().st_uid == 0
-    give({kin.RUN_AS: NOBODY}, str(file))
+    give({process_table.RUN_AS: NOBODY}, str(file))
     assert file.stat().st_uid == USER.pw_uid
 
 
@@ -166,7 +166,7 @@ async def test_it_is_tried_as_that_user(place: Path) -> None:
 
 def test_no_group_of_ours_is_kept() -> None:
     code = (
-        "from tieline.wire.launch import launch\n"
+        "from tieline.processes.spawn import launch\n"
         "one = launch(['/usr/bin/id', '-G'], cwd='/', env={'TIELINE_RUN_AS': 'nobody'})\n"
         "one.child.wait(60)\n"
         "print(one.child.stdout.read().decode())\n"

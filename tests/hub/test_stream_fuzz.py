@@ -14,8 +14,8 @@ import websockets
 from tests.hub.streaming import BOUND_S, Served, client, on_sqlite
 
 from tieline.events import Text
-from tieline.sessions.log import EventLog
-from tieline.testing.waiting import eventually
+from tieline.sessions.event_log import EventLog
+from tieline.testing.wait_for import eventually
 
 ROUND = 60
 """Connections per round, each with its own nonsense."""

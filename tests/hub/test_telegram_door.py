@@ -15,13 +15,13 @@ from tests.hub.conftest import running
 from tests.hub.test_hooks import ADA, hooked, memory, telegram
 from tests.relay.conftest import BOUND, over
 
+from tieline.bootstrap.relay import relaying
 from tieline.config import ChannelConfig
-from tieline.messages import Refused
-from tieline.relay import reload
-from tieline.relay.plugins import Built, build
-from tieline.relaying import relaying
-from tieline.testing.telegram import BotApi
-from tieline.testing.waiting import eventually
+from tieline.envelopes import Refused
+from tieline.relay.plugins import reload
+from tieline.relay.plugins.loader import Built, build
+from tieline.testing.telegram_server import BotApi
+from tieline.testing.wait_for import eventually
 
 pytestmark = [pytest.mark.slow, IMPORTS_AIOGRAM]
 

@@ -16,12 +16,12 @@ from tieline.drivers.base import Driver
 from tieline.drivers.scripted import Scripted
 from tieline.events import AnyEvent, decode
 from tieline.hub.hub import Hub
-from tieline.node.executor import Executor
-from tieline.node.identity import Identity, identify
-from tieline.node.link import Link
+from tieline.node.command_executor import Executor
+from tieline.node.hub_link import Link
+from tieline.node.node_identity import Identity, identify
 from tieline.script import Reply
-from tieline.sessions.router import Router
-from tieline.testing.waiting import eventually
+from tieline.sessions.manager import Router
+from tieline.testing.wait_for import eventually
 
 
 class Node(Struct):

@@ -11,10 +11,10 @@ import pytest
 from tieline.config import Config
 from tieline.drivers import registry
 from tieline.drivers.opencode.launch import launch_command
-from tieline.node.agents import Agents
+from tieline.node.agent_inventory import Agents
+from tieline.processes.async_process import Process
 from tieline.protocol.views import AgentView
 from tieline.testing.rigs.opencode import OpenCodeRig
-from tieline.wire.process import Process
 
 pytestmark = pytest.mark.real
 
@@ -56,7 +56,7 @@ async def test_opencode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
                     view = views[name]
                     assert (view.found, view.ready, view.health) == (True, True, "healthy"), view
                     assert view.version and "resume" in view.features
-        monkeypatch.setattr("tieline.node.agents.PROBE_S", 3.0)  # nobody is there: that need not take long
+        monkeypatch.setattr("tieline.node.agent_inventory.PROBE_S", 3.0)  # nobody is there: that need not take long
         async with agents(config) as found:
             views = await look(found)
             assert (views["theirs"].ready, views["theirs"].health) == (False, "failing") and views["theirs"].problem

@@ -19,14 +19,14 @@ from tests.client.proxy import Proxy
 from tests.node.conftest import until
 from tests.node.processes import Daemon
 
+from tieline.bootstrap.process_lock import Order
 from tieline.bus import Bus, open_bus
 from tieline.client import Client, connect
 from tieline.errors import TielineError
 from tieline.events import Answer, AnyEvent, Ask, Done, TurnStarted, decode
-from tieline.node.identity import identify
-from tieline.node.joined import Joined, write_joined
-from tieline.node.starting import Order
-from tieline.protocol.bodies import Claim, Decision, NewPrompt, NewSession, Pairing
+from tieline.node.hub_credentials import Joined, write_joined
+from tieline.node.node_identity import identify
+from tieline.protocol.request_bodies import Claim, Decision, NewPrompt, NewSession, Pairing
 from tieline.script import Run, Say
 from tieline.sessions.records import PromptRecord
 

@@ -56,7 +56,7 @@ def tieline(*arguments: str) -> str:
 
 async def pair(secret: str) -> None:
     from tieline.client import connect
-    from tieline.protocol.bodies import Claim
+    from tieline.protocol.request_bodies import Claim
 
     async with connect(dict(os.environ)) as client:
         await client.pair(Claim(secret=secret, name="Ann's script"))

@@ -17,19 +17,20 @@ import msgspec
 import pytest
 from tests.cli.hub_process import HubProcess
 
-from tieline import backup, places, state_directory
-from tieline.backup import MANIFEST, PREFIX, BadBackup, File, Manifest, create, restore
+from tieline import paths, state_directory
+from tieline.bootstrap import backup
+from tieline.bootstrap.backup import MANIFEST, PREFIX, BadBackup, File, Manifest, create, restore
+from tieline.bootstrap.process_lock import AlreadyRunning, only_one
 from tieline.client import connect
 from tieline.config import Config
 from tieline.errors import TielineError, UsageError
 from tieline.events import Text
-from tieline.node.starting import AlreadyRunning, only_one
-from tieline.protocol.bodies import NewSession
+from tieline.protocol.request_bodies import NewSession
 from tieline.script import Say
 from tieline.sessions.records import SessionRecord
 from tieline.state_directory import StateUnusable
-from tieline.testing.command_line import CommandLine
-from tieline.testing.waiting import eventually
+from tieline.testing.cli_process import CommandLine
+from tieline.testing.wait_for import eventually
 
 SESSIONS = 4
 
@@ -87,10 +88,10 @@ def test_what_was_acknowledged_before_is_there_after(tmp_path: Path) -> None:
     done = other.run("restore", str(file))
     assert done.returncode == 0, done.stderr
     assert "before-restore" not in done.stdout and "tieline up" in done.stdout
-    for path in places.state(other.env).rglob("*"):
+    for path in paths.state(other.env).rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
     for name in ("node-id", "hub-id"):
-        assert (places.state(other.env) / name).read_bytes() == (places.state(machine.env) / name).read_bytes()
+        assert (paths.state(other.env) / name).read_bytes() == (paths.state(machine.env) / name).read_bytes()
 
     async def look() -> None:
         async with connect(other.env) as client:
@@ -162,7 +163,7 @@ def test_what_is_kept_and_what_is_not(config: Config, tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_log_of_the_bus_alone_is_kept(config: Config, tmp_path: Path) -> None:
-    state = places.state(config.environ)
+    state = paths.state(config.environ)
     with closing(sqlite3.connect(state / "bus.db")) as bus:  # open, as by a hub: nothing is folded into the file
         bus.execute("INSERT INTO t VALUES (8)")
         bus.commit()
@@ -174,7 +175,7 @@ def test_what_is_in_the_log_of_the_bus_alone_is_kept(config: Config, tmp_path: P
 
 
 def test_the_former_state_is_kept(config: Config, tmp_path: Path) -> None:
-    file, state = tmp_path / "b.tar.gz", places.state(config.environ)
+    file, state = tmp_path / "b.tar.gz", paths.state(config.environ)
     create(config, file)
     (state / "node.json").write_text("changed since")
     restored = restore(config.environ, file)
@@ -191,7 +192,7 @@ def test_a_file_that_is_there_is_not_replaced_unasked(config: Config, tmp_path: 
     assert file.read_text() == "mine"
     create(config, file, replace=True)
     with pytest.raises(UsageError, match="inside"):
-        create(config, places.state(config.environ) / "snapshots/b.tar.gz")
+        create(config, paths.state(config.environ) / "snapshots/b.tar.gz")
     with pytest.raises(UsageError, match="not a directory"):
         create(config, tmp_path / "nowhere/b.tar.gz")
     with pytest.raises(UsageError, match="no state"):
@@ -199,7 +200,7 @@ def test_a_file_that_is_there_is_not_replaced_unasked(config: Config, tmp_path: 
 
 
 def test_a_damaged_bus_is_no_backup(config: Config, tmp_path: Path) -> None:
-    (places.state(config.environ) / "bus.db").write_bytes(b"this is no bus file " * 500)
+    (paths.state(config.environ) / "bus.db").write_bytes(b"this is no bus file " * 500)
     with pytest.raises(TielineError, match="cannot be backed up"):
         create(config, tmp_path / "b.tar.gz")
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
@@ -208,7 +209,7 @@ def test_a_damaged_bus_is_no_backup(config: Config, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_is_on_nats_is_said_not_to_be_in_it(tmp_path: Path) -> None:
     machine = CommandLine(tmp_path)
-    places.state(machine.env).mkdir(parents=True, exist_ok=True)
+    paths.state(machine.env).mkdir(parents=True, exist_ok=True)
     machine.configure('bus = "nats://user:pass@127.0.0.1:4222"\n')
     told = machine.run("backup", str(tmp_path / "b.tar.gz"))
     assert told.returncode == 0 and "NATS" in told.stdout and "pass@" not in told.stdout
@@ -217,17 +218,17 @@ def test_what_is_on_nats_is_said_not_to_be_in_it(tmp_path: Path) -> None:
 
 def test_a_bus_file_elsewhere_is_in_it(config: Config, tmp_path: Path) -> None:
     elsewhere = tmp_path / "a b%41.db"
-    shutil.move(places.bus_file(config.environ), elsewhere)
+    shutil.move(paths.bus_file(config.environ), elsewhere)
     moved = msgspec.structs.replace(config, bus=f"sqlite://{elsewhere}")
     assert create(moved, tmp_path / "b.tar.gz").files[0].path == "bus.db"
 
 
 def test_it_is_refused_while_something_runs(config: Config, tmp_path: Path) -> None:
     create(config, tmp_path / "b.tar.gz")
-    before = content(places.state(config.environ))
+    before = content(paths.state(config.environ))
     with only_one(config.environ), pytest.raises(AlreadyRunning):
         restore(config.environ, tmp_path / "b.tar.gz")
-    assert content(places.state(config.environ)) == before
+    assert content(paths.state(config.environ)) == before
 
 
 # --- attacks ---------------------------------------------------------------------------------------------

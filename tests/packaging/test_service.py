@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tieline.cli import service_manager
-from tieline.cli.service_manager import Launchd, ServiceError, Systemd, check_lasting, command
-from tieline.node.starting import only_one
-from tieline.testing.command_line import WAIT_S, CommandLine
+from tieline.bootstrap.process_lock import only_one
+from tieline.cli.commands import service_manager
+from tieline.cli.commands.service_manager import Launchd, ServiceError, Systemd, check_lasting, command
+from tieline.testing.cli_process import WAIT_S, CommandLine
 
 SYSTEMCTL = """\
 #!/bin/sh

@@ -10,11 +10,11 @@ import pytest
 
 from tieline import config as configuration
 from tieline import state_directory
+from tieline.bootstrap.daemon import hub_on
+from tieline.bootstrap.process_lock import described
 from tieline.client import connect
-from tieline.client.address import Running
-from tieline.daemon import hub_on
+from tieline.client.hub_address import Running
 from tieline.events import Answer, Ask, Text
-from tieline.node.starting import described
 from tieline.testing.rig import scratch_env
 
 MADE = Path(__file__).parent / "state_of_version_1"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.packaging.installed_wheels import closure, pack
 
-from tieline.client.address import running
+from tieline.client.hub_address import running
 from tieline.testing.rig import scratch_env
 
 pytestmark = pytest.mark.slow

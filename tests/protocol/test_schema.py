@@ -7,8 +7,8 @@ import sys
 
 import msgspec
 
-from tieline.protocol.frames import AnyClientFrame, AnyHubFrame, Ready
 from tieline.protocol.schema import schema
+from tieline.protocol.stream_frames import AnyClientFrame, AnyHubFrame, Ready
 from tieline.protocol.views import Snapshot
 
 

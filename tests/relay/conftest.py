@@ -11,7 +11,7 @@ from tests.bus.conftest import address
 
 from tieline.bus import open_bus
 from tieline.config import Config, RelayConfig
-from tieline.messages import Receipt
+from tieline.envelopes import Receipt
 from tieline.relay import Relay, Settings
 
 QUICK = Settings(first_wait_s=0.01, longest_wait_s=0.05, room_wait_s=0.02, breaker_open_s=0.05, stop_s=0.2, lease_s=30)

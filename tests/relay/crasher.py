@@ -14,17 +14,17 @@ from pathlib import Path
 
 import msgspec
 
+from tieline.bootstrap.relay import HubSessions
 from tieline.bus import open_bus
 from tieline.channels.agent import AgentConfig, Project, create
 from tieline.channels.base import DeliveryContext, Surroundings
 from tieline.config import Config
 from tieline.drivers.scripted import Scripted
-from tieline.messages import Envelope, Receipt
+from tieline.envelopes import Envelope, Receipt
 from tieline.relay import Relay, Settings
-from tieline.relaying import HubSessions
 from tieline.script import Run, Say
-from tieline.sessions.router import Router
-from tieline.testing.hub import hub_around
+from tieline.sessions.manager import Router
+from tieline.testing.in_process_hub import hub_around
 
 ME = "relay.user.me"
 QUICK = Settings(first_wait_s=0.01, longest_wait_s=0.05, room_wait_s=0.02, stop_s=0.2)

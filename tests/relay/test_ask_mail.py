@@ -8,11 +8,11 @@ import pytest
 from tests.relay.conftest import within
 
 from tieline.channels.base import AskNote, DeliveryContext
+from tieline.envelopes import Envelope, Payload, Receipt, Refused
 from tieline.errors import BusUnavailable
 from tieline.events import Remember
-from tieline.messages import Envelope, Payload, Receipt, Refused
-from tieline.relay import Relay, asking
-from tieline.relay.asking import AskMail, note_of
+from tieline.relay import Relay, ask_forwarder
+from tieline.relay.ask_forwarder import AskMail, note_of
 
 DOOR = "relay.program2.door"
 ME = "relay.user.me.asks"
@@ -78,7 +78,7 @@ def note(id: str, status: str = "pending") -> AskNote:
 
 
 async def test_a_bus_that_stumbles(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "AGAIN_S", (0.01, 0.02))
+    monkeypatch.setattr(ask_forwarder, "AGAIN_S", (0.01, 0.02))
     asks, door, sender = Asked(), Door(relay), Faulty(relay, "lost", "unconfirmed", "too fast")
     reports: list[str] = []
     async with AskMail(asks, sender, lambda: [DOOR], reports.append):

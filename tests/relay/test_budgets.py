@@ -6,9 +6,9 @@ import pytest
 from tests.relay.conftest import over, relaying, within
 
 from tieline.channels.base import DeliveryContext
-from tieline.messages import Envelope, Limits, Refused
+from tieline.envelopes import Envelope, Limits, Refused
 from tieline.relay import Relay
-from tieline.testing.waiting import eventually
+from tieline.testing.wait_for import eventually
 
 ME = "relay.user.me"
 

@@ -13,9 +13,9 @@ from tests.relay.conftest import over, within
 from tests.relay.crasher import ME, Life, owner, send, send_to_sink, sink
 
 from tieline.channels.agent.channel import session_of
-from tieline.messages import Receipt
+from tieline.envelopes import Receipt
 from tieline.relay import Relay
-from tieline.testing.waiting import eventually
+from tieline.testing.wait_for import eventually
 
 CRASHER = Path(__file__).with_name("crasher.py")
 

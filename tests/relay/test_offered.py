@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 from tests.relay.conftest import QUICK, over, relaying, states, until, within
-from tests.relay.test_lanes import ME, Door
+from tests.relay.delivery.test_endpoint_queue import ME, Door
 
 from tieline.bus import open_bus
 from tieline.bus.base import Bus
 from tieline.channels.base import DeliveryContext, delivered, failed
 from tieline.config import Config
+from tieline.envelopes import DeliveryResult, Envelope, RelayStandby
 from tieline.errors import BusUnavailable
-from tieline.messages import DeliveryResult, Envelope, RelayStandby
 from tieline.relay import Relay
-from tieline.relay.ledger import OFFERED
-from tieline.testing.waiting import eventually
+from tieline.relay.storage.store import OFFERED
+from tieline.testing.wait_for import eventually
 
 Publish = Callable[..., Awaitable[int]]
 

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from tieline.bus.subjects import matches
 from tieline.config import RelayConfig
+from tieline.envelopes import Budget, Limits
 from tieline.errors import UsageError
-from tieline.messages import Budget, Limits
 from tieline.relay import budget as budgets
-from tieline.relay.matching import Endpoints
+from tieline.relay.address_matching import Endpoints
 from tieline.relay.rules import Breaker, Rates, Rules
 
 TOKENS = st.lists(st.sampled_from(["a", "b", "ab", "c"]), min_size=1, max_size=5).map(lambda t: "relay." + ".".join(t))

@@ -10,7 +10,7 @@ from tests.relay.conftest import QUICK, over, relaying, states, within
 from tieline.bus import open_bus
 from tieline.channels.base import DeliveryContext, dead, failed
 from tieline.config import Config
-from tieline.messages import (
+from tieline.envelopes import (
     DeliveryResult,
     Envelope,
     Limits,
@@ -22,7 +22,7 @@ from tieline.messages import (
     UnknownMessage,
 )
 from tieline.relay import Relay
-from tieline.testing.waiting import eventually
+from tieline.testing.wait_for import eventually
 
 ME = "relay.user.me"
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from tests.relay.conftest import BOUND, over, relaying
 
 from tieline.channels.base import DeliveryContext, dead
-from tieline.messages import DeliveryResult, Envelope, Limits, Step
+from tieline.envelopes import DeliveryResult, Envelope, Limits, Step
 from tieline.relay import Relay
-from tieline.testing.waiting import eventually
+from tieline.testing.wait_for import eventually
 
 ME = "relay.user.me"
 

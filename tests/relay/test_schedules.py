@@ -10,11 +10,11 @@ from tests.relay.conftest import QUICK
 from tieline import config as configuration
 from tieline.bus import open_bus
 from tieline.config import Config, ScheduleConfig
+from tieline.envelopes import Envelope
 from tieline.errors import UsageError
-from tieline.messages import Envelope
 from tieline.relay import Relay
 from tieline.relay.schedules import next_time
-from tieline.testing.waiting import eventually
+from tieline.testing.wait_for import eventually
 
 
 def every(seconds: float = 3600.0, id: str = "nightly", to: str = "relay.user.me") -> ScheduleConfig:

@@ -11,17 +11,17 @@ import pytest
 from tests.hub.conftest import Running, running
 from tests.relay.conftest import over
 
+from tieline.bootstrap.process_lock import described
+from tieline.bootstrap.relay import HubSessions, relaying
 from tieline.channels.agent import AgentConfig, Project, create
 from tieline.channels.agent.channel import session_of
 from tieline.channels.base import Surroundings
-from tieline.client.address import Running as Found
+from tieline.client.hub_address import Running as Found
 from tieline.errors import UsageError
-from tieline.node.starting import described
 from tieline.relay import Relay
-from tieline.relaying import HubSessions, relaying
 from tieline.script import Run, Say
-from tieline.sessions.callers import caller
-from tieline.testing.waiting import eventually
+from tieline.sessions.caller_session import caller
+from tieline.testing.wait_for import eventually
 
 TIELINE = Path(sys.executable).parent / "tieline"
 ME = "relay.user.me"

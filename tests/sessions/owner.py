@@ -15,7 +15,7 @@ from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.events import AnyEvent
 from tieline.policy import Policy
-from tieline.sessions.router import Router
+from tieline.sessions.manager import Router
 
 
 class Setting(msgspec.Struct, frozen=True):

@@ -8,17 +8,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.sessions.test_crash import turns_of
-from tests.sessions.test_router import ENV, FULL, settled
+from tests.sessions.test_manager import ENV, FULL, settled
 
 from tieline.bus import Bus, BusFull, Table, open_bus
 from tieline.config import Config
 from tieline.drivers.scripted import Scripted
 from tieline.events import Answer, Ask, Text, TurnStarted
 from tieline.script import Say
-from tieline.sessions.pending import AlreadyAnswered, PendingAsks
+from tieline.sessions.manager import Router
+from tieline.sessions.pending_asks import AlreadyAnswered, PendingAsks
 from tieline.sessions.records import ASKS
-from tieline.sessions.router import Router
-from tieline.testing.waiting import eventually
+from tieline.testing.wait_for import eventually
 
 
 class Filling:

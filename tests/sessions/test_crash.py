@@ -15,9 +15,9 @@ from tieline.bus import open_bus
 from tieline.events import Answer, Event, Text, TurnStarted
 from tieline.policy import Policy
 from tieline.script import Reply, Run, Say, Stall
-from tieline.sessions.router import Router
-from tieline.testing.streams import verify
-from tieline.testing.waiting import at_work_in, eventually
+from tieline.sessions.manager import Router
+from tieline.testing.stream_checks import verify
+from tieline.testing.wait_for import at_work_in, eventually
 
 OWNER = Path(__file__).parent / "owner.py"
 FULL = Policy("allow", "allow", "allow")

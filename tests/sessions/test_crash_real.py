@@ -16,11 +16,11 @@ from tests.sessions.test_crash import FULL, kill_when, next_owner, outcome, turn
 
 from tieline.events import Text
 from tieline.policy import Policy
+from tieline.processes.spawn import live
 from tieline.script import Run, Say, Stall, Step
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
-from tieline.testing.waiting import at_work_in, eventually
-from tieline.wire.launch import live
+from tieline.testing.wait_for import at_work_in, eventually
 
 pytestmark = pytest.mark.real
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tieline.sessions.premises import premises
-from tieline.sessions.workspace import branch, changes, snapshot
+from tieline.sessions.agent_fingerprint import premises
+from tieline.sessions.workspace_diff import branch, changes, snapshot
 
 pytestmark = pytest.mark.slow
 

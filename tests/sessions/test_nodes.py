@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.bus.conftest import address
-from tests.sessions.test_router import ENV, FULL, pending, settled
+from tests.sessions.test_manager import ENV, FULL, pending, settled
 
 from tieline.bus import Bus, open_bus
 from tieline.config import Config
@@ -15,8 +15,8 @@ from tieline.errors import UsageError
 from tieline.events import Answer
 from tieline.policy import Policy
 from tieline.script import Reply, Run, Say, Stall
-from tieline.sessions.router import Router
-from tieline.testing.waiting import eventually
+from tieline.sessions.manager import Router
+from tieline.testing.wait_for import eventually
 
 ASKING = Policy("ask", "ask", "ask")
 

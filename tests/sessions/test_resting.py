@@ -14,8 +14,8 @@ from tieline.drivers.scripted import Playing, Scripted
 from tieline.events import Answer, Ask
 from tieline.policy import Policy
 from tieline.script import Reply, Run, Say
-from tieline.sessions.router import Router
-from tieline.testing.waiting import eventually
+from tieline.sessions.manager import Router
+from tieline.testing.wait_for import eventually
 
 FULL = Policy("allow", "allow", "allow")
 

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.sessions.test_router import ENV
+from tests.sessions.test_manager import ENV
 
 from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.drivers.base import AskFn, Driver, Spec
 from tieline.drivers.scripted import Playing, Scripted
 from tieline.errors import AgentStartFailed
-from tieline.node.agents import Agents
+from tieline.node.agent_inventory import Agents
 from tieline.policy import Policy
 from tieline.script import Say
-from tieline.sessions import runner, runners
-from tieline.sessions.router import Router
-from tieline.testing.waiting import eventually
+from tieline.sessions import prompt_runner, running_sessions
+from tieline.sessions.manager import Router
+from tieline.testing.wait_for import eventually
 
 FULL = Policy("allow", "allow", "allow")
 
@@ -71,8 +71,8 @@ async def turn(router: Router, session: str) -> None:
 
 
 async def test_brought_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runners, "LOOK_S", 0.01)
-    monkeypatch.setattr(runner, "SOON_S", 0.0)
+    monkeypatch.setattr(running_sessions, "LOOK_S", 0.01)
+    monkeypatch.setattr(prompt_runner, "SOON_S", 0.0)
     driver = Fragile()
     async with routed(tmp_path, driver) as (router, session):
         lost: list[str] = []
@@ -86,7 +86,7 @@ async def test_brought_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 async def test_one_that_dies_at_once_is_not_started_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runners, "LOOK_S", 0.01)
+    monkeypatch.setattr(running_sessions, "LOOK_S", 0.01)
     driver = Fragile()
     async with routed(tmp_path, driver) as (router, session):
         driver.opened[0].dead = True

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tieline.api import open_session
 from tieline.drivers.base import AskFn, Features, Probe, Prompt, Spec
 from tieline.drivers.scripted import Scripted
 from tieline.errors import AgentDied, PolicyUnenforceable, SessionClosed, Unsupported, UsageError
 from tieline.events import Event, Text
-from tieline.library import open_session
 from tieline.policy import CAPABILITIES, Enforcement, Policy, Receipt
 from tieline.script import Say, Stall
 from tieline.sessions.session import Session
-from tieline.testing.streams import collect, done
+from tieline.testing.stream_checks import collect, done
 
 Behaviour = Callable[[], AsyncIterator[Event]]
 

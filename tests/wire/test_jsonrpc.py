@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tieline.processes import async_process as wire
+from tieline.processes.async_process import Process
 from tieline.wire import jsonrpc
-from tieline.wire import process as wire
 from tieline.wire.jsonrpc import Peer, PeerGone, RpcError
-from tieline.wire.process import Process
 
 CHILD = """
 import json, sys

@@ -21,9 +21,9 @@ from msgspec import Struct
 
 from ..bus.base import Bus
 from ..drivers.base import Attachment
+from ..envelopes import AttachmentRef, DeliveryResult, Envelope, Limits, Payload, Receipt
 from ..errors import TielineError
 from ..events import Remember
-from ..messages import AttachmentRef, DeliveryResult, Envelope, Limits, Payload, Receipt
 from ..policy import Policy
 
 MAX_CONCURRENT = 16

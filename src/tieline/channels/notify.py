@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from ..config import setting
 from ..errors import UsageError
-from ..relay.asking import AskMail, forwarder, note_of
+from ..relay.ask_forwarder import AskMail, forwarder, note_of
 from ..visible_text import marked
 from .base import (
     Channel,

@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # not imported from typing, which costs more than all the
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from ..wire.launch import Launched
+    from ..processes.spawn import Launched
 
 
 def main() -> None:
@@ -17,14 +17,14 @@ def main() -> None:
     gc.disable()  # imports make much that stays: looking through it again and again costs a tenth of their time
     if arguments[:1] == ["run"]:
         early = _start_ahead(arguments[1:])
-        from .request import greet_ahead, parse
+        from .run.run_options import greet_ahead, parse
 
         request = parse(arguments[1:])
         if request is not None:  # the common form needs no parser library: half of the start-up time
             if early is not None:
                 greet_ahead(early, request)
             from .errors import reported
-            from .where import carry_out
+            from .run.target import carry_out
 
             gc.enable()
             _leave(reported(lambda: carry_out(request)))
@@ -45,13 +45,13 @@ def _leave(status: int) -> "NoReturn":
 def _start_ahead(arguments: list[str]) -> "Launched | None":
     """Let the agent start while we import. Where a configuration might say something else, it waits for its turn."""
     from .. import environment
-    from .where import FLAG, hub_here
+    from .run.target import FLAG, hub_here
 
     env = environment.inherited()
     if len(arguments) < 2 or {"--help", "-h"} & set(arguments) or environment.config_file(env):
         return None
     if FLAG not in arguments and hub_here(env) is not None:
         return None  # it has the agent
-    from ..drivers.ahead import start_ahead
+    from ..drivers.prestart import start_ahead
 
     return start_ahead(arguments[0], environment.for_children(env))

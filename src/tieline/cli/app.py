@@ -12,7 +12,7 @@ from .errors import reported
 from .help import Group
 
 HELP = ("-h", "--help")
-FAMILIES = ("local", "config", "up", "service", "backup", "sessions", "decide", "node", "access", "relay")
+FAMILIES = ("local", "config", "hub", "service", "backup", "sessions", "asks", "node", "access", "relay")
 """Modules with `add(app)`, in the order of the help."""
 
 app = typer.Typer(
@@ -73,7 +73,7 @@ def tieline(
 
 
 for _family in FAMILIES:
-    import_module(f".{_family}", __package__).add(app)
+    import_module(f".typer_apps.{_family}", __package__).add(app)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .. import environment
 from ..errors import AgentMissing, TielineError, UsageError
-from .clean import clean
+from .terminal.sanitize import clean
 
 FAILED = 1
 USAGE = 2

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-from ..wire import launch
+from ..processes import spawn
 from .errors import SIGNALLED
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -53,7 +53,7 @@ class Signals:
 
     def at_once(self) -> None:
         """Kill what we started and leave. Their reapers end whatever was being born meanwhile."""
-        launch.kill_all()
+        spawn.kill_all()
         try:
             self._leave()
         finally:

@@ -5,10 +5,10 @@ from types import TracebackType
 from typing import Literal
 
 from ..environment import inherited
-from ..protocol.frames import AnyHubFrame, Subscribe
-from .address import find
-from .machines import Access, Machines
-from .relay import Mail
+from ..protocol.stream_frames import AnyHubFrame, Subscribe
+from .hub_address import find
+from .messages import Mail
+from .nodes import Access, Machines
 from .sessions import Sessions
 from .stream import Connection, Door, follow
 
@@ -47,11 +47,11 @@ class Client(Sessions, Machines, Access, Mail):
         `visible`: a person looks at it, so no push is needed.
         """
         if by == "sse":
-            from .doors import ServerSent
+            from .stream_transports import ServerSent
 
             door: Door = ServerSent(self.url, self.http)
         else:
-            from .doors import WebSocket
+            from .stream_transports import WebSocket
 
             door = WebSocket(self.url, self._token, self._socket)
         subscribe = Subscribe(

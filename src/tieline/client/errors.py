@@ -83,7 +83,7 @@ def named(code: str, message: str, field: str = "", hint: str = "") -> TielineEr
     """The error of this name, as the hub or a node raised it; None when there is none by that name."""
     kind = kind_of(code)
     if code == "AlreadyAnswered":
-        from ..sessions.pending import AlreadyAnswered as kind
+        from ..sessions.pending_asks import AlreadyAnswered as kind
     if kind is None:
         return None
     error = kind.__new__(kind)  # not by its own constructor, which would write the message anew

@@ -5,12 +5,12 @@ import builtins
 from msgspec.structs import replace
 
 from ..ids import new_id
-from ..protocol.bodies import Decision, Forking, NewPrompt, NewSession, PromptMove, SessionChange
-from ..protocol.pages import DiffText, EventPage
+from ..protocol.pagination import DiffText, EventPage
+from ..protocol.request_bodies import Decision, Forking, NewPrompt, NewSession, PromptMove, SessionChange
 from ..protocol.views import CommandView, PromptView
-from ..sessions.messages import Message
 from ..sessions.records import AskRecord, SessionRecord
-from .requests import Requests
+from ..sessions.transcript import Message
+from .api_requests import Requests
 
 
 class Sessions(Requests):

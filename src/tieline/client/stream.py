@@ -14,10 +14,10 @@ from typing import Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..protocol.frames import SILENCE_S, AnyHubFrame, EventFrame, Ready, Subscribe
+from ..protocol.stream_frames import SILENCE_S, AnyHubFrame, EventFrame, Ready, Subscribe
 from .errors import HubUnreachable
+from .event_reorder import InOrder
 from .http import ConnectionLost
-from .order import InOrder
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0

@@ -11,14 +11,14 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from .. import places
+from .. import paths
 from ..config import AgentDefaults, Config
 from ..environment import SECRET
 from ..errors import UnknownAgent, UsageError
+from .acp_presets import PRESETS
 from .base import Driver
-from .met import Learns, Met
-from .other_user import NODE_INSTEAD, OtherUser, account
-from .presets import PRESETS
+from .observed_features import Learns, Met
+from .run_as import NODE_INSTEAD, OtherUser, account
 
 Factory = Callable[[str, Mapping[str, Any]], Driver]
 
@@ -78,7 +78,7 @@ def create(name: str, config: Config) -> Driver:
         raise UnknownAgent(kind, known, difflib.get_close_matches(kind, known, cutoff=0.5))
     driver = factory(name, options)
     if isinstance(driver, Learns) and config.environ:
-        driver.met = Met(places.agents_file(config.environ))
+        driver.met = Met(paths.agents_file(config.environ))
     if not user:
         return driver
     if kind not in BUILT_IN or kind == "scripted" or "url" in options:  # nobody would see to it that it is so

@@ -42,12 +42,12 @@ from ..events import (
     needs,
 )
 from ..policy import CAPABILITIES, Enforcement, Policy, Receipt
+from ..processes.async_process import Process
 from ..script import AnyStep, Reply
 from ..version import __version__
-from ..wire.process import Process
 from .base import AskFn, Features, Probe, Program, Prompt, Spec
 from .registry import options_of
-from .turn import Turn
+from .turn_stream import Turn
 
 DEMO: tuple[Reply, ...] = (
     (

@@ -1,11 +1,12 @@
 """What people and nodes connect to: HTTP, WebSocket, the page.
 
-the whole      hub (its parts, entered together) · app (as an application) · server (its socket)
-every door     gate · doors, origins, auth, devices, rates, once (may it pass?) · outgoing, problems (what goes back)
-requests       routes/ · request, telling (what they share) · history (pages of a log) · spec, openapi · page
-the stream     stream (WebSocket), sse · follower (one client) · fanout (all) · packets, ring, said · retention
-the present    state · mirror (one table)
-nodes          switch, orders (commands to them) · nodes (who is there) · link · handshake, traffic, backlog, replica
-push/          pushes · decide (when, pure) · courier, endpoints, vapid (how) · subscriptions
-looking on     logs · metrics · tracing
+hub, app    the hub's parts, entered together; and as an ASGI application
+routes/     the API, one file per resource
+http/       server, routing, requests, responses, OpenAPI, the page's files
+security/   who may do what: middleware, keys of devices, the owner's socket, limits, the audit log
+stream/     events to clients, live and after a cursor
+nodes/      machines: links, replicated logs, commands
+state/      the present, in memory
+push/       Web Push
+ops/        logs, metrics, traces, background tasks
 """

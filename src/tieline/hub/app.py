@@ -1,7 +1,7 @@
-"""The hub as an ASGI application: its routes behind the gate.
+"""The hub as an ASGI application: its routes behind the security middleware.
 
-A file in `routes/` (or `page.py`) gives its handlers by `routes(hub)`; PARTS names them. Nothing is reachable that is
-not one of them, and nothing without passing the gate.
+A file in `routes/` (or `http/static_files.py`) gives its handlers by `routes(hub)`; PARTS names them. Nothing else is
+reachable, and nothing without passing the security middleware.
 """
 
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ from importlib import import_module
 
 from ..errors import TielineError
 from ..protocol.problems import MEDIA_TYPE, Problem
-from .gate import Gate
+from .http.problems import Problematic, Refused, headers, http_problem, problem_of, render
+from .http.request import Asked, Reply
+from .http.responses import Receive, Scope, Send
+from .http.routing import Map, Plain, Route
 from .hub import Hub
-from .outgoing import Receive, Scope, Send
-from .problems import Problematic, Refused, headers, http_problem, problem_of, render
-from .request import Asked, Reply
-from .routing import Map, Plain, Route
+from .security.middleware import Gate
 
 PARTS = (
     "routes.access",
@@ -23,15 +23,15 @@ PARTS = (
     "routes.sessions",
     "routes.prompts",
     "routes.asks",
-    "routes.service",
+    "routes.health_and_docs",
     "routes.stream",
     "routes.push",
-    "routes.link",
-    "routes.relay",
-    "routes.dead",
+    "routes.node_link",
+    "routes.messages",
+    "routes.dead_letters",
     "routes.channels",
-    "routes.hooks",
-    "page",
+    "routes.webhooks",
+    "http.static_files",
 )
 
 

@@ -10,37 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import places
+from .. import paths
 from ..bus.base import Bus
 from ..config import Config
 from ..errors import UsageError
 from ..events import Answer
 from ..protocol.views import DeviceView, NodeView
-from ..sessions.callers import caller as caller_session
-from . import doors
-from .audit import Audit
-from .auth import Auth, signature
-from .devices import Devices
-from .fanout import Fanout
-from .logs import logger
-from .metrics import Metrics
-from .nodes import Nodes
-from .once import Once
-from .origins import Origins
-from .packets import Peek, Whole
-from .peers import Peer
-from .problems import Refused
-from .push.pushes import Pushes
-from .rates import Rates
-from .state import State
-from .switch import Switch
-from .tracing import Traces, provider
+from ..sessions.caller_session import caller as caller_session
+from .http.problems import Refused
+from .nodes.dispatcher import Switch
+from .nodes.registry import Nodes
+from .ops.logs import logger
+from .ops.metrics import Metrics
+from .ops.tracing import Traces, provider
+from .push.notifier import Pushes
+from .security import access_rules
+from .security.audit_log import Audit
+from .security.auth import Auth, signature
+from .security.devices import Devices
+from .security.idempotency import Once
+from .security.origins import Origins
+from .security.peer_credentials import Peer
+from .security.rate_limit import Rates
+from .state.live_state import State
+from .stream.encoded_frames import Peek, Whole
+from .stream.fanout import Fanout
 
 if TYPE_CHECKING:
-    from ..node.executor import Executor
+    from ..node.command_executor import Executor
     from ..relay import Relay
-    from ..relay.reload import ChannelSet
-    from .outgoing import Visit
+    from ..relay.plugins.reload import ChannelSet
+    from .http.responses import Visit
 
 GUESSES = 10
 GUESSES_S = 60.0
@@ -62,7 +62,7 @@ class Hub:
         self.local = local
         self.url = config.hub.public_url  # where people reach it; its server fills it in when nobody said
         self.log = logger("hub")
-        self.audit = Audit(places.audit_file(env))
+        self.audit = Audit(paths.audit_file(env))
         self.devices = Devices(bus)
         self.devices.expired = self._expired
         self.auth = Auth(self.devices)
@@ -148,7 +148,7 @@ class Hub:
         """A request is over."""
         self.metrics.request(scope, visit, status, seconds)
         why = visit.why or scope["state"].get("why", "")
-        if status in (401, 403) or (status == 429 and visit.path in doors.GUESSED):
+        if status in (401, 403) or (status == 429 and visit.path in access_rules.GUESSED):
             self.refused(scope, visit.device, why)
         say = self.log.info if status >= 400 or visit.method in ("POST", "PATCH", "DELETE") else self.log.debug
         say(

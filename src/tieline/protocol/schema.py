@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-PARTS = ("frames", "bodies", "views", "access", "audit", "pages", "problems", "push", "relay")
+PARTS = ("stream_frames", "request_bodies", "views", "access", "audit", "pagination", "problems", "push", "messages")
 
 
 def schema() -> dict[str, Any]:

@@ -5,7 +5,7 @@ that caused it. Who sends may ask for less, never for more. Checked in this orde
 """
 
 from ..config import RelayConfig
-from ..messages import Budget, Limits
+from ..envelopes import Budget, Limits
 
 
 def root(config: RelayConfig, sender: str, limits: Limits | None, now: float) -> Budget:

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from ..bus.base import Bus
 from ..channels.base import Channel, Progress
 from ..config import Config
-from ..errors import UsageError
-from ..messages import (
+from ..envelopes import (
     DeadLetter,
     Envelope,
     Limits,
@@ -28,22 +27,23 @@ from ..messages import (
     UnknownMessage,
     address,
 )
-from .attempts import Attempts, reached
-from .dead_letters import DeadLetters
-from .dispatch import Dispatch
-from .inbox import Inbox
-from .inquiries import PREFIX as ASK_PREFIX
-from .inquiries import Inquiries
-from .lanes import LaneView
-from .lease import Lease
-from .ledger import Ledger, derived
-from .outlets import Correspondent
-from .registry import Handler, Registry
+from ..errors import UsageError
+from .delivery.attempts import Attempts, reached
+from .delivery.attribution import Works
+from .delivery.dead_letters import DeadLetters
+from .delivery.dispatcher import Dispatch
+from .delivery.endpoint_queue import LaneView
+from .delivery.maintenance import Tending
+from .plugins.channel_registry import Handler, Registry
+from .request_reply import PREFIX as ASK_PREFIX
+from .request_reply import Inquiries
 from .schedules import Schedules
-from .sending import Letter, Sending
+from .senders import Correspondent
 from .settings import Settings
-from .tending import Tending
-from .work import Works
+from .storage.inbox import Inbox
+from .storage.lease import Lease
+from .storage.store import Ledger, derived
+from .submit import Letter, Sending
 
 INBOXES = ("relay.user", "relay.program")
 """Below these, every address is an inbox that somebody fetches from."""

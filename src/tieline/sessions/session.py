@@ -8,12 +8,12 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from ..drivers.base import CanWarmUp, Conversation, Driver, KeepsTime, Prompt, Spec, check, check_prompt
-from ..drivers.other_user import told
+from ..drivers.run_as import told
 from ..errors import SessionClosed, TielineError, Unsupported
 from ..events import Answer, Done, Error, Event, Init, TurnStarted
 from ..policy import Receipt
-from ..wire import launch
-from .asks import DEFAULT_EXPIRY_S, Asks, OnAsk
+from ..processes import spawn
+from .ask_decisions import DEFAULT_EXPIRY_S, Asks, OnAsk
 
 ABANDON_GRACE_S = 10.0
 """How long an abandoned turn may take to end after its interrupt; then the conversation is closed."""
@@ -46,7 +46,7 @@ class Session:
         self.marks: list[str] = []  # of the processes that were started for it, as far as they live
 
     async def __aenter__(self) -> "Session":
-        launch.started.set(self.marks)
+        spawn.started.set(self.marks)
         self._conversation = await self._stack.enter_async_context(self.driver.open(self.spec, self._asks))
         return self
 
@@ -95,9 +95,9 @@ class Session:
                 conversation.keeps_time = timeout is None
             if timeout is None:
                 timeout = self.timeout_s
-            live = launch.live()
+            live = spawn.live()
             self.marks[:] = [mark for mark in self.marks if mark in live]
-            launch.started.set(self.marks)  # some agents are a process per turn, or per command
+            spawn.started.set(self.marks)  # some agents are a process per turn, or per command
             expired = False
 
             async def expire() -> None:

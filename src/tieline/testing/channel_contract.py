@@ -25,10 +25,10 @@ import pytest
 from ..bus import open_bus
 from ..channels.base import Channel, DeliveryContext, Progress, Surroundings
 from ..config import Config
+from ..envelopes import Budget, DeliveryResult, Envelope, Limits, Payload, Receipt, address, under
 from ..errors import UsageError
-from ..messages import Budget, DeliveryResult, Envelope, Limits, Payload, Receipt, address, under
 from ..relay import Relay, Settings
-from .waiting import eventually
+from .wait_for import eventually
 
 BOUND = 30.0
 ID = "under-test"

@@ -5,7 +5,7 @@ from types import TracebackType
 import msgspec
 
 from ..script import Reply
-from .model import ScriptedModel
+from .model_server import ScriptedModel
 
 
 class ModelRig:

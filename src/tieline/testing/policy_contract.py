@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from ..api import open_session
 from ..events import Ask, Event, ToolResult, ToolUse, needs
-from ..library import open_session
 from ..policy import CAPABILITIES, Capability, Policy, every_policy
 from ..script import Get, Run, Say, Write
-from .http import LoopbackServer, Request
+from .http_server import LoopbackServer, Request
 from .rig import Rig
-from .streams import collect, done, of
+from .stream_checks import collect, done, of
 
 
 def name_of(policy: Policy) -> str:

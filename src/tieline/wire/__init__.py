@@ -1,1 +1,1 @@
-"""Bytes and child processes. Nothing here knows an agent."""
+"""Bytes into messages: lines, server-sent events, JSON-RPC. Nothing here knows an agent."""

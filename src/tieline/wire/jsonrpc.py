@@ -12,8 +12,8 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from ..processes.async_process import Process
 from .lines import LineTooLong
-from .process import Process
 
 MAX_EARLY = 8
 """Answers to requests that were said ahead and are not made here yet."""

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tieline.hub.push import vapid
+from tieline.hub.push import vapid_keys
 
 BOUND_S = 30.0
 
@@ -30,7 +30,7 @@ class Browser:
     def body(self, **more: Any) -> dict[str, Any]:
         """What the page sends to the hub."""
         point = self._key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-        keys = {"p256dh": vapid.encode(point), "auth": vapid.encode(self._auth)}
+        keys = {"p256dh": vapid_keys.encode(point), "auth": vapid_keys.encode(self._auth)}
         return {"endpoint": self.endpoint, "keys": keys, **more}
 
     def read(self, data: bytes) -> dict[str, Any]:
@@ -109,12 +109,12 @@ def verify(authorization: str, public_key: str) -> dict[str, Any]:
     assert fields["k"] == public_key
     signed, _, signature = fields["t"].rpartition(".")
     head, _, claims = signed.partition(".")
-    assert json.loads(vapid.decode(head))["alg"] == "ES256"
-    raw = vapid.decode(signature)
-    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), vapid.decode(public_key))
+    assert json.loads(vapid_keys.decode(head))["alg"] == "ES256"
+    raw = vapid_keys.decode(signature)
+    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), vapid_keys.decode(public_key))
     whole = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
     key.verify(whole, signed.encode(), ec.ECDSA(hashes.SHA256()))  # raises when it does not hold
-    return json.loads(vapid.decode(claims))
+    return json.loads(vapid_keys.decode(claims))
 
 
 @asynccontextmanager

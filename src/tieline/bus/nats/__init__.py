@@ -10,6 +10,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from ...errors import BusClosed, BusUnavailable
+from ..announcement_listeners import Listener
 from ..base import (
     LEASE_S,
     MAX_DELIVERIES,
@@ -25,14 +26,13 @@ from ..base import (
     check_id,
     check_trim,
 )
-from ..listeners import Listener
 from ..subjects import check_name, check_pattern, check_subject
+from .connection import NO_MESSAGE, NO_STREAM, Link, Refused, connected
 from .consumers import consume
-from .link import NO_MESSAGE, NO_STREAM, Link, Refused, connected
-from .pull import ordered, record
+from .pull_consumer import ordered, record
 from .streams import PREFIX, Streams, stream_name
 from .tables import NatsTable
-from .target import Target
+from .url import Target
 
 LIVE = "_tieline."
 """Goes before a subject that is announced. No family begins with _, so no stream ever stores it."""

@@ -9,9 +9,9 @@ from nats.aio.msg import Msg
 
 from ...errors import BusUnavailable
 from ..base import Delivery, Record
-from ..dead import dead_headers, dead_subject
-from .link import Link
-from .pull import Meta, Pull, ensure_consumer, meta, record, request
+from ..dead_letters import dead_headers, dead_subject
+from .connection import Link
+from .pull_consumer import Meta, Pull, ensure_consumer, meta, record, request
 from .streams import Streams
 
 NANO = 10**9

@@ -8,7 +8,7 @@ import msgspec
 from ...errors import BusFull, RecordTooLarge
 from ..base import DEDUPE_S
 from ..subjects import family
-from .link import ApiError, Link, Refused, unique
+from .connection import ApiError, Link, Refused, unique
 
 PREFIX = "tieline_"
 NAME_IN_USE = 10058

@@ -8,8 +8,8 @@ import msgspec
 from ...errors import Conflict, UsageError
 from ..base import Change, Entry, check_put
 from ..subjects import check_key, check_key_pattern, check_name
-from .link import NO_MESSAGE, WRONG_LAST, Link, Refused
-from .pull import Msg, ordered
+from .connection import NO_MESSAGE, WRONG_LAST, Link, Refused
+from .pull_consumer import Msg, ordered
 from .streams import PREFIX, Streams
 
 MARKER_S = 3600

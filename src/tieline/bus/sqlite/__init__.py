@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...errors import BusClosed, BusError, UsageError
+from ..announcement_listeners import Listener, Listeners
 from ..base import (
     LEASE_S,
     MAX_DELIVERIES,
@@ -26,15 +27,14 @@ from ..base import (
     check_id,
     check_trim,
 )
-from ..listeners import Listener, Listeners
 from ..subjects import check_name, check_pattern, check_subject
-from .feed import Bell, Feed, Feeds
-from .file import SQL, connect, migrate, owned, translate
-from .groups import Groups, Options
-from .selection import Selection
-from .store import Changed, Row, Store
+from .consumer_groups import Groups, Options
+from .database_file import SQL, connect, migrate, owned, translate
+from .log_follower import Bell, Feed, Feeds
+from .record_query import Selection
 from .tables import SqliteTable, Tables
-from .writer import Writer
+from .transactions import Changed, Row, Store
+from .writer_thread import Writer
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from typing import Any
 from ...errors import BusClosed, UsageError
 from ..base import Change, Entry, check_put
 from ..subjects import check_key, check_key_pattern, check_name, literal_prefix, matcher
-from .feed import Bell, ReadFn
-from .file import SQL
-from .store import Changed, Store
-from .writer import Writer
+from .database_file import SQL
+from .log_follower import Bell, ReadFn
+from .transactions import Changed, Store
+from .writer_thread import Writer
 
 PAGE = 500
 LONGEST_SLEEP = 3600.0

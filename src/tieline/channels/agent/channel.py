@@ -12,9 +12,9 @@ from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
+from ...envelopes import DeliveryResult, Envelope
 from ...errors import BusError, TielineError, UsageError
-from ...messages import DeliveryResult, Envelope
-from ...sessions.log import subject as log_subject
+from ...sessions.event_log import subject as log_subject
 from ...sessions.records import SESSIONS
 from ..base import (
     ChannelStatus,
@@ -28,8 +28,8 @@ from ..base import (
     failed,
     time_left,
 )
-from .turns import End, Turns
-from .words import relay_context
+from .prompt_context import relay_context
+from .turn_follower import End, Turns
 
 WITHDRAW_S = 3.0
 """How long a turn that is out of time or of calls may take to end."""

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import msgspec
 from aiogram.types import Update
 
+from ...envelopes import UNSURE, Receipt
 from ...errors import TielineError, UsageError
-from ...messages import UNSURE, Receipt
-from ...relay.asking import AskMail, forwarder, note_of
-from ...relay.hooks import HookRefused, HookReply, HookRequest
+from ...relay.ask_forwarder import AskMail, forwarder, note_of
+from ...relay.plugins.inbound_webhooks import HookRefused, HookReply, HookRequest
 from ..base import (
     ChannelStatus,
     DeliveryContext,
@@ -27,14 +27,14 @@ from ..base import (
     failed,
     time_left,
 )
-from .api import UPDATES, RawUpdates, Trouble, make_bot, read_update, tried
-from .chats import Chats
-from .ears import Ears
-from .files import Files
-from .live import LiveAnswer
-from .memory import Memory
+from .allowed_chats import Chats
+from .attachments import Files
+from .bot_api import UPDATES, RawUpdates, Trouble, make_bot, read_update, tried
+from .inbound import Ears
+from .live_reply import LiveAnswer
+from .message_index import Memory
+from .outbound import Voice
 from .settings import TelegramConfig
-from .voice import Voice
 
 POLL_S = 25
 PAUSE_S = (1.0, 60.0)

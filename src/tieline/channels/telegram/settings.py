@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from ...config import setting
+from ...envelopes import address
 from ...errors import UsageError
-from ...messages import address
 
 API = "https://api.telegram.org"
 MAX_FILE = 20 * 1024 * 1024

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from ...envelopes import Refused, UnknownMessage, under
 from ...errors import BadSubject, UsageError
-from ...messages import Refused, UnknownMessage, under
-from ...relay.hooks import STATUS_OF, HookRefused, HookReply, HookRequest
+from ...relay.plugins.inbound_webhooks import STATUS_OF, HookRefused, HookReply, HookRequest
 from ..base import (
     ChannelStatus,
     DeliveryContext,
@@ -24,9 +24,9 @@ from ..base import (
     failed,
     time_left,
 )
-from . import loop
+from . import loop_header
 from .settings import WebhookConfig
-from .signing import Unsigned, sign, verify
+from .signatures import Unsigned, sign, verify
 
 if TYPE_CHECKING:
     import httpx2
@@ -90,7 +90,7 @@ class Webhook:
             **self._config.headers,
             "content-type": "application/json",
             "user-agent": "tieline",
-            loop.HEADER: loop.header(envelope),
+            loop_header.HEADER: loop_header.header(envelope),
             **sign(self._sign_with, envelope.id, body),
         }
         if self._config.secrets and envelope.reply_to:  # before it leaves: the answer may be faster than the response
@@ -199,7 +199,7 @@ class Webhook:
             if receipt is not None and under(self.subject_prefix, receipt.subject):
                 kept = await relay.recall(_note(answers))
                 return kept.decode() if kept else receipt.sender, answers, None
-        trail = loop.trail(request.headers)
+        trail = loop_header.trail(request.headers)
         if trail is None:
             return config.to, "", None
         if trail.id:

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from ...config import setting
+from ...envelopes import address
 from ...errors import UsageError
-from ...messages import address
-from .signing import WINDOW_S, check_secret
+from .signatures import WINDOW_S, check_secret
 
 MAX_BYTES = 256 * 1024
 """What the hub's door lets through."""

@@ -20,18 +20,18 @@ from msgspec.structs import asdict, replace
 from ...config import setting
 from ...errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, UsageError
 from ...policy import CAPABILITIES, Capability, Policy, Receipt
+from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer
-from ...wire.process import Process
+from ..acp_presets import PRESETS, STREAM, Preset
 from ..base import AskFn, Features, Probe, Program, Spec, check_args, wanted
-from ..met import Basis, Meeting, Met
-from ..other_user import give
-from ..presets import PRESETS, STREAM, Preset
+from ..observed_features import Basis, Meeting, Met
 from ..registry import options_of
-from .learnt import learnt, untold
-from .node import compiled
+from ..run_as import give
+from .conversation import Talk
+from .handshake import open_session
+from .nodejs_precompile import compiled
+from .observed_features import learnt, untold
 from .policy import launch_command, overruled, receipt
-from .session import open_session
-from .talk import Talk
 
 START_S = 60.0
 """The longest wait for an agent to come up. Node programs on a busy machine take their time."""

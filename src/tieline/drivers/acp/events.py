@@ -25,7 +25,7 @@ from ...events import (
     ToolUse,
     Warning,
 )
-from ..presets import Preset
+from ..acp_presets import Preset
 from ..unified_diff import unified
 from .tools import NOTHING, Fields, Tool
 

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from ...policy import CAPABILITIES, Capability, Enforcement, Level, Means, Policy, Receipt
+from ..acp_presets import Preset
 from ..base import Spec
-from ..presets import Preset
 
 RULES = "tieline-rules.toml"
 

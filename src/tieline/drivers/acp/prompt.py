@@ -6,7 +6,7 @@ from typing import Any
 
 from ...errors import Unsupported
 from ..base import Attachment, Prompt
-from .offer import Offered
+from .capabilities import Offered
 
 
 def blocks_of(agent: str, prompt: Prompt, offered: Offered, system: str = "") -> list[dict[str, Any]]:

@@ -13,13 +13,13 @@ from typing import Any
 
 from ...errors import AgentMissing, AgentStartFailed, NotSignedIn
 from ...policy import Policy, Receipt
-from ...wire.files import read_regular
-from ...wire.process import Process
+from ...processes.async_process import Process
+from ...wire.bounded_read import read_regular
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..registry import options_of
+from .conversation import Talk
 from .launch import ARGS, INSTALL, KEPT, Options, executable, launch_command
 from .policy import enforce
-from .talk import Talk
 from .usage import Meter, spent_before
 
 VERSION_S = 10.0

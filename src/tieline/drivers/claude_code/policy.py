@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from ...events import Answer, Ask, Choice, Edit, Fetch, Question, Remember, needs
 from ...policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
-from ..file_text import with_links
-from .edits import looked_at
+from ..current_file import with_links
+from .edit_diffs import looked_at
 from .tools import FOR_PEOPLE, GOVERNED, PROPOSAL, QUESTION, action_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, PlanStep, Read, Search, Task
 from ...policy import Capability
 from ..unified_diff import head, unified
-from .edits import sketched
+from .edit_diffs import sketched
 
 GOVERNED: dict[Capability, tuple[str, ...]] = {
     "file_write": ("Write", "Edit", "NotebookEdit"),

@@ -10,16 +10,16 @@ from ...events import Answer, Error, Event, Init, Other, Outcome, Warning
 from ...policy import Receipt
 from ...wire.jsonrpc import PeerGone, RpcError
 from ..base import AskFn, Prompt, Spec
-from ..file_text import with_links
-from ..refusals import Unsaid, refusal
-from ..turn import Turn
+from ..current_file import with_links
+from ..denial_reasons import Unsaid, refusal
+from ..turn_stream import Turn
 from .asks import asked
 from .events import SOURCE, Normaliser
 from .items import code_of
-from .params import content, developer_message, opening_request
 from .policy import Controls
-from .rollout import Rollout
+from .rollout_file import Rollout
 from .server import START_S, Server
+from .thread_params import content, developer_message, opening_request
 from .usage import Meter
 
 REQUEST_S = 60.0

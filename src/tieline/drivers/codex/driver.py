@@ -14,14 +14,14 @@ from typing import Any
 
 from ...errors import AgentError
 from ...policy import Policy, Receipt
-from ...wire.process import Process
+from ...processes.async_process import Process
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..registry import options_of
 from .conversation import Conversation
 from .launch import ARGS, KEPT, launch_command
-from .params import Options, first_words
 from .policy import controls, receipt
 from .server import Server
+from .thread_params import Options, first_words
 
 PROBE_S = 15.0
 

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from ...errors import AgentMissing
+from ...processes.spawn import find
 from ...version import __version__
-from ...wire.launch import find
 
 CWD = "/"
 """Where the server runs: it serves many directories, and each thread is told its own."""

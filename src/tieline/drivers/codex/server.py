@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from ...errors import AgentDied, AgentStartFailed
+from ...processes.async_process import Process
 from ...version import __version__
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
-from ...wire.process import Process
 from .launch import CWD, INSTALL, UNWANTED
 
 START_S = 30.0

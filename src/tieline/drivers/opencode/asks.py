@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from ...events import Answer, AnyAction, Ask, Choice, Command, Edit, Fetch, OtherAction, Question, Read, Status, ToolUse
-from ..file_text import with_links
-from ..turn import Turn
-from .edits import looked_at
+from ..current_file import with_links
+from ..turn_stream import Turn
+from .edit_diffs import looked_at
 from .events import Normaliser
-from .rules import CAPABILITY_OF, GUARDS, Rules, denials, rule
+from .policy import CAPABILITY_OF, GUARDS, Rules, denials, rule
 from .server import Refused, Unreachable
 
 DEFER_S = 1.0

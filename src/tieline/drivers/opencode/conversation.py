@@ -9,16 +9,16 @@ from ...errors import AgentError, SessionClosed
 from ...events import Error, Init, Other
 from ...policy import Receipt
 from ..base import AskFn, Prompt, Spec
-from ..turn import INTERRUPT_GRACE_S, Turn
+from ..turn_stream import INTERRUPT_GRACE_S, Turn
 from .asks import Pending
-from .calls import Calls
-from .course import Course, past_limit
+from .event_stream import Stream
 from .events import Normaliser
-from .reread import reread
-from .rules import Rules, hidden
+from .policy import Rules, hidden
+from .protocol import ABORTED, SOURCE, message_of, model_of
+from .resync import reread
 from .server import Refused, Server, Unreachable
-from .stream import Stream
-from .words import ABORTED, SOURCE, message_of, model_of
+from .session_api import Calls
+from .turn_state import Course, past_limit
 
 BEGIN_S = 60.0
 """From the prompt to the session's being busy. The first prompt of a directory starts much that it needs."""

@@ -17,15 +17,15 @@ from msgspec import Struct
 from ...config import setting
 from ...errors import AgentError, AgentStartFailed, Unsupported, UsageError
 from ...policy import Policy, Receipt
-from ...wire.process import Process
+from ...processes.async_process import Process
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..registry import options_of
 from .conversation import OpenCodeConversation
+from .event_stream import Stream
 from .launch import ARGS, INSTALL, KEPT, PROGRAM, launch_command, program
+from .policy import CAPABILITY_OF, Rules, receipt, session_rules
 from .prompt import prompt_body
-from .rules import CAPABILITY_OF, Rules, receipt, session_rules
 from .server import Refused, Server, Unreachable
-from .stream import Stream
 
 PROBE_S = 20.0
 VARIANTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")

@@ -29,8 +29,8 @@ from ...events import (
     Usage,
     changed_paths,
 )
+from .protocol import QUIET, QUIET_PARTS, REFUSALS, SOURCE, STEPS, message_of
 from .tools import Raw, action_of
-from .words import QUIET, QUIET_PARTS, REFUSALS, SOURCE, STEPS, message_of
 
 Handler = Callable[[dict[str, Any]], Sequence[Event]]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from ...errors import AgentDied, AgentError, AgentMissing, AgentStartFailed
+from ...processes.async_process import Process
 from ...wire.lines import LineTooLong
-from ...wire.process import Process
 from .launch import CWD, INSTALL, PASSWORD
 
 if TYPE_CHECKING:

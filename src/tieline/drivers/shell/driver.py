@@ -14,12 +14,12 @@ from typing import Any
 
 from ...errors import AgentDied, AgentError, AgentMissing
 from ...policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
+from ...processes.async_process import Process
 from ...wire.lines import LineTooLong
-from ...wire.process import Process
 from ..base import AskFn, Features, Probe, Program, Spec
 from ..registry import options_of
-from .command import Options, check_options, policies
-from .process import CommandLine, stop
+from .command_line import Options, check_options, policies
+from .conversation import CommandLine, stop
 
 PROBE_S = 15.0
 """The time that the command gets to tell its version: some agents take seconds to start, more on a busy machine."""

@@ -6,11 +6,11 @@ import time
 import msgspec
 
 from ...bus.base import Bus
-from ...protocol.bodies import PushSubscription
-from ..mirror import Mirror
-from ..problems import NotFound, Refused
-from . import endpoints, vapid
-from .decide import Subscription
+from ...protocol.request_bodies import PushSubscription
+from ..http.problems import NotFound, Refused
+from ..state.table_cache import Mirror
+from . import endpoint_check, vapid_keys
+from .rules import Subscription
 
 TABLE = "push"
 MAX_PER_DEVICE = 10
@@ -43,7 +43,7 @@ class Subscriptions:
 
     async def add(self, device: str, wanted: PushSubscription) -> Subscription:
         """The same endpoint again is the same subscription, with the new settings."""
-        endpoints.parse(wanted.endpoint, loopback=self._loopback)
+        endpoint_check.parse(wanted.endpoint, loopback=self._loopback)
         one = Subscription(
             id=hashlib.sha256(wanted.endpoint.encode()).hexdigest()[:32],
             device=device,
@@ -84,9 +84,9 @@ class Subscriptions:
 def _key(wanted: PushSubscription, name: str, size: int, head: bytes = b"") -> str:
     text = wanted.keys.get(name, "")
     try:
-        data = vapid.decode(text.rstrip("="))
+        data = vapid_keys.decode(text.rstrip("="))
     except ValueError:
         data = b""
     if len(data) != size or not data.startswith(head):
         raise Refused("UsageError", f"{name} is not a key of {size} bytes in base64url", field=f"keys.{name}")
-    return vapid.encode(data)
+    return vapid_keys.encode(data)

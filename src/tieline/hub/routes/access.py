@@ -8,16 +8,16 @@ from msgspec.structs import replace
 
 from ...protocol import PROTOCOL
 from ...protocol.access import Me, Offer, Paired
-from ...protocol.bodies import Claim, Pairing
+from ...protocol.request_bodies import Claim, Pairing
 from ...protocol.views import DeviceView
 from ...version import __version__
-from ..auth import OWNER, signature
+from ..http.problems import Refused
+from ..http.request import DONE, Asked, Reply, answer, body, device_of
+from ..http.route_spec import Spec
+from ..http.routing import delete, get, post
 from ..hub import caller, via
-from ..origins import host_name, is_loopback
-from ..problems import Refused
-from ..request import DONE, Asked, Reply, answer, body, device_of
-from ..routing import delete, get, post
-from ..spec import Spec
+from ..security.auth import OWNER, signature
+from ..security.origins import host_name, is_loopback
 
 if TYPE_CHECKING:
     from ..hub import Hub

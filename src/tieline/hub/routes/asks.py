@@ -7,15 +7,15 @@ import msgspec
 
 from ...events import Answer
 from ...ids import new_id
-from ...protocol.bodies import Decision
 from ...protocol.commands import AnswerQuestion, ApprovePermission, DenyPermission
+from ...protocol.request_bodies import Decision
 from ...protocol.views import CommandView
 from ...sessions.records import ASKS, AskRecord
-from ..problems import NotFound
-from ..request import Asked, Reply, answer, body, device_of, once_of, via_of
-from ..routing import get, post
-from ..spec import Spec
-from ..telling import ACCEPTED, ask_of, node_of, signature, tell
+from ..http.problems import NotFound
+from ..http.request import Asked, Reply, answer, body, device_of, once_of, via_of
+from ..http.route_spec import Spec
+from ..http.routing import get, post
+from ..nodes.command_helpers import ACCEPTED, ask_of, node_of, signature, tell
 
 if TYPE_CHECKING:
     from ..hub import Hub

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from ...protocol.audit import AuditKind, AuditLine
-from ..request import Asked, Reply, answer
-from ..routing import get
-from ..spec import Spec
+from ..http.request import Asked, Reply, answer
+from ..http.route_spec import Spec
+from ..http.routing import get
 
 if TYPE_CHECKING:
     from ..hub import Hub

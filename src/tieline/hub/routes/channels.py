@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from ...channels.base import Channel
-from ...messages import Limits, Receipt
-from ...protocol.relay import ChannelReload, ChannelTest, ChannelTestView, ChannelView, ReloadView
-from ...relay.lanes import LaneView
-from ...relay.reload import ChannelSet
-from ...relay.reports import ChannelReport
-from ..auth import signature
+from ...envelopes import Limits, Receipt
+from ...protocol.messages import ChannelReload, ChannelTest, ChannelTestView, ChannelView, ReloadView
+from ...relay.delivery.endpoint_queue import LaneView
+from ...relay.plugins.channel_reports import ChannelReport
+from ...relay.plugins.reload import ChannelSet
+from ..http.problems import NotFound
+from ..http.problems import Refused as HubRefused
+from ..http.request import Asked, Reply, answer, body, device_of
+from ..http.route_spec import Spec
+from ..http.routing import get, post
 from ..hub import via
-from ..problems import NotFound
-from ..problems import Refused as HubRefused
-from ..request import Asked, Reply, answer, body, device_of
-from ..routing import get, post
-from ..spec import Spec
-from .relay import OWNER, relay_of, shown, told
+from ..security.auth import signature
+from .messages import OWNER, relay_of, shown, told
 
 if TYPE_CHECKING:
     from ..hub import Hub

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.commands import Browse, Refresh
 from ...protocol.views import AgentView, DirectoryView, NodeView
-from ..problems import Refused
-from ..request import DONE, Asked, Reply, answer
-from ..routing import delete, get, post
-from ..spec import Spec
-from ..telling import chosen_node, tell, told
+from ..http.problems import Refused
+from ..http.request import DONE, Asked, Reply, answer
+from ..http.route_spec import Spec
+from ..http.routing import delete, get, post
+from ..nodes.command_helpers import chosen_node, tell, told
 
 if TYPE_CHECKING:
     from ..hub import Hub

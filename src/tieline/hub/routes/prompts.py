@@ -7,15 +7,15 @@ import msgspec
 from ...bus.base import MAX_RECORD
 from ...errors import UsageError
 from ...ids import new_id
-from ...protocol.bodies import NewPrompt, PromptMove
 from ...protocol.commands import CancelPrompt, MovePrompt, SendPrompt, Steer
+from ...protocol.request_bodies import NewPrompt, PromptMove
 from ...protocol.views import PromptView, view
 from ...sessions.records import PROMPTS, PromptRecord
-from ..problems import Refused
-from ..request import Asked, Reply, answer, body, once_of
-from ..routing import delete, get, post
-from ..spec import Spec
-from ..telling import check_own_id, node_of, tell, told
+from ..http.problems import Refused
+from ..http.request import Asked, Reply, answer, body, once_of
+from ..http.route_spec import Spec
+from ..http.routing import delete, get, post
+from ..nodes.command_helpers import check_own_id, node_of, tell, told
 
 if TYPE_CHECKING:
     from ..hub import Hub

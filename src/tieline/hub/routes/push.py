@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.bodies import PushSubscription
 from ...protocol.push import PushKey, PushTest, PushView
-from ..push import endpoints
-from ..push.decide import Subscription
-from ..request import DONE, Asked, Reply, answer, body, device_of
-from ..routing import delete, get, post
-from ..spec import Spec
+from ...protocol.request_bodies import PushSubscription
+from ..http.request import DONE, Asked, Reply, answer, body, device_of
+from ..http.route_spec import Spec
+from ..http.routing import delete, get, post
+from ..push import endpoint_check
+from ..push.rules import Subscription
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -69,7 +69,7 @@ async def test(request: Asked) -> Reply:
 
 
 def _view(one: Subscription) -> PushView:
-    service = endpoints.parse(one.endpoint, loopback=True).host
+    service = endpoint_check.parse(one.endpoint, loopback=True).host
     return PushView(id=one.id, service=service, content=one.content, created_at=one.created_at)
 
 

@@ -8,7 +8,6 @@ from msgspec import Meta
 
 from ...errors import UsageError
 from ...policy import Policy, preset
-from ...protocol.bodies import Forking, NewSession, SessionChange
 from ...protocol.commands import (
     AbortSession,
     ChangeSession,
@@ -18,18 +17,19 @@ from ...protocol.commands import (
     GetDiff,
     SendPrompt,
 )
-from ...protocol.pages import DiffText, EventPage
+from ...protocol.pagination import DiffText, EventPage
+from ...protocol.request_bodies import Forking, NewSession, SessionChange
 from ...protocol.views import CommandView
-from ...sessions.log import EventLog
-from ...sessions.messages import Message, fold
+from ...sessions.event_log import EventLog
 from ...sessions.records import SESSIONS, SessionRecord, SessionStatus
-from ..auth import signature
-from ..history import Page, newest, onward
+from ...sessions.transcript import Message, fold
+from ..http.request import Asked, Reply, answer, body, device_of, once_of
+from ..http.route_spec import Spec
+from ..http.routing import get, patch, post
 from ..hub import via
-from ..request import Asked, Reply, answer, body, device_of, once_of
-from ..routing import get, patch, post
-from ..spec import Spec
-from ..telling import check_own_id, chosen_node, node_of, session_of, tell, told
+from ..nodes.command_helpers import check_own_id, chosen_node, node_of, session_of, tell, told
+from ..security.auth import signature
+from ..stream.history import Page, newest, onward
 
 if TYPE_CHECKING:
     from ..hub import Hub

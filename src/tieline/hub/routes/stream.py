@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .. import sse
-from ..problems import http_problem
-from ..routing import Plain, asgi
-from ..stream import Streams
+from ..http.problems import http_problem
+from ..http.routing import Plain, asgi
+from ..stream import sse
+from ..stream.websocket import Streams
 
 if TYPE_CHECKING:
     from ..hub import Hub

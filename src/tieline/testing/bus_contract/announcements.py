@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from ...bus import MAX_RECORD, Announcement, BadSubject, Bus, BusClosed, RecordTooLarge
-from .setting import BOUND, Setting, all_of, first, opened
+from .base import BOUND, Setting, all_of, first, opened
 
 START, END = b"start", b"end"
 

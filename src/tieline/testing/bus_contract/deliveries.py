@@ -9,7 +9,7 @@ import pytest
 
 from ...bus import BadSubject, Bus, Delivery
 from ...errors import UsageError
-from .setting import BOUND, Setting, all_of, first, opened, some
+from .base import BOUND, Setting, all_of, first, opened, some
 
 
 class Deliveries(Setting):

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...bus import Bus, Conflict, Delivery, Record
-from .setting import BOUND, Setting, all_of, first
+from .base import BOUND, Setting, all_of, first
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from ...bus import Bus, BusClosed, Record
-from .setting import BOUND, Setting, all_of, first, opened, some
+from .base import BOUND, Setting, all_of, first, opened, some
 
 KIB = 1024
 BEGINNINGS = 30

@@ -7,7 +7,7 @@ import pytest
 
 from ...bus import MAX_RECORD, BadSubject, Bus, Record, RecordTooLarge
 from ...errors import UsageError
-from .setting import Setting, all_of, opened
+from .base import Setting, all_of, opened
 
 
 async def bodies(bus: Bus, pattern: str, after: int = 0) -> list[bytes]:

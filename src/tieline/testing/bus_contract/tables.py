@@ -8,7 +8,7 @@ import pytest
 
 from ...bus import BadSubject, Bus, Change, Conflict, Entry, RecordTooLarge
 from ...errors import UsageError
-from .setting import BOUND, Setting, first, opened, some
+from .base import BOUND, Setting, first, opened, some
 
 
 class Tables(Setting):

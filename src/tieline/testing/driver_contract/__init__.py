@@ -5,10 +5,10 @@ scripted for it is in its rig's `limits`: then the test is left out, by name.
 """
 
 from .asks import Asks
+from .base import at_work_in, eventually
 from .content import Content
 from .ends import Ends
 from .options import Options
-from .setting import at_work_in, eventually
 from .spending import Spending
 
 __all__ = ["DriverContract", "at_work_in", "eventually"]

@@ -19,8 +19,8 @@ from ...events import (
 from ...policy import Policy
 from ...script import Inquire, Outline, Propose, Run, Say, Write
 from ..rig import Rig
-from ..streams import collect, done, of, the
-from .setting import Setting, yes
+from ..stream_checks import collect, done, of, the
+from .base import Setting, yes
 
 
 class Asks(Setting):

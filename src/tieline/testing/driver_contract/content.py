@@ -17,8 +17,8 @@ from ...events import (
 )
 from ...script import Run, Say, Think, Write
 from ..rig import Rig
-from ..streams import collect, done, of, the
-from .setting import FULL, Setting
+from ..stream_checks import collect, done, of, the
+from .base import FULL, Setting
 
 
 class Content(Setting):

@@ -13,11 +13,11 @@ from ...events import (
     Error,
 )
 from ...policy import Policy
+from ...processes import spawn
 from ...script import Fail, Run, Say, Stall
-from ...wire import launch
 from ..rig import Rig
-from ..streams import collect, done, of
-from .setting import Setting, eventually
+from ..stream_checks import collect, done, of
+from .base import Setting, eventually
 
 
 class Ends(Setting):
@@ -147,7 +147,7 @@ class Ends(Setting):
 
             async def kill() -> None:
                 await rig.stalled()
-                for pid in launch.live().values():
+                for pid in spawn.live().values():
                     os.kill(pid, signal.SIGKILL)
 
             killer = asyncio.create_task(kill())
@@ -166,7 +166,7 @@ class Ends(Setting):
 
         async def use() -> None:
             async with self.session(rig, place) as session:
-                marks.update(launch.live())
+                marks.update(spawn.live())
                 await collect(session.turn("hello"))
                 if how == "exception":
                     raise ZeroDivisionError
@@ -182,5 +182,5 @@ class Ends(Setting):
             "cancelled": asyncio.CancelledError,
         }
         assert isinstance(outcome, expected[how]), outcome
-        assert not marks & set(launch.live())
+        assert not marks & set(spawn.live())
         await self.nothing_left(place)

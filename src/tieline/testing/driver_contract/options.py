@@ -10,11 +10,11 @@ from ...errors import Unsupported, UsageError
 from ...events import Text
 from ...policy import CAPABILITIES
 from ...script import Run, Say
-from ...sessions.premises import premises
+from ...sessions.agent_fingerprint import premises
 from .. import mcp_server
 from ..rig import Rig
-from ..streams import collect, done, of
-from .setting import PNG, PNG_BASE64, Setting, eventually
+from ..stream_checks import collect, done, of
+from .base import PNG, PNG_BASE64, Setting, eventually
 
 
 class Options(Setting):

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from ...events import Done, TextDelta, Tokens
+from ...processes import spawn
 from ...script import Run, Say, Stall
 from ...sessions.session import Session
-from ...wire import launch
 from ..model_rig import ModelRig
 from ..rig import Rig
-from ..streams import collect, done
-from .setting import Setting
+from ..stream_checks import collect, done
+from .base import Setting
 
 
 class Spending(Setting):
@@ -49,7 +49,7 @@ class Spending(Setting):
 
 
 async def _kill() -> None:
-    for pid in launch.live().values():
+    for pid in spawn.live().values():
         os.kill(pid, signal.SIGKILL)
 
 

@@ -9,10 +9,10 @@ import msgspec
 from ...drivers.claude_code.driver import ClaudeCode
 from ...drivers.claude_code.launch import Options
 from ...script import AnyStep, Call, Get, Inquire, Outline, Propose, Reply, Run, Write
-from ..model import ScriptedModel
+from ..model_apis.anthropic import AnthropicVoice
 from ..model_rig import ModelRig
+from ..model_server import ScriptedModel
 from ..rig import scratch_env
-from ..voices.anthropic import AnthropicVoice
 
 SETTINGS = {"skipWebFetchPreflight": True}
 """Without it WebFetch first asks the vendor whether it may visit a host."""

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from ...drivers.codex.driver import Codex
-from ...drivers.codex.params import Options
+from ...drivers.codex.thread_params import Options
 from ...script import AnyStep, Get, Inquire, Outline, Run, Write
-from ..model import ScriptedModel
+from ..model_apis.responses import FREEFORM, HOSTED, Responses
 from ..model_rig import ModelRig
+from ..model_server import ScriptedModel
 from ..rig import scratch_env
-from ..voices.responses import FREEFORM, HOSTED, Responses
 
 MODEL = "gpt-5.5"
 """One that Codex knows: it decides by the model which tools it offers."""

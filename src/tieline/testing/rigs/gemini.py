@@ -9,10 +9,10 @@ import msgspec
 
 from ...drivers.acp import driver as acp
 from ...script import AnyStep, Get, Outline, Run, Write
-from ..model import ScriptedModel
+from ..model_apis.gemini import Gemini
 from ..model_rig import ModelRig
+from ..model_server import ScriptedModel
 from ..rig import scratch_env
-from ..voices.gemini import Gemini
 
 MODEL = "gemini-2.5-flash"
 """A fixed one: the default first asks a classifier."""

@@ -8,10 +8,10 @@ import msgspec
 
 from ...drivers.opencode.driver import OpenCode, create
 from ...script import AnyStep, Get, Inquire, Outline, Propose, Run, Write
-from ..model import ScriptedModel
+from ..model_apis.chat import Chat
 from ..model_rig import ModelRig
+from ..model_server import ScriptedModel
 from ..rig import scratch_env
-from ..voices.chat import Chat
 
 MODEL = "scripted/scripted"
 PATCHING = "scripted/gpt-scripted"

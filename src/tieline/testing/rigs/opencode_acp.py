@@ -8,10 +8,10 @@ import msgspec
 
 from ...drivers.acp import driver as acp
 from ...script import AnyStep, Get, Outline, Run, Write
-from ..model import ScriptedModel
+from ..model_apis.chat import Chat
 from ..model_rig import ModelRig
+from ..model_server import ScriptedModel
 from ..rig import scratch_env
-from ..voices.chat import Chat
 from .opencode import OFFLINE
 
 MODEL = "scripted/model"

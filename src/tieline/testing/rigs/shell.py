@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
+from ...api import open_session
 from ...drivers.shell import driver as shell
 from ...events import Event
-from ...library import open_session
 from ...policy import PRESETS
 from ...script import Reply
 from .. import shell_agent
 from ..rig import scratch_env
-from ..streams import collect
+from ..stream_checks import collect
 
 PROGRAM = str(Path(shell_agent.__file__))
 

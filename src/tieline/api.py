@@ -1,0 +1,104 @@
+"""The front door of the library: run one agent, several, or keep a session open."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any, Unpack
+
+from msgspec import Struct
+
+from . import config as configuration
+from .config import Config
+from .drivers import registry
+from .drivers.base import Driver, Prompt
+from .drivers.options import Options, spec_of
+from .errors import TielineError, UsageError
+from .events import Done, Error, Event
+from .sessions.ask_decisions import DEFAULT_EXPIRY_S, OnAsk
+from .sessions.session import Session
+
+MAX_PARALLEL = 8
+"""How many jobs `run_parallel` works on at once unless told otherwise: agents are heavy processes."""
+
+
+def open_session(
+    agent: str | Driver,
+    *,
+    on_ask: OnAsk | None = None,
+    ask_expiry_s: float = DEFAULT_EXPIRY_S,
+    config: Config | None = None,
+    **options: Unpack[Options],
+) -> Session:
+    """A session with an agent, to be entered with `async with`. Many turns, one warm agent.
+
+    `on_ask` decides what the policy leaves open; without it such asks are denied. The agent inherits the caller's
+    environment; `env` replaces it as a whole.
+    """
+    config = config or configuration.load()
+    if not isinstance(agent, str):
+        return Session(agent, spec_of(config, **options), on_ask=on_ask, ask_expiry_s=ask_expiry_s)
+    return Session(
+        registry.create(agent, config),
+        spec_of(config, agent, **options),
+        on_ask=on_ask,
+        ask_expiry_s=ask_expiry_s,
+        timeout_s=registry.turn_timeout_s(agent, config),
+    )
+
+
+async def run(
+    agent: str | Driver, prompt: str | Prompt, *, timeout: float | None = None, **options: Any
+) -> AsyncGenerator[Event, None]:
+    """One turn with an agent, from its start to its end. Takes the options of `open_session`."""
+    async with open_session(agent, **options) as session, aclosing(session.turn(prompt, timeout=timeout)) as events:
+        async for event in events:
+            yield event
+
+
+class Job(Struct, frozen=True):
+    """One run among several. `name` tells its events apart; the rest is as in `run`."""
+
+    agent: str
+    prompt: str
+    name: str = ""
+    options: Mapping[str, Any] = {}
+
+
+async def run_parallel(
+    jobs: Iterable[Job], *, limit: int = MAX_PARALLEL, **options: Any
+) -> AsyncGenerator[tuple[str, Event], None]:
+    """Several runs at once: (job name, event) as they happen. One that cannot start ends as an error of its own.
+
+    `options` hold for all of them; a job's own come first. Unnamed jobs are named by agent and place.
+    """
+    if limit < 1:
+        raise UsageError(f"limit is {limit}", field="limit", hint="At least one must run.")
+    named = {job.name or f"{job.agent}-{place}": job for place, job in enumerate(jobs, 1)}
+    queue: asyncio.Queue[tuple[str, Event] | None] = asyncio.Queue(maxsize=1000)
+    slots = asyncio.Semaphore(limit)
+
+    async def work(name: str, job: Job) -> None:
+        try:
+            async with slots, aclosing(run(job.agent, job.prompt, **{**options, **job.options})) as events:
+                async for event in events:
+                    await queue.put((name, event))
+        except TielineError as error:
+            await queue.put((name, Error(str(error), type(error).__name__)))
+            await queue.put((name, Done("error", error=error.message)))
+        finally:
+            await queue.put(None)
+
+    tasks = [asyncio.create_task(work(name, job)) for name, job in named.items()]
+    try:
+        for _ in tasks:
+            while (item := await queue.get()) is not None:
+                yield item
+        for task in tasks:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        while not all(task.done() for task in tasks):  # what is being closed may still have something to say
+            while not queue.empty():
+                queue.get_nowait()
+            await asyncio.wait(tasks, timeout=0.05)

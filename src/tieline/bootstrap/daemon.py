@@ -1,0 +1,286 @@
+"""The composition root: where the parts that run for long are chosen and put together, and how they run.
+
+A hub (with a node in the same process, or alone) or a node that is joined to a hub elsewhere. One of them per state
+directory: a lock says so, which the kernel lets go of however its holder ends.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+from msgspec.structs import replace
+
+from .. import config as configuration
+from .. import paths, state_directory
+from ..bus import open_bus
+from ..bus.base import Bus
+from ..client.hub_address import Running
+from ..config import Config
+from ..errors import TielineError
+from ..hub.app import build
+from ..hub.http.server import Serving, serve
+from ..hub.hub import Hub
+from ..hub.ops.logs import Logs, logger
+from ..hub.security.unix_socket import socket_path
+from ..node.command_executor import Executor
+from ..node.hub_credentials import Joined, read_joined, write_situation
+from ..node.hub_link import Link, Situation
+from ..node.node_identity import Identity, identify
+from ..processes import subreaper
+from ..sessions.manager import Router
+from ..version import __version__
+from .process_lock import REJOIN, Order, Started, described, only_one
+from .relay import relaying
+from .shutdown_progress import Farewell
+
+# --- putting together -------------------------------------------------------------------------------------
+
+
+def bus_url(config: Config) -> str:
+    return config.bus or f"sqlite://{paths.bus_file(config.environ)}"
+
+
+@asynccontextmanager
+async def node_on(
+    bus: Bus, config: Config, identity: Identity, farewell: Farewell | None = None
+) -> AsyncGenerator[Executor]:
+    """This machine's sessions and agents."""
+    farewell = farewell or Farewell(config.environ)
+    async with (
+        Router(bus, config, node=identity.id, ending=farewell.turns) as router,
+        Executor(router, bus, config, identity=identity) as executor,
+    ):
+        yield executor
+
+
+@asynccontextmanager
+async def hub_on(
+    config: Config, *, node: bool = True, rejoin: asyncio.Event | None = None, farewell: Farewell | None = None
+) -> AsyncGenerator[tuple[Hub, Serving]]:
+    """A hub that serves, by what the configuration says, inside the block. `rejoin` is set when this machine joined
+    another hub, or left it."""
+    env = config.environ
+    farewell = farewell or Farewell(env)
+    async with AsyncExitStack() as stack:
+        stack.callback(farewell.step, "")
+        bus = await stack.enter_async_context(open_bus(bus_url(config)))
+        local: Executor | None = None
+        if node:
+            local = await stack.enter_async_context(node_on(bus, config, identify(env), farewell))
+        hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
+        await stack.enter_async_context(relaying(hub, wait=False))
+        stack.callback(farewell.step, "the channels")
+        if local is not None:
+            await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))
+        serving = await stack.enter_async_context(
+            serve(
+                build(hub),
+                host=config.hub.host,
+                port=config.hub.port,
+                config=config.hub,
+                socket_path=socket_path(env),
+            )
+        )
+        stack.callback(farewell.step, "open connections")
+        hub.url = config.hub.public_url or reachable(serving)
+        yield hub, serving
+
+
+def reachable(serving: Serving) -> str:
+    """Where other devices reach it: by the address that this machine has in its network, if it listens on all."""
+    if serving.host not in ("", "0.0.0.0", "::"):
+        return serving.url
+    family = socket.AF_INET6 if serving.host == "::" else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("2001:db8::1" if serving.host == "::" else "192.0.2.1", 9))  # sends nothing
+            return replace(serving, host=probe.getsockname()[0]).url
+        except OSError:  # no network
+            return serving.url
+
+
+async def _link(
+    bus: Bus, executor: Executor, env: Mapping[str, str], joined: Joined, *, keep_days: float = 0.0
+) -> None:
+    """This machine's node, joined to a hub elsewhere until it is cancelled. How it is, is written down for those who
+    ask; also how it ended. Raises KeyRefused, BusError."""
+    log = logger("node")
+
+    def changed(situation: Situation) -> None:
+        write_situation(env, situation)
+        log.info("link", hub=joined.url, state=situation.state, problem=situation.problem)
+
+    link = Link(bus, executor, url=joined.url, key=joined.key, changed=changed, keep_days=keep_days)
+    write_situation(env, link.situation)
+    try:
+        await link.run()
+    except TielineError as error:
+        changed(Situation(state="refused", problem=f"{error.message}. {error.hint}".strip()))
+        raise
+    except asyncio.CancelledError:
+        write_situation(env, None)
+        raise
+
+
+@asynccontextmanager
+async def _linked(bus: Bus, executor: Executor, env: Mapping[str, str], again: asyncio.Event) -> AsyncGenerator[None]:
+    """A link to the hub that this machine is joined to, if it is; looked at anew whenever `again` is set."""
+
+    async def link() -> None:
+        try:
+            if joined := read_joined(env):
+                await _link(bus, executor, env, joined)
+        except TielineError as error:
+            logger("node").error("no link", problem=error.message, hint=error.hint)
+        except Exception:
+            logger("node").exception("the link failed; `tieline down`, then `tieline up` links anew")
+
+    async def keep_linking() -> None:
+        while True:
+            again.clear()
+            linking = asyncio.create_task(link())
+            try:
+                await again.wait()
+            finally:
+                linking.cancel()
+                await asyncio.gather(linking, return_exceptions=True)
+
+    task = asyncio.create_task(keep_linking())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+# --- running ----------------------------------------------------------------------------------------------
+
+
+def configured(config: Config, order: Order) -> Config:
+    """The configuration with what was said on the command line."""
+    hub = config.hub
+    changes = {"host": order.host or hub.host, "insecure": order.insecure or hub.insecure}
+    return replace(config, hub=replace(hub, port=hub.port if order.port is None else order.port, **changes))
+
+
+async def run_hub(config: Config, *, node: bool = True, started: Callable[[Started], None]) -> None:
+    """Until a signal ends it. Raises AlreadyRunning, StateUnusable, BusError, UsageError."""
+    env = config.environ
+    rejoin = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(REJOIN, rejoin.set)
+    with only_one(env):
+        state_directory.prepare(env)
+        farewell = Farewell(env)
+        async with hub_on(config, node=node, rejoin=rejoin, farewell=farewell) as (hub, serving):
+            running = Running(serving.url, os.getpid(), __version__, hub.switch.local, config.source, serving.socket)
+            with described(env, running):
+                secret, _ = await hub.devices.offer("page", name="", by="owner")
+                waiting = hub.channels.waiting() if hub.channels else ()
+                told = _end_signals()
+                started(Started(url=hub.url, login=f"{hub.url.rstrip('/')}/#login={secret}", waiting=waiting))
+                hub.log.info("up", url=hub.url, node=hub.switch.local)
+                await _told_to_end(told)
+                hub.log.info("going down")
+                farewell.begin(_stop_starting(hub.local))
+
+
+async def run_node(config: Config, *, started: Callable[[Started], None]) -> None:
+    """Joined, until a signal ends it. Raises KeyRefused when the hub has forgotten this machine."""
+    env = config.environ
+    joined = read_joined(env, needed=True)
+    assert joined is not None
+    with only_one(env):
+        state_directory.prepare(env)
+        farewell = Farewell(env)
+        async with open_bus(bus_url(config)) as bus, node_on(bus, config, identify(env), farewell) as executor:
+            linking = _link(bus, executor, env, joined, keep_days=config.hub.keep_events_days)
+            tasks = [asyncio.create_task(linking), asyncio.create_task(_told_to_end(_end_signals()))]
+            started(Started(url=joined.url))
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if tasks[0].done():
+                    tasks[0].result()
+            finally:
+                farewell.begin(_stop_starting(executor))
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _stop_starting(node: Executor | None) -> int:
+    """Nothing begins from here on; how many prompts wait for the next start."""
+    if node is None:
+        return 0
+    node.router.stop_starting()
+    return sum(len(node.router.prompts.waiting(id)) for id in node.router.prompts.sessions())
+
+
+ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+def _end_signals() -> asyncio.Event:
+    """Set by a signal to end. Made before anybody is told that it runs, or a signal right then would kill it."""
+    told = asyncio.Event()
+    for number in ENDS:
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    return told
+
+
+async def _told_to_end(told: asyncio.Event) -> None:
+    """Then the next signal kills."""
+    try:
+        await told.wait()
+    finally:
+        for number in ENDS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+
+def run(config: Config, order: Order, started: Callable[[Started], None], *, foreground: bool) -> None:
+    """In this process, with its log in the file and, in the foreground, on the terminal."""
+    config = configured(config, order)
+    subreaper.become()
+    with Logs(paths.log_file(config.environ), sys.stderr if foreground else None):
+        asyncio.run(_run(config, order, started))
+
+
+async def _run(config: Config, order: Order, started: Callable[[Started], None]) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, subreaper.kill_orphans)
+    if order.what == "node":
+        await run_node(config, started=started)
+    else:
+        await run_hub(config, node=order.node, started=started)
+
+
+def main(argument: str) -> int:
+    """A process in the background: does what it is told and says on a descriptor how it began."""
+    order = msgspec.json.decode(argument, type=Order)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal it was started from may go
+
+    def say(started: Started) -> None:
+        nonlocal said
+        if not said:
+            said = True
+            os.write(order.ready, msgspec.json.encode(started) + b"\n")
+            os.close(order.ready)
+
+    said = False
+    try:
+        run(configuration.load(), order, say, foreground=False)
+    except BaseExceptionGroup as group:
+        say(Started(problem=str(group.exceptions[0])))
+        raise
+    except TielineError as error:
+        if said:
+            logger("daemon").error("ended", problem=error.message)
+        say(Started(problem=error.message, hint=error.hint))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,112 @@
+"""What is told to a process that shall run for long, what it says when it runs, and that there is one of them only.
+
+Light to import: the verbs that ask about it, or end it, need none of its parts.
+"""
+
+import fcntl
+import os
+import signal
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from .. import paths
+from ..client.hub_address import Running
+from ..errors import TielineError
+from ..node.hub_credentials import write_private
+
+REJOIN = signal.SIGUSR1
+"""Tells a hub that this machine joined another one, or left it: it looks at `places.node_file` again."""
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What shall run, as it is told to a process in the background."""
+
+    what: Literal["hub", "node"] = "hub"
+    node: bool = True  # with a node in the same process
+    host: str = ""
+    port: int | None = None
+    insecure: bool = False
+    ready: int = -1  # the descriptor to say on that it runs
+
+
+class Started(Struct, frozen=True, kw_only=True):
+    """Said when it runs, or why it does not."""
+
+    url: str = ""
+    login: str = ""  # a one-time link to the page
+    waiting: tuple[str, ...] = ()  # why channels wait for a person
+    problem: str = ""
+    hint: str = ""
+
+
+class AlreadyRunning(TielineError):
+    def __init__(self, running: Running | None) -> None:
+        where = f" at {running.url} (process {running.pid})" if running else ""
+        super().__init__(f"one runs already{where}", hint="See `tieline status`; `tieline down` ends it.")
+        self.running = running
+
+
+# --- one per state directory ------------------------------------------------------------------------------
+
+
+def lock_file(env: Mapping[str, str]) -> Path:
+    return paths.state(env) / "running.lock"
+
+
+@contextmanager
+def only_one(env: Mapping[str, str]) -> Generator[None]:
+    """Held while it runs. Raises AlreadyRunning."""
+    path = lock_file(env)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunning(read_running(env)) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def holder(env: Mapping[str, str]) -> int:
+    """The process that runs here, 0 for none. What it wrote down may be older than it: the lock is the truth."""
+    try:
+        descriptor = os.open(lock_file(env), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return 0
+    except BlockingIOError:
+        text = os.pread(descriptor, 32, 0).strip()
+        return int(text) if text.isdigit() else 0
+    finally:
+        os.close(descriptor)
+
+
+def read_running(env: Mapping[str, str]) -> Running | None:
+    """The hub that runs here, as it described itself."""
+    pid = holder(env)
+    try:
+        found = msgspec.json.decode(paths.running_file(env).read_bytes(), type=Running)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return found if found.pid == pid else None
+
+
+@contextmanager
+def described(env: Mapping[str, str], running: Running) -> Generator[None]:
+    path = paths.running_file(env)
+    write_private(path, msgspec.json.encode(running))
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,249 @@
+"""The relay of a hub, put together: messages reach the sessions of every node through the hub's switch, asks reach the
+channels through which people decide, and the channels of the configuration run."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from .. import paths
+from ..ask_parts import ask_parts, parts_text, scope_of
+from ..bus.base import Bus
+from ..channels.base import AskNote, NewSession, NodeOffline, Surroundings
+from ..drivers.base import Attachment
+from ..errors import TielineError, UsageError
+from ..events import Answer, Command, Edit, Fetch, Mcp, Remember
+from ..hub.http.problems import is_usage
+from ..hub.hub import Hub
+from ..hub.nodes.command_helpers import ask_of, node_of
+from ..ids import new_id
+from ..protocol.commands import (
+    AbortSession,
+    AnyCommand,
+    ApprovePermission,
+    CancelPrompt,
+    CreateSession,
+    DenyPermission,
+    Result,
+    SendPrompt,
+)
+from ..protocol.stream_frames import AnyHubFrame, AskFrame
+from ..protocol.views import CommandView
+from ..relay import Relay
+from ..relay.plugins.channel_reports import Changes
+from ..relay.plugins.reload import ChannelSet
+from ..sessions.prompt_queue import prompt_key
+from ..sessions.records import PROMPTS, AskRecord, PromptRecord, SessionRecord
+
+TELL_S = 30.0
+"""An order of the relay's is worth nothing later: the message itself is kept, and told again."""
+MAX_CONTENT = 60_000
+"""Characters of an ask in a message; how many more there are is told, and then it cannot be allowed from there."""
+BY = "relay"
+NOT_AGREED = "a channel brings in what nobody has agreed to"
+
+_prompt = msgspec.json.Decoder(PromptRecord).decode
+
+
+@asynccontextmanager
+async def relaying(hub: Hub, *, watch: bool = True, wait: bool = True) -> AsyncGenerator[Relay, None]:
+    """The hub's relay and channels, inside the block. Without `wait`, channels that take their time start behind."""
+    surroundings = Surroundings(
+        env=hub.env,
+        state_dir=str(paths.state(hub.env) / "channels"),
+        public_url=hub.config.hub.public_url,
+        sessions=HubSessions(hub),
+        asks=HubAsks(hub),
+    )
+
+    started = False
+
+    def told(changes: Changes) -> None:
+        nonlocal started
+        said = {name: value for name in changes.__struct_fields__ if (value := getattr(changes, name))}
+        said.pop("unchanged", None)
+        if said:
+            (hub.log.warning if changes.problem or changes.broken or changes.untrusted else hub.log.info)(
+                "channels", **said
+            )
+        for report in channels.reports():
+            if report.id in changes.broken:
+                hub.log.warning("channel is broken", channel=report.id, problem=report.problem)
+            elif report.id in changes.untrusted:
+                hub.audit.record("refusal", "", "the configuration", why=NOT_AGREED, channel=report.problem)
+        if not started:  # later ones are recorded with who agreed
+            started = True
+            for words in changes.trusted:
+                hub.audit.record("code", "", "the first start", trusted=words)
+
+    async with Relay(hub.bus, hub.config) as relay:
+        relay.on_schedule_failed = lambda id, why: hub.log.warning("schedule not sent", schedule=id, problem=why)
+        channels = ChannelSet(relay, hub.config, surroundings, watch=watch, wait=wait, told=told)
+        async with channels:
+            if wait:
+                told(Changes(broken=tuple(each.id for each in channels.reports() if each.state == "broken")))
+            hub.relay, hub.channels = relay, channels
+            try:
+                yield relay
+            finally:
+                hub.relay = hub.channels = None
+
+
+class HubSessions:
+    """Sessions of every node, told through the switch (`channels.base.Sessions`)."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    @property
+    def bus(self) -> Bus:
+        return self._hub.bus
+
+    async def create(self, session: str, wanted: NewSession) -> None:
+        node = wanted.node or self._hub.switch.local
+        if not node:
+            raise UsageError("the hub has no node of its own", field="node", hint="Name one in the channel's config.")
+        await self._tell(
+            node,
+            CreateSession(
+                session=session,
+                agent=wanted.agent,
+                cwd=wanted.cwd,
+                policy=wanted.policy,
+                model=wanted.model,
+                effort=wanted.effort,
+                title=wanted.title,
+                accept_unenforced=wanted.accept_unenforced,
+            ),
+        )
+
+    async def prompt(
+        self,
+        session: str,
+        prompt: str,
+        text: str,
+        *,
+        attachments: tuple[Attachment, ...] = (),
+        system: str = "",
+        timeout_s: float | None = None,
+        by: str = "",
+    ) -> None:
+        command = SendPrompt(
+            session=session, prompt=prompt, text=text, attachments=attachments, timeout_s=timeout_s, system=system
+        )
+        await self._tell(await node_of(self._hub, session), command, by=by)
+
+    async def withdraw(self, session: str, prompt: str) -> None:
+        node = await node_of(self._hub, session)
+        status = await self._status(session, prompt)
+        if status not in ("", "running"):
+            try:
+                await self._tell(node, CancelPrompt(session=session, prompt=prompt))
+                return
+            except UsageError:  # it began just now, or ended
+                status = await self._status(session, prompt)
+        if status:
+            await self._tell(node, AbortSession(session=session))
+
+    async def _status(self, session: str, prompt: str) -> str:
+        """Empty: it is over, or was never there."""
+        entry = await self._hub.bus.table(PROMPTS).get(prompt_key(session, prompt))
+        record = _prompt(entry.value) if entry is not None else None
+        return record.status if record is not None and not record.over else ""
+
+    async def _tell(self, node: str, command: AnyCommand, *, by: str = "") -> None:
+        known = self._hub.state.nodes.get(node)
+        if known is not None and not known.online and node != self._hub.switch.local:
+            raise NodeOffline(node)
+        told = await self._hub.switch.tell(node, command, by=by or BY, id=new_id(), expires_s=TELL_S)
+        if isinstance(told, CommandView):
+            raise NodeOffline(node)
+        _check(told)
+
+
+class HubAsks:
+    """The asks of every node (`channels.base.Asks`)."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def subscribe(self, told: Callable[[AskNote], None]) -> Callable[[], None]:
+        def heard(frame: AnyHubFrame) -> None:
+            if isinstance(frame, AskFrame):
+                told(self._note(frame.ask))
+
+        unsubscribe = self._hub.state.subscribe(heard)
+        for record in list(self._hub.state.asks.values()):
+            told(self._note(record))
+        return unsubscribe
+
+    async def decide(self, ask: str, *, allow: bool, digest: str, by: str, remember: Remember = "once") -> str:
+        record = await ask_of(self._hub, ask)
+        if record.ask.kind == "question":
+            raise UsageError("a question needs an answer in words", field="ask", hint="Answer it on the page.")
+        said = Answer(ask=ask, decision="allow" if allow else "deny", by=by, remember=remember)
+        kind = ApprovePermission if allow else DenyPermission
+        command = kind(session=record.session, ask=ask, answer=said, digest=digest)
+        told = await self._hub.switch.tell(await node_of(self._hub, record.session), command, by=by, id=new_id())
+        if isinstance(told, CommandView):
+            return "Its machine is away; it is decided when it is back."
+        _check(told)
+        return "Approved." if allow else "Denied."
+
+    def _note(self, record: AskRecord) -> AskNote:
+        return ask_note(record, self._hub.state.sessions.get(record.session))
+
+
+def ask_note(record: AskRecord, session: SessionRecord | None) -> AskNote:
+    """An ask as channels are told of it."""
+    outcome = ""
+    answer = record.answer
+    if answer is not None and answer.by == "restart" and answer.decision == "deny":
+        outcome = f"Denied: {answer.reason}"
+    elif record.status == "answered" and answer is not None:
+        outcome = ("Approved" if answer.decision == "allow" else "Denied") + f" by {answer.by}"
+    elif record.status != "pending":
+        outcome = record.status.capitalize()
+    content = parts_text(record.parts or ask_parts(record.ask))
+    return AskNote(
+        id=record.id,
+        session=record.session,
+        kind=record.ask.kind,
+        title=_wants(record),
+        agent=session.agent if session else "",
+        place=session.cwd if session else "",
+        content=content[:MAX_CONTENT],
+        missing=max(0, len(content) - MAX_CONTENT),
+        withheld=record.ask.withheld,
+        offers={level: scope_of(record.ask, level) for level in record.ask.remember},
+        digest=record.digest,
+        status=record.status,
+        outcome=outcome,
+    )
+
+
+def _wants(record: AskRecord) -> str:
+    """What is wanted, without what exactly."""
+    match record.ask.kind, record.ask.action:
+        case "question", _:
+            return "it has a question"
+        case "plan", _:
+            return "it has a plan"
+        case _, Command():
+            return "may it run a command?"
+        case _, Edit():
+            return "may it change files?"
+        case _, Fetch():
+            return "may it use the network?"
+        case _, Mcp():
+            return "may it use a tool of another program?"
+        case _:
+            return "may it use a tool?"
+
+
+def _check(result: Result) -> None:
+    """Raises what the node refused: a UsageError is final, anything else is tried again."""
+    if refusal := result.refusal:
+        if is_usage(refusal.code):
+            raise UsageError(refusal.message, field=refusal.field, hint=refusal.hint)
+        raise TielineError(refusal.message, hint=refusal.hint)

@@ -1,0 +1,147 @@
+"""Followers: what the log holds after a cursor, then what is committed, without a gap or a double.
+
+A feed that keeps up is handed records as they are committed. One that does not keeps what fits into its buffer, is left
+alone, and reads the log from there when it gets to it: slow readers cost neither memory nor anybody's time.
+"""
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from ..base import Record
+from ..subjects import family, is_literal, matcher
+from .record_query import CHUNK_BYTES, CHUNK_RECORDS, Selection
+from .transactions import Row
+
+T = TypeVar("T")
+ReadFn = Callable[[Callable[[sqlite3.Connection], T]], Awaitable[T]]
+
+
+class Feed:
+    """One pattern from one cursor on."""
+
+    def __init__(self, pattern: str, after: int, wake: Callable[[], None]) -> None:
+        self.pattern = pattern
+        self.buffer: deque[Record] = deque()
+        self.behind = True  # there may be more in the log than in the buffer
+        self._selection = Selection(pattern)
+        self._cursor = after
+        self._bytes = 0
+        self._wake = wake
+        self._reading = False
+        self._meanwhile: deque[Record] = deque()  # committed while the log was being read
+        self._missed = False
+
+    def take(self) -> Record:
+        record = self.buffer.popleft()
+        self._bytes -= len(record.data)
+        return record
+
+    def offer(self, record: Record) -> None:
+        """A record was committed."""
+        if self.behind:
+            if self._reading and not self._missed:
+                self._missed = len(self._meanwhile) >= CHUNK_RECORDS or self._full(record)
+                if not self._missed:
+                    self._meanwhile.append(record)
+                    self._bytes += len(record.data)
+        elif len(self.buffer) >= CHUNK_RECORDS or self._full(record):
+            self.behind = True
+        elif record.seq > self._cursor:
+            self._append(record)
+            if len(self.buffer) == 1:
+                self._wake()
+
+    async def replay(self, read: "ReadFn[tuple[list[Record], int, bool]]") -> None:
+        """The next chunk of the log into the (empty) buffer; with its end the feed is live."""
+        self._reading, self._missed, self._bytes = True, False, 0
+        self._meanwhile.clear()
+        try:
+            after = self._cursor
+            records, upto, ended = await read(lambda connection: self._selection.read(connection, after))
+        finally:
+            self._reading = False
+        meanwhile, self._meanwhile, self._bytes = self._meanwhile, deque(), 0
+        for record in records:
+            self._append(record)
+        self._cursor = upto
+        if ended and not self._missed:
+            self.behind = False
+            for record in meanwhile:
+                if record.seq > upto:
+                    self._append(record)
+
+    def _append(self, record: Record) -> None:
+        self.buffer.append(record)
+        self._bytes += len(record.data)
+        self._cursor = record.seq
+
+    def _full(self, record: Record) -> bool:
+        return self._bytes > 0 and self._bytes + len(record.data) > CHUNK_BYTES
+
+
+class Feeds:
+    """Who follows what. Records are only made for those who do."""
+
+    def __init__(self) -> None:
+        self._exact: dict[str, list[Feed]] = {}
+        self._wild: dict[str, list[tuple[Callable[[str], bool], Feed]]] = {}
+
+    def add(self, feed: Feed) -> None:
+        if is_literal(feed.pattern):
+            self._exact.setdefault(feed.pattern, []).append(feed)
+        else:
+            self._wild.setdefault(family(feed.pattern), []).append((matcher(feed.pattern), feed))
+
+    def remove(self, feed: Feed) -> None:
+        if is_literal(feed.pattern):
+            rest = [other for other in self._exact[feed.pattern] if other is not feed]
+            if rest:
+                self._exact[feed.pattern] = rest
+            else:
+                del self._exact[feed.pattern]
+        else:
+            of_family = self._wild[family(feed.pattern)]
+            of_family[:] = [item for item in of_family if item[1] is not feed]
+            if not of_family:
+                del self._wild[family(feed.pattern)]
+
+    def offer(self, rows: Iterable[Row]) -> None:
+        if not self._exact and not self._wild:
+            return
+        for seq, subject, at, headers, data in rows:
+            exact = self._exact.get(subject)
+            wild = self._wild.get(family(subject)) if self._wild else None
+            if exact is None and wild is None:
+                continue
+            record = Record(subject, seq, data, headers or {}, at)
+            for feed in exact or ():
+                feed.offer(record)
+            for matches, feed in wild or ():
+                if matches(subject):
+                    feed.offer(record)
+
+
+class Bell:
+    """Wakes one waiter; or, when nobody waits, lets the next one pass."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None
+        self._rung = False
+
+    def ring(self) -> None:
+        if self._waiter is None or self._waiter.done():
+            self._rung = True
+        else:
+            self._waiter.set_result(None)
+
+    def wait(self) -> "asyncio.Future[None]":
+        """To be awaited at once: it is done when the bell was rung since the last time."""
+        future = self._waiter = self._loop.create_future()
+        if self._rung:
+            self._rung = False
+            future.set_result(None)
+        return future

@@ -1,0 +1,1 @@
+"""What each command does. Imported when its command is called, not before."""

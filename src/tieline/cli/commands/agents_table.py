@@ -1,0 +1,83 @@
+"""The table of `tieline agents` on a terminal."""
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ...drivers.observed_features import Basis
+from ..terminal.sanitize import clean, one_line
+from .agents import Report, abilities, signed
+
+TESTED: dict[Basis, str] = {"": "", "tested": "yes", "told": "no: its own word", "unverified": "no"}
+SIGNED_STYLES = {"yes": "green", "no": "red", "unknown": "dim"}
+
+
+def terminal() -> Console:
+    return Console(markup=False, emoji=False, highlight=False)
+
+
+def print_table(reports: Sequence[Report], console: Console) -> None:
+    """Those that are here in full, what is wrong with them, and how to get the others."""
+    here = [report for report in reports if report.found]
+    console.print()
+    if here:
+        console.print(_here(here))
+    for report in here:
+        if report.problem or report.hint:
+            console.print(_problem(report))
+    if here:
+        console.print()
+    if away := [report for report in reports if not report.found]:
+        console.print(_away(away))
+    console.print()
+
+
+def _here(reports: Sequence[Report]) -> Table:
+    table = _table("agent", "version", "signed in", "tested", "oldest")
+    table.add_column("can")
+    for report in reports:
+        sign, style = ("!", "yellow") if report.problem else ("✓", "green")
+        table.add_row(
+            Text.assemble(
+                (f"{sign} ", style), (report.name, "bold"), (report.run_as and f" as {report.run_as}", "dim")
+            ),
+            Text(one_line(report.version, 20)),
+            Text(signed(report), SIGNED_STYLES[signed(report)]),
+            Text(report.tested or TESTED[report.basis], "dim"),
+            Text(report.floor, "dim"),
+            Text(_can(report), "dim"),
+        )
+    return table
+
+
+def _can(report: Report) -> str:
+    able = ", ".join(each.split(" (")[0] for each in abilities(report.features))
+    if report.basis == "unverified":
+        return f"unverified, it never ran here: {able}"
+    return f"{able}; unverified: {', '.join(report.unverified)}" if report.unverified else able
+
+
+def _problem(report: Report) -> Text:
+    text = Text.assemble(("! ", "yellow"), (report.name, "bold"))
+    text.append(f": {clean(report.problem)}" if report.problem else ":")
+    return text.append(f"\n    {clean(report.hint)}" if report.hint else "", "dim")
+
+
+def _away(reports: Sequence[Report]) -> Table:
+    table = _table("not here")
+    table.add_column("why")
+    table.add_column("what to do")
+    for report in reports:
+        name = Text.assemble(("✗ ", "dim red"), (report.name, "dim"))
+        table.add_row(name, Text(clean(report.problem), "dim"), Text(clean(report.hint)))
+    return table
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    for title in titles:
+        table.add_column(title, no_wrap=True)
+    return table

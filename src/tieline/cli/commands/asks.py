@@ -1,0 +1,247 @@
+"""`tieline approve|deny|answer`: an ask at the hub, decided from here. What is decided is what was shown: its digest
+goes along."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from ...ask_parts import ask_parts, parts_text
+from ...client.client import Client
+from ...errors import UsageError
+from ...events import Answer, Ask, Question, Remember
+from ...protocol.request_bodies import Decision
+from ...sessions.ask_decisions import check
+from ...sessions.records import AskRecord, SessionRecord
+from .. import hub_connection
+from ..errors import FAILED, say
+from ..terminal import event_text
+from ..terminal.sanitize import clean, one_line
+
+REMEMBER: tuple[Remember, ...] = ("once", "session", "always")
+
+
+def decide(
+    decision: Literal["allow", "deny"], given: str, *, reason: str = "", remember: str = "", json: bool = False
+) -> int:
+    how = _remember(remember)
+
+    async def work(client: Client) -> int:
+        record = await _which(client, given, "approve" if decision == "allow" else "deny")
+        if decision == "allow" and record.ask.kind == "question":
+            raise UsageError(
+                "a question needs an answer, not a yes",
+                field="ask",
+                hint=f"tieline answer {hub_connection.short(record.id)} …",
+            )
+        said = Answer(record.id, decision, remember=how)
+        check(record.ask, said)  # before anything is shown as if it could be
+        if decision == "allow" and not json:  # nobody allows unseen what came up a moment ago
+            await _tell(client, record)
+        if how != "once":
+            say(f"tieline: {decision} {event_text.scope(record.ask, how)}")
+        unsure = not given and decision == "allow" and not json and sys.stdin.isatty() and sys.stdout.isatty()
+        if unsure and _asked("allow? [y/N] ").lower() not in ("y", "yes"):
+            say("tieline: nothing was decided")
+            return FAILED
+        return await _send(client, record, Decision(decision=decision, reason=reason, remember=how), json=json)
+
+    return hub_connection.call(work)
+
+
+def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json: bool = False) -> int:
+    """`text`: the person's own words, for each question, instead of choices."""
+
+    async def work(client: Client) -> int:
+        record = await _which(client, given, "answer")
+        if answers and text:
+            raise UsageError("choices and --text at once", field="text", hint="Give one or the other.")
+        said = answers or text
+        if not said:
+            await _tell(client, record)
+            return 0
+        if record.ask.kind != "question":
+            hint = f"tieline approve {hub_connection.short(record.id)}, or tieline deny"
+            raise UsageError(f"it asks for a {record.ask.kind}, not for an answer", field="ask", hint=hint)
+        asked = record.ask.questions
+        if len(said) != len(asked):
+            listed = "\n  ".join(f"{number}. {one_line(each.text)}" for number, each in enumerate(asked, 1))
+            raise UsageError(
+                f"{len(said)} answers to {len(asked)} questions", field="answers", hint=f"One for each:\n  {listed}"
+            )
+        of = own_words if text else choices
+        chosen = {each.id: of(each, words) for each, words in zip(asked, said, strict=True)}
+        return await _send(client, record, Decision(decision="allow", answers=chosen), json=json)
+
+    return hub_connection.call(work)
+
+
+def asks(given: str = "", *, json: bool = False) -> int:
+    """What waits for a decision, each whole, with where it comes from."""
+
+    async def work(client: Client) -> int:
+        found = [await hub_connection.ask(client, given)] if given else await client.asks()
+        if json:
+            hub_connection.as_json(found[0] if given else found)
+            return 0
+        if not found:
+            say("tieline: nothing waits for a decision")
+        await _tell(client, *found)
+        return 0
+
+    return hub_connection.call(work)
+
+
+def own_words(question: Question, given: str) -> tuple[str, ...]:
+    whole = given.strip()
+    if whole and (question.free or not question.choices):
+        return (whole,)
+    raise UsageError("this question takes one of its choices only", field="text", hint=_choices(question))
+
+
+def choices(question: Question, given: str) -> tuple[str, ...]:
+    """What was chosen, by number or by words. Other words are an answer only where there is nothing to choose from: a
+    wrong number must not become one."""
+    labels = [choice.label for choice in question.choices]
+
+    def known(part: str) -> str:
+        if part.isascii() and part.isdigit() and 1 <= int(part) <= len(labels):
+            return labels[int(part) - 1]
+        return next((label for label in labels if label.casefold() == part.casefold()), "")
+
+    whole = given.strip()
+    if found := known(whole):
+        return (found,)
+    parts = [part.strip() for part in whole.split(",") if part.strip()]
+    if question.many and parts and all(map(known, parts)):
+        return tuple(dict.fromkeys(map(known, parts)))
+    if whole and not labels:
+        return (whole,)
+    raise UsageError(f"{given!r} is not one of the choices", field="answers", hint=_choices(question))
+
+
+def _choices(question: Question) -> str:
+    labels = (f"{number} {one_line(choice.label)}" for number, choice in enumerate(question.choices, 1))
+    own = " Your own words go with --text." if question.free else ""
+    return f"Choose from: {', '.join(labels)}.{own}"
+
+
+async def _which(client: Client, given: str, verb: str) -> AskRecord:
+    """The one that is named; without a name, the only one that waits, or the one that is picked from a list."""
+    if given:
+        return await hub_connection.ask(client, given)
+    waiting = await client.asks()
+    if verb == "answer":
+        waiting = [record for record in waiting if record.ask.kind == "question"]
+    if not waiting:
+        raise UsageError("nothing waits for a decision", field="ask")
+    if len(waiting) == 1:
+        return waiting[0]
+    sessions = {session.id: session for session in await client.sessions(archived=True)}
+    machines = await _machines(client)
+    listed = [
+        f"{number:>3}  {hub_connection.short(ask.id)}  {origin(sessions.get(ask.session), machines)}: {line(ask.ask)}"
+        for number, ask in enumerate(waiting, 1)
+    ]
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        hint = "\n  ".join([f"Name one: tieline {verb} ASK. `tieline asks` shows them whole.", *listed])
+        raise UsageError(f"{len(waiting)} asks wait for a decision", field="ask", hint=hint)
+    print("\n".join(map(clean, listed)))
+    picked = _asked("which? ")
+    if not (picked.isascii() and picked.isdigit() and 1 <= int(picked) <= len(waiting)):
+        raise UsageError(f"{picked!r} is not one of them", field="ask", hint="Nothing was decided.")
+    return waiting[int(picked) - 1]
+
+
+def origin(session: SessionRecord | None, machines: Mapping[str, str]) -> str:
+    """Who asks: agent, machine, directory, session."""
+    if session is None:
+        return "a session that is gone"
+    machine = machines.get(session.node, session.node)
+    named = f" {one_line(session.title, 40)!r}" if session.title else ""
+    where = hub_connection.place(session.cwd)
+    return one_line(f"{session.agent} on {machine} in {where}, session {hub_connection.short(session.id)}{named}", 1000)
+
+
+async def _tell(client: Client, *records: AskRecord) -> None:
+    """What is asked, whole, and where it comes from."""
+    machines = await _machines(client) if records else {}
+    for record in records:
+        session = await client.session(record.session)
+        tell(record, session, origin(session, machines))
+
+
+async def _machines(client: Client) -> dict[str, str]:
+    """The name of each machine by its id."""
+    return {node.id: node.name for node in await client.nodes()}
+
+
+def tell(record: AskRecord, session: SessionRecord, whence: str) -> None:
+    on_terminal = hub_connection.on_terminal()
+    print(f"{hub_connection.short(record.id)}  {whence}")
+    if on_terminal:
+        from rich.console import Console
+
+        from ..terminal.ask_panel import panels
+
+        console = Console(markup=False, emoji=False, highlight=False)
+        for each in panels(record.ask, session.agent, session.cwd):
+            console.print(each)
+    else:
+        print(f"{wish(record.ask)}:")
+    if rest := whole(record.ask, parts=not on_terminal):
+        print(rest, flush=True)
+
+
+def whole(ask: Ask, *, parts: bool = True) -> str:
+    """Every character of it as plain text, and what can be done about it. `parts`: else only the latter."""
+    lines = [parts_text(ask_parts(ask))] if parts else []
+    if ask.withheld:
+        lines.append(event_text.withheld(ask))
+    lines += [f"--remember {level}: allows {event_text.scope(ask, level)}" for level in ask.remember]
+    return "\n".join(lines)
+
+
+def line(ask: Ask) -> str:
+    """What is asked, on one line."""
+    if ask.kind == "question":
+        return "; ".join(one_line(question.text) for question in ask.questions)
+    if ask.kind == "plan":
+        return f"has a plan: {one_line(ask.plan, 120)}"
+    row = event_text.row(ask.action, ask.title, arguments=ask.input) if ask.action else None
+    target = f"{row.verb or row.icon} {row.target}".strip() if row else one_line(ask.title)
+    return f"{event_text.wish(ask)}: {target}"
+
+
+def wish(ask: Ask) -> str:
+    return "has a question" if ask.kind == "question" else "has a plan" if ask.kind == "plan" else event_text.wish(ask)
+
+
+def _asked(prompt: str) -> str:
+    """A line from the person; nothing else goes on meanwhile."""
+    try:
+        return input(prompt).strip()
+    except EOFError:
+        return ""
+
+
+async def _send(client: Client, record: AskRecord, decision: Decision, *, json: bool) -> int:
+    from msgspec.structs import replace
+
+    view = await client.answer(record.id, replace(decision, digest=record.digest))
+    if json:
+        hub_connection.as_json(view)
+        return 0
+    if view.state in ("refused", "expired"):
+        raise UsageError(view.problem or f"the decision is {view.state}", field="ask")
+    verdict = "answered" if decision.answers else "allowed" if decision.decision == "allow" else "denied"
+    print(f"{verdict}: {line(record.ask)}")
+    if view.state != "applied":
+        hub_connection.later(view)
+    return 0
+
+
+def _remember(given: str) -> Remember:
+    for known in REMEMBER:
+        if known == (given or "once"):
+            return known
+    raise UsageError(f"--remember is {given!r}", field="remember", hint="It is session or always.")

@@ -1,0 +1,65 @@
+"""`tieline audit`: who came in, who decided what, what was refused."""
+
+import re
+import time
+from datetime import datetime
+from typing import cast, get_args
+
+from ...client.client import Client
+from ...errors import UsageError
+from ...protocol.audit import AuditKind, AuditLine
+from .. import hub_connection
+from ..terminal.sanitize import one_line
+
+KINDS = get_args(AuditKind)
+TITLES = ("when", "what", "who", "from", "details")
+PAGE = 1000
+_AGO = re.compile(r"(\d{1,6})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def show(*, kind: str, since: str, limit: int, json: bool) -> int:
+    if kind and kind not in KINDS:
+        raise UsageError(f"--kind is {kind!r}", field="kind", hint=f"It must be one of {', '.join(KINDS)}.")
+    wanted, earliest = cast("AuditKind | None", kind or None), when(since)
+
+    async def work(client: Client) -> int:
+        found: list[AuditLine] = []
+        while len(found) < limit:
+            before = found[-1].seq if found else 0
+            page = await client.audit(before=before, since=earliest, kind=wanted, limit=min(PAGE, limit - len(found)))
+            if not page:
+                break
+            found += page
+        if json:
+            hub_connection.as_json(found)
+        elif not found:
+            print("Nothing is in the audit log.")
+        elif hub_connection.on_terminal():
+            hub_connection.table(TITLES, [_row(line) for line in found])
+        else:
+            print(hub_connection.columns(TITLES, [_row(line) for line in found]))
+        return 0
+
+    return hub_connection.call(work)
+
+
+def when(text: str, now: float | None = None) -> float:
+    """`30m` ago, or a date. Raises UsageError."""
+    if not text:
+        return 0.0
+    if found := _AGO.fullmatch(text):
+        return (time.time() if now is None else now) - int(found[1]) * _SECONDS[found[2]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        hint = "30m, 12h, 7d, or a date such as 2026-11-01."
+        raise UsageError(f"--since is {text!r}", field="since", hint=hint) from None
+
+
+def _row(line: AuditLine) -> tuple[str, ...]:
+    at = datetime.fromtimestamp(line.at).strftime("%Y-%m-%d %H:%M:%S")
+    times = f"{line.count} times " if line.count > 1 else ""
+    details = times + " ".join(f"{name}={value}" for name, value in line.details.items())
+    who = line.who or "a stranger"
+    return at, line.what, one_line(who, 40), one_line(line.via, 40), one_line(details, 120)

@@ -1,0 +1,169 @@
+"""`tieline channels`: what runs at the hub; and `check`, which looks at the file alone."""
+
+import sys
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ... import config as configuration
+from ... import paths
+from ...channels.base import Surroundings
+from ...client.client import Client
+from ...config import ChannelConfig, Config
+from ...protocol.messages import ChannelTest, ChannelView, ReloadView
+from .. import hub_connection
+from ..errors import FAILED, USAGE, say
+from ..terminal.sanitize import one_line
+from .messages import show_rows
+
+STYLES = {
+    "running": "green",
+    "starting": "yellow",
+    "failing": "yellow",
+    "broken": "red",
+    "untrusted": "red",
+    "disabled": "dim",
+}
+TITLES = ("channel", "state", "address", "delivered", "failed", "source", "problem")
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """One entry of the configuration, as `tieline channels check --json` tells it."""
+
+    id: str
+    good: bool
+    problem: str = ""
+    field: str = ""
+    hint: str = ""
+
+
+def show(*, json: bool) -> int:
+    async def work(client: Client) -> int:
+        found = await client.channels()
+        if json:
+            hub_connection.as_json(found)
+        else:
+            _table(found)
+        return 0
+
+    return hub_connection.call(work)
+
+
+def reload(*, yes: bool, json: bool) -> int:
+    async def work(client: Client) -> int:
+        looked = await client.reload_channels()
+        view = await client.reload_channels(trust=looked.waiting) if _agreed(looked, yes=yes, json=json) else looked
+        if json:
+            hub_connection.as_json(view)
+        elif view.problem:
+            say(f"tieline: nothing was changed: {view.problem}")
+            if view.hint:
+                say(f"  {view.hint}")
+        else:
+            said = [
+                f"{name}: {', '.join(ids)}"
+                for name in ("started", "restarted", "stopped", "broken")
+                if (ids := tuple(dict.fromkeys((*getattr(looked, name), *getattr(view, name)))))
+            ]
+            said += [f"trusted from now on: {one_line(words, 1000)}" for words in view.trusted]
+            said += [f"not trusted: {one_line(words, 1000)}" for words in view.waiting]
+            print("\n".join(said) or "nothing has changed")
+            for channel in view.channels:
+                if channel.id in view.broken:
+                    _problem(channel.problem, channel.hint)
+            if view.waiting:
+                say("  If you have read it, run `tieline channels reload` on a terminal, or with --yes.")
+        return FAILED if view.problem or view.broken or view.waiting else 0
+
+    return hub_connection.call(work)
+
+
+def _agreed(looked: ReloadView, *, yes: bool, json: bool) -> bool:
+    """Whether the person agrees to what waits, having seen what it is."""
+    if yes or not looked.waiting or json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return yes and bool(looked.waiting)
+    print("New in the configuration. The hub will run it, or give it rights or secrets:")
+    for words in looked.waiting:
+        print(f"  {one_line(words, 1000)}")
+    try:
+        return input("Have you read it, and trust it? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def test(id: str, *, to: str, text: str, json: bool) -> int:
+    async def work(client: Client) -> int:
+        view = await client.test_channel(id, ChannelTest(to=to, text=text))
+        message = view.message
+        if json:
+            hub_connection.as_json(view)
+        elif view.delivered:
+            print(f"delivered to {message.receipt.subject}")
+        else:
+            why = next((step.detail or step.reason for step in reversed(message.receipt.steps) if step.reason), "")
+            say(f"tieline: not delivered to {message.receipt.subject}: {message.state}" + (f": {why}" if why else ""))
+            say(f"  See `tieline message status {message.receipt.id}`.")
+        return 0 if view.delivered else FAILED
+
+    return hub_connection.call(work)
+
+
+def checked(*, json: bool) -> int:
+    config = configuration.load()
+    verdicts = [_verdict(entry, config) for entry in config.channels]
+    if json:
+        hub_connection.as_json(verdicts)
+    else:
+        where = config.source or "the configuration (there is no file)"
+        if not verdicts:
+            print(f"{where} has no channels")
+        for verdict in verdicts:
+            print(f"{'✓' if verdict.good else '✗'} {verdict.id}" + ("" if verdict.good else f": {verdict.problem}"))
+            if verdict.hint:
+                print(f"    {verdict.hint}")
+    return 0 if all(verdict.good for verdict in verdicts) else USAGE
+
+
+def _verdict(entry: ChannelConfig, config: Config) -> Verdict:
+    from ...relay.plugins.loader import ChannelError, check
+
+    twice = sum(other.id == entry.id for other in config.channels) > 1
+    if twice:
+        return Verdict(id=entry.id, good=False, problem="several channels have this id", field="id")
+    if not entry.enabled:
+        return Verdict(id=entry.id, good=True)
+    around = Surroundings(
+        env=config.environ,
+        state_dir=str(paths.state(config.environ) / "channels"),
+        public_url=config.hub.public_url,
+    )
+    try:
+        check(entry, around, source=config.source)
+    except ChannelError as error:
+        return Verdict(id=entry.id, good=False, problem=error.message, field=error.field, hint=error.hint)
+    return Verdict(id=entry.id, good=True)
+
+
+def _table(found: Sequence[ChannelView]) -> None:
+    rows: list[list[hub_connection.Cell]] = [
+        [
+            (one.id, "bold"),
+            (f"{one.state}, circuit open" if one.circuit == "open" else one.state, STYLES.get(one.state, "")),
+            one.prefix,
+            str(one.delivered),
+            str(one.failed),
+            (one.source, "dim"),
+            one_line(one.problem or one.last_error, 200),
+        ]
+        for one in found
+    ]
+    show_rows(TITLES, rows)
+    for one in found:
+        if details := ", ".join(f"{name} {value}" for name, value in one.details.items() if name == "pairing"):
+            print(f"{one.id}: {details}")
+
+
+def _problem(problem: str, hint: str) -> None:
+    say(f"tieline: {problem}")
+    if hint:
+        say(f"  {hint}")

@@ -1,0 +1,241 @@
+"""`tieline config check`: every mistake of a configuration file, with its line and what to do."""
+
+import copy
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from ... import config as configuration
+from ... import paths
+from ...channels.base import Surroundings
+from ...config import DRIVERS_OWN, AgentEntry, ChannelConfig, Config
+from ...config_schema import Mistake, keys, mistakes
+from ...drivers import registry
+from ...environment import config_place, inherited
+from ...errors import TielineError, UsageError
+from ...toml_lines import dotted, key_lines, line_of
+from ..errors import USAGE
+from ..terminal.sanitize import one_line
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """A mistake, as `tieline config check --json` tells it."""
+
+    file: str
+    line: int
+    key: str
+    problem: str
+    hint: str = ""
+
+
+class Checked(Struct, frozen=True, kw_only=True):
+    file: str
+    good: bool
+    mistakes: tuple[Finding, ...] = ()
+    unchecked: tuple[str, ...] = ()  # channels whose code was not run
+
+
+def report(file: Path | None, *, json: bool) -> int:
+    env = inherited()
+    if file is not None:
+        env["TIELINE_CONFIG"] = str(file)
+    elif not configuration.config_file(env):
+        place = config_place(env)
+        if json:
+            print(msgspec.json.encode(Checked(file=place, good=True)).decode())
+        else:
+            print(f"There is no configuration file; every value is the default. It would be {place}.")
+        return 0
+    checked = check(env)
+    if json:
+        print(msgspec.json.format(msgspec.json.encode(checked), indent=2).decode())
+        return 0 if checked.good else USAGE
+    for found in checked.mistakes:
+        where = f"{found.file}:{found.line}" if found.line else found.file
+        key = f"{found.key}: " if found.key else ""
+        print(f"{where}: {key}{one_line(found.problem, 400)}")
+        if found.hint:
+            print(f"    {one_line(found.hint, 400)}")
+    for name in checked.unchecked:
+        print(f"{checked.file}: channel {name}: its settings are its own code's to check: `tieline channels check`")
+    if checked.good:
+        print(f"{checked.file} is good")
+    else:
+        number = len(checked.mistakes)
+        print(f"{number} mistake{'s' if number > 1 else ''}", file=sys.stderr)
+    return 0 if checked.good else USAGE
+
+
+def check(env: Mapping[str, str]) -> Checked:
+    path = Path(configuration.config_file(env))
+    try:
+        text, content = configuration.read(path)
+    except UsageError as error:
+        found = Finding(file=str(path), line=_line_in(error.message), key="", problem=error.message, hint=error.hint)
+        return Checked(file=str(path), good=False, mistakes=(found,))
+    lines = key_lines(text)
+    unchecked: list[str] = []
+    wrong = list(configuration.mistakes_in(content))
+    rest = _understood(content, wrong)
+    wrong += _channels(content.get("channels"), env, str(path), unchecked)
+    config = msgspec.convert({**rest, "environ": dict(env), "source": str(path)}, Config)
+    agents = content.get("agents")
+    wrong += _meaning(config, list(cast("dict[str, Any]", agents)) if isinstance(agents, dict) else [])
+    findings = [
+        Finding(
+            file=str(path),
+            line=line_of(mistake.path, lines),
+            key=dotted(mistake.path),
+            problem=mistake.problem,
+            hint=mistake.hint,
+        )
+        for mistake in dict.fromkeys(wrong)
+    ]
+    findings.sort(key=lambda finding: finding.line)
+    return Checked(file=str(path), good=not findings, mistakes=tuple(findings), unchecked=tuple(unchecked))
+
+
+def options_type(kind: str) -> type[Struct] | None:
+    """The options of a built-in type, or of a preset, of agents."""
+    kind = registry.ALSO.get(kind, kind)
+    kind = "acp" if kind in registry.PRESETS else kind
+    return import_module(registry.BUILT_IN[kind]).Options if kind in registry.BUILT_IN else None
+
+
+# --- inside ------------------------------------------------------------------------------------------------
+
+
+def _understood(content: Mapping[str, Any], wrong: Iterable[Mistake]) -> dict[str, Any]:
+    """The file without what is wrong, so that the rest is checked further. Channels are checked by themselves."""
+    rest: dict[str, Any] = {key: copy.deepcopy(value) for key, value in content.items() if key != "channels"}
+    for mistake in wrong:
+        *above, last = mistake.path[:2] if mistake.path[0] == "agents" else mistake.path
+        table: Any = rest
+        for part in above:
+            table = table.get(part) if isinstance(table, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if isinstance(table, dict):
+            table.pop(last, None)  # pyright: ignore[reportUnknownMemberType]
+    return rest
+
+
+def _meaning(config: Config, named: Sequence[str]) -> Iterator[Mistake]:
+    """What the parts that use a value find wrong with it. `named`: agents of the file, understood or not."""
+    from ...bus import open_bus
+    from ...policy import preset
+    from ...relay.rules import Rules
+    from ...sessions.agent_options import Warm, warm_spec
+
+    yield from _raised(("policy",), lambda: preset(config.policy))
+    if config.bus:
+        yield from _raised(("bus",), lambda: open_bus(config.bus))
+    known = registry.names(config)
+    if config.default_agent and config.default_agent not in (*known, *named):
+        hint = f"Known agents: {', '.join(known)}."
+        yield Mistake(("default_agent",), f"there is no agent {config.default_agent!r}", hint)
+    for name in config.agents:
+        yield from _agent(name, config)
+    yield from _hub(config)
+    for place, entry in enumerate(config.pool.warm):
+        found = list(mistakes(entry, Warm, ("pool", "warm", place)))
+        yield from found
+        if not found:
+            yield from _raised(("pool", "warm", place), lambda e=entry, p=place: warm_spec(e, p, config))
+    for key, rules in (("allow", config.relay.allow), ("deny", config.relay.deny)):
+        for place, rule in enumerate(rules):
+            yield from _raised(("relay", key, place), lambda rule=rule: Rules([rule], []))
+
+
+def _hub(config: Config) -> Iterator[Mistake]:
+    from ...hub.security.origins import is_loopback
+
+    hub = config.hub
+    if not 0 <= hub.port <= 65535:
+        yield Mistake(("hub", "port"), "a port is a number from 0 to 65535")
+    for key, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+        value: str = getattr(hub, key)
+        if value and not Path(value).is_file():
+            yield Mistake(("hub", key), "there is no such file", "Name a PEM file that the hub can read.")
+        if value and not getattr(hub, other):
+            yield Mistake(("hub", key), f"{other} is missing", "TLS needs both files.")
+    if not (hub.tls_certificate or hub.insecure or is_loopback(hub.host)):
+        hint = "Set tls_certificate and tls_key, or insecure = true on a network you trust."
+        yield Mistake(("hub", "host"), "other machines could reach it, and nothing would be encrypted", hint)
+
+
+def _agent(name: str, config: Config) -> Iterator[Mistake]:
+    options = config.agents[name]
+    if options.get("enabled") is False:
+        return
+    table = options_type(str(options.get("type", name)))
+    if table is not None:
+        common = {key.name for key in keys(AgentEntry)} - DRIVERS_OWN
+        own = {key: value for key, value in options.items() if key not in common}
+        found = list(mistakes(own, table, ("agents", name), whole=False))
+        yield from found
+        if found:
+            return
+    yield from _raised(("agents", name), lambda: registry.create(name, config))
+
+
+def _channels(entries: Any, env: Mapping[str, str], source: str, unchecked: list[str]) -> Iterator[Mistake]:
+    from ...relay.plugins.loader import BUILT_IN, ChannelError
+    from ...relay.plugins.loader import check as check_channel
+
+    if not isinstance(entries, list):
+        return
+    ids: list[str] = []
+    state_dir = str(paths.state(env) / "channels")
+    for place, entry in enumerate(cast("list[Any]", entries)):
+        path = ("channels", place)
+        if not isinstance(entry, dict):
+            yield Mistake(path, "expected a table", "Begin each channel with [[channels]].")
+            continue
+        found = list(mistakes(cast("dict[str, Any]", entry), ChannelConfig, path))
+        yield from found
+        if found:
+            continue
+        channel = msgspec.convert(entry, ChannelConfig)
+        if channel.id in ids:
+            yield Mistake((*path, "id"), f"another channel has the id {channel.id!r}", "Give each an id of its own.")
+        ids.append(channel.id)
+        if not channel.enabled:
+            continue
+        if channel.type in BUILT_IN:
+            table: type[Struct] = import_module(BUILT_IN[channel.type]).CONFIG
+            found = list(mistakes(channel.config, table, (*path, "config"), whole=False))
+            yield from found
+            if found:
+                continue
+        elif channel.path or channel.package:
+            unchecked.append(channel.id)
+            continue  # checking its settings would run its code
+        try:
+            check_channel(channel, Surroundings(env=env, state_dir=state_dir), source=source)
+        except ChannelError as error:
+            inner = error.field.removeprefix(f"channels.{channel.id}").strip(".")
+            yield Mistake((*path, *(inner.split(".") if inner else ())), error.problem, error.hint)
+
+
+def _raised(path: tuple[str | int, ...], work: Any) -> Iterator[Mistake]:
+    """The error of the part that uses a value, at the value's own place."""
+    try:
+        work()
+    except TielineError as error:
+        named = getattr(error, "field", "")
+        head = dotted(path)
+        inner = named.removeprefix(head).strip(".") if named.startswith(f"{head}.") else ""
+        problem = error.message.removeprefix(f"{head}: ").removeprefix(f"{head} ")
+        yield Mistake((*path, *(inner.split(".") if inner else ())), problem, error.hint)
+
+
+def _line_in(message: str) -> int:
+    """The line that tomllib names in its message."""
+    import re
+
+    found = re.search(r"at line (\d+)", message)
+    return int(found[1]) if found else 0

@@ -1,0 +1,303 @@
+"""Starts the hub (or a node) in the background or here, ends it, and tells how it is."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ... import config as configuration
+from ... import paths
+from ...bootstrap.process_lock import Order, Started, holder, read_running
+from ...client.client import Client, connect
+from ...client.errors import HubError
+from ...config import Config
+from ...errors import TielineError
+from ...protocol.request_bodies import Pairing
+from ...sessions.records import SessionRecord
+from ..terminal.qr_code import show_link
+from ..terminal.sanitize import clean, one_line
+
+START_S = 60.0
+STOP_S = 30.0
+LOG_LINES = 20
+
+
+class NotStarted(TielineError):
+    pass
+
+
+class NodeState(Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    online: bool
+    local: bool
+    agents: tuple[str, ...]  # those that are ready
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """As `tieline status --json` tells it."""
+
+    running: bool
+    url: str = ""
+    pid: int = 0
+    version: str = ""
+    nodes: tuple[NodeState, ...] = ()
+    sessions: int = 0
+    working: int = 0
+    waiting: int = 0
+    asks: int = 0
+    problem: str = ""
+
+
+def start(*, node: bool, foreground: bool, host: str, port: int | None, insecure: bool) -> int:
+    config = configuration.load()
+    order = Order(node=node, host=host, port=port, insecure=insecure)
+    if (pid := holder(config.environ)) and not foreground:
+        return _runs_already(config, pid)
+    if foreground:
+        from ...bootstrap.daemon import run  # all the parts: only where they are needed
+
+        run(config, order, _announce, foreground=True)
+        return 0
+    _announce(in_background(config, order))
+    print("`tieline status` tells how it is, `tieline down` ends it.")
+    return 0
+
+
+def in_background(config: Config, order: Order) -> Started:
+    """A process in a session of its own, which says when it runs. Raises NotStarted with the end of its log."""
+    env = config.environ
+    log = paths.log_file(env)
+    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    before = log.stat().st_size if log.exists() else 0
+    reading, writing = os.pipe()
+    try:
+        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+            process = subprocess.Popen(
+                # -P: what lies in the working directory is not ours to import
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "tieline.bootstrap.daemon",
+                    msgspec.json.encode(replace(order, ready=writing)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=dict(env),
+                cwd="/",
+                start_new_session=True,
+                pass_fds=(writing,),
+            )
+        os.close(writing)
+        writing = -1
+        said = _wait(reading, process)
+    finally:
+        os.close(reading)
+        if writing >= 0:
+            os.close(writing)
+    if said.problem:
+        raise NotStarted(said.problem, hint=said.hint or _tail(log, before))
+    process.returncode = 0  # it stays; nobody waits for it
+    return said
+
+
+def _wait(reading: int, process: "subprocess.Popen[bytes]") -> Started:
+    import select
+
+    deadline = time.monotonic() + START_S
+    data = b""
+    while not data.endswith(b"\n"):
+        ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S)
+            return Started(problem=f"it did not come up within {START_S:g} s")
+        chunk = os.read(reading, 65536)
+        if not chunk:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(5.0)
+            return Started(problem="it ended before it was up")
+        data += chunk
+    said = msgspec.json.decode(data, type=Started)
+    if said.problem:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_S)
+    return said
+
+
+def _tail(log: Path, before: int) -> str:
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(before)
+        lines = file.read()[-16000:].decode(errors="replace").splitlines()[-LOG_LINES:]
+        return "\n  ".join([f"The end of {log}:", *lines])
+    return f"See {log}."
+
+
+def _runs_already(config: Config, pid: int) -> int:
+    running = read_running(config.environ)
+    if running is None:
+        print(f"A node runs here already (process {pid}). `tieline down` ends it.")
+        return 1
+    print(f"A hub runs here already (process {pid}). `tieline down` ends it.")
+
+    async def offer() -> str:
+        async with connect(config.environ) as client:
+            return (await client.pairing(Pairing(kind="page"))).url
+
+    show_link(asyncio.run(offer()), running.url)
+    return 0
+
+
+def _announce(started: Started) -> None:
+    show_link(started.login, started.url)
+    for problem in started.waiting:
+        print(
+            f"A channel waits for you: {one_line(problem, 1000)}. If you have read it, run `tieline channels reload`."
+        )
+
+
+def stop() -> int:
+    env = configuration.load().environ
+    pid = holder(env)
+    if not pid:
+        print("Nothing runs here.")
+        return 0
+    ending = _Ending(env)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    over = _gone(lambda: ending.show() or holder(env) != pid, STOP_S)
+    ending.show(last=True)
+    if over:
+        _gone(lambda: not _lives(pid), 5.0)  # all is closed by now; the interpreter takes a moment
+        print("It has ended.")
+        return 0
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)  # its guard ends the agents
+    ended(env, pid, 5.0)
+    print(f"It did not end within {STOP_S:g} s and was killed.")
+    return 1
+
+
+class _Ending:
+    """What it says while it ends, shown as it comes."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._file = paths.ending_file(env)
+        self._file.unlink(missing_ok=True)
+        self._shown = 0
+
+    def show(self, *, last: bool = False) -> bool:
+        """Never true: it is asked in passing whether all is over."""
+        with suppress(OSError):
+            text = self._file.read_bytes()[self._shown :]
+            whole = text[: text.rfind(b"\n") + 1]
+            self._shown += len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                print(one_line(line, 200), flush=True)
+            if last:
+                self._file.unlink(missing_ok=True)
+        return False
+
+
+def ended(env: Mapping[str, str], pid: int, within: float) -> bool:
+    """Wait until what runs here, runs here no longer. Whether it does not."""
+    return _gone(lambda: holder(env) != pid, within)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _gone(gone: Callable[[], bool], within: float) -> bool:
+    deadline = time.monotonic() + within
+    while not gone():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def show(*, json: bool) -> int:
+    config = configuration.load()
+    report = asyncio.run(_report(config))
+    if json:
+        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    else:
+        print("\n".join(_lines(report)))
+    return 0 if report.running and not report.problem else 1
+
+
+async def _report(config: Config) -> Report:
+    env = config.environ
+    running = read_running(env)
+    if running is None and not env.get("TIELINE_HUB"):
+        pid = holder(env)
+        return Report(running=False, pid=pid, problem="a node runs here: see `tieline node status`" if pid else "")
+    try:
+        async with connect(env, patience_s=5.0) as client:
+            return await _ask(client, running.pid if running else 0)
+    except HubError as error:
+        return Report(
+            running=True,
+            url=running.url if running else env.get("TIELINE_HUB", ""),
+            pid=running.pid if running else 0,
+            problem=error.message,
+        )
+
+
+async def _ask(client: Client, pid: int) -> Report:
+    me, nodes, asks = await client.me(), await client.nodes(), await client.asks()
+    sessions: list[SessionRecord] = await client.sessions()
+    return Report(
+        running=True,
+        url=client.url,
+        pid=pid,
+        version=me.version,
+        nodes=tuple(
+            NodeState(
+                id=node.id,
+                name=node.name,
+                online=node.online,
+                local=node.id == me.node,
+                agents=tuple(agent.name for agent in node.agents if agent.ready),
+            )
+            for node in nodes
+        ),
+        sessions=len(sessions),
+        working=sum(one.status == "working" for one in sessions),
+        waiting=sum(one.status == "waiting" for one in sessions),
+        asks=len(asks),
+    )
+
+
+def _lines(report: Report) -> list[str]:
+    if not report.running:
+        return [report.problem or "Nothing runs here. `tieline up` starts the hub."]
+    process = f" (process {report.pid})" if report.pid else ""
+    if report.problem:
+        return [f"hub       {report.url}{process}", f"problem   {clean(report.problem)}"]
+    lines = [f"hub       {report.url}{process}, version {report.version}"]
+    for node in report.nodes:
+        state = "online" if node.online else "offline"
+        agents = f": {', '.join(node.agents)}" if node.agents else ""
+        here = ", here" if node.local else ""
+        lines.append(f"machine   {one_line(node.name or node.id, 40)} ({state}{here}){one_line(agents, 200)}")
+    lines.append(f"sessions  {report.sessions}: {report.working} working, {report.waiting} waiting for you")
+    lines.append(f"asks      {report.asks} pending")
+    return lines

@@ -1,0 +1,92 @@
+"""`tieline dead`: what did not arrive."""
+
+from collections.abc import Sequence
+
+from ...client.client import Client
+from ...errors import UsageError
+from ...protocol.messages import DeadSelection
+from .. import hub_connection
+from ..errors import FAILED
+from ..terminal.sanitize import clean, one_line
+from .messages import letter_line, show_rows
+
+
+def listed(pattern: str, sender: str, reason: str, *, limit: int, json: bool) -> int:
+    async def work(client: Client) -> int:
+        found = await client.dead_letters(pattern=pattern, sender=sender, reason=reason, limit=limit)
+        if json:
+            hub_connection.as_json(found)
+            return 0
+        show_rows(
+            ("message", "why", "attempts", "when", "from", "to", "says"),
+            [
+                (
+                    letter.envelope.id,
+                    (letter.reason, "red"),
+                    str(letter.attempts),
+                    hub_connection.ago(letter.at),
+                    letter.envelope.sender,
+                    letter.envelope.subject,
+                    one_line(letter.envelope.payload.as_text(), 60),
+                )
+                for letter in found
+            ],
+            "No dead letters.",
+        )
+        return 0
+
+    return hub_connection.call(work)
+
+
+def show(id: str, *, json: bool) -> int:
+    async def work(client: Client) -> int:
+        letter = await client.dead_letter(id)
+        if json:
+            hub_connection.as_json(letter)
+            return 0
+        budget = letter.envelope.budget
+        print(letter_line(letter))
+        print(f"  {budget.hops} of {budget.max_hops} hops, {budget.calls_left} calls left, {letter.attempts} attempts")
+        print(f"  came from {' → '.join(budget.ancestors) or 'nowhere'}\n")
+        print(clean(letter.envelope.payload.as_text()))
+        return 0
+
+    return hub_connection.call(work)
+
+
+def retry(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: bool) -> int:
+    chosen = _chosen(ids, pattern, sender, reason)
+
+    async def work(client: Client) -> int:
+        outcomes = await client.retry_dead(chosen)
+        if json:
+            hub_connection.as_json(outcomes)
+        else:
+            show_rows(
+                ("dead letter", "became"),
+                [(one.id, one.sent_as if one.done else (one.problem, "red")) for one in outcomes],
+                "None fits.",
+            )
+        return 0 if all(one.done for one in outcomes) else FAILED
+
+    return hub_connection.call(work)
+
+
+def drop(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: bool) -> int:
+    chosen = _chosen(ids, pattern, sender, reason)
+
+    async def work(client: Client) -> int:
+        count = await client.drop_dead(chosen)
+        if json:
+            hub_connection.as_json({"dropped": count})
+        else:
+            print(f"{count} dropped")
+        return 0
+
+    return hub_connection.call(work)
+
+
+def _chosen(ids: Sequence[str], pattern: str, sender: str, reason: str) -> DeadSelection:
+    if not (ids or pattern or sender or reason):
+        raise UsageError("which ones?", field="ids", hint="Give ids, --pattern, --from or --reason.")
+    return DeadSelection(ids=tuple(ids), pattern=pattern, sender=sender, reason=reason)

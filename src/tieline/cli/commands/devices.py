@@ -1,0 +1,85 @@
+"""`tieline devices`: who may talk to the hub, who let them in; and shutting them out."""
+
+import sys
+from collections.abc import Sequence
+
+from ...client.client import Client
+from ...errors import UsageError
+from ...protocol.views import DeviceView
+from .. import hub_connection
+from ..errors import say
+from ..terminal.sanitize import one_line
+
+TITLES = ("id", "name", "kind", "let in by", "seen", "since")
+OWNER = "owner"
+
+
+def show(*, json: bool) -> int:
+    async def work(client: Client) -> int:
+        found = await client.devices()
+        if json:
+            hub_connection.as_json(found)
+            return 0
+        rows = [_row(one, found) for one in found if one.id != OWNER]
+        if not rows:
+            print("No devices. Let one in: tieline pair")
+        elif hub_connection.on_terminal():
+            hub_connection.table(TITLES, rows)
+        else:
+            print(hub_connection.columns(TITLES, rows))
+        return 0
+
+    return hub_connection.call(work)
+
+
+def revoke(given: str, *, let_in: bool | None) -> int:
+    """`let_in`: also whom it let in; None asks, where there is somebody to ask."""
+
+    async def work(client: Client) -> int:
+        found = [one for one in await client.devices() if one.id != OWNER]
+        device = hub_connection.pick("device", given, found, lambda one: one.id)
+        others = below(device.id, found)
+        names = ", ".join(_name(one) for one in others)
+        also = bool(let_in)
+        if let_in is None and others:
+            if sys.stdin.isatty() and sys.stdout.isatty():
+                also = _asked(f"{_name(device)} let in {names}. Revoke these too? [Y/n] ")
+            else:
+                say(f"tieline: it let in {names}, who stay. `--let-in` revokes these too.")
+        await client.revoke(device.id, let_in=also)
+        print(f"Revoked {', '.join([_name(device), names] if also and others else [_name(device)])}.")
+        return 0
+
+    return hub_connection.call(work)
+
+
+def below(id: str, found: Sequence[DeviceView]) -> list[DeviceView]:
+    """Whom it let in, and whom these let in."""
+    reached = [id]
+    for one in reached:
+        reached += [device.id for device in found if device.by == one and device.id not in reached]
+    return [device for device in found if device.id in reached[1:]]
+
+
+def _asked(question: str) -> bool:
+    try:
+        answer = input(question).strip().lower()
+    except EOFError:
+        raise UsageError("no answer: nothing was revoked", hint="Say --let-in or --only.") from None
+    return answer in ("", "y", "yes")
+
+
+def _name(device: DeviceView) -> str:
+    return f"{one_line(device.name, 40)} ({hub_connection.short(device.id)})"
+
+
+def _row(device: DeviceView, found: Sequence[DeviceView]) -> tuple[str, ...]:
+    by = next((_name(one) for one in found if one.id == device.by and one.id != OWNER), "")
+    return (
+        hub_connection.short(device.id),
+        one_line(device.name, 40) + (" (this one)" if device.current else ""),
+        device.kind,
+        by or (device.by if device.by in ("", OWNER) else f"{hub_connection.short(device.by)} (revoked)"),
+        hub_connection.ago(device.seen_at),
+        hub_connection.ago(device.created_at),
+    )

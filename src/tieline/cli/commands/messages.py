@@ -1,0 +1,262 @@
+"""`tieline message` and `tieline inbox`: over the hub's client, as tables, lines or JSON."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from ...client.client import Client
+from ...client.messages import OWNER
+from ...envelopes import AttachmentRef, DeadLetter, Limits, Step
+from ...environment import variable
+from ...errors import UsageError
+from ...processes import environment_mark
+from ...protocol.messages import MessageView, NewAsk, NewMessage
+from .. import hub_connection
+from ..errors import FAILED, TIMEOUT, say
+from ..terminal.sanitize import clean, one_line
+
+STYLES = {
+    "injected": "green",
+    "seen": "green",
+    "answered": "green",
+    "failed": "yellow",
+    "expired": "red",
+    "dead": "red",
+}
+
+
+def send(
+    to: str,
+    text: str,
+    *,
+    reply_to: str,
+    no_reply: bool,
+    in_reply_to: str,
+    thread: str,
+    content_type: str,
+    attach: Sequence[str],
+    ttl: float | None,
+    max_hops: int | None,
+    calls: int | None,
+    key: str,
+    within: str,
+    session: str,
+    json: bool,
+) -> int:
+    said = hub_connection.words_of(text)
+    value = None
+    if content_type and content_type != "text/plain":
+        try:
+            value = msgspec.json.decode(said)
+        except msgspec.DecodeError as error:
+            raise UsageError(f"the text is not JSON: {error}", field="text") from None
+    new = NewMessage(
+        to=to,
+        text="" if value is not None else said,
+        json=value,
+        content_type=content_type,
+        attachments=tuple(map(_attachment, attach)),
+        reply_to=reply_to,
+        no_reply=no_reply,
+        in_reply_to=in_reply_to,
+        thread=thread,
+        key=key,
+        within=within or variable("TIELINE_WITHIN"),
+        session=session or variable("TIELINE_SESSION"),
+        mark=environment_mark.mark(),
+        cwd=str(Path.cwd()),
+        limits=Limits(max_hops=max_hops, ttl_s=ttl, calls=calls),
+    )
+
+    async def work(client: Client) -> int:
+        view = await client.send_message(new)
+        if json:
+            hub_connection.as_json(view)
+        else:
+            print(view.receipt.id)
+            say(f"tieline: {view.state}; `tieline message status {view.receipt.id}` says how far it got")
+        return 0
+
+    return hub_connection.call(work)
+
+
+def ask(
+    to: str,
+    text: str,
+    *,
+    timeout: float,
+    max_hops: int | None,
+    calls: int | None,
+    within: str,
+    session: str,
+    json: bool,
+) -> int:
+    new = NewAsk(
+        to=to,
+        text=hub_connection.words_of(text),
+        timeout_s=timeout,
+        within=within or variable("TIELINE_WITHIN"),
+        session=session or variable("TIELINE_SESSION"),
+        mark=environment_mark.mark(),
+        cwd=str(Path.cwd()),
+        limits=Limits(max_hops=max_hops, calls=calls),
+    )
+
+    async def work(client: Client) -> int:
+        view = await client.ask_message(new)
+        if json:
+            hub_connection.as_json(view)
+        elif view.answer is not None:
+            print(clean(view.answer.payload.as_text()))
+        else:
+            say(f"tieline: {view.detail or view.reason}")
+            say(f"  It is {view.receipt.state}; see `tieline message status {view.receipt.id}`.")
+        if view.answer is not None:
+            return 0
+        return TIMEOUT if view.reason == "timeout" else FAILED
+
+    return hub_connection.call(work)
+
+
+def status(id: str, *, json: bool) -> int:
+    async def work(client: Client) -> int:
+        view = await client.message(id)
+        if json:
+            hub_connection.as_json(view)
+            return 0
+        receipt = view.receipt
+        print(f"{receipt.id}  {view.state}" + (f"  waits: {receipt.waiting}" if receipt.waiting else ""))
+        print(f"  {receipt.sender} → {receipt.subject}")
+        if receipt.session:
+            print(f"  session {receipt.session}")
+        if view.envelope is not None:
+            print(f"  {one_line(view.envelope.payload.as_text(), 100)}")
+        show_rows(("step", "when", "attempt", "why", "channel"), [_step(step) for step in receipt.steps])
+        if receipt.answer:
+            print(f"answered by {receipt.answer}")
+        return 0
+
+    return hub_connection.call(work)
+
+
+def trace(id: str, *, json: bool) -> int:
+    async def work(client: Client) -> int:
+        view = await client.trace(id)
+        if json:
+            hub_connection.as_json(view)
+            return 0
+        rows: list[Sequence[hub_connection.Cell]] = []
+        for message, depth in zip(view.messages, view.depth, strict=True):
+            rows.append(_message(message, "  " * min(depth, 8)))
+        if rows:
+            show_rows(("message", "state", "from", "to", "says"), rows)
+        for letter in view.dead:
+            print(f"did not arrive: {letter_line(letter)}")
+        return 0
+
+    return hub_connection.call(work)
+
+
+def threads(*, limit: int, json: bool) -> int:
+    async def work(client: Client) -> int:
+        found = await client.threads(limit=limit)
+        if json:
+            hub_connection.as_json(found)
+            return 0
+        show_rows(
+            ("thread", "messages", "open", "active", "parties", "last"),
+            [
+                (
+                    one.id,
+                    str(one.count),
+                    str(one.open),
+                    hub_connection.ago(max((step.at for step in one.last.receipt.steps), default=0.0)),
+                    one_line(", ".join(one.parties), 60),
+                    one_line(one.last.envelope.payload.as_text() if one.last.envelope else "", 60),
+                )
+                for one in found
+            ],
+            "No messages yet.",
+        )
+        return 0
+
+    return hub_connection.call(work)
+
+
+def inbox(address: str, *, take: bool, every: bool, limit: int, json: bool) -> int:
+    async def work(client: Client) -> int:
+        if every:
+            boxes = await client.inboxes()
+            if json:
+                hub_connection.as_json(boxes)
+            else:
+                rows = [(box.subject, str(box.waiting), box.channel or box.kind) for box in boxes]
+                show_rows(("address", "waiting", "read by"), rows)
+            return 0
+        whose = address or OWNER
+        if take:
+            found = await client.read_inbox(whose, limit=limit)
+        else:
+            found = await client.inbox(whose, limit=limit)
+        if json:
+            hub_connection.as_json(found)
+            return 0
+        if take:
+            for view in found:
+                said = clean(view.envelope.payload.as_text()) if view.envelope else "(its text is no longer kept)"
+                print(f"{view.receipt.id}  from {view.receipt.sender}\n{said}\n")
+            if not found:
+                say("tieline: nothing waits")
+            return 0
+        show_rows(("message", "state", "from", "to", "says"), [_message(view) for view in found], "Nothing here.")
+        return 0
+
+    return hub_connection.call(work)
+
+
+# --- inside --------------------------------------------------------------------------------------------------
+
+
+def _attachment(given: str) -> AttachmentRef:
+    if "://" in given:
+        return AttachmentRef(url=given, name=given.rpartition("/")[2])
+    import mimetypes
+
+    path = Path(given).expanduser().absolute()
+    if not path.is_file():
+        raise UsageError(f"there is no file {given}", field="attach")
+    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return AttachmentRef(url=path.as_uri(), name=path.name, media_type=kind, size=path.stat().st_size)
+
+
+def _message(view: MessageView, indent: str = "") -> Sequence[hub_connection.Cell]:
+    receipt = view.receipt
+    state = f"{view.state} ({view.reason})" if view.reason else view.state
+    says = one_line(view.envelope.payload.as_text(), 60) if view.envelope else ""
+    return (indent + receipt.id, (state, STYLES.get(view.state, "")), receipt.sender, receipt.subject, says)
+
+
+def _step(step: Step) -> Sequence[hub_connection.Cell]:
+    why = " ".join(part for part in (step.reason, step.detail and f"({step.detail})") if part)
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.at))
+    return ((step.state, STYLES.get(step.state, "")), at, str(step.attempt or ""), one_line(why, 80), step.channel)
+
+
+def letter_line(letter: DeadLetter) -> str:
+    envelope = letter.envelope
+    why = letter.reason + (f": {letter.detail}" if letter.detail else "")
+    return f"{envelope.id}  {envelope.sender} → {envelope.subject}  {one_line(why, 200)}"
+
+
+def show_rows(titles: Sequence[str], rows: Sequence[Sequence[hub_connection.Cell]], none: str = "") -> None:
+    if not rows:
+        if none and hub_connection.on_terminal():
+            print(none)
+        return
+    if hub_connection.on_terminal():
+        hub_connection.table(titles, rows)
+        return
+    plain = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
+    print(hub_connection.columns(titles, plain))

@@ -1,0 +1,161 @@
+"""Joins this machine to a hub as a node, runs it, tells how it is, and leaves."""
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+import msgspec
+from msgspec import Struct
+
+from ... import config as configuration
+from ...bootstrap.process_lock import REJOIN, AlreadyRunning, Order, holder, read_running
+from ...client.client import Client
+from ...client.errors import HubError
+from ...config import Config
+from ...errors import UsageError
+from ...node.hub_credentials import Joined, forget_joined, read_joined, read_situation, write_joined, write_situation
+from ...node.hub_link import Situation, link_url
+from ...node.node_identity import identify
+from ...protocol.access import Paired
+from ...protocol.request_bodies import Claim
+from ..terminal.sanitize import one_line
+from .daemon_control import STOP_S, ended, in_background
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """As `tieline node status --json` tells it."""
+
+    joined: bool
+    running: bool = False
+    hub: str = ""
+    state: str = "away"
+    problem: str = ""
+    limits: tuple[str, ...] = ()
+
+
+def join(url: str, *, secret: str, name: str, run: bool) -> int:
+    config = configuration.load()
+    env = config.environ
+    if read_joined(env) is not None:
+        raise UsageError("this machine is joined to a hub already", field="url", hint="Leave it: `tieline node leave`.")
+    address, found = split(url)
+    link_url(address)
+    secret = secret or found
+    if not secret:
+        hint = "`tieline pair --node` on the hub's machine prints the whole link."
+        raise UsageError("the URL has no secret", field="secret", hint=hint)
+    me = identify(env)
+    paired = asyncio.run(_pair(address, Claim(secret=secret, name=name or me.name, node=me.id)))
+    write_joined(env, Joined(url=address, key=paired.key, device=paired.device.id))
+    write_situation(env, None)  # of another time
+    print(f"Joined {address} as {one_line(paired.device.name)}.")
+    if not run:
+        print("`tieline node run` lets it run agents here.")
+        return 0
+    pid, hub = holder(env), read_running(env)
+    if hub is not None and hub.node:
+        _tell(pid, REJOIN)
+        print(f"What `tieline up` started here (process {pid}) is a node there now. `tieline node status` tells how.")
+        return 0
+    if hub is not None:
+        print(f"A hub alone runs here (process {pid}). `tieline down`, then `tieline up`: hub here, node there.")
+        return 0
+    if pid and not ended(env, pid, STOP_S):  # a node that was told to end, as it left another hub
+        raise AlreadyRunning(None)
+    in_background(config, Order(what="node"))
+    print("It runs in the background. `tieline node status` tells how it is, `tieline down` ends it.")
+    return 0
+
+
+def split(url: str) -> tuple[str, str]:
+    """The hub's address and the secret, out of a link with one in its fragment."""
+    parts = urlsplit(url)
+    secret = parse_qs(parts.fragment).get("pair", [""])[0]
+    return urlunsplit(parts._replace(fragment="", query="")).rstrip("/"), secret
+
+
+async def _pair(address: str, claim: Claim) -> Paired:
+    async with Client(address, "") as client:
+        return await client.pair(claim)
+
+
+def run(*, foreground: bool) -> int:
+    config = configuration.load()
+    joined = read_joined(config.environ, needed=True)
+    assert joined is not None
+    if foreground:
+        print(f"A node of {joined.url}. Ctrl-C ends it.", flush=True)
+        from ...bootstrap.daemon import run as run_here
+
+        run_here(config, Order(what="node"), lambda started: None, foreground=True)
+    else:
+        in_background(config, Order(what="node"))
+        print(f"A node of {joined.url}, in the background.")
+    return 0
+
+
+def show(*, json: bool) -> int:
+    report = _report(configuration.load())
+    if json:
+        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    elif not report.joined:
+        print("This machine is not joined to a hub. `tieline node join URL` does it.")
+    else:
+        state = {"joined": "connected", "away": "not connected", "refused": "refused"}.get(report.state, report.state)
+        runs = "runs" if report.running else "does not run"
+        print(f"hub      {one_line(report.hub)}\nnode     {runs}, {one_line(state)}")
+        if report.problem:
+            print(f"problem  {one_line(report.problem, 500)}")
+        if report.limits:
+            print(f"without  {one_line(', '.join(report.limits), 500)} (the hub runs another version)")
+    return 0 if report.state == "joined" else 1
+
+
+def _report(config: Config) -> Report:
+    env = config.environ
+    joined = read_joined(env)
+    if joined is None:
+        return Report(joined=False)
+    running = bool(holder(env))
+    situation = read_situation(env)
+    if not running and situation.state != "refused":
+        situation = Situation()  # it was killed: what it wrote down is not so any longer
+    return Report(
+        joined=True,
+        running=running,
+        hub=joined.url,
+        state=situation.state,
+        problem=situation.problem,
+        limits=situation.limits,
+    )
+
+
+def leave() -> int:
+    config = configuration.load()
+    env = config.environ
+    joined = read_joined(env, needed=True)
+    assert joined is not None
+    try:
+        asyncio.run(_log_out(joined))
+        told = ""
+    except HubError as error:
+        told = f"The hub was not told ({error.message}): revoke this machine there."
+    forget_joined(env)
+    if pid := holder(env):
+        _tell(pid, REJOIN if read_running(env) else signal.SIGTERM)
+    print(f"Left {joined.url}.")
+    if told:
+        print(told)
+    return 1 if told else 0
+
+
+def _tell(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+async def _log_out(joined: Joined) -> None:
+    async with Client(joined.url, joined.key, patience_s=5.0) as client:
+        await client.change("POST", "logout", type(None))

@@ -1,0 +1,294 @@
+"""One turn of a session at the hub, followed and answered from here as if the agent were ours.
+
+The session is a new one, or the one that holds the conversation that is to be resumed: two sessions with one
+conversation would be in each other's way.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from types import TracebackType
+
+from msgspec.structs import replace
+
+from ...client.client import Client
+from ...client.errors import HubError, HubUnreachable, named
+from ...client.stream import Connection
+from ...drivers.base import Prompt
+from ...errors import TielineError, UsageError
+from ...events import Answer, Ask, Done, Error, Event, Status, TurnStarted
+from ...ids import new_id
+from ...protocol.request_bodies import Decision, NewPrompt, NewSession, SessionChange
+from ...protocol.stream_frames import AnyHubFrame, AskFrame, DeltaFrame, EventFrame, Ready
+from ...sessions.ask_decisions import OnAsk, deny
+from ...sessions.records import SessionRecord, digest
+
+PATIENCE_S = 30.0
+"""How long a hub that went away in the middle is waited for."""
+AGAIN_S = 0.05
+FAREWELL_S = 5.0
+"""How long it may take to tell the hub that the turn is to end, when nobody waits for its end."""
+MAX_UNREAD = 4000
+"""Events that wait while the person thinks about an ask; deltas only as long as half of the room is free."""
+SHORT = 100_000
+"""Characters of a prompt that goes along with the session; a longer one follows by itself."""
+SAME = (
+    "cwd", "effort", "system", "policy", "accept_unenforced", "max_turns", "max_budget_usd",
+    "allowed_tools", "disallowed_tools",
+)  # fmt: skip
+"""What a session must have in common with the run that goes on with it."""
+
+
+class Visit:
+    """`async with Visit(client, new, on_ask) as visit`: it listens; `turn` then makes the session say something."""
+
+    def __init__(
+        self,
+        client: Client,
+        new: NewSession,
+        on_ask: OnAsk,
+        *,
+        resumes: Callable[[], bool] = lambda: False,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """`resumes`: whether the agent can go on later, for a hub that has only just begun to look at its agents."""
+        self.agent = new.agent
+        self.cwd = new.cwd
+        self.resumable = False
+        self._client = client
+        self._new = new
+        self._id = new.id  # the session's
+        self._prompt = new_id()
+        self._ours = True  # what is told now is of our turn
+        self._on_ask = on_ask
+        self._resumes = resumes
+        self._patience_s = patience_s
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue(MAX_UNREAD)
+        self._asks: dict[str, asyncio.Event] = {}  # those the hub has, by id
+        self._deciding: dict[str, asyncio.Task[None]] = {}
+        self._said: dict[str, Answer] = {}  # what was decided here
+        self._lost = False
+        self._running = False
+        self._unwanted = False  # interrupted before it was there
+        self._over = False
+        self._problem: Exception | None = None
+
+    async def __aenter__(self) -> "Visit":
+        """The stream is open when it returns, so that nothing of the turn is missed."""
+        if self._new.resume and not self._new.fork and (earlier := await self._earlier()):
+            self._id, self._ours = earlier.id, False
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pump = asyncio.create_task(self._follow())
+        try:
+            await self._ready
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    async def turn(self, prompt: Prompt, *, timeout: float | None = None) -> AsyncGenerator[Event, None]:
+        await self._send(prompt, timeout)
+        self._running = True
+        try:
+            if self._unwanted:
+                await self.interrupt()
+            held: TurnStarted | None = None
+            while (event := await self._events.get()) is not None:
+                if isinstance(event, TurnStarted):
+                    held = event
+                    continue
+                if held is not None:
+                    if isinstance(event, Error) and (failure := _unopened(event)):
+                        self._over = True
+                        raise failure
+                    yield held
+                    held = None
+                yield event
+                if isinstance(event, Done):
+                    return
+            if isinstance(self._problem, HubUnreachable):
+                self._problem.hint = f"`tieline up` starts one; `tieline tail {self._id}` tells how the turn went on."
+            raise self._problem or HubError("the hub's stream ended")
+        finally:
+            if not self._over:  # the reader left: the agent must not go on unwatched
+                with suppress(TielineError, TimeoutError):
+                    async with asyncio.timeout(FAREWELL_S):
+                        await self.interrupt()
+
+    async def interrupt(self) -> None:
+        self._unwanted = True
+        if not self._running:
+            return  # it is on its way, and ended when it is there
+        if not self._ours:  # it waits behind the prompts of others, whose turns are not ours to end
+            await self._client.cancel_prompt(self._id, self._prompt)
+            self._over = True
+            await self._events.put(Done("interrupted"))
+            return
+        while not self._over:  # the session may have the prompt, and not have begun with it
+            if await self._client.abort(self._id) is not False:
+                return
+            await asyncio.sleep(AGAIN_S)
+
+    async def _send(self, prompt: Prompt, timeout: float | None) -> None:
+        """In one request where that is possible."""
+        if self._ours:
+            if not (prompt.attachments or timeout is not None or len(prompt.text) > SHORT):
+                await self._client.create_session(replace(self._new, prompt=prompt.text))
+                return
+            await self._client.create_session(self._new)
+        new = NewPrompt(id=self._prompt, text=prompt.text, attachments=prompt.attachments, timeout_s=timeout)
+        await self._client.prompt(self._id, new)
+
+    async def _earlier(self) -> SessionRecord | None:
+        """The session that holds the conversation, if it is as this run wants it; else it lets go of it."""
+        new = self._new
+        for one in await self._client.sessions(archived=True):
+            if (one.native_id, one.agent, one.node) == (new.resume, new.agent, new.node):
+                alike = all(getattr(one, name) == getattr(new, name) for name in SAME) and new.model in ("", one.model)
+                if not alike:
+                    await self._client.close_session(one.id)
+                    return None
+                if one.archived:
+                    await self._client.change_session(one.id, SessionChange(archived=False))
+                return one
+        return None
+
+    # --- the stream ------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        stream = self._client.stream(
+            sessions=(self._id,), visible=True, by="sse", patience_s=self._patience_s, on_connection=self._connected
+        )
+        try:
+            async with aclosing(stream) as frames:
+                async for frame in frames:
+                    await self._frame(frame)
+                    if self._over:
+                        return
+        except TielineError as error:
+            self._problem = error
+        finally:
+            if not self._ready.done():
+                self._ready.set_exception(self._problem or HubError("the hub's stream ended"))
+            await self._events.put(None)
+
+    async def _frame(self, frame: AnyHubFrame) -> None:
+        match frame:
+            case Ready():
+                await self._began(frame)
+            case EventFrame(event=event):
+                await self._event(event)
+            case DeltaFrame(event=event) if self._ours:
+                if self._events.qsize() < MAX_UNREAD // 2:
+                    self._events.put_nowait(event)
+            case AskFrame(ask=record) if record.status == "pending":
+                self._known(record.id).set()
+            case AskFrame(ask=record):
+                self._settled(record.id)
+            case _:
+                pass
+
+    async def _began(self, frame: Ready) -> None:
+        agents = (one for node in frame.snapshot.nodes if node.id == self._new.node for one in node.agents)
+        found = next((one for one in agents if one.name == self.agent), None)
+        self.resumable = "resume" in found.features if found else self._resumes()
+        for ask in frame.snapshot.asks:
+            self._known(ask.id).set()
+        if self._lost:
+            self._lost = False
+            await self._events.put(Status("reconnected", "the hub is back"))
+        if not self._ready.done():
+            self._ready.set_result(None)
+
+    async def _event(self, event: Event) -> None:
+        if isinstance(event, TurnStarted) and event.id == self._prompt:
+            self._ours = True
+        if not self._ours:
+            return
+        match event:
+            case Ask():
+                task = asyncio.create_task(self._decide(event))
+                self._deciding[event.id] = task
+                task.add_done_callback(lambda _: self._deciding.pop(event.id, None))
+                await asyncio.sleep(0)  # whoever decides is told of it before it is shown
+            case Answer(ask=ask):
+                self._settled(ask)
+                event = self._by_us(event)
+            case Done():
+                self._over = True
+            case _:
+                pass
+        await self._events.put(event)
+
+    def _connected(self, connection: Connection) -> None:
+        if connection.state == "lost" and self._ready.done() and not self._lost:
+            self._lost = True
+            with suppress(asyncio.QueueFull):
+                self._events.put_nowait(Status("reconnecting", f"the hub is away: {connection.problem}"))
+
+    # --- asks ------------------------------------------------------------------------------------------
+
+    async def _decide(self, ask: Ask) -> None:
+        try:
+            answer = self._on_ask(ask)
+            if not isinstance(answer, bool | Answer):
+                answer = await answer
+            assert isinstance(answer, Answer)
+        except Exception as error:  # a broken terminal must not leave the agent waiting, nor allow anything
+            answer = deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
+        self._said[ask.id] = answer
+        decision = Decision(
+            decision=answer.decision,
+            reason=answer.reason,
+            answers=answer.answers,
+            remember=answer.remember,
+            digest=digest(ask),
+        )
+        try:
+            await self._known(ask.id).wait()  # a moment after the log; until it expires at the latest
+            await self._client.answer(ask.id, decision)
+        except UsageError:
+            pass  # somebody was faster, or it is over: the log says what became of it
+        except TielineError as error:  # it stays undecided: nobody here can wait for its end
+            self._problem = error
+            self._pump.cancel()
+
+    def _by_us(self, event: Answer) -> Answer:
+        """The hub says which device decided; that it was the person here, or an option, is more to the point.
+        Another process may have been faster with the same answer: then it is that one's."""
+        said = self._said.pop(event.ask, None)
+        other = event.via.startswith("pid ") and event.via.split()[1:2] != [str(os.getpid())]
+        if (
+            said
+            and not other
+            and (said.decision, said.reason, said.answers) == (event.decision, event.reason, event.answers)
+        ):
+            return replace(event, by=said.by, via="")
+        return event
+
+    def _known(self, ask: str) -> asyncio.Event:
+        return self._asks.setdefault(ask, asyncio.Event())
+
+    def _settled(self, ask: str) -> None:
+        """Somebody has answered, or nobody is asked any more."""
+        task = self._deciding.get(ask)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+    async def _stop(self) -> None:
+        tasks = [self._pump, *self._deciding.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _unopened(event: Error) -> TielineError | None:
+    """A turn whose first word is an error by one of our names never reached its agent: it failed to open."""
+    message, _, hint = event.message.partition("\n  ")
+    return named(event.code, message, hint=hint) if event.code else None

@@ -1,0 +1,243 @@
+"""What `tieline run` was asked to do, as a value; and the quick way to read it from the arguments.
+
+`parse` takes the plain forms (`--name value`, `--name=value`, flags, AGENT PROMPT). Anything else is left to the
+Typer command in run.py, which understands the same options and explains what is wrong.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...config import Config
+from ...drivers.base import Attachment, Prompt
+from ...drivers.options import Options, spec_of
+from ...drivers.prestart import greet_ahead as greet
+from ...environment import inherited
+from ...errors import UsageError
+from ...policy import CAPABILITIES, Capability, Level, Policy, preset
+from ...processes.spawn import Launched
+
+ON_ASK = ("prompt", "allow", "deny")
+TEXT_TYPES = ("text/markdown", "text/html", "text/csv")
+"""Kinds of text worth telling apart; what systems call the others (`.ts` is a video to some) helps nobody."""
+SNIFFED = 8192
+"""Bytes of an attachment that are looked at to tell text from other data."""
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    agent: str
+    prompt: str
+    cwd: str = "."
+    json: bool = False
+    policy: str = ""
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    on_ask: str = ""
+    model: str = ""
+    effort: str = ""
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    resume: str = ""
+    fork: bool = False
+    system: str = ""
+    timeout: float | None = None
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+    attach: tuple[str, ...] = ()
+    accept_unenforced: bool = False
+    standalone: bool = False
+
+
+def checked(request: Request) -> Request:
+    """Refuses values that cannot be meant, naming the option."""
+    for name in ("max_turns", "max_budget_usd", "timeout"):
+        value = getattr(request, name)
+        if value is not None and not value > 0:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} is {value:g}", field=name, hint="It must be more than zero.")
+    if request.on_ask and request.on_ask not in ON_ASK:
+        raise UsageError(
+            f"--on-ask is {request.on_ask!r}", field="on_ask", hint=f"It must be one of {', '.join(ON_ASK)}."
+        )
+    return replace(request, cwd=_directory(request.cwd))
+
+
+def _directory(cwd: str) -> str:
+    """Its full path. Whether the agent can work there is the session's to check; here, that it is a path at all."""
+    try:
+        path = Path(cwd).expanduser().absolute()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"the directory {cwd!r} cannot be used: {why}", field="cwd") from None
+    return str(path)
+
+
+def policy_of(request: Request, default: str) -> Policy:
+    """The preset, changed by --allow, --ask and --deny."""
+    chosen = preset(request.policy or default)
+    levels: dict[Capability, Level] = {}
+    for level in ("allow", "ask", "deny"):
+        for name in _listed(getattr(request, level)):
+            capability = _capability(name, level)
+            if levels.get(capability, level) != level:
+                raise UsageError(
+                    f"{name} is given to both --{levels[capability]} and --{level}",
+                    field=capability,
+                    hint="Give each capability one level.",
+                )
+            levels[capability] = level
+    return replace(chosen, **levels)
+
+
+def options_of(request: Request, default: str) -> Options:
+    """What the agent is opened with; `default` is the policy's preset where none is named."""
+    return {
+        "cwd": request.cwd,
+        "policy": policy_of(request, default),
+        "model": request.model,
+        "effort": request.effort,
+        "max_turns": request.max_turns,
+        "max_budget_usd": request.max_budget_usd,
+        "resume": request.resume,
+        "fork": request.fork,
+        "system": request.system,
+        "allowed_tools": tuple(_listed(request.allowed_tools)),
+        "disallowed_tools": tuple(_listed(request.disallowed_tools)),
+        "accept_unenforced": request.accept_unenforced,
+    }
+
+
+def greet_ahead(early: Launched, request: Request) -> None:
+    """Tell an agent that was started ahead what it will be told. Only where no configuration says anything."""
+    config = Config(environ=inherited())
+    with suppress(UsageError):  # it is said in its place
+        greet(early, request.agent, spec_of(config, **options_of(checked(request), config.policy)))
+
+
+def prompt_of(request: Request) -> Prompt:
+    """The prompt, read from standard input where it is `-`, with its attachments."""
+    text = request.prompt
+    if text == "-":
+        if sys.stdin.isatty():
+            print("Type the prompt; Ctrl-D on an empty line ends it.", file=sys.stderr)
+        text = sys.stdin.buffer.read().decode(errors="replace")
+    return Prompt(text, tuple(attachment(path) for path in request.attach))
+
+
+def attachment(path: str) -> Attachment:
+    """A file to attach, with its type: by what is in it where that is text, else by its name."""
+    import mimetypes
+
+    place = Path(path).expanduser().absolute()
+    try:
+        with place.open("rb") as file:
+            start = file.read(SNIFFED)
+    except OSError as error:
+        raise UsageError(f"cannot attach {path!r}: {error.strerror}", field="attach") from None
+    guessed = mimetypes.guess_type(place.name)[0] or ""
+    if _is_text(start):
+        kind = guessed if guessed in TEXT_TYPES else "text/plain"
+    else:
+        kind = guessed or "application/octet-stream"
+    return Attachment(path=str(place), media_type=kind, name=place.name)
+
+
+def _listed(values: Iterable[str]) -> list[str]:
+    """Options that take a list may be given several times, or once with commas (not those in parentheses)."""
+    names: list[str] = []
+    for value in values:
+        depth, start = 0, 0
+        for place, sign in enumerate(value):
+            depth += (sign == "(") - (sign == ")")
+            if sign == "," and depth <= 0:
+                names.append(value[start:place].strip())
+                start = place + 1
+        names.append(value[start:].strip())
+    return [name for name in names if name]
+
+
+def _capability(name: str, level: str) -> Capability:
+    known = name.replace("-", "_")
+    for capability in CAPABILITIES:
+        if capability == known:
+            return capability
+    raise UsageError(
+        f"--{level}: unknown capability {name!r}",
+        field=level,
+        hint=f"Capabilities: {', '.join(CAPABILITIES)}.",
+    )
+
+
+def _is_text(start: bytes) -> bool:
+    if b"\0" in start:
+        return False
+    for cut in range(4):  # the last character may be cut in the middle
+        try:
+            start[: len(start) - cut].decode()
+        except UnicodeDecodeError:
+            continue
+        return True
+    return False
+
+
+# --- the quick way ------------------------------------------------------------------------------------------
+
+_Reader = Callable[[str], Any]
+
+
+def _whole(value: str) -> int:
+    if not (value.isascii() and value.isdigit()):
+        raise ValueError(value)
+    return int(value)
+
+
+def _decimal(value: str) -> float:
+    if not (value.isascii() and value.replace(".", "", 1).isdigit()):
+        raise ValueError(value)
+    return float(value)
+
+
+_FLAGS = ("json", "fork", "accept_unenforced", "standalone")
+_LISTS = ("allow", "ask", "deny", "allowed_tools", "disallowed_tools", "attach")
+_READERS: dict[str, _Reader] = {"max_turns": _whole, "max_budget_usd": _decimal, "timeout": _decimal}
+
+
+def parse(arguments: Sequence[str]) -> Request | None:
+    """The request; None when it takes the full parser to understand it or to say what is wrong."""
+    values: dict[str, Any] = {}
+    positional: list[str] = []
+    rest = iter(arguments)
+    for word in rest:
+        if word == "--":
+            positional += rest
+        elif word == "-" or not word.startswith("-"):
+            positional.append(word)
+        else:
+            flag, given, value = word.partition("=")
+            name = flag[2:].replace("-", "_")
+            if flag != f"--{name.replace('_', '-')}" or name not in Request.__struct_fields__[2:]:
+                return None
+            if name in _FLAGS:
+                if given:
+                    return None
+                values[name] = True
+                continue
+            if not given:
+                value = next(rest, "-")
+                if value.startswith("-"):  # missing, or so it seems
+                    return None
+            try:
+                value = _READERS.get(name, str)(value)
+            except ValueError:
+                return None
+            values[name] = (*values.get(name, ()), value) if name in _LISTS else value
+    if len(positional) != 2:
+        return None
+    return Request(agent=positional[0], prompt=positional[1], **values)

@@ -1,0 +1,55 @@
+"""`tieline run` on its own: the agent is a child of this process, and ends with it."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from types import TracebackType
+
+from ... import config as configuration
+from ...api import open_session
+from ...drivers.base import Prompt, check_prompt
+from ...events import Event
+from ...sessions.ask_decisions import OnAsk
+from ...sessions.session import Session
+from .run_options import Request, checked, options_of, prompt_of
+from .terminal_io import Stage
+from .turn_runner import Performance, Play
+
+
+def carry_out(request: Request) -> int:
+    """Everything from the request to the exit status. Raises TielineError."""
+    request = checked(request)
+    config = configuration.load()
+    options = options_of(request, config.policy)
+    prompt = prompt_of(request)
+
+    def opener(on_ask: OnAsk) -> Play:
+        session = open_session(request.agent, on_ask=on_ask, config=config, **options)
+        check_prompt(session.driver, prompt)
+        return Own(session)
+
+    return asyncio.run(Performance(Stage(request, config), opener, prompt, timeout=request.timeout).run())
+
+
+class Own:
+    """A session of our own, to be performed."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.agent = session.agent
+        self.cwd = session.spec.cwd
+        self.resumable = session.driver.features.resume
+
+    async def __aenter__(self) -> "Own":
+        await self._session.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    def turn(self, prompt: Prompt, *, timeout: float | None = None) -> AsyncGenerator[Event, None]:
+        return self._session.turn(prompt, timeout=timeout)
+
+    async def interrupt(self) -> None:
+        await self._session.interrupt()

@@ -1,0 +1,56 @@
+"""Where `tieline run` runs: through this machine's hub when there is one, else on its own. Imports by need."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from ... import environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...client.hub_address import Address
+    from .run_options import Request
+
+FLAG = "--standalone"
+LARGEST = 700_000
+"""Bytes of all attachments together: with the prompt, in base64, they are one record of the hub's log."""
+HUB = "hub.json"
+
+
+def hub_here(env: Mapping[str, str]) -> "Address | None":
+    """This machine's hub, if it runs, has a node, is configured by the same file as we are, and can be reached.
+
+    A hub elsewhere (`TIELINE_HUB`) is not meant: the directory that the agent shall work in is here.
+    """
+    if not os.path.isfile(f"{environment.state_folder(env)}/{HUB}"):  # noqa: PTH113 (pathlib is not imported yet)
+        return None
+    from ...client.hub_address import own, reachable
+
+    address = own(env)
+    if address is None or not address.node or address.config not in (None, environment.config_file(env)):
+        return None
+    return address if reachable(address.socket) else None
+
+
+def carry_out(request: "Request") -> int:
+    """The exit status. Raises TielineError."""
+    address = None if request.standalone else hub_here(environment.inherited())
+    if address is not None and _fits(request.attach):
+        from . import via_hub
+
+        return via_hub.carry_out(request, address)
+    if address is not None:
+        from ..errors import say
+
+        say("tieline: the attachments are too large for the hub: the agent is started here")
+    from . import standalone
+
+    return standalone.carry_out(request)
+
+
+def _fits(files: Sequence[str]) -> bool:
+    total = 0
+    for path in files:
+        with suppress(OSError):  # it is refused in its place
+            total += os.stat(os.path.expanduser(path)).st_size  # noqa: PTH111, PTH116
+    return total <= LARGEST

@@ -1,0 +1,117 @@
+"""Where a turn is shown and who answers its asks: chosen once, from the request and from what is a terminal."""
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...config import Config
+from ...errors import UsageError
+from ...events import Answer, Ask
+from ...sessions.ask_decisions import allow, deny
+from ..terminal.plain_views import JsonView, PlainView, View
+from .run_options import Request
+
+if TYPE_CHECKING:  # rich and termios: only where there is a terminal
+    from rich.console import Console
+
+    from ..terminal.keyboard import Keys
+    from .permission_prompt import Desk
+
+SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
+
+
+class Stage:
+    def __init__(
+        self, request: Request, config: Config, *, show_prompt: bool = False, choose_first: bool = False
+    ) -> None:
+        """`choose_first`: a question that nobody is asked is answered with its first choice."""
+        self._request = request
+        self._environ = config.environ
+        self._show_prompt = show_prompt or request.prompt == "-"
+        self._choose_first = choose_first
+        self._on_terminal = sys.stdout.isatty() and not request.json and config.environ.get("TERM", "dumb") != "dumb"
+        self._denied_for_nobody = False
+        self.keys: Keys | None = self._keyboard()
+
+    def _keyboard(self) -> "Keys | None":
+        if self._request.on_ask in ("allow", "deny"):
+            wanted = self._on_terminal  # only to keep stray keys off the live region
+        else:
+            wanted = sys.stdout.isatty() or sys.stderr.isatty()  # the ask must be seen
+        keys = None
+        if wanted:
+            from ..terminal.keyboard import keyboard
+
+            keys = keyboard()
+        if keys is None and self._request.on_ask == "prompt":
+            raise UsageError(
+                "--on-ask prompt needs a terminal",
+                field="on_ask",
+                hint="Say --on-ask allow or --on-ask deny, or decide ahead with --policy, --allow and --deny.",
+            )
+        return keys
+
+    def view(self, agent: str, cwd: str) -> View:
+        """How the turn is shown. Imports rich where there is a terminal, so it is made while the agent starts."""
+        where = cwd if Path(cwd) != Path.cwd() else ""
+        if self._request.json:
+            return JsonView(sys.stdout.buffer, sys.stderr)
+        if not self._on_terminal:
+            return PlainView(sys.stdout, sys.stderr, agent=agent, cwd_option=where)
+        from ..terminal.turn_view import TerminalView
+
+        self._console = _console(stderr=False)
+        return TerminalView(
+            self._console,
+            home=self._environ.get("HOME", ""),
+            agent=agent,
+            show_prompt=self._show_prompt,
+            cwd_option=where,
+        )
+
+    def desk(self, agent: str, cwd: str, view: View) -> "Desk | None":
+        """Where the person answers; None when nobody is to be asked."""
+        if self.keys is None or self._request.on_ask in ("allow", "deny"):
+            return None
+        from .permission_prompt import Desk
+
+        console = self._console if self._on_terminal else _console(stderr=sys.stderr.isatty())
+        return Desk(agent, console, self.keys, cwd=cwd, pause=view.pause, resume=view.resume)
+
+    def automatic(self, ask: Ask) -> Answer:
+        """The answer when no person is asked."""
+        if ask.kind == "question" and self._choose_first:
+            first = {each.id: (each.choices[0].label if each.choices else "yes",) for each in ask.questions}
+            return allow(ask, by="--yes", answers=first)
+        if self._request.on_ask == "allow":
+            if ask.kind != "question":
+                return allow(ask, by="--on-ask allow")
+            return deny(ask, "nobody is here to choose: decide it yourself", by="--on-ask allow")
+        if self._request.on_ask == "deny":
+            return deny(ask, "denied by --on-ask deny", by="--on-ask deny")
+        self._denied_for_nobody = True
+        return deny(ask, "nobody could be asked", by="nobody")
+
+    def last_words(self, view: View) -> None:
+        """What the person should know when all is over."""
+        if self._denied_for_nobody:
+            view.note(
+                "asks were denied because nobody could be asked: there is no terminal to answer on.\n"
+                "  Decide ahead with --allow, --policy or --on-ask allow."
+            )
+
+    def put_in_order(self) -> None:
+        """The terminal as it was found; also from a signal's handler."""
+        if self.keys is not None:
+            self.keys.restore()
+        if self._on_terminal:
+            with suppress(OSError):  # the terminal is gone
+                os.write(sys.stdout.fileno(), SHOW_CURSOR)
+
+
+def _console(*, stderr: bool) -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)

@@ -1,0 +1,70 @@
+"""`tieline run` through the hub of this machine: the same turn, with an agent that was warm already.
+
+The session is the hub's: it stays there, titled by its prompt, when the turn is over. What the person answers here is
+sent there; what somebody answers elsewhere ends the question here.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from ... import config as configuration
+from ...client.client import Client
+from ...client.hub_address import Address
+from ...config import Config
+from ...drivers.base import Attachment, Prompt
+from ...errors import TielineError, UsageError
+from ...ids import new_id
+from ...protocol.request_bodies import NewSession
+from ...sessions.ask_decisions import OnAsk
+from ..terminal.sanitize import one_line
+from .hub_session import PATIENCE_S, Visit
+from .run_options import Request, checked, options_of, prompt_of
+from .terminal_io import Stage
+from .turn_runner import Performance, Play
+
+TITLE = 80
+
+
+def carry_out(request: Request, address: Address) -> int:
+    """Everything from the request to the exit status. Raises TielineError; HubUnreachable before anything happened
+    when there is no hub after all."""
+    request = checked(request)
+    config = configuration.load()
+    options = options_of(request, config.policy)
+    prompt = _with_content(prompt_of(request))
+    values: dict[str, Any] = {name: value for name, value in options.items() if value not in (None, "", (), False)}
+    new = NewSession(id=new_id(), node=address.node, agent=request.agent, title=one_line(prompt.text, TITLE), **values)
+
+    async def perform() -> int:
+        async with Client(address.url, address.token, socket=address.socket, patience_s=PATIENCE_S) as client:
+
+            def opener(on_ask: OnAsk) -> Play:
+                return Visit(client, new, on_ask, resumes=lambda: _resumes(request.agent, config))
+
+            return await Performance(Stage(request, config), opener, prompt, timeout=request.timeout).run()
+
+    return asyncio.run(perform())
+
+
+def _resumes(agent: str, config: Config) -> bool:
+    from ...drivers import registry  # all of the driver: only for this
+
+    try:
+        return registry.create(agent, config).features.resume
+    except TielineError:
+        return False
+
+
+def _with_content(prompt: Prompt) -> Prompt:
+    """Files travel as bytes: a path means nothing to another machine."""
+
+    def read(attachment: Attachment) -> Attachment:
+        try:
+            return replace(attachment, data=Path(attachment.path).read_bytes(), path="")
+        except OSError as error:
+            raise UsageError(f"cannot attach {attachment.path!r}: {error.strerror}", field="attach") from None
+
+    return replace(prompt, attachments=tuple(map(read, prompt.attachments)))

@@ -1,0 +1,1 @@
+"""What draws on a terminal, and what is written when there is none."""

@@ -1,0 +1,92 @@
+"""Watching a session at the hub: each turn in a view of its own, asks as a hint of what to type."""
+
+import sys
+import time
+from contextlib import suppress
+
+import msgspec
+
+from ...events import Answer, Ask, Done, Event, TurnStarted
+from ...protocol.stream_frames import DeltaFrame, EventFrame
+from ...sessions.records import SessionRecord
+from .. import hub_connection
+from ..commands.asks import whole, wish
+from .plain_views import PlainView, View
+from .sanitize import clean
+
+
+class Watch:
+    """`show` what comes; `close` at the end, twice is fine."""
+
+    def __init__(self, record: SessionRecord, *, json: bool = False) -> None:
+        self._record = record
+        self._json = json
+        self._terminal = hub_connection.on_terminal() and not json
+        self._view: View | None = None
+        self._asked: set[str] = set()
+        self._at = 0.0  # when what is being shown happened
+
+    def show(self, frame: EventFrame | DeltaFrame) -> None:
+        if self._json:
+            sys.stdout.buffer.write(msgspec.json.encode(frame) + b"\n")
+            sys.stdout.buffer.flush()
+            return
+        self._at = frame.at if isinstance(frame, EventFrame) else 0.0
+        self._show(frame.event)
+        self._at = 0.0
+
+    def _clock(self) -> float:
+        """Time as the session has it, so that a turn is counted from its start and not from when it was looked at."""
+        now = time.time()
+        return min(self._at, now) if self._at else now  # another machine's clock may be ahead
+
+    def note(self, message: str) -> None:
+        if self._view is not None:
+            self._view.note(message)
+        else:
+            print(f"tieline: {clean(message)}", file=sys.stderr, flush=True)
+
+    def tick(self) -> None:
+        if self._view is not None:
+            with suppress(OSError):
+                self._view.tick()
+
+    def close(self) -> None:
+        if self._view is not None:
+            self._view.close()
+            self._view = None
+
+    def _show(self, event: Event) -> None:
+        if isinstance(event, TurnStarted) or self._view is None:
+            self.close()
+            self._view = self._made()
+            self._view.start(self._record.agent)
+            if isinstance(event, TurnStarted) and not self._terminal:
+                print("› " + clean(event.prompt.strip()).replace("\n", "\n  "), flush=True)
+        self._view.show(event)
+        if isinstance(event, Ask) and event.id not in self._asked:
+            self._asked.add(event.id)
+            verb = "answer" if event.kind == "question" else "approve"
+            self._view.note(
+                f"waits for you: {wish(event)}\n{whole(event)}\n  tieline {verb} {hub_connection.short(event.id)}"
+            )
+        elif isinstance(event, Answer):
+            self._asked.discard(event.ask)
+        elif isinstance(event, Done):
+            self.close()
+
+    def _made(self) -> View:
+        if not self._terminal:
+            return PlainView(sys.stdout, sys.stdout, agent=self._record.agent)
+        from rich.console import Console
+
+        from .turn_view import TerminalView
+
+        console = Console(markup=False, emoji=False, highlight=False)
+        return TerminalView(
+            console,
+            agent=self._record.agent,
+            show_prompt=True,
+            clock=self._clock,
+            keys="Ctrl-C leaves, it goes on",
+        )

@@ -1,0 +1,103 @@
+"""The verbs about decisions: asks, approve, deny, answer."""
+
+from typing import Annotated
+
+import typer
+
+from ..help import Command
+from .sessions import PANEL
+
+Asked = Annotated[
+    str,
+    typer.Argument(
+        metavar="ASK", help="Its id, or enough of it. Without one: the only one that waits.", show_default=False
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+
+
+def approve(
+    ask: Asked = "",
+    remember: Annotated[
+        str, typer.Option(metavar="HOW", help="Also the next time: session or always, where the agent offers it.")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Allow what an agent asks for."""
+    from ..commands.asks import decide
+
+    raise typer.Exit(decide("allow", ask, remember=remember, json=json))
+
+
+def deny(
+    ask: Asked = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; the agent is told.")] = "",
+    remember: Annotated[str, typer.Option(metavar="HOW", help="Also the next time: session or always.")] = "",
+    json: Json = False,
+) -> None:
+    """Refuse what an agent asks for."""
+    from ..commands.asks import decide
+
+    raise typer.Exit(decide("deny", ask, reason=reason, remember=remember, json=json))
+
+
+def answer(
+    ask: Asked = "",
+    answers: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ANSWER",
+            help="One per question: a choice by its number or its words. Several choices with commas.",
+            show_default=False,
+        ),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Your own words instead of a choice; repeat it for several questions."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Answer an agent's question. Without answers it shows what is asked."""
+    from ..commands.asks import answer
+
+    raise typer.Exit(answer(ask, answers or [], text=text or [], json=json))
+
+
+def asks(
+    ask: Annotated[
+        str,
+        typer.Argument(metavar="ASK", help="Its id, or enough of it. Without one: all that wait.", show_default=False),
+    ] = "",
+    json: Json = False,
+) -> None:
+    """What waits for a decision, whole: every character of it."""
+    from ..commands.asks import asks
+
+    raise typer.Exit(asks(ask, json=json))
+
+
+EXAMPLES = {
+    asks: """
+tieline asks
+tieline asks 9be41d
+tieline asks --json | jq -r '.[].parts[].text'
+""",
+    approve: """
+tieline approve                          the only one that waits
+tieline approve 9be41d --remember session
+""",
+    deny: """
+tieline deny 9be41d --reason "not on a Friday"
+""",
+    answer: """
+tieline answer                           what is asked
+tieline answer 9be41d 2
+tieline answer 9be41d "PostgreSQL" "1,3"
+tieline answer 9be41d --text "neither: use SQLite"
+""",
+}
+
+
+def add(app: typer.Typer) -> None:
+    for verb, examples in EXAMPLES.items():
+        app.command(cls=Command, epilog=examples, rich_help_panel=PANEL)(verb)

@@ -1,0 +1,95 @@
+"""The verbs about the hub of this machine: up, down, status, hub, pair."""
+
+from typing import Annotated
+
+import typer
+
+from ..help import Command
+
+PANEL = "The hub"
+
+Foreground = Annotated[bool, typer.Option("--foreground", help="Stay here, with the log on the terminal.")]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, this machine only.")]
+Port = Annotated[int | None, typer.Option(metavar="N", help="On which port. Default: 8137; 0 takes a free one.")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Listen beyond this machine without TLS, on a network you trust.")
+]
+
+
+def up(foreground: Foreground = False, host: Host = "", port: Port = None, insecure: Insecure = False) -> None:
+    """Start the hub, with this machine's agents, and print its address. Ends with `tieline down`."""
+    from ..commands.daemon_control import start
+
+    raise typer.Exit(start(node=True, foreground=foreground, host=host, port=port, insecure=insecure))
+
+
+def hub(foreground: Foreground = False, host: Host = "", port: Port = None, insecure: Insecure = False) -> None:
+    """Start a hub alone: other machines join it, this one runs no agents."""
+    from ..commands.daemon_control import start
+
+    raise typer.Exit(start(node=False, foreground=foreground, host=host, port=port, insecure=insecure))
+
+
+def down() -> None:
+    """End what `tieline up`, `tieline hub` or `tieline node run` started here, and all agents with it.
+
+    Turns that run are interrupted, and nothing else is begun: what waits goes on after the next start."""
+    from ..commands.daemon_control import stop
+
+    raise typer.Exit(stop())
+
+
+def status(json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False) -> None:
+    """What runs here: the hub, its machines, sessions, and who waits for you. Exit status 1 when nothing runs."""
+    from ..commands.daemon_control import show
+
+    raise typer.Exit(show(json=json))
+
+
+def pair(
+    node: Annotated[bool, typer.Option("--node", help="For another machine: `tieline node join`.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="For a browser (the default).")] = False,
+    client: Annotated[bool, typer.Option("--client", help="For a program.")] = False,
+    name: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the list of devices shows; its own name by default.")
+    ] = "",
+    json: Annotated[bool, typer.Option("--json", help='`{"url", "secret"}` on stdout, for a program.')] = False,
+) -> None:
+    """Let one more device in: a link that works once, within ten minutes, and its QR code."""
+    from ..commands.pairing import offer
+
+    raise typer.Exit(offer(node=node, page=page, client=client, name=name, json=json))
+
+
+EXAMPLES = {
+    up: """
+tieline up
+tieline up --port 0
+tieline up --foreground
+tieline up --host 0.0.0.0 --insecure     for phones on a network you trust
+""",
+    hub: """
+tieline hub
+tieline hub --host 0.0.0.0               with TLS, see below
+
+TLS: hub.tls_certificate and hub.tls_key in tieline.toml name its files.
+""",
+    down: """
+tieline down
+""",
+    status: """
+tieline status
+tieline status --json | jq .asks
+""",
+    pair: """
+tieline pair                             a browser: a phone, another computer
+tieline pair --node                      another machine with agents
+tieline pair --client --name backup      a program
+tieline pair --client --json             its secret for POST /api/v1/pair
+""",
+}
+
+
+def add(app: typer.Typer) -> None:
+    for verb, examples in EXAMPLES.items():
+        app.command(cls=Command, epilog=examples, rich_help_panel=PANEL)(verb)

@@ -1,0 +1,69 @@
+"""The verbs about this machine as a node of a hub elsewhere: node join, run, status, leave."""
+
+from typing import Annotated
+
+import typer
+
+from ..help import Command, family
+
+PANEL = "The hub"
+
+
+def join(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The link that `tieline pair --node` prints.")],
+    secret: Annotated[str, typer.Option(metavar="SECRET", help="The secret, if the URL has none.")] = "",
+    name: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the hub calls it. Default: this machine's name.")
+    ] = "",
+    run: Annotated[bool, typer.Option(help="Go on as a node, in the background.")] = True,
+) -> None:
+    """Join this machine to a hub, and let it run its agents."""
+    from ..commands.node import join
+
+    raise typer.Exit(join(url, secret=secret, name=name, run=run))
+
+
+def run(foreground: Annotated[bool, typer.Option(help="Stay here, or go to the background.")] = True) -> None:
+    """Be a node of the hub that this machine is joined to. Ends with Ctrl-C or `tieline down`."""
+    from ..commands.node import run
+
+    raise typer.Exit(run(foreground=foreground))
+
+
+def status(json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False) -> None:
+    """Which hub this machine is joined to, and how the link is. Exit status 1 when it is not there."""
+    from ..commands.node import show
+
+    raise typer.Exit(show(json=json))
+
+
+def leave() -> None:
+    """Leave the hub: its key for this machine is worth nothing any more."""
+    from ..commands.node import leave
+
+    raise typer.Exit(leave())
+
+
+EXAMPLES = {
+    join: """
+tieline node join 'https://hub.example/#pair=4f…'
+tieline node join https://hub.example --secret 4f…
+""",
+    run: """
+tieline node run
+tieline node run --no-foreground
+""",
+    status: """
+tieline node status
+""",
+    leave: """
+tieline node leave
+""",
+}
+
+
+def add(app: typer.Typer) -> None:
+    about = "This machine as a node of a hub elsewhere: join, run, status, leave."
+    group = family(app, "node", about, panel=PANEL, examples="tieline node join 'https://hub.example/#pair=4f…'")
+    for verb, examples in EXAMPLES.items():
+        group.command(cls=Command, epilog=examples)(verb)

@@ -1,0 +1,73 @@
+"""Where the hub is: the one that runs on this machine, or the one that the environment names. Light to import."""
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from .. import paths
+from .errors import NoHub
+
+CONNECT_S = 2.0
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    url: str
+    token: str = ""
+    socket: str = ""  # the owner's way in, where it runs on this machine, for this user
+    node: str = ""  # this machine's own, where the hub runs one
+    config: str | None = None  # the file that it was configured by, where that is known
+
+
+class Running(Struct, frozen=True):
+    """What a hub writes down about itself while it runs."""
+
+    url: str
+    pid: int
+    version: str = ""
+    node: str = ""
+    config: str | None = None  # the file that it was configured by; empty: none
+    socket: str = ""  # the owner's way in
+
+
+def running(env: Mapping[str, str]) -> Running | None:
+    """The hub that runs here, if one does: what it wrote down, while its process lives."""
+    try:
+        found = msgspec.json.decode(paths.running_file(env).read_bytes(), type=Running)
+        os.kill(found.pid, 0)
+    except PermissionError:
+        return None  # the file is another user's, or the process is: neither is ours
+    except (OSError, msgspec.MsgspecError, OverflowError):
+        return None
+    return found
+
+
+def own(env: Mapping[str, str]) -> Address | None:
+    """This machine's hub, by its socket; None where none runs."""
+    found = running(env)
+    if found is None or not found.socket:
+        return None
+    return Address(url=found.url, socket=found.socket, node=found.node, config=found.config)
+
+
+def reachable(path: str) -> bool:
+    """Whether a hub listens on that socket: what was written down may be of one that died without a word."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(CONNECT_S)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True
+
+
+def find(env: Mapping[str, str]) -> Address:
+    """The hub to talk to. What is named explicitly comes first. Raises NoHub."""
+    if url := env.get("TIELINE_HUB"):
+        return Address(url=url, token=env.get("TIELINE_TOKEN", ""))
+    if address := own(env):
+        return address
+    raise NoHub

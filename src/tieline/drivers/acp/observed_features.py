@@ -1,0 +1,41 @@
+"""The features of an agent that is not tested, once it has run: what it said counts, not what a preset expects."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..acp_presets import STREAM, Preset
+from ..base import Features
+from ..observed_features import Told
+
+
+def learnt(preset: Preset, can: Mapping[str, Any], told: Told) -> Features:
+    """`can` is the configuration's: it may keep a feature from being used, but not make the agent have it."""
+    return replace(
+        preset.features,
+        resume=told.resume and can.get("resume") is not False,
+        fork=told.fork and can.get("fork") is not False,
+        model=(preset.features.model if _by_argument(preset, told) else bool(told.model))
+        and can.get("model") is not False,
+        attachments=_both(can.get("attachments"), told.attachments),
+    )
+
+
+def untold(preset: Preset, features: Features, told: Told) -> tuple[str, ...]:
+    """What the agent says nothing about, and the protocol does not demand."""
+    known = {*STREAM.names(), "resume", "fork", "attachments"}
+    if not _by_argument(preset, told):
+        known.add("model")
+    return tuple(name for name in features.names() if name not in known)
+
+
+def _by_argument(preset: Preset, told: Told) -> bool:
+    """The model is an argument of the program (no session speaks of that), or no new session was opened yet."""
+    return bool(preset.model) or told.model is None
+
+
+def _both(wished: tuple[str, ...] | None, taken: tuple[str, ...]) -> tuple[str, ...]:
+    if wished is None or "*/*" in wished:
+        return taken
+    return tuple(each for each in wished if f"{each.split('/')[0]}/*" in taken)

@@ -1,0 +1,147 @@
+"""An agent's questions, and our answers to them, in ACP's words."""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from ...events import Answer, AnyAction, Ask, Choice, Edit, Question, Remember, needs
+from ..acp_presets import Preset
+from ..current_file import with_links
+from .edit_diffs import looked_at
+from .tools import Tool
+
+CANCELLED: Mapping[str, Any] = {"outcome": {"outcome": "cancelled"}}
+
+Fields = Mapping[str, Any]
+
+
+def choose(options: Sequence[Fields], answer: Answer, *, lasting: bool = True) -> Fields:
+    """The option that an answer stands for. A denial that the agent does not offer cancels instead. What is to hold
+    for the session is remembered where asks are decided, for that very action."""
+    remember = lasting and answer.remember == "always"
+    if answer.decision == "allow":
+        wanted = ("allow_always", "allow_once") if remember else ("allow_once", "allow_always")
+    else:
+        wanted = ("reject_always", "reject_once") if remember else ("reject_once",)
+    for kind in wanted:
+        for option in options:
+            if option.get("kind") == kind:
+                return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
+    return CANCELLED
+
+
+async def permission_ask(
+    number: str, tool: Tool, action: AnyAction, options: Sequence[Fields], preset: Preset, cwd: str
+) -> Ask:
+    """The ask of a request for permission. What the agent tells of the call beside its input is a part of it."""
+    plan = tool.text if tool.kind == "switch_mode" else ""
+    given, notes, withheld = tool.arguments, tool.text, _withheld(preset, tool)
+    if not given:
+        given, notes = _told(tool), ""
+    if isinstance(action, Edit) and tool.diffs:
+        given = {name: value for name, value in given.items() if name != "diff"}  # the same in other words
+        drawn = await looked_at(action, tool.diffs, cwd)
+        action, notes = drawn.edit, " ".join(filter(None, (notes, drawn.note)))
+        withheld = withheld or drawn.withheld
+    kinds = {option.get("kind") for option in options}
+    always = next((str(option.get("name") or "") for option in options if option.get("kind") == "allow_always"), None)
+    if always is not None and "allow_once" not in kinds:
+        notes = " ".join(filter(None, (notes, f"The agent has no “allow once”: to allow it is “{always}”.")))
+    scopes: dict[Remember, str] = {}
+    if preset.remembers and always is not None:
+        scopes["always"] = f"what the agent calls “{always}”" if always else "whatever the agent makes of it"
+    ask = Ask(
+        number,
+        "plan" if plan else "permission",
+        tool.title or tool.name,
+        "" if plan else notes,
+        tool=tool.id,
+        action=action,
+        input=given,
+        capability=needs(action),
+        plan=plan,
+        remember=tuple(scopes),
+        scopes=scopes,
+        withheld=withheld,
+    )
+    return await with_links(ask, cwd)
+
+
+def _told(tool: Tool) -> Fields:
+    """What an agent that gives no input says in its place: Gemini has it in a text, for some tools as JSON."""
+    with suppress(msgspec.DecodeError):
+        return {**msgspec.json.decode(tool.text, type=dict[str, Any]), **({"title": tool.title} if tool.title else {})}
+    told = {"title": tool.title, "text": tool.text, "locations": [place.get("path") for place in tool.locations]}
+    return {name: value for name, value in told.items() if value}
+
+
+def _withheld(preset: Preset, tool: Tool) -> str:
+    for pattern, words in preset.cuts.items():
+        if any(re.match(pattern, text, re.DOTALL) for text in (tool.title, tool.text)):
+            return words
+    return ""
+
+
+def questions_of(params: Fields) -> tuple[Question, ...]:
+    """The fields of a form, each as a question."""
+    return tuple(_question(name, field) for name, field in _form(params).items())
+
+
+def elicited(params: Fields, answer: Answer | None) -> Fields:
+    """The response to `elicitation/create`."""
+    if answer is None:
+        return {"action": "cancel"}
+    if answer.decision == "deny":
+        return {"action": "decline"}
+    fields = _form(params)
+    content = {name: _value(fields[name], chosen) for name, chosen in answer.answers.items() if name in fields}
+    return {"action": "accept", "content": content}
+
+
+def _form(params: Fields) -> Fields:
+    schema: Fields = params.get("requestedSchema") or {}
+    return schema.get("properties") or {}
+
+
+def _question(name: str, field: Fields) -> Question:
+    many = field.get("type") == "array"
+    choices = _choices(field.get("items") or {} if many else field)
+    if field.get("type") == "boolean":
+        choices = {"true": "Yes", "false": "No"}
+    return Question(
+        id=name,
+        text=field.get("description") or field.get("title") or name,
+        header=field.get("title") or "",
+        choices=tuple(Choice(value, label) for value, label in choices.items()),
+        many=many,
+        free=not choices,
+    )
+
+
+def _choices(field: Fields) -> dict[str, str]:
+    """Value → label."""
+    titled = field.get("oneOf") or field.get("anyOf") or ()
+    if titled:
+        return {str(entry["const"]): str(entry.get("title") or entry["const"]) for entry in titled}
+    return {str(value): str(value) for value in field.get("enum") or ()}
+
+
+def _value(field: Fields, chosen: Sequence[str]) -> Any:
+    many = field.get("type") == "array"
+    values = {label: value for value, label in _choices(field.get("items") or {} if many else field).items()}
+    picked = [values.get(label, label) for label in chosen]
+    if many:
+        return picked
+    first = picked[0] if picked else ""
+    match field.get("type"):
+        case "boolean":
+            return first.lower() in ("yes", "true")
+        case "integer":
+            return int(first)
+        case "number":
+            return float(first)
+        case _:
+            return first

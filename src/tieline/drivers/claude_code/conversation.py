@@ -1,0 +1,300 @@
+"""A conversation with a running Claude Code: the SDK's control protocol over our transport, and the turns."""
+
+import asyncio
+import importlib
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from ...errors import AgentDied, AgentMissing, AgentStartFailed, Unsupported
+from ...events import Done, Error, Event, Other
+from ...policy import Receipt
+from ...processes.async_process import Process
+from ..base import AskFn, Prompt, Spec
+from ..turn_stream import Turn
+from .events import SOURCE, Message, Normaliser
+from .launch import INSTALL, SDK, UPGRADE
+from .policy import Permits, answered, rules
+from .prompt import hooked, sendable, user_message
+from .tools import QUESTION
+from .transport import Wire
+from .usage import Meter
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import ClaudeSDKClient, PermissionResult, ToolPermissionContext, Transport
+
+MAX_HELD = 1000
+"""Events that came between turns and wait for the next one. The oldest are dropped."""
+MAX_GARBAGE = 100
+"""Lines that are no JSON, before the handshake. One that prints more is not Claude Code."""
+EXIT_S = 2.0
+"""Between the end of its output and its exit."""
+DISCONNECT_S = 5.0
+HOOK_S = 3600.0
+"""Our hook answers at once; this only keeps Claude Code from giving up on it while this process is suspended."""
+
+
+class Talk:
+    def __init__(
+        self,
+        agent: str,
+        process: Process,
+        spec: Spec,
+        ask: AskFn,
+        *,
+        receipt: Receipt,
+        native_id: str,
+        meter: Meter,
+        user_rules: bool,
+    ) -> None:
+        self.receipt = receipt
+        self._agent = agent
+        self._process = process
+        self._ask = ask
+        self._permits = Permits(spec.policy, spec.cwd, user_rules=user_rules)
+        hidden = (*rules(spec.policy)[1], *(rule for rule in spec.disallowed_tools if "(" not in rule))
+        self._normaliser = Normaliser(agent, receipt, hidden, meter)
+        self._normaliser.native_id = native_id
+        self._wire = Wire(process, self._took, self._garbage)
+        self._client: ClaudeSDKClient | None = None
+        self._turn: Turn | None = None
+        self._prompt = ""  # the id of the message that began the turn
+        self._unheard: Prompt | None = None  # the turn's, while its addition to the system instruction is not given
+        self._begun: set[str] = set()  # messages of this turn that the agent has taken up
+        self._steers: set[str] = set()  # said in the middle of the turn, not yet part of a result
+        self._told_begin = False  # whether this version tells when it takes a message up
+        self._held: deque[Event] = deque(maxlen=MAX_HELD)
+        self._gone: str | None = None
+        self._rubbish: list[bytes] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pump: asyncio.Task[None] | None = None
+        self._up = False
+        self._closing = False
+
+    @property
+    def native_id(self) -> str:
+        return self._normaliser.native_id
+
+    # --- its life --------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        self._pump = asyncio.create_task(self._listen())
+
+    async def connect(self, timeout: float) -> None:
+        """Import the SDK while the agent starts, then shake hands. Raises AgentMissing, AgentStartFailed."""
+        try:
+            sdk = await asyncio.to_thread(importlib.import_module, SDK)
+        except ImportError as error:
+            raise AgentMissing(self._agent, f"claude-agent-sdk cannot be imported: {error}", hint=INSTALL) from None
+        if not (log := logging.getLogger(sdk.__name__)).handlers:
+            log.addHandler(logging.NullHandler())  # we tell what it would print
+        try:
+            hooks = {
+                "PreToolUse": [sdk.HookMatcher(hooks=[self._before], timeout=HOOK_S, on_failure="block")],
+                "UserPromptSubmit": [sdk.HookMatcher(hooks=[self._beside], timeout=HOOK_S)],
+            }
+            options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
+            client: ClaudeSDKClient = sdk.ClaudeSDKClient(options, cast("Transport", self._wire))
+        except (AttributeError, TypeError) as error:
+            raise AgentMissing(self._agent, f"claude-agent-sdk is too old: {error}", hint=UPGRADE) from None
+        self._client = client
+        try:
+            async with asyncio.timeout(timeout):
+                await client.connect()
+        except TimeoutError:
+            raise self._no_start(f"it did not answer within {timeout:g} s") from None
+        except Exception as error:  # the SDK raises plain ones
+            await self._process.wait(EXIT_S)
+            raise self._no_start(f"the handshake failed: {error}") from None
+        self._up = True
+
+    async def warm_up(self) -> None:
+        """It counts its instructions and tools, for which it makes them. A summary it counts without its vendor."""
+        await self._wire.ask({"subtype": "get_context_usage", "detail": "summary"})
+
+    def _no_start(self, otherwise: str) -> AgentStartFailed:
+        said = [event.message for event in self._held if isinstance(event, Error)]
+        rubbish = [line.decode(errors="replace") for line in self._rubbish]
+        words = "\n".join([*said, self._process.stderr.strip(), *rubbish])
+        status = self._process.returncode
+        how = otherwise if status is None or len(self._rubbish) > MAX_GARBAGE else f"it exited with status {status}"
+        return AgentStartFailed(self._agent, how, hint=f"It said: {words.strip()[-2000:]}" if words.strip() else "")
+
+    async def disconnect(self) -> None:
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        if self._client is not None:
+            with suppress(Exception):
+                async with asyncio.timeout(DISCONNECT_S):
+                    await self._client.disconnect()
+
+    async def stop(self) -> None:
+        if self._pump is not None:
+            self._pump.cancel()
+            await asyncio.gather(self._pump, *self._tasks, return_exceptions=True)
+        if self._turn is not None:
+            self._turn.done("interrupted", native_id=self.native_id)
+
+    async def _listen(self) -> None:
+        try:
+            reason = await self._wire.pump(self._room)
+        except Exception as error:  # a mistake of ours must end the turn, not leave its reader waiting
+            reason = f"{type(error).__name__}: {error}"
+        if self._closing:
+            return
+        if not await self._process.wait(EXIT_S):
+            self._process.kill()
+            await self._process.wait(EXIT_S)
+        status = self._process.returncode
+        died = AgentDied(self._agent, status, self._process.stderr)
+        self._gone = str(died) if status is not None else f"{self._agent}: {reason}"
+        if self._turn is not None and not self._turn.ended:
+            self._show([*self._normaliser.changes(), *self._normaliser.spent()])
+            self._turn.fail(self._gone, native_id=self.native_id)
+
+    async def _room(self) -> None:
+        if self._turn is not None:
+            await self._turn.room()
+
+    # --- turns -----------------------------------------------------------------------------------------
+
+    def turn(self, prompt: Prompt) -> Turn:
+        turn = Turn(prompt, self._ask)
+        if self._gone is not None:
+            again = f"Open it again with resume={self.native_id!r} to go on."
+            turn.fail(f"{self._gone}\n  {again}", native_id=self.native_id)
+            return turn
+        self._turn = turn
+        self._prompt = str(uuid4())
+        sent = sendable(prompt)
+        self._unheard = sent if sent.system else None
+        self._begun.clear()
+        self._steers.clear()
+        while self._held:
+            turn.emit(self._held.popleft())
+        self._spawn(self._send(turn, sent, self._prompt))
+        return turn
+
+    @property
+    def alive(self) -> bool:
+        return not self._gone and self._process.returncode is None
+
+    async def interrupt(self) -> None:
+        turn = self._turn
+        if turn is not None and not turn.ended and not turn.interrupted:
+            turn.interrupt(self._process.kill)
+            self._spawn(self._interrupt())
+
+    async def steer(self, text: str) -> None:
+        turn = self._turn
+        if turn is None or turn.ended or self._gone is not None:
+            raise Unsupported(self._agent, "steer", hint="No turn is running: send it as the next prompt.")
+        number = str(uuid4())
+        self._steers.add(number)
+        await self._send(turn, Prompt(text), number)
+
+    async def _interrupt(self) -> None:
+        if self._client is not None:
+            with suppress(Exception):  # if it does not take it, the turn's own deadline ends the agent
+                await self._client.interrupt()
+
+    async def _send(self, turn: Turn, prompt: Prompt, number: str) -> None:
+        try:
+            message = await asyncio.to_thread(user_message, prompt) if prompt.attachments else user_message(prompt)
+            message |= {"session_id": self.native_id, "uuid": number}
+            await self._process.write(msgspec.json.encode(message) + b"\n")
+        except ConnectionError:
+            self._process.kill()  # it is gone, or deaf for good: the end of its output ends the turn
+        except (OSError, TimeoutError) as error:
+            turn.fail(f"the prompt could not be sent: {error}", native_id=self.native_id)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- what the agent says ---------------------------------------------------------------------------
+
+    def _took(self, message: Message) -> None:
+        if message.get("type") == "command_lifecycle":
+            self._told_begin = True
+            if message.get("state") == "started":
+                self._begun.add(message.get("command_uuid", ""))
+                if self._turn is not None and self._turn.interrupted:
+                    self._spawn(self._interrupt())  # it was interrupted before it began, which the agent forgets
+            return
+        events = self._normaliser.feed(message)
+        if events and type(events[-1]) is Done:
+            self._ended(events[:-1], events[-1], message)
+        else:
+            self._show(events)
+
+    def _show(self, events: list[Event]) -> None:
+        turn = self._turn
+        if turn is None or turn.ended:
+            self._held.extend(events)
+        else:
+            for event in events:
+                turn.emit(event)
+
+    def _ended(self, events: list[Event], done: Done, message: Message) -> None:
+        """A result. It may be of a turn that the agent took by itself (a background task woke it), not of ours."""
+        turn = self._turn
+        heard = message.get("user_message_uuids") or ()
+        ours = not self._told_begin or self._prompt in self._begun or self._prompt in heard
+        if turn is None or turn.ended or not ours:
+            self._show([replace(event, recoverable=True) if isinstance(event, Error) else event for event in events])
+            return
+        self._show(events)
+        self._steers.difference_update(heard)
+        if self._steers and not turn.interrupted and done.status == "success":
+            return  # what was said too late for this answer gets one of its own
+        self._show(self._normaliser.changes())
+        usage = "partial" if turn.interrupted else done.usage
+        told = {name: getattr(done, name) for name in ("error", "text", "tokens", "native_id", "turns")}
+        turn.done(done.status, usage=usage, **told)
+        self._normaliser.next_turn()
+
+    def _garbage(self, line: bytes) -> None:
+        self._show([Other(line[:10_000].decode(errors="replace"), SOURCE)])
+        if not self._up:
+            self._rubbish.append(line[:200])
+            if len(self._rubbish) > MAX_GARBAGE:
+                self._process.kill()
+
+    # --- what it asks ----------------------------------------------------------------------------------
+
+    async def _before(self, given: Any, tool: str | None, context: Any) -> Message:
+        """The hook before every tool call."""
+        decision = self._permits.before(given["tool_name"], given["tool_input"])
+        return hooked("PreToolUse", permissionDecision=decision) if decision else {}
+
+    async def _beside(self, given: Any, tool: str | None, context: Any) -> Message:
+        """The hook before a prompt is taken up: what its turn adds to the system instruction goes beside it."""
+        prompt = self._unheard
+        if prompt is None or prompt.text not in given["prompt"]:
+            return {}  # something said in the middle of the turn, or the agent to itself
+        self._unheard = None
+        return hooked("UserPromptSubmit", additionalContext=prompt.system)
+
+    async def _permit(self, name: str, given: dict[str, Any], context: "ToolPermissionContext") -> "PermissionResult":
+        from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny
+
+        turn = self._turn
+        if turn is None or turn.ended:
+            return PermissionResultDeny(message="No turn is running: nobody is there to answer.")
+        ask = await self._permits.ask(name, given, self._normaliser.call(context.tool_use_id or ""), context)
+        answer = await turn.ask(ask)
+        if answer.decision == "deny":
+            return PermissionResultDeny(message=answer.reason or f"Denied by {answer.by}.")
+        if name == QUESTION:
+            return PermissionResultAllow(updated_input=answered(given, answer))
+        updates = self._permits.updates(name, given, answer, context.suggestions)
+        return PermissionResultAllow(updated_permissions=updates)

@@ -1,0 +1,101 @@
+"""The SDK's transport over our own process, so that the agent starts before the SDK is imported, its lines are bounded,
+and nothing but the control protocol goes through the SDK."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from ...processes.async_process import Process
+from ...wire.lines import LineTooLong
+from .events import Message
+
+CONTROL = frozenset({"control_request", "control_response", "control_cancel_request"})
+SERVED = frozenset({"can_use_tool", "hook_callback", "mcp_message"})
+"""Requests that the SDK answers; it refuses all others, and we show them."""
+OURS = "tieline-"
+"""How the ids of our own requests begin, those that the SDK has no words for."""
+
+
+class Wire:
+    """The SDK's transport over our process: control messages are for the SDK, all others go to `take`."""
+
+    def __init__(self, process: Process, take: Callable[[Message], None], garbage: Callable[[bytes], None]) -> None:
+        self._process = process
+        self._take = take
+        self._garbage = garbage
+        self._control: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._decoder = msgspec.json.Decoder(dict[str, Any])
+        self._asked: dict[str, asyncio.Future[None]] = {}
+
+    async def pump(self, room: Callable[[], Coroutine[Any, Any, None]]) -> str:
+        """Read until the end; why it ended."""
+        try:
+            async for batch in self._process.lines():
+                for line in batch:
+                    self._route(line)
+                await room()
+        except LineTooLong as error:
+            return str(error)
+        finally:
+            self._control.put_nowait(None)
+            for waiting in self._asked.values():
+                if not waiting.done():
+                    waiting.set_exception(ConnectionError("Claude Code is gone"))
+        return "it closed its output"
+
+    async def ask(self, request: Message) -> None:
+        """A control request of our own, until it is answered, in whatever way. Raises ConnectionError."""
+        number = OURS + uuid4().hex
+        answered = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            message = {"type": "control_request", "request_id": number, "request": request}
+            await self._process.write(msgspec.json.encode(message) + b"\n")
+            await answered
+        finally:
+            self._asked.pop(number, None)
+
+    def _route(self, line: bytes) -> None:
+        try:
+            message = self._decoder.decode(line)
+        except msgspec.DecodeError:
+            if line.strip():
+                self._garbage(line)
+            return
+        kind = message.get("type")
+        if not isinstance(kind, str) or kind not in CONTROL:
+            self._take(message)
+            return
+        if kind == "control_response":
+            number: str = message.get("response", {}).get("request_id", "")
+            if (waiting := self._asked.pop(number, None)) is not None:
+                if not waiting.done():
+                    waiting.set_result(None)
+                return
+        self._control.put_nowait(message)
+        if kind == "control_request" and message.get("request", {}).get("subtype") not in SERVED:
+            self._take(message)
+
+    # --- what the SDK calls ----------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """It is already running."""
+
+    async def write(self, data: str) -> None:
+        await self._process.write(data.encode())
+
+    async def read_messages(self) -> AsyncIterator[Message]:
+        while (message := await self._control.get()) is not None:
+            yield message
+        raise ConnectionError("Claude Code is gone")  # so that nobody waits for its answer
+
+    async def close(self) -> None:
+        """Its owner ends the process."""
+
+    def is_ready(self) -> bool:
+        return self._process.returncode is None
+
+    async def end_input(self) -> None:
+        self._process.close_stdin()

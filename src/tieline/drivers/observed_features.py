@@ -1,0 +1,151 @@
+"""What agents said of themselves when they ran on this machine: `agents.json` in the state directory.
+
+It tells people what to expect of an agent; no decision hangs on it, and what an agent is asked for is still held
+against what it says when it starts. So a file that cannot be read is as if there were none, and one that cannot be
+written costs nothing but its news.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import Literal, Protocol, runtime_checkable
+
+import msgspec
+from msgspec import Struct
+
+from ..wire.bounded_read import read_regular
+from .base import Driver
+from .run_as import OtherUser
+
+MAX_FILE = 64 * 1024
+MAX_AGENTS = 100
+MAX_VERSION = 100
+AGAIN_S = 24 * 3600.0
+"""The same again is written down after so long; not for every session."""
+
+Basis = Literal["", "tested", "told", "unverified"]
+"""On what an agent's features rest: Tieline's tests run it · it told them itself, here · its documentation alone: it
+never ran here. Empty: its driver is not one of ours and does not say."""
+
+Family = Literal["image/*", "audio/*", "text/*", "application/*"]
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """Features in an agent's own word."""
+
+    resume: bool
+    fork: bool
+    attachments: tuple[Family, ...]
+    model: bool | None = None  # None: it was not the occasion
+
+
+class Meeting(Struct, frozen=True, kw_only=True):
+    version: str
+    features: Told
+    when: float
+    program: str  # what ran, as a digest: by the same name another program may run tomorrow
+
+
+Meetings = dict[str, Meeting]
+
+_writing = threading.Lock()
+
+
+class Met:
+    """By agent's name. Without a file it is kept for as long as this lives."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._own: Meetings = {}
+        self._read: Meetings = {}
+        self._state: tuple[int, ...] = ()
+
+    def of(self, name: str, program: str) -> Meeting | None:
+        """The last time that this program ran by this name."""
+        met = [found for each in (self._stored(), self._own) if (found := each.get(name)) and found.program == program]
+        return max(met, key=lambda found: found.when, default=None)
+
+    def note(self, name: str, program: str, version: str, told: Told) -> None:
+        """Never raises. Two processes that write at once may lose one's news until its next session."""
+        before = self.of(name, program)
+        if before is not None and told.model is None:
+            told = msgspec.structs.replace(told, model=before.features.model)
+        now = Meeting(version=version[:MAX_VERSION], features=told, when=time.time(), program=program)
+        self._own[name] = now
+        if (
+            before is None
+            or msgspec.structs.replace(now, when=before.when) != before
+            or now.when - before.when > AGAIN_S
+        ):
+            with suppress(OSError), _writing:
+                self._write({**self._stored(), name: now})
+
+    def _stored(self) -> Mapping[str, Meeting]:
+        """The file as it is now: another process may have written it."""
+        if self._file is None:
+            return {}
+        try:
+            found = self._file.stat()
+            state = (found.st_mtime_ns, found.st_size, found.st_ino)
+            if state != self._state:
+                self._read = {}
+                self._state = state
+                content = read_regular(self._file, MAX_FILE + 1)
+                if len(content) <= MAX_FILE:
+                    self._read = msgspec.json.decode(content, type=Meetings)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            self._read = {}
+        return self._read
+
+    def _write(self, meetings: Meetings) -> None:
+        if self._file is None:
+            return
+        newest = sorted(meetings.items(), key=lambda item: item[1].when, reverse=True)[:MAX_AGENTS]
+        while len(content := msgspec.json.encode(dict(newest))) > MAX_FILE:
+            newest.pop()
+        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = self._file.with_name(f"{self._file.name}.{token_hex(4)}.part")
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+                file.write(content)
+            draft.replace(self._file)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+@runtime_checkable
+class Learns(Protocol):
+    """A driver of agents that say themselves what they can do."""
+
+    met: Met
+
+    @property
+    def basis(self) -> Basis: ...
+
+    @property
+    def unverified(self) -> tuple[str, ...]:
+        """Features that are claimed, and that neither the tests nor the agent itself confirmed."""
+        ...
+
+
+def basis_of(driver: Driver) -> Basis:
+    own = _own(driver)
+    if isinstance(own, Learns):
+        return own.basis
+    ours = type(own).__module__.startswith(f"{__package__}.")
+    return "tested" if ours or own.tested else ""
+
+
+def unverified_of(driver: Driver) -> tuple[str, ...]:
+    own = _own(driver)
+    features = driver.features.names()
+    return tuple(name for name in own.unverified if name in features) if isinstance(own, Learns) else ()
+
+
+def _own(driver: Driver) -> Driver:
+    """The agent's, whoever it runs as."""
+    return driver.driver if isinstance(driver, OtherUser) else driver

@@ -1,0 +1,86 @@
+"""What OpenCode's editing tools would do, as a diff against the files as they are now.
+
+OpenCode's own diffs leave out the indentation that all their lines share, and where a file moves to. A call that says
+exactly what it replaces is drawn from the file; of any other, OpenCode's hunks are given back what they lack.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from ...events import Edit
+from ..current_file import LOOK_S, Drawn, Unreadable, file_text
+from ..unified_diff import head, lines_of, replaced, unified
+
+HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
+
+Raw = Mapping[str, Any]
+
+
+async def looked_at(tool: str, given: Raw, metadata: Raw, paths: Sequence[str], cwd: str) -> Drawn:
+    plain = Edit(tuple(paths), str(metadata.get("diff") or ""))
+    try:
+        async with asyncio.timeout(LOOK_S):
+            return await asyncio.to_thread(_drawn, tool, given, metadata, plain, cwd)
+    except (TimeoutError, Unreadable, LookupError, TypeError, ValueError, AttributeError) as error:
+        why = str(error) if isinstance(error, Unreadable) else "it did not answer, or is told in a way unknown here"
+        if not plain.diff:
+            return Drawn(plain, withheld=f"What it changes: OpenCode tells no diff, and of the file: {why}.")
+        return Drawn(plain, f"OpenCode's own diff, without a look at the file ({why}).")
+
+
+def _drawn(tool: str, given: Raw, metadata: Raw, plain: Edit, cwd: str) -> Drawn:
+    if tool in ("edit", "write") and (path := str(given.get("filePath") or "")):
+        text = file_text(path, cwd)
+        if tool == "write":
+            diff = unified(path, text, str(given["content"]))
+        else:
+            old, new = str(given["oldString"]), str(given["newString"])
+            diff = replaced(path, text or "", old, new, everywhere=bool(given.get("replaceAll")))
+        if diff:
+            return Drawn(Edit(plain.paths, diff))
+    files = cast("Sequence[Raw]", metadata.get("files") or ())
+    if not files:
+        files = [{"filePath": metadata["filepath"], "patch": plain.diff}]
+    paths: dict[str, None] = {}
+    parts: list[str] = []
+    notes: list[str] = []
+    for file in files:
+        path, kind = str(file["filePath"]), file.get("type")
+        target = str(file.get("movePath") or path)
+        paths[path] = paths[target] = None
+        hunks, note = _restored(str(file["patch"]), file_text(path, cwd) or "", path)
+        parts.append(head("" if kind == "add" else path, "" if kind == "delete" else target) + hunks)
+        notes.append(note)
+    return Drawn(Edit(tuple(paths), "".join(parts)), " ".join(filter(None, notes)))
+
+
+def _restored(patch: str, text: str, path: str) -> tuple[str, str]:
+    """The hunks with the indentation that the file has, and what has to be said about them."""
+    start = HUNK.search(patch)
+    hunks = lines_of(patch[start.start() :].rstrip("\n") + "\n") if start else []
+    before = lines_of(text)
+    lacking = ""
+    number = 0
+    for place, line in enumerate(hunks):
+        if found := HUNK.match(line):
+            number = int(found[1]) - 1
+        elif line[:1] in (" ", "-"):
+            now = before[number] if number < len(before) else ""
+            number += 1
+            said = line[1:]
+            if now.rstrip("\n") != said.rstrip("\n"):
+                lost = now[: len(now.rstrip("\n")) - len(said.rstrip("\n"))]
+                if not said.strip() and not now.strip():
+                    pass
+                elif not lost or lost.strip() or now.rstrip("\n") != lost + said.rstrip("\n"):
+                    return "".join(hunks), f"{path} has changed since OpenCode read it: the lines may be elsewhere."
+                else:
+                    lacking = lost
+                hunks[place] = line[0] + now.rstrip("\n") + "\n"
+    if lacking:
+        hunks = [f"+{lacking}{line[1:]}" if line.startswith("+") and line.strip() != "+" else line for line in hunks]
+        what = f"OpenCode leaves out {len(lacking)} characters of indentation before all added lines."
+        return "".join(hunks), f"{what} They are shown as those of the lines around."
+    return "".join(hunks), ""

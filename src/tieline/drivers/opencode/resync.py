@@ -1,0 +1,62 @@
+"""After a gap in the event stream: read what may have been missed.
+
+Everything of the turn is fed again; what was told before is not told again.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ..turn_stream import Turn
+from .asks import Pending, Talk
+from .event_stream import Listener, Stream
+
+Message = Mapping[str, Any]
+
+
+class Rereading(Talk, Listener, Protocol):
+    """A conversation that reads again."""
+
+    @property
+    def native_id(self) -> str: ...
+
+
+async def reread(talk: Rereading, turn: Turn, pending: Pending, stream: Stream, *, since: str) -> bool:
+    """Whether the session is idle. `since` is the last message of before the turn. Raises Refused, Unreachable."""
+    root, normaliser = talk.native_id, talk.normaliser
+    states = await talk.request("GET", "/session/status")  # before the messages: if it is idle, they are final
+    for each in sorted(await _messages(talk, root, since), key=_created):
+        info = each["info"]
+        talk.take({"type": "message.updated", "properties": {"sessionID": info["sessionID"], "info": info}})
+        for part in each["parts"]:
+            for event in normaliser.reread(part):
+                turn.emit(event)
+    if any(use.name == "todowrite" for use in normaliser.tools.values()):
+        todos = await talk.request("GET", f"/session/{root}/todo")
+        talk.take({"type": "todo.updated", "properties": {"sessionID": root, "todos": todos}})
+    ours = {root, *normaliser.children}
+    for child in normaliser.children:
+        stream.join(talk, child)
+    for path, asked in (("/permission", pending.permission_asked), ("/question", pending.question_asked)):
+        waiting = [each for each in await talk.request("GET", path) if each["sessionID"] in ours]
+        pending.only({each["id"] for each in waiting}, path)
+        for each in waiting:
+            asked(each)
+    return root not in states
+
+
+async def _messages(talk: Rereading, session: str, since: str, began: int = 0) -> list[Message]:
+    """The turn's messages of a session and its subagents."""
+    found: list[Message] = await talk.request("GET", f"/session/{session}/message")
+    known = [each["info"]["id"] for each in found]
+    found = [each for each in found[known.index(since) + 1 if since in known else 0 :] if _created(each) >= began]
+    for part in [part for each in found for part in each["parts"]]:
+        state: Message = part.get("state") or {}
+        metadata: Message = state.get("metadata") or {}
+        child: str = metadata.get("sessionId", "")
+        if child and part.get("tool") == "task":
+            found += await _messages(talk, child, "", state["time"]["start"])
+    return found
+
+
+def _created(message: Message) -> int:
+    return message["info"]["time"]["created"]

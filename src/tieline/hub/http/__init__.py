@@ -1,0 +1,1 @@
+"""HTTP: the server, routing, requests, responses, and the API's own description."""

@@ -1,0 +1,138 @@
+"""The OpenAPI 3.1 document, made from the routes and the very types that decode and encode what crosses the wire."""
+
+from collections.abc import Iterable
+from inspect import cleandoc
+from typing import Any
+
+import msgspec
+from msgspec.structs import FieldInfo, fields
+
+from ...protocol.problems import MEDIA_TYPE, Problem
+from ...protocol.views import CommandView
+from ...version import __version__
+from ..security import access_rules
+from .problems import STATUS
+from .route_spec import Spec
+from .routing import NAME, Plain, Route
+
+REF = "#/components/schemas/{name}"
+
+Json = dict[str, Any]
+
+
+def document(routes: Iterable[Route | Plain]) -> Json:
+    """Every route under the API, and those for machines beside it. Streams and links are told in words."""
+    found = [
+        (path, route, route.spec)
+        for route in routes
+        if isinstance(route, Route) and route.spec is not None
+        for path in route.paths
+    ]
+    types: list[Any] = [Problem, CommandView]
+    for _, route, said in found:
+        types += [kind for kind in (said.body, said.gives) if kind is not None]
+        types += [field.type for field in _query(route)]
+    schemas, components = msgspec.json.schema_components(types, ref_template=REF)
+    names = dict(zip(map(_key, types), schemas, strict=True))
+    paths: Json = {}
+    for path, route, said in sorted(found, key=lambda one: (one[0], one[1].method)):
+        paths.setdefault(path, {})[route.method.lower()] = _operation(path, route, said, names)
+    return {
+        "openapi": "3.1.0",
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "info": {
+            "title": "Tieline",
+            "version": __version__,
+            "description": "Watch, approve and steer coding agents. Requests that change something take an "
+            "`Idempotency-Key`; refusals are problem details (RFC 9457). Live events: the WebSocket "
+            "`/api/v1/stream`, or `/api/v1/stream/sse`.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}],
+        "tags": [{"name": tag} for tag in sorted({tag for _, route, _ in found for tag in route.tags})],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+            },
+        },
+    }
+
+
+def _operation(path: str, route: Route, said: Spec, names: Json) -> Json:
+    words = cleandoc(route.handler.__doc__ or route.handler.__name__).split("\n\n", 1)
+    is_open = access_rules.need(route.method, path) == "nothing"
+    operation: Json = {
+        "operationId": f"{route.handler.__module__.rpartition('.')[2]}.{route.handler.__name__}",
+        "summary": " ".join(words[0].split()),
+        "tags": sorted(route.tags),
+        "parameters": _parameters(path, route, names),
+        "responses": _responses(said, route.method, names, is_open),
+    }
+    if len(words) > 1:
+        operation["description"] = " ".join(words[1].split())
+    if is_open:
+        operation["security"] = []
+    if said.body is not None:
+        content = {"application/json": {"schema": names[_key(said.body)]}}
+        operation["requestBody"] = {"required": said.needs_body, "content": content}
+    return operation
+
+
+def _parameters(path: str, route: Route, names: Json) -> list[Json]:
+    found: list[Json] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in NAME.findall(path)
+    ]
+    for field in _query(route):
+        schema = dict(names[_key(field.type)])
+        if field.default is not None and not field.required:
+            schema["default"] = field.default
+        found.append({"name": field.name, "in": "query", "required": field.required, "schema": schema})
+    if route.method != "GET":
+        found.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": False,
+                "description": "Carried out once: the same key again gets the first one's answer.",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
+            }
+        )
+    return found
+
+
+def _responses(said: Spec, method: str, names: Json, is_open: bool) -> Json:
+    good: Json = {"description": "Done." if method != "GET" else "Found."}
+    if said.gives is not None:
+        good["content"] = {said.media: {"schema": names[_key(said.gives)]}}
+    elif said.status != 204:
+        good["content"] = {said.media: {"schema": {}}}
+    responses: Json = {str(said.status): good}
+    if said.later:
+        view = {"application/json": {"schema": names[_key(CommandView)]}}
+        responses["202"] = {"description": "Durable; the node has not answered yet.", "content": view}
+    codes = {"UsageError", "Forbidden", *said.problems}
+    if not is_open:
+        codes.add("Unauthenticated")
+    if method != "GET":
+        codes |= {"BodyTooLarge", "SlowRequest", "InProgress", "KeyReused"}
+    if said.gives is not None or said.later:
+        codes.add("BusError")
+    by_status: dict[int, list[str]] = {}
+    for code in sorted(codes):
+        by_status.setdefault(STATUS[code], []).append(code)
+    problem = {MEDIA_TYPE: {"schema": names[_key(Problem)]}}
+    for status, named in sorted(by_status.items()):
+        responses[str(status)] = {"description": ", ".join(named), "content": problem}
+    return responses
+
+
+def _query(route: Route) -> tuple[FieldInfo, ...]:
+    return fields(route.query) if route.query is not None else ()
+
+
+def _key(kind: Any) -> str:
+    return repr(kind)

@@ -1,0 +1,129 @@
+"""What goes back through the gate: with the headers that keep browsers on their guard, and refusals that arrive."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct
+
+from ...protocol.views import DeviceView
+from .problems import Refused, headers, http_problem, problem_of, render
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+GUARDS: tuple[tuple[bytes, bytes], ...] = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+)
+HSTS = (b"strict-transport-security", b"max-age=31536000")
+LINGER, LINGER_S = 32 * 1024 * 1024, 20.0
+STRANGER_LINGER, STRANGER_LINGER_S = 1024 * 1024, 2.0
+"""Bytes and seconds of a refused body that are still read, and thrown away."""
+NO_STORE = (b"cache-control", b"no-store")
+
+
+class Visit(Struct, kw_only=True):
+    """Somebody at a door."""
+
+    id: str
+    method: str  # WEBSOCKET for an upgrade
+    path: str
+    said: dict[str, str]
+    device: DeviceView | None = None
+    session: str = ""  # that it speaks for, when an agent started it
+    why: str = ""  # it was refused
+    strict: bool = False  # it came by TLS, to a name that shall never be spoken to without
+    foreign: str = ""  # the configured origin that it comes from, if it is not our own
+
+
+class Outgoing:
+    """What goes back: with the headers that keep browsers on their guard."""
+
+    def __init__(self, send: Send, visit: Visit) -> None:
+        self._send = send
+        self._visit = visit
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            found: list[tuple[bytes, bytes]] = list(message["headers"])
+            if self._visit.path.startswith("/api/") and all(name != b"cache-control" for name, _ in found):
+                found.append(NO_STORE)
+            found += GUARDS
+            if self._visit.strict:
+                found.append(HSTS)
+            if self._visit.foreign:
+                found += ((b"access-control-allow-origin", self._visit.foreign.encode()), (b"vary", b"Origin"))
+            message["headers"] = found
+        await self._send(message)
+
+    async def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def preflight(self) -> None:
+        allowed = [
+            (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE"),
+            (b"access-control-allow-headers", b"authorization, content-type, idempotency-key"),
+            (b"access-control-max-age", b"600"),
+        ]
+        await self.whole(204, allowed, b"")
+
+    async def refuse(self, error: Refused, scope: Scope, receive: Receive) -> None:
+        problem = problem_of(error, self._visit.id)
+        body = render(problem)
+        found = [*headers(problem, error.retry_s), (b"content-length", str(len(body)).encode())]
+        if scope["type"] == "websocket":
+            self.status = problem.status
+            if "websocket.http.response" not in scope.get("extensions", {}):
+                await self._send({"type": "websocket.close", "code": 4403})
+                return
+            start: Message = {"type": "websocket.http.response.start", "status": problem.status}
+            await self._send({**start, "headers": [*found, *GUARDS]})
+            await self._send({"type": "websocket.http.response.body", "body": body})
+            return
+        found.append((b"connection", b"close"))
+        await self.send({"type": "http.response.start", "status": problem.status, "headers": found})
+        await self.send({"type": "http.response.body", "body": body, "more_body": True})
+        await self._linger(receive)
+        await self.send({"type": "http.response.body", "body": b""})
+
+    async def _linger(self, receive: Receive) -> None:
+        """The answer is out. What is left of the body is thrown away for a while: a connection that is closed while
+        its other side still speaks is reset, and the answer lost with it."""
+        said = self._visit.said
+        if not ("length" in said or "encoding" in said) or said.get("expect") or said.get("length") == "0":
+            return
+        left, seconds = (LINGER, LINGER_S) if self._visit.device else (STRANGER_LINGER, STRANGER_LINGER_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while left > 0:
+                    message = await receive()
+                    if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                        return
+                    left -= len(message.get("body", b""))
+
+    async def broken(self, status: int, detail: str) -> None:
+        """When nothing was sent yet there is still an answer; else the connection is all that can be ended."""
+        if self._visit.method == "WEBSOCKET":
+            await self._send({"type": "websocket.close", "code": 1011})
+        elif not self.status:
+            problem = http_problem(status, detail, self._visit.id)
+            await self.whole(status, [*headers(problem), (b"connection", b"close")], render(problem))
+        else:
+            raise ConnectionAbortedError(detail)

@@ -1,0 +1,86 @@
+"""How routes tell nodes what to do, and look up what they are about."""
+
+import re
+
+import msgspec
+
+from ...errors import UsageError
+from ...ids import new_id
+from ...protocol.commands import AnyCommand, Result
+from ...protocol.views import CommandView, NodeView
+from ...sessions.records import ASKS, SESSIONS, AskRecord, SessionRecord
+from ..http.problems import NotFound, Problematic, Refused, refusal_problem
+from ..http.request import Asked, Reply, answer, device_of, once_of
+from ..hub import Hub
+from ..security.auth import signature
+
+ACCEPTED = 202
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_session = msgspec.json.Decoder(SessionRecord).decode
+_ask = msgspec.json.Decoder(AskRecord).decode
+
+
+async def tell(request: Asked, node: str, command: AnyCommand, *, id: str = "") -> Result | CommandView:
+    """Told in the device's name. A refusal is raised as the problem it is."""
+    hub = request.hub
+    by = signature(device_of(request))
+    told = await hub.switch.tell(node, command, by=by, id=id or once_of(request) or new_id())
+    if isinstance(told, Result) and told.refusal is not None:
+        raise Problematic(refusal_problem(told.refusal, request.id))
+    return told
+
+
+def told(outcome: Result | CommandView, status: int = 200) -> Reply:
+    """What the node gave, or, when it has not answered yet, where the command is."""
+    return answer(outcome, ACCEPTED) if isinstance(outcome, CommandView) else answer(bytes(outcome.value), status)
+
+
+async def session_of(hub: Hub, id: str) -> SessionRecord:
+    """As it is on the bus right now: whoever changed something sees it changed."""
+    value = await _value(hub, SESSIONS, id)
+    if value is None:
+        raise NotFound("session", id)
+    return _session(value)
+
+
+async def node_of(hub: Hub, session: str) -> str:
+    """Who runs a session. That never changes, so memory will do."""
+    known = hub.state.sessions.get(session)
+    return (known or await session_of(hub, session)).node
+
+
+async def ask_of(hub: Hub, id: str) -> AskRecord:
+    known = await _value(hub, ASKS, id)
+    if known is None:
+        raise NotFound("ask", id)
+    return _ask(known)
+
+
+async def chosen_node(hub: Hub, id: str) -> NodeView:
+    """The node that is named; without a name the hub's own, or the only one."""
+    if id:
+        return await hub.nodes.get(id)
+    nodes = await hub.nodes.all()
+    own = [node for node in nodes if hub.local is not None and node.id == hub.local.identity.id]
+    if own:
+        return own[0]
+    if len(nodes) == 1:
+        return nodes[0]
+    if not nodes:
+        raise Refused("Conflict", "there is no node yet", field="node", hint="Start one: `tieline node join`.")
+    raise UsageError("which node?", field="node", hint="Name one: " + ", ".join(node.id for node in nodes))
+
+
+def check_own_id(field: str, id: str) -> str:
+    """An id that the caller made up."""
+    if id and not _ID.fullmatch(id):
+        raise UsageError("an id has 1 to 64 letters, digits, - or _", field=field)
+    return id
+
+
+async def _value(hub: Hub, table: str, key: str) -> bytes | None:
+    if not _ID.fullmatch(key):
+        return None
+    entry = await hub.bus.table(table).get(key)
+    return None if entry is None else entry.value

@@ -1,0 +1,199 @@
+"""Orders on their way to nodes: durable on `commands.<node>`, shown in the table `commands` from sent to applied."""
+
+import asyncio
+import time
+from collections import Counter
+from contextlib import suppress
+from types import TracebackType
+
+import msgspec
+from msgspec.structs import replace
+
+from ...bus.base import Bus, Table
+from ...errors import BusClosed, BusError, Conflict, UsageError
+from ...node.command_executor import EXPIRED
+from ...protocol.commands import READING, Order, Result, decode_order
+from ...protocol.views import CommandView
+from ..ops.background_tasks import background
+
+COMMANDS = "commands"
+EXPIRES_S = 24 * 3600.0
+"""How long an order waits for its node, unless it says otherwise."""
+KEPT_S = 2 * 24 * 3600
+"""How long it is shown what became of one."""
+SWEEP_S = 30.0
+WRITE_S = 1.0
+MOST_UNWRITTEN = 1000
+"""Commands that were carried out at once and are not in the table yet; beyond that their callers wait."""
+MOST_WAITING = 10_000
+"""Orders that may wait for one node."""
+
+RANK = {"sent": 0, "received": 1, "expired": 2, "refused": 3, "applied": 3}
+"""A state never goes back. A node's own word is above what the hub concluded from the time."""
+
+_decode = msgspec.json.Decoder(CommandView).decode
+_encode = msgspec.json.encode
+
+
+def subject(node: str) -> str:
+    return f"commands.{node}"
+
+
+def view_of(node: str, order: Order, **more: object) -> CommandView:
+    command = order.command
+    return replace(
+        CommandView(
+            id=order.id,
+            node=node,
+            name=command.name,
+            session=getattr(command, "session", ""),
+            ask=getattr(command, "ask", ""),
+            by=order.by,
+            at=order.at,
+        ),
+        **more,
+    )
+
+
+def concluded(view: CommandView, result: Result) -> CommandView:
+    if result.refusal is None:
+        return replace(view, state="applied", problem="")
+    state = "expired" if result.refusal.code == EXPIRED else "refused"
+    return replace(view, state=state, problem=result.refusal.message)
+
+
+class Orders:
+    """`async with Orders(bus) as orders`: sees to it that what nobody fetched is said to be expired."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._table: Table = bus.table(COMMANDS)
+        self._waiting: Counter[str] = Counter()
+        self._unwritten: dict[str, CommandView] = {}
+        self._hurry = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "Orders":
+        self._tasks = [
+            background(self._keep_sweeping(), "orders-sweep"),
+            background(self._keep_writing(), "orders-write"),
+        ]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._write()
+
+    async def send(self, node: str, order: Order) -> None:
+        """Durable when it returns; the same id again is the same order."""
+        if self._waiting[node] >= MOST_WAITING:
+            hint = "They are fetched when it is back, or expire."
+            raise UsageError(f"{MOST_WAITING} commands wait for the node already", field="node", hint=hint)
+        self._waiting[node] += 1
+        await self._bus.publish(subject(node), _encode(order), id=order.id)
+        if not isinstance(order.command, READING):
+            with suppress(Conflict):  # its node was faster
+                await self._table.put(order.id, _encode(view_of(node, order)), expect=0, ttl=KEPT_S)
+
+    async def get(self, id: str) -> CommandView | None:
+        if view := self._unwritten.get(id):
+            return view
+        try:
+            entry = await self._table.get(id)
+        except UsageError:
+            return None
+        return _decode(entry.value) if entry else None
+
+    async def show(self, view: CommandView, *, now: bool) -> None:
+        """What became of one that was carried out at once, where it cannot have been shown before. Whoever asks here is
+        told; in the table it is after the next writing, unless it must be seen now. Returns before that."""
+        while len(self._unwritten) >= MOST_UNWRITTEN:
+            self._hurry.set()
+            await asyncio.sleep(0.01)
+        self._unwritten[view.id] = view
+        if now:
+            self._hurry.set()
+
+    async def _keep_writing(self) -> None:
+        """Many at once: what they set going shall not wait for each of them to be on the disk."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WRITE_S):
+                    await self._hurry.wait()
+            self._hurry.clear()
+            await self._write()
+
+    async def _write(self) -> None:
+        views = tuple(self._unwritten.values())
+        puts = (self._table.put(view.id, _encode(view), ttl=KEPT_S) for view in views)
+        # What fails is then shown older than it is; its caller has the result.
+        await asyncio.gather(*puts, return_exceptions=True)
+        for view in views:
+            self._unwritten.pop(view.id, None)
+
+    async def received(self, node: str, order: Order) -> None:
+        if not isinstance(order.command, READING):
+            await self._advance(view_of(node, order, state="received"), make=True)
+
+    async def concluded(self, node: str, result: Result) -> None:
+        """What the node says became of it. Of another node's order nothing is believed."""
+        view = await self.get(result.id)
+        if view is not None and view.node == node:
+            await self._advance(concluded(view, result))
+
+    async def expired(self, node: str, order: Order) -> None:
+        """Nobody fetched it in time."""
+        if not isinstance(order.command, READING):
+            problem = "the node was away for too long"
+            await self._advance(view_of(node, order, state="expired", problem=problem), make=True, above=0)
+
+    async def fetched(self, node: str, seq: int) -> None:
+        """Everything up to there is durable at the node."""
+        await self._bus.trim(subject(node), before=seq + 1)
+
+    async def _advance(self, view: CommandView, *, make: bool = False, above: int = 3) -> None:
+        """Show it, unless what is shown is further, or beyond the rank `above` already."""
+        while True:
+            entry = await self._table.get(view.id)
+            if entry is None and not make:
+                return
+            if entry is not None:
+                before = _decode(entry.value)
+                if before.node != view.node or RANK[before.state] >= RANK[view.state] or RANK[before.state] > above:
+                    return
+                view = replace(view, at=before.at or view.at, by=before.by or view.by)
+            with suppress(Conflict):
+                await self._table.put(view.id, _encode(view), expect=entry.revision if entry else 0, ttl=KEPT_S)
+                return
+
+    async def _keep_sweeping(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except BusClosed:
+                return
+            except BusError:
+                pass  # the bus is away; there is another time
+            await asyncio.sleep(SWEEP_S)
+
+    async def sweep(self) -> None:
+        """Say of every order whose time is up that it is expired, and count what waits."""
+        now = time.time()
+        waiting: Counter[str] = Counter()
+        over: dict[str, int] = {}
+        async for record in self._bus.read(f"{COMMANDS}.>", follow=False):
+            node = record.subject.partition(".")[2]
+            order = decode_order(record.data)
+            if 0 < order.expires_at < now:
+                await self.expired(node, order)
+                if not waiting[node]:
+                    over[node] = record.seq
+            else:
+                waiting[node] += 1
+        for node, seq in over.items():
+            await self.fetched(node, seq)
+        self._waiting = waiting

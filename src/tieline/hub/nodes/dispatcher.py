@@ -1,0 +1,260 @@
+"""Tells nodes what to do. A command to the hub's own node is a call; to any other it is a durable order.
+
+An order goes on the bus, whichever hub has the node's link sends it, and what became of it comes back the same way: so
+any hub on a bus can tell any node. `tell` waits for the result for a while; after that, and for a node that is away, it
+gives a CommandView, which later states follow in the table `commands`.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, aclosing, suppress
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ...bus.base import Bus
+from ...errors import BusClosed, BusError, Unsupported, UsageError
+from ...ids import new_id
+from ...node.command_executor import Executor
+from ...node.command_inbox import Inbox
+from ...protocol import commands as c
+from ...protocol.commands import AnyCommand, Order, Result, decode_order
+from ...protocol.node_link import Capability
+from ...protocol.views import CommandView, NodeView
+from ..ops.background_tasks import background
+from .command_queue import EXPIRES_S, Orders, concluded, subject, view_of
+from .registry import SAY_S, Lost, NodeOffline, Nodes, Presence
+
+WAIT_S = 10.0
+AGAIN_S = 1.0
+BUS = "bus"
+"""Which log the local node's orders are counted in: there is one only."""
+PART = 512 * 1024
+"""Bytes of a result that are announced at once."""
+MOST_PARTS = 64
+
+NEEDS: dict[type[c.Command], Capability] = {
+    c.GetDiff: "diff",
+    c.Browse: "browse",
+    c.Steer: "steer",
+    c.ApprovePermission: "asks",
+    c.DenyPermission: "asks",
+    c.AnswerQuestion: "asks",
+    c.SendPrompt: "prompts",
+}
+"""What a node of another version may have to go without."""
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_encode = msgspec.json.encode
+_decode = msgspec.json.Decoder(Result).decode
+
+
+class Switch:
+    """`async with Switch(bus, nodes, local) as switch`."""
+
+    def __init__(self, bus: Bus, nodes: Nodes, local: Executor | None = None) -> None:
+        self.orders = Orders(bus)
+        self._bus = bus
+        self._nodes = nodes
+        self._local = local
+        self._waiting: dict[tuple[str, str], set[asyncio.Future[Result]]] = {}
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stack = AsyncExitStack()
+
+    @property
+    def local(self) -> str:
+        """The id of the node in this process; empty when there is none."""
+        return self._local.identity.id if self._local else ""
+
+    async def __aenter__(self) -> "Switch":
+        await self._stack.enter_async_context(self.orders)
+        self._spawn(self._hear())
+        if self._local is not None:
+            presence = await self._nodes.enter(self._view(self._local))
+            self._stack.push_async_callback(presence.leave)
+            self._local.agents.changed.append(self._changed.set)
+            self._changed.set()
+            self._spawn(self._show(self._local))
+            self._spawn(self._stay(self._local, presence))
+            inbox = Inbox(self._bus, f"bus.{self.local}")
+            await inbox.load()
+            self._spawn(inbox.run(self._local, self.settle))
+            self._spawn(self._take(inbox))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._local is not None and self._changed.set in self._local.agents.changed:
+            self._local.agents.changed.remove(self._changed.set)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for future in [future for futures in self._waiting.values() for future in futures]:
+            future.cancel()
+        with suppress(BusError):
+            await self._stack.aclose()
+
+    async def tell(
+        self,
+        node: str,
+        command: AnyCommand,
+        *,
+        by: str,
+        id: str = "",
+        wait_s: float = WAIT_S,
+        expires_s: float = EXPIRES_S,
+    ) -> Result | CommandView:
+        """Raises UnknownNode, Unsupported for what the node goes without, NodeOffline for a reading command that nobody
+        answers. The same id again is the same command."""
+        now = time.time()
+        if id:
+            _check_id(id)
+        order = Order(id=id or new_id(), command=command, by=by, at=now, expires_at=now + expires_s)
+        if self._local is not None and node == self.local:
+            return await self._tell_local(self._local, order)
+        view = await self._nodes.get(node)
+        if (needed := NEEDS.get(type(command))) and needed in view.limits:
+            hint = "It runs another version of Tieline; update the older one."
+            raise Unsupported(f"the node {view.name or view.id}", command.name, hint=hint)
+        reading = isinstance(command, c.READING)
+        if reading and not view.online:
+            raise NodeOffline(view)
+        if reading:
+            order = replace(order, expires_at=now + wait_s)
+        key = (node, order.id)
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, set()).add(future)
+        try:
+            await self.orders.send(node, order)
+            if view.online:
+                async with asyncio.timeout(wait_s):
+                    return await future
+        except TimeoutError:
+            if reading:
+                raise NodeOffline(view, f"did not answer within {wait_s:g} s") from None
+        finally:
+            self._waiting[key].discard(future)
+            if not self._waiting[key]:
+                del self._waiting[key]
+        return await self.orders.get(order.id) or view_of(node, order)
+
+    async def settle(self, result: Result, node: str = "") -> None:
+        """A node says what became of an order. Durable when it returns, and whoever waits for it is told. Raises
+        UsageError for the id of no order."""
+        _check_id(result.id)
+        node = node or self.local
+        await self.orders.concluded(node, result)
+        if not self._tell_waiting(node, result):
+            data = _encode(result)
+            parts = range(0, len(data), PART)
+            if len(parts) > MOST_PARTS:
+                return
+            for number, start in enumerate(parts):
+                name = f"results.{node}.{result.id}.{number + 1}.{len(parts)}"
+                await self._bus.announce(name, data[start : start + PART])
+
+    def _tell_waiting(self, node: str, result: Result) -> bool:
+        futures = self._waiting.get((node, result.id), ())
+        for future in futures:
+            if not future.done():
+                future.set_result(result)
+        return bool(futures)
+
+    async def _tell_local(self, local: Executor, order: Order) -> Result:
+        result = await local.carry_out(order)
+        if not isinstance(order.command, c.READING):
+            # Nobody waits for it: the result says it all. It is there for those who look later, or elsewhere.
+            view = concluded(view_of(self.local, order), result)
+            await self.orders.show(view, now=isinstance(order.command, c.DECISIONS))
+        return result
+
+    async def _hear(self) -> None:
+        """Results that other hubs' links brought. One that is missed is still to be seen in the table."""
+        parts: dict[tuple[str, str], list[bytes]] = {}
+        while True:
+            with suppress(BusError):
+                async with aclosing(self._bus.listen("results.>")) as results:
+                    async for one in results:
+                        _, node, id, number, last = one.subject.split(".")
+                        if (node, id) not in self._waiting:
+                            continue
+                        for other in [one for one in parts if one not in self._waiting]:
+                            del parts[other]  # its last part was missed, and nobody waits for it any longer
+                        have = parts.setdefault((node, id), [])
+                        have.append(one.data)
+                        if number == last:
+                            del parts[node, id]
+                            if len(have) == int(last):
+                                self._tell_waiting(node, _decode(b"".join(have)))
+            parts.clear()
+            await asyncio.sleep(AGAIN_S)
+
+    async def _take(self, inbox: Inbox) -> None:
+        """What other hubs on the bus tell the local node."""
+        while True:
+            try:
+                async with aclosing(self._bus.read(subject(self.local), after=inbox.place.seq)) as records:
+                    async for record in records:
+                        await inbox.take(BUS, [(record.seq, decode_order(record.data))])
+                        await self.orders.fetched(self.local, record.seq)
+            except BusClosed:
+                return
+            except BusError:
+                await asyncio.sleep(AGAIN_S)
+
+    async def _stay(self, local: Executor, presence: Presence) -> None:
+        """Say that the local node is there for as long as it is."""
+        while True:
+            await asyncio.sleep(SAY_S)
+            try:
+                await presence.say()
+            except Lost:  # a copy of this machine's state elsewhere: ours is the one that is asked here
+                taken = await self._nodes.enter(self._view(local))
+                presence.value, presence.revision = taken.value, taken.revision
+            except BusClosed:
+                return
+            except BusError:
+                pass  # the bus is away; so are we, for the others, until it is back
+
+    async def _show(self, local: Executor) -> None:
+        """Keep what is shown of the local node as it is."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            status = local.status()
+            try:
+                await self._nodes.change(
+                    self.local, agents=status.agents, default_agent=status.default_agent, home=status.home
+                )
+            except BusClosed:
+                return
+            except BusError:  # what is shown is older than what is, until the bus is back
+                self._changed.set()
+                await asyncio.sleep(AGAIN_S)
+
+    def _view(self, local: Executor) -> NodeView:
+        me, status = local.identity, local.status()
+        return NodeView(
+            id=me.id,
+            name=me.name,
+            version=me.version,
+            platform=me.platform,
+            local=True,
+            agents=status.agents,
+            default_agent=status.default_agent,
+            home=status.home,
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(background(work, f"switch-{work.__name__}"))
+
+
+def _check_id(id: str) -> None:
+    if not _ID.fullmatch(id):
+        raise UsageError(f"the id {id[:80]!r} is not usable", field="id", hint="Use letters, digits, - and _.")

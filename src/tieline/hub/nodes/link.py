@@ -1,0 +1,271 @@
+"""The hub's side of a link: `protocol/node_link.py` says what is spoken on it.
+
+One node, one link; a newer one of the same node takes over. Frames are read by one task and worked on by one task per
+kind, so that a slow disk holds the node up and nothing piles up here. What ends a link is told the node, if it can be:
+it comes back by itself, and goes on where it was.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...errors import BusError, UsageError
+from ...node.result_outbox import keeps_log
+from ...protocol import PROTOCOL
+from ...protocol import node_link as p
+from ...protocol.views import DeviceView, NodeView
+from ...version import __version__
+from ..ops.logs import logger
+from . import handshake
+from .handshake import (
+    CLOSE_BAD_FRAME,
+    CLOSE_FAILED,
+    CLOSE_REFUSED,
+    CLOSE_REPLACED,
+    CLOSE_REVOKED,
+    CLOSE_TRY_AGAIN,
+    Closing,
+)
+from .link_streams import Downstream, Upstream
+from .registry import SAY_S, Lost, Presence
+from .replica import Replica
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+CLOSE_S = 5.0
+
+_decode = msgspec.json.Decoder(p.AnyUpFrame).decode
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+
+class Gone(Exception):
+    """The other side is not there any more."""
+
+
+class Links:
+    """The open links of this hub. A node whose device is revoked loses its link at once."""
+
+    def __init__(self, hub: "Hub") -> None:
+        self._hub = hub
+        self._open: dict[str, set[asyncio.Task[Any]]] = {}
+        self._latest: dict[str, asyncio.Event] = {}  # per node, set when another one comes
+        hub.devices.on_revoke(self._revoked)
+
+    async def attend(self, scope: Any, receive: Receive, send: Send) -> None:
+        """A link from its upgrade to its end. Never raises, but when it is cancelled from outside."""
+        if (await receive())["type"] != "websocket.connect":
+            return
+        await send({"type": "websocket.accept"})
+        device: DeviceView = scope["state"]["device"]
+        work = asyncio.create_task(_Link(self._hub, self, scope, receive, send).run())
+        self._open.setdefault(device.id, set()).add(work)
+        if not self._hub.devices.knows(device.id):  # revoked between the gate and here
+            work.cancel()
+        unused = self._hub.devices.opened(device.id)
+        try:
+            await asyncio.wait({work})
+        finally:
+            unused()
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            self._open[device.id].discard(work)
+            if not self._open[device.id]:
+                del self._open[device.id]
+        if work.cancelled():
+            await _last_words(send, Closing(CLOSE_REVOKED, "Unauthenticated", "this node's key was revoked"))
+
+    @contextmanager
+    def latest(self, node: str) -> Generator[asyncio.Event]:
+        """The link that is entered last is its node's; the one before is told by its event, at once."""
+        if before := self._latest.get(node):
+            before.set()
+        own = self._latest[node] = asyncio.Event()
+        try:
+            yield own
+        finally:
+            if self._latest.get(node) is own:
+                del self._latest[node]
+
+    def _revoked(self, device: str) -> None:
+        for work in self._open.get(device, ()):
+            work.cancel()
+
+
+class _Link:
+    def __init__(self, hub: "Hub", links: Links, scope: Any, receive: Receive, send: Send) -> None:
+        self._hub = hub
+        self._links = links
+        self._scope = scope
+        self._device: DeviceView = scope["state"]["device"]
+        self._receive = receive
+        self._send_frame = send
+        self._log = logger("link").bind(device=self._device.id)
+        self._limits: tuple[str, ...] = ()
+        self._node = ""
+
+    async def run(self) -> None:
+        try:
+            hello = await self._shake_hands()
+            with self._links.latest(hello.node) as replaced:
+                await self._serve(hello, replaced)
+        except Gone:
+            pass
+        except Closing as end:
+            self._log.info("link refused", node=self._node, code=end.refused.code, problem=str(end))
+            if end.close == CLOSE_REFUSED:
+                self._hub.refused(self._scope, self._device, str(end))
+            await _last_words(self._send_frame, end)
+        except Lost as end:
+            await _last_words(self._send_frame, Closing(CLOSE_REPLACED, "Replaced", str(end)))
+        except BusError as error:
+            self._log.warning("link ended", node=self._node, problem=error.message)
+            await _last_words(self._send_frame, Closing(CLOSE_TRY_AGAIN, type(error).__name__, error.message))
+        except Exception:
+            self._log.exception("link failed", node=self._node)
+            await _last_words(self._send_frame, Closing(CLOSE_FAILED, "InternalError", "the hub failed; try again"))
+
+    # --- who is it -------------------------------------------------------------------------------------
+
+    async def _shake_hands(self) -> p.Hello:
+        hello, _ = await self._frame(p.HANDSHAKE_S)
+        if not isinstance(hello, p.Hello):
+            raise Closing(CLOSE_BAD_FRAME, "BadFrame", "a link begins with hello")
+        self._node = hello.node
+        self._limits = handshake.check(hello, self._device, self._hub.devices.list(), self._hub.switch.local)
+        if await keeps_log(self._hub.bus, hello.node, hello.epoch):
+            hint = "Give it a bus of its own, or run `tieline up` there: on one bus no link is needed."
+            raise Closing(CLOSE_REFUSED, "Forbidden", "this node works on the hub's own bus", hint)
+        return hello
+
+    async def _serve(self, hello: p.Hello, replaced: asyncio.Event) -> None:
+        hub = self._hub
+        before: NodeView | None = None
+        with suppress(UsageError):
+            before = await hub.nodes.get(hello.node)
+        view = handshake.shown(hello, self._device, self._limits, before)
+        presence = await hub.nodes.enter(view)  # from here on an older link of this node knows that it is over
+        replica = Replica(hub.bus, hello.node, hello.epoch)
+        self._log.info("node is there", node=hello.node, version=hello.version, limits=self._limits)
+        try:
+            after = await replica.load()
+            epoch = hub.fanout.epoch
+            await self._send(
+                p.Welcome(
+                    protocol=min(hello.protocol, PROTOCOL),
+                    epoch=epoch,
+                    version=__version__,
+                    at=time.time(),
+                    after=after,
+                    limits=self._limits,
+                )
+            )
+            up = Upstream(hub, replica, hello.node, self._send)
+            orders = Downstream(hub, hello.node, self._send)
+            await _together(
+                self._read(up, orders),
+                up.keep_records(),
+                up.keep_states(),
+                up.settle(),
+                orders.give(hello.orders if hello.hub == epoch else 0),
+                orders.note(),
+                self._beat(presence),
+                _until(replaced, hello.node),
+            )
+        finally:
+            self._log.info("node is gone", node=hello.node, refused=replica.refused)
+            await self._leave(presence, replica)
+
+    async def _leave(self, presence: Presence, replica: Replica) -> None:
+        with suppress(BusError):
+            await replica.write_down(force=True)
+            await presence.leave()
+
+    async def _read(self, up: Upstream, orders: Downstream) -> None:
+        while True:
+            frame, size = await self._frame(p.SILENCE_S)
+            match frame:
+                case p.Taken(seq=seq):
+                    orders.taken(seq)
+                case p.NodeStatus():
+                    await self._hub.nodes.change(
+                        self._node, agents=frame.agents[:1000], default_agent=frame.default_agent, home=frame.home
+                    )
+                case p.Beat():
+                    pass
+                case p.Hello():
+                    raise Closing(CLOSE_BAD_FRAME, "BadFrame", "hello was said already")
+                case _:
+                    await up.put(frame, size)
+
+    async def _beat(self, presence: Presence) -> None:
+        while True:
+            await asyncio.sleep(min(SAY_S, p.HEARTBEAT_S))
+            await presence.say()
+            await self._send(p.Beat(at=time.time()))
+
+    # --- the wire --------------------------------------------------------------------------------------
+
+    async def _frame(self, within: float) -> tuple[p.AnyUpFrame, int]:
+        try:
+            async with asyncio.timeout(within):
+                message = await self._receive()
+        except TimeoutError:
+            raise Gone from None
+        if message["type"] != "websocket.receive":
+            raise Gone
+        data = message.get("bytes") or (message.get("text") or "").encode()
+        try:
+            return _decode(data), len(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Closing(CLOSE_BAD_FRAME, "BadFrame", f"not a frame: {error}"[:500]) from None
+
+    async def _send(self, frame: p.AnyDownFrame) -> None:
+        try:
+            async with asyncio.timeout(p.SILENCE_S):
+                await self._send_frame({"type": "websocket.send", "bytes": p.encode(frame)})
+        except (TimeoutError, OSError, RuntimeError):  # whichever way the server says that nobody is there
+            raise Gone from None
+
+
+async def _until(replaced: asyncio.Event, node: str) -> None:
+    await replaced.wait()
+    raise Lost(f"another link of node {node} took over")
+
+
+async def _together(*works: Coroutine[Any, Any, None]) -> None:
+    """All of them, until the first one fails: its failure is the link's."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        if error := task.exception():
+            raise _first(error)
+
+
+def _first(error: BaseException) -> BaseException:
+    """The one error out of a group; ours is made to mean that what the node said is wrong."""
+    one: BaseException = error
+    while isinstance(one, ExceptionGroup):
+        inside: tuple[BaseException, ...] = one.exceptions  # type: ignore[reportUnknownMemberType]
+        one = inside[0]
+    if isinstance(one, UsageError | msgspec.DecodeError):
+        return Closing(CLOSE_BAD_FRAME, "BadFrame", str(one)[:500])
+    return one
+
+
+async def _last_words(send: Send, end: Closing) -> None:
+    with suppress(Exception):  # nobody may be there to hear them
+        async with asyncio.timeout(CLOSE_S):
+            await send({"type": "websocket.send", "bytes": p.encode(end.refused)})
+            await send({"type": "websocket.close", "code": end.close, "reason": end.refused.code})

@@ -1,0 +1,176 @@
+"""What goes over a link, kind by kind. Each is worked on by one task, so that a slow disk holds the node up and nothing
+piles up here."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...bus.base import check_headers
+from ...bus.subjects import check_key, check_subject
+from ...protocol import node_link as p
+from ...protocol.commands import READING, Order, decode_order
+from ...sessions.event_log import deltas_subject
+from .byte_queue import Backlog
+from .command_queue import subject
+from .handshake import CLOSE_BAD_FRAME, Closing
+from .replica import Replica
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+BACKLOG = 8 * 1024 * 1024
+"""Bytes of frames of one kind that wait to be worked on."""
+STATES = 128
+"""Values that are written at once."""
+REST_S = 30.0
+"""Without a record for so long it is written down how far the log is."""
+MOST_DELTA = 512 * 1024
+
+Send = Callable[[p.AnyDownFrame], Awaitable[None]]
+Kept = p.Records | p.State | p.Synced | p.Results | p.Delta
+
+
+class _Batch(Struct):
+    records: tuple[p.LogRecord, ...]
+    size: int
+    states: int  # those that came before must be there first: they say whose the sessions are
+
+
+class _Value(Struct):
+    frame: p.State | p.Synced
+    size: int
+
+
+class _Results(Struct):
+    frame: p.Results
+    size: int
+
+
+class Upstream:
+    """Records, values and results of a node, on their way to the bus."""
+
+    def __init__(self, hub: "Hub", replica: Replica, node: str, send: Send) -> None:
+        self._hub = hub
+        self._replica = replica
+        self._node = node
+        self._send = send
+        self._records: Backlog[_Batch] = Backlog(BACKLOG, lambda one: one.size)
+        self._states: Backlog[_Value] = Backlog(BACKLOG, lambda one: one.size)
+        self._results: Backlog[_Results] = Backlog(BACKLOG, lambda one: one.size)
+
+    async def put(self, frame: Kept, size: int) -> None:
+        """Waits while too much waits. Raises Closing, BadSubject."""
+        match frame:
+            case p.Records(records=records):
+                _check(records)
+                await self._records.put(_Batch(records, size, self._states.came))
+            case p.State(key=key):
+                check_key(key)
+                await self._states.put(_Value(frame, size))
+            case p.Synced():
+                await self._states.put(_Value(frame, size))
+            case p.Results():
+                await self._results.put(_Results(frame, size))
+            case p.Delta(session=session, event=event):
+                if self._replica.owns(session) and len(bytes(event)) <= MOST_DELTA:
+                    await self._hub.bus.announce(deltas_subject(session), bytes(event))
+
+    async def keep_records(self) -> None:
+        replica = self._replica
+        while True:
+            try:
+                async with asyncio.timeout(REST_S):
+                    (batch,) = await self._records.take()
+            except TimeoutError:
+                await replica.rest()
+                continue
+            if not all(replica.owns(record.subject.partition(".")[2]) for record in batch.records):
+                await self._states.worked_off(batch.states)
+            await self._send(p.Kept(seq=await replica.keep(batch.records)))
+
+    async def keep_states(self) -> None:
+        while True:
+            latest: dict[tuple[str, str], p.State] = {}
+            for value in await self._states.take(STATES):
+                if isinstance(value.frame, p.State):
+                    latest[value.frame.table, value.frame.key] = value.frame
+                    continue
+                await self._take(latest)
+                latest.clear()
+                await self._replica.synced(value.frame.table)
+            await self._take(latest)
+
+    async def _take(self, states: dict[tuple[str, str], p.State]) -> None:
+        """Sessions first: the others are theirs."""
+        for table in ("sessions", "prompts", "asks"):
+            async with asyncio.TaskGroup() as group:
+                for state in states.values():
+                    if state.table == table:
+                        group.create_task(self._replica.take(state))
+
+    async def settle(self) -> None:
+        while True:
+            for one in await self._results.take():
+                for result in one.frame.results:
+                    await self._hub.switch.settle(result, self._node)
+                await self._send(p.Heard(ids=tuple(result.id for result in one.frame.results)))
+
+
+class Downstream:
+    """Orders, on their way from the bus to a node."""
+
+    def __init__(self, hub: "Hub", node: str, send: Send) -> None:
+        self._hub = hub
+        self._node = node
+        self._send = send
+        self._sent: list[tuple[int, Order]] = []
+        self._room = asyncio.Event()
+        self._told = asyncio.Event()
+        self._taken = 0
+
+    async def give(self, after: int) -> None:
+        async with aclosing(self._hub.bus.read(subject(self._node), after=after)) as records:
+            async for record in records:
+                await self._give(record.seq, decode_order(record.data))
+
+    async def _give(self, seq: int, order: Order) -> None:
+        if 0 < order.expires_at < time.time():
+            await self._hub.switch.orders.expired(self._node, order)
+            return
+        while len(self._sent) >= p.BATCH:
+            self._room.clear()
+            await self._room.wait()
+        self._sent.append((seq, order))
+        if isinstance(order.command, READING):
+            order = replace(order, expires_at=0.0)  # it was in time when it was sent
+        await self._send(p.Orders(orders=((seq, order),)))
+
+    def taken(self, seq: int) -> None:
+        """The node says that it has all of them up to there. Of what was not sent it cannot have anything."""
+        self._taken = max(self._taken, min(seq, self._sent[-1][0] if self._sent else 0))
+        self._told.set()
+
+    async def note(self) -> None:
+        """Orders are durable at the node: show it, and forget them here."""
+        while True:
+            await self._told.wait()
+            self._told.clear()
+            seq = self._taken
+            for _, order in [one for one in self._sent if one[0] <= seq]:
+                await self._hub.switch.orders.received(self._node, order)
+            self._sent = [one for one in self._sent if one[0] > seq]
+            self._room.set()
+            await self._hub.switch.orders.fetched(self._node, seq)
+
+
+def _check(records: tuple[p.LogRecord, ...]) -> None:
+    if len(records) > p.BATCH:
+        raise Closing(CLOSE_BAD_FRAME, "BadFrame", f"more than {p.BATCH} records")
+    for record in records:
+        check_subject(record.subject)
+        check_headers(record.headers)

@@ -1,0 +1,237 @@
+"""A node's log and tables, as the hub keeps them: nothing lost, nothing doubled, nothing that is another's.
+
+The log: each record is published on the hub's own bus with an Origin that names the node, the epoch of its log, the
+record's number there and the one before it. How far that went is written down now and then; what was published after
+that is found again by reading the hub's own log from there, so a crash at any moment costs a short reading and no
+record. The tables: the latest value counts. A node touches its own sessions only, and which node it is, we say.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...bus.base import Bus, Table
+from ...errors import Conflict
+from ...protocol.node_link import ORIGIN, LogRecord, State
+from ...sessions.event_log import AT, subject
+from ...sessions.records import ASKS, PROMPTS, SESSIONS, AskRecord, PromptRecord, SessionRecord
+from .registry import REPLICAS
+
+WRITE_DOWN_S = 0.5
+"""How often it is written down how far the log is, at most: the rest is found again."""
+EVENTS = "events.>"
+PREFIX = "events."
+
+_encode = msgspec.json.encode
+_session = msgspec.json.Decoder(SessionRecord).decode
+_prompt = msgspec.json.Decoder(PromptRecord).decode
+_ask = msgspec.json.Decoder(AskRecord).decode
+
+
+class Cursor(Struct, frozen=True, kw_only=True):
+    """The hub has the node's log up to node_seq, and all of that is up to hub_seq in its own."""
+
+    epoch: str
+    node_seq: int = 0
+    hub_seq: int = 0
+
+
+class Replica:
+    """Of one node, for the time of one link. `load` comes first."""
+
+    def __init__(self, bus: Bus, node: str, epoch: str) -> None:
+        self.cursor = Cursor(epoch=epoch)
+        self.refused = 0  # what was not the node's to say
+        self._bus = bus
+        self._node = node
+        self._cursors: Table = bus.table(REPLICAS)
+        self._tables: Mapping[str, Table] = {name: bus.table(name) for name in (SESSIONS, PROMPTS, ASKS)}
+        self._held: dict[str, dict[str, bytes]] = {name: {} for name in self._tables}  # key → digest of its value
+        self._seen: dict[str, set[str]] = {name: set() for name in self._tables}
+        self._ahead: dict[str, SessionRecord] = {}  # whose turns ended in records that are not here yet
+        self._locks: dict[str, asyncio.Lock] = {}  # per session: its values come with its state and with its log
+        self._there: set[int] = set()  # records beyond the cursor that are here already
+        self._written = self.cursor
+        self._written_at = 0.0
+
+    async def load(self) -> int:
+        """Where the node's log is to go on."""
+        entry = await self._cursors.get(self._node)
+        found = msgspec.json.decode(entry.value, type=Cursor) if entry else None
+        if found is None or found.epoch != self.cursor.epoch:
+            found = Cursor(epoch=self.cursor.epoch, hub_seq=await self._bus.last(EVENTS))
+        else:
+            found = await self._find(found)
+        self.cursor = found
+        await self.write_down(force=True)
+        await self._load_tables()
+        return found.node_seq
+
+    async def _find(self, cursor: Cursor) -> Cursor:
+        """What was published after it was last written down how far it is."""
+        before: dict[int, int] = {}
+        last = cursor.hub_seq
+        async for record in self._bus.read(EVENTS, after=cursor.hub_seq, follow=False):
+            last = record.seq
+            words = record.headers.get(ORIGIN, "").split()
+            if len(words) == 4 and words[0] == self._node and words[1] == cursor.epoch:
+                before[int(words[3])] = int(words[2])
+        seq = cursor.node_seq
+        while (following := before.pop(seq, None)) is not None:
+            seq = following
+        if before:  # the bus failed in the middle of a batch: go on at the gap, and leave out what is behind it
+            self._there = set(before.values())
+            return replace(cursor, node_seq=seq)
+        return replace(cursor, node_seq=seq, hub_seq=last)
+
+    async def _load_tables(self) -> None:
+        for entry in await self._tables[SESSIONS].entries():
+            if _session(entry.value).node == self._node:
+                self._held[SESSIONS][entry.key] = _digest(entry.value)
+        for entry in await self._tables[PROMPTS].entries():
+            if self.owns(entry.key.partition(".")[0]):
+                self._held[PROMPTS][entry.key] = _digest(entry.value)
+        for entry in await self._tables[ASKS].entries():
+            if self.owns(_ask(entry.value).session):
+                self._held[ASKS][entry.key] = _digest(entry.value)
+
+    def owns(self, session: str) -> bool:
+        return session in self._held[SESSIONS]
+
+    # --- the log ---------------------------------------------------------------------------------------
+
+    async def keep(self, records: Sequence[LogRecord]) -> int:
+        """Publish them in their order. The number of the last one, all durable when it returns."""
+        seq = self.cursor.node_seq
+        places: list[tuple[str, int, asyncio.Task[int]]] = []
+        async with asyncio.TaskGroup() as group:
+            for record in records:
+                if record.seq <= seq:
+                    continue  # sent twice
+                before, seq = seq, record.seq
+                session = record.subject.removeprefix(PREFIX)
+                if not record.subject.startswith(PREFIX) or not self.owns(session):
+                    self.refused += 1
+                elif seq not in self._there:
+                    # Tasks start in the order they are made, and the bus keeps the order it is called in.
+                    places.append((session, seq, group.create_task(self._publish(record, before))))
+        ends = {session: task.result() for session, _, task in places}
+        hub_seq = max([self.cursor.hub_seq, *ends.values()])
+        self.cursor = replace(self.cursor, node_seq=seq, hub_seq=hub_seq)
+        self._there = {there for there in self._there if there > seq}
+        await self._catch_up(places)
+        await self.write_down()
+        return seq
+
+    async def _publish(self, record: LogRecord, before: int) -> int:
+        epoch = self.cursor.epoch
+        origin = f"{self._node} {epoch} {record.seq} {before}"
+        headers = {**record.headers, ORIGIN: origin, AT: f"{record.at:.6f}"}
+        return await self._bus.publish(
+            record.subject, record.data, id=f"{self._node}.{epoch}.{record.seq}", headers=headers
+        )
+
+    async def write_down(self, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if self.cursor != self._written and (force or now - self._written_at >= WRITE_DOWN_S):
+            self._written, self._written_at = self.cursor, now
+            await self._cursors.put(self._node, _encode(self.cursor))
+
+    async def rest(self) -> None:
+        """Nothing is on its way: all that is in the log by now need not be read again."""
+        if not self._there:
+            last = await self._bus.last(EVENTS)
+            self.cursor = replace(self.cursor, hub_seq=max(last, self.cursor.hub_seq))
+            await self.write_down(force=True)
+
+    # --- the tables ------------------------------------------------------------------------------------
+
+    async def take(self, state: State) -> None:
+        """A key's present value."""
+        data = bytes(state.value)
+        if data == b"null":
+            self._seen[state.table].discard(state.key)
+            await self._drop(state.table, state.key)
+            return
+        if state.table == SESSIONS:
+            async with self._locks.setdefault(state.key, asyncio.Lock()):
+                await self._take_session(state.key, data)
+            return
+        if state.table == PROMPTS:
+            session = _prompt(data).session
+            owned = self.owns(session) and state.key.startswith(f"{session}.")
+        else:
+            # People are shown the record and answer by its id: under any other it would be another ask's answer.
+            record = _ask(data)
+            session = record.session
+            owned = self.owns(session) and state.key == record.id == record.ask.id
+        if owned and state.table == ASKS and state.key not in self._held[ASKS]:
+            there = await self._tables[ASKS].get(state.key)
+            owned = there is None or _ask(there.value).session == session
+        if owned:
+            self._seen[state.table].add(state.key)
+            await self._put(state.table, state.key, data)
+        else:
+            self.refused += 1
+
+    async def _take_session(self, key: str, data: bytes) -> None:
+        record = replace(_session(data), node=self._node)
+        if record.id != key:
+            self.refused += 1
+            return
+        if not self.owns(key):
+            # Durable before any of its events: they are asked for by the record.
+            try:
+                await self._tables[SESSIONS].put(key, _encode(replace(record, seq=0)), expect=0)
+            except Conflict:
+                there = await self._tables[SESSIONS].get(key)
+                if there is None or _session(there.value).node != self._node:
+                    self.refused += 1
+                    return
+            self._held[SESSIONS][key] = b""
+        self._seen[SESSIONS].add(key)
+        if record.seq > self.cursor.node_seq:
+            self._ahead[key] = record
+        else:
+            self._ahead.pop(key, None)
+        await self._put(SESSIONS, key, _encode(replace(record, seq=await self._bus.last(subject(key)))))
+
+    async def _catch_up(self, places: list[tuple[str, int, asyncio.Task[int]]]) -> None:
+        """A session's place in the log is told in our numbers, once the records that it speaks of are here."""
+        for session in [one for one, record in self._ahead.items() if record.seq <= self.cursor.node_seq]:
+            async with self._locks.setdefault(session, asyncio.Lock()):
+                record = self._ahead.get(session)
+                if record is None or record.seq > self.cursor.node_seq:
+                    continue  # its state came anew while we waited
+                del self._ahead[session]
+                ours = [task.result() for one, seq, task in places if one == session and seq <= record.seq]
+                place = ours[-1] if ours else await self._bus.last(subject(session))
+                await self._put(SESSIONS, session, _encode(replace(record, seq=place)))
+
+    async def synced(self, table: str) -> None:
+        """All present values were sent: what is here beyond them is gone."""
+        for key in [key for key in self._held[table] if key not in self._seen[table]]:
+            await self._drop(table, key)
+
+    async def _put(self, table: str, key: str, data: bytes) -> None:
+        digest = _digest(data)
+        if self._held[table].get(key) != digest:
+            self._held[table][key] = digest
+            await self._tables[table].put(key, data)
+
+    async def _drop(self, table: str, key: str) -> None:
+        if key in self._held[table]:
+            await self._tables[table].delete(key)
+            del self._held[table][key]
+            if table == SESSIONS:
+                self._ahead.pop(key, None)
+                self._locks.pop(key, None)
+
+
+def _digest(value: bytes) -> bytes:
+    return hashlib.blake2b(value, digest_size=16).digest()

@@ -1,0 +1,24 @@
+"""Tasks that work for as long as their owner is there, which cancels them at its end."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from ...errors import BusClosed
+
+log = logging.getLogger("tieline.hub")
+
+
+def background(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """One that dies before its owner ends is told of at once: until then nobody awaits it, and the hub would go on half
+    deaf without a word."""
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_ended)
+    return task
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if task.cancelled() or (error := task.exception()) is None or isinstance(error, BusClosed):
+        return
+    log.error("%s ended by a fault; start the hub anew", task.get_name(), exc_info=error)

@@ -1,0 +1,101 @@
+"""Numbers for Prometheus: what was asked of the hub, and how things stand."""
+
+from collections import Counter as Count
+from collections.abc import Iterable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ...bus.base import Stats
+
+if TYPE_CHECKING:
+    from ..http.responses import Visit
+    from ..hub import Hub
+
+MEDIA_TYPE = "text/plain; version=0.0.4"
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
+
+
+class Metrics:
+    """One registry per hub: two in one process do not count for each other."""
+
+    def __init__(self, hub: "Hub") -> None:
+        self._hub = hub
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "tieline_requests", "Requests by route and status.", ("method", "route", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "tieline_request_seconds", "How long requests took.", registry=self._registry, buckets=BUCKETS
+        )
+        self._turns = Counter("tieline_turns", "Turns that ended, by outcome.", ("outcome",), registry=self._registry)
+        self._present = _Present(hub)
+        self._registry.register(self._present)
+        self._labels: dict[tuple[str, str, int], Counter] = {}
+
+    def request(self, scope: MutableMapping[str, Any], visit: "Visit", status: int, seconds: float) -> None:
+        # The route's template, never the path: a stranger must not be able to make new series.
+        key = (visit.method, scope.get("path_template") or "none", status)
+        counter = self._labels.get(key)
+        if counter is None:
+            method = key[0] if key[0] in _METHODS else "other"
+            counter = self._labels[key] = self._requests.labels(method, key[1], str(status or 101))
+        counter.inc()
+        if visit.method != "WEBSOCKET":
+            self._seconds.observe(seconds)
+
+    def turn(self, outcome: str) -> None:
+        self._turns.labels(outcome).inc()
+
+    async def text(self) -> bytes:
+        self._present.stats = await self._hub.bus.stats()
+        return generate_latest(self._registry)
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "DELETE", "PUT", "OPTIONS", "WEBSOCKET"})
+
+
+class _Present(Collector):
+    """Read off when somebody asks."""
+
+    def __init__(self, hub: "Hub") -> None:
+        self._hub = hub
+        self.stats: Stats | None = None
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # else the registry would collect once at registration, before there is a hub
+
+    def collect(self) -> Iterable[Metric]:
+        state = self._hub.state
+        yield _gauge("tieline_streams", "Clients that follow the stream.", len(self._hub.fanout.followers))
+        yield _by("tieline_sessions", "Sessions by status.", "status", (one.status for one in state.sessions.values()))
+        yield _gauge("tieline_asks_pending", "Asks that wait for an answer.", len(state.asks))
+        yield _by(
+            "tieline_prompts", "Prompts that are not over.", "status", (one.status for one in state.prompts.values())
+        )
+        states = ("online" if one.online else "offline" for one in state.nodes.values())
+        yield _by("tieline_nodes", "Nodes, by whether they are there.", "state", states)
+        yield _gauge("tieline_devices", "Devices that may talk to the hub.", len(self._hub.devices.list()))
+        if self.stats is None:
+            return
+        yield _gauge("tieline_bus_records", "Records on the bus.", self.stats.records)
+        yield _gauge("tieline_bus_subjects", "Subjects on the bus.", self.stats.subjects)
+        yield _gauge("tieline_bus_bytes", "Bytes of the bus on disk.", self.stats.bytes)
+        yield _gauge("tieline_bus_last", "The highest cursor of the bus.", self.stats.last)
+        pending = GaugeMetricFamily("tieline_bus_pending", "Records that a group has not had yet.", labels=("group",))
+        for group in self.stats.groups:
+            pending.add_metric((f"{group.name} {group.pattern}",), group.pending + group.outstanding)
+        yield pending
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _by(name: str, text: str, label: str, values: Iterable[str]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=(label,))
+    for value, number in Count(values).items():
+        family.add_metric((value,), number)
+    return family

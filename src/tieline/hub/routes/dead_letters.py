@@ -1,0 +1,87 @@
+"""Dead letters: what did not arrive, why, and another try."""
+
+from typing import TYPE_CHECKING, Any
+
+from ...envelopes import DeadLetter, Receipt, Refused, UnknownMessage
+from ...protocol.messages import DeadOutcome, DeadSelection, DropView
+from ..http.problems import Refused as HubRefused
+from ..http.request import Asked, Reply, answer, body
+from ..http.route_spec import Spec
+from ..http.routing import get, post
+from .messages import TAGS, Limit, told
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+
+@get("/api/v1/dead", tags=TAGS, spec=Spec(gives=list[DeadLetter]))
+async def dead(
+    request: Asked,
+    pattern: str = "",
+    sender: str = "",
+    reason: str = "",
+    limit: Limit = 100,
+) -> Reply:
+    """What did not arrive, the newest first: by a pattern of addresses, by sender, by reason."""
+    async with told(request) as relay:
+        return answer((await relay.dead.list(to=pattern, sender=sender, reason=reason))[:limit])
+
+
+@get("/api/v1/dead/{id}", tags=TAGS, spec=Spec(gives=DeadLetter, problems=("UnknownMessage",)))
+async def letter(request: Asked, id: str) -> Reply:
+    """One dead letter, whole."""
+    async with told(request) as relay:
+        return answer(await relay.dead.show(id))
+
+
+@post(
+    "/api/v1/dead/retry",
+    tags=TAGS,
+    spec=Spec(body=DeadSelection, gives=list[DeadOutcome], problems=("UnknownMessage",)),
+)
+async def retry(request: Asked) -> Reply:
+    """Send dead letters again, each with a fresh budget. Says of each what became of it."""
+    chosen = body(request, DeadSelection)
+    _check(chosen)
+    outcomes: list[DeadOutcome] = []
+    async with told(request) as relay:
+        found: list[tuple[str, Receipt | Refused]] = []
+        if not chosen.ids:
+            found = await relay.dead.retry(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
+        for id in chosen.ids:
+            try:
+                found += await relay.dead.retry([id])
+            except UnknownMessage as error:
+                outcomes.append(DeadOutcome(id=id, done=False, problem=error.message))
+        for id, outcome in found:
+            if isinstance(outcome, Refused):
+                outcomes.append(DeadOutcome(id=id, done=False, problem=f"{outcome.reason}: {outcome.message}"))
+            else:
+                outcomes.append(DeadOutcome(id=id, done=True, sent_as=outcome.id))
+    return answer(outcomes)
+
+
+@post(
+    "/api/v1/dead/drop",
+    tags=TAGS,
+    spec=Spec(body=DeadSelection, gives=DropView, problems=("UnknownMessage",)),
+)
+async def drop(request: Asked) -> Reply:
+    """Throw dead letters away for good."""
+    chosen = body(request, DeadSelection)
+    _check(chosen)
+    async with told(request) as relay:
+        if chosen.ids:
+            count = await relay.dead.drop(chosen.ids)
+        else:
+            count = await relay.dead.drop(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
+        return answer(DropView(dropped=count))
+
+
+def _check(chosen: DeadSelection) -> None:
+    if not (chosen.ids or chosen.pattern or chosen.sender or chosen.reason):
+        raise HubRefused("UsageError", "which ones?", field="ids", hint="Give ids, a pattern, a sender or a reason.")
+
+
+def routes(hub: "Hub") -> list[Any]:
+    return [dead, letter, retry, drop]

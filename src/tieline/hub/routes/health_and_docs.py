@@ -1,0 +1,74 @@
+"""For those who look after the hub: is it well, how much does it do, how is it spoken to."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from ...version import __version__
+from ..http.openapi import document
+from ..http.request import Asked, Reply, answer
+from ..http.route_spec import Spec
+from ..http.routing import get
+from ..ops.metrics import MEDIA_TYPE
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+TAGS = ["service"]
+DOCS = Path(__file__).parents[1] / "http" / "docs"
+
+
+class Health(Struct, frozen=True):
+    status: str
+    version: str
+
+
+_document: list[bytes] = []  # made when somebody asks for it; the same for every hub
+_HEALTHY = msgspec.json.encode(Health("ok", __version__))
+
+
+@get("/healthz", tags=TAGS, spec=Spec(gives=Health, problems=("BusError",)))
+async def health(request: Asked) -> Reply:
+    """Whether the hub and its bus answer. Says nothing else: this door is open."""
+    await request.hub.bus.table("hub").get("epoch")
+    return answer(_HEALTHY)
+
+
+@get("/metrics", tags=TAGS, spec=Spec(gives=str, media=MEDIA_TYPE))
+async def metrics(request: Asked) -> Reply:
+    """Numbers for Prometheus."""
+    return Reply(await request.hub.metrics.text(), media=MEDIA_TYPE)
+
+
+@get("/api/v1/openapi.json", tags=TAGS, spec=Spec(gives=dict[str, Any]))
+async def openapi(request: Asked) -> Reply:
+    """This document."""
+    if not _document:
+        _document.append(msgspec.json.encode(document(request.routes)))
+    return answer(_document[0])
+
+
+@get("/api/v1/docs", tags=TAGS, spec=Spec(gives=str, media="text/html"))
+async def docs(request: Asked) -> Reply:
+    """The same, to read."""
+    return _file("docs.html", "text/html")
+
+
+@get("/api/v1/docs.js", spec=None)
+async def script(request: Asked) -> Reply:
+    return _file("docs.js", "text/javascript")
+
+
+@get("/api/v1/docs.css", spec=None)
+async def style(request: Asked) -> Reply:
+    return _file("docs.css", "text/css")
+
+
+def routes(hub: "Hub") -> list[Any]:
+    return [health, metrics, openapi, docs, script, style]
+
+
+def _file(name: str, media: str) -> Reply:
+    return Reply((DOCS / name).read_bytes(), media=media)

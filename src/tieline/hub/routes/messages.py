@@ -1,0 +1,266 @@
+"""Messages and inboxes."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
+
+from ...envelopes import Message, Refused, Unanswered, UnknownMessage, address
+from ...protocol.messages import (
+    MAX_ASK_S,
+    MAX_PAGE,
+    AnswerView,
+    InboxRead,
+    InboxView,
+    MessageView,
+    NewAsk,
+    NewMessage,
+    ThreadView,
+    TraceView,
+    message_view,
+)
+from ...protocol.problems import Problem
+from ...relay import Relay
+from ...relay.plugins.inbound_webhooks import STATUS_OF
+from ...sessions.caller_session import caller
+from ..http.problems import Problematic
+from ..http.problems import Refused as HubRefused
+from ..http.request import Asked, Reply, answer, body, once_of
+from ..http.route_spec import Spec
+from ..http.routing import get, post
+from ..nodes.command_helpers import session_of
+from ..security.peer_credentials import Peer
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+TAGS = ["messages"]
+OWNER = "relay.user.owner"
+"""Whoever is let in is the hub's owner, on whichever device: one person has one inbox."""
+
+Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
+
+
+def relay_of(request: Asked) -> Relay:
+    relay = request.hub.relay
+    if relay is None:
+        raise HubRefused("BusError", "this hub runs no relay")
+    return relay
+
+
+@asynccontextmanager
+async def told(request: Asked) -> AsyncGenerator[Relay, None]:
+    """The relay; what it refuses becomes a problem whose code is the reason."""
+    try:
+        yield relay_of(request)
+    except Refused as error:
+        status = STATUS_OF.get(error.reason, 422)
+        raise Problematic(
+            Problem(
+                status=status,
+                title=HTTPStatus(status).phrase,
+                detail=error.message,
+                code=error.reason,
+                hint=error.hint,
+                instance=request.id,
+            )
+        ) from None
+
+
+async def sender_of(request: Asked, new: NewMessage | NewAsk) -> str:
+    """Stamped here: a person, or one of the hub's sessions. What an agent runs is never taken for the person."""
+    hub, session = request.hub, new.session
+    peer: Peer | None = request.scope["state"].get("peer")
+    if peer is not None and peer.mark is not None:
+        if hub.local is None:
+            raise HubRefused("Forbidden", "an agent of another hub or node sends no messages here")
+        session = caller(hub.local.router, peer.mark, peer.cwd, session)
+    elif new.mark and hub.local is not None:
+        session = caller(hub.local.router, new.mark, new.cwd, session)
+    return address(f"relay.agent.{(await session_of(hub, session)).id}") if session else OWNER
+
+
+def shown(message: Message) -> MessageView:
+    return message_view(message.receipt, message.envelope)
+
+
+# --- messages ------------------------------------------------------------------------------------------------
+
+
+@post(
+    "/api/v1/messages",
+    tags=TAGS,
+    spec=Spec(body=NewMessage, gives=MessageView, status=201, problems=("NotFound",)),
+)
+async def send(request: Asked) -> Reply:
+    """Send a message. It is stored when this returns; its receipt says how far it got."""
+    new = body(request, NewMessage)
+    sender = await sender_of(request, new)
+    async with told(request) as relay:
+        receipt = await relay.send(
+            new.to,
+            new.payload(),
+            sender=sender,
+            reply_to="" if new.no_reply else new.reply_to or sender,
+            in_reply_to=new.in_reply_to,
+            thread=new.thread,
+            limits=new.limits,
+            key=new.key or once_of(request),
+            within=new.within,
+        )
+        return answer(shown(await relay.message(receipt.id)), 201)
+
+
+@post("/api/v1/messages/ask", tags=TAGS, spec=Spec(body=NewAsk, gives=AnswerView, problems=("NotFound",)))
+async def ask(request: Asked) -> Reply:
+    """Send a message and wait for its answer. Without one, the reason says why, the receipt where the message is."""
+    new = body(request, NewAsk)
+    sender = await sender_of(request, new)
+    timeout = min(max(new.timeout_s, 0.1), MAX_ASK_S)
+    async with told(request) as relay:
+        try:
+            found = await relay.ask(
+                new.to,
+                new.payload(),
+                sender=sender,
+                timeout=timeout,
+                limits=new.limits,
+                key=new.key or once_of(request),
+                within=new.within,
+            )
+        except Unanswered as error:
+            return answer(AnswerView(receipt=error.receipt, reason=error.reason, detail=error.message))
+        return answer(AnswerView(receipt=await relay.status(found.in_reply_to), answer=found))
+
+
+@get("/api/v1/messages", tags=TAGS, spec=Spec(gives=list[ThreadView], problems=("UnknownMessage",)))
+async def threads(request: Asked, thread: str = "", limit: Limit = 50) -> Reply:
+    """Threads of messages, the last active first; with `thread`, that one."""
+    async with told(request) as relay:
+        if thread:
+            messages = await relay.thread(thread)
+            if not messages:
+                raise UnknownMessage(thread)
+            return answer([_thread(thread, messages)])
+        members: dict[str, list[str]] = {}
+        for receipt in await relay.recent(MAX_PAGE):
+            members.setdefault(receipt.thread, []).append(receipt.id)
+        found = {name: await relay.thread(name, *ids) for name, ids in list(members.items())[:limit]}
+        return answer([_thread(name, messages) for name, messages in found.items() if messages])
+
+
+def _thread(name: str, messages: list[Message]) -> ThreadView:
+    views = list(map(shown, messages))
+    parties = dict.fromkeys(party for view in views for party in (view.receipt.sender, view.receipt.subject))
+    return ThreadView(
+        id=name,
+        first=views[0],
+        last=max(views, key=lambda view: max((step.at for step in view.receipt.steps), default=0.0)),
+        count=len(views),
+        parties=tuple(parties),
+        open=sum(not view.receipt.over for view in views),
+    )
+
+
+@get("/api/v1/messages/{id}", tags=TAGS, spec=Spec(gives=MessageView, problems=("UnknownMessage",)))
+async def show(request: Asked, id: str) -> Reply:
+    """One message, and step by step where it got to."""
+    async with told(request) as relay:
+        found = await relay.message(id)
+        if session := request.scope["state"]["session"]:
+            own = address(f"relay.agent.{session}")
+            if own not in (found.receipt.sender, found.receipt.subject):
+                raise UnknownMessage(id)
+        return answer(shown(found))
+
+
+@get("/api/v1/messages/{id}/trace", tags=TAGS, spec=Spec(gives=TraceView, problems=("UnknownMessage",)))
+async def trace(request: Asked, id: str) -> Reply:
+    """The whole chain that a message belongs to, with what did not arrive."""
+    async with told(request) as relay:
+        thread = await _thread_of(relay, id)
+        messages = await relay.thread(thread, id)  # none, if all of it was refused
+        dead = [letter for letter in await relay.dead.list() if letter.envelope.thread == thread]
+        if not messages and not dead:
+            raise UnknownMessage(id)
+        view = TraceView(
+            thread=thread, messages=tuple(map(shown, messages)), depth=depths(messages), dead=tuple(reversed(dead))
+        )
+        return answer(view)
+
+
+async def _thread_of(relay: Relay, id: str) -> str:
+    """Of a message, of one that was refused and has only a dead letter, or `id` is a thread's own name."""
+    try:
+        return (await relay.status(id)).thread
+    except UnknownMessage:
+        try:
+            return (await relay.dead.show(id)).envelope.thread
+        except UnknownMessage:
+            return id
+
+
+def depths(messages: list[Message]) -> tuple[int, ...]:
+    """How far each is from the one that began it."""
+    known: dict[str, int] = {}
+    for message in messages:
+        envelope = message.envelope
+        above = (envelope.caused_by, envelope.in_reply_to) if envelope else (message.receipt.caused_by,)
+        known[message.receipt.id] = max((known[id] + 1 for id in above if id in known), default=0)
+    return tuple(known[message.receipt.id] for message in messages)
+
+
+# --- inboxes -------------------------------------------------------------------------------------------------
+
+
+@get("/api/v1/inboxes", tags=TAGS, spec=Spec(gives=list[InboxView]))
+async def inboxes(request: Asked) -> Reply:
+    """Every address that mail waits for, and the owner's own."""
+    async with told(request) as relay:
+        relay.check_active()
+        waiting = {OWNER: 0, **relay.dispatch.mailboxes}
+        return answer([_inbox(relay, subject, count) for subject, count in sorted(waiting.items())])
+
+
+def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
+    lane = relay.dispatch.lanes.match(subject)
+    if lane is None:
+        return InboxView(subject=subject, waiting=count, kind="nobody")
+    return InboxView(
+        subject=subject, waiting=count, kind=lane.kind, channel=lane.id if lane.kind in ("channel", "handler") else ""
+    )
+
+
+@get("/api/v1/inboxes/{subject}", tags=TAGS, spec=Spec(gives=list[MessageView]))
+async def inbox(request: Asked, subject: str, limit: Limit = 50) -> Reply:
+    """The mail of an address, the newest first. Looking at it reads nothing."""
+    async with told(request) as relay:
+        subject = address(subject)
+        lane = relay.dispatch.lanes.match(subject)
+        if lane is not None and lane.kind == "inbox":
+            return answer([shown(message) for message in await relay.inbox(subject).messages(limit=limit)])
+        relay.check_active()
+        waiting = [live.receipt for live in relay.dispatch.live.values() if live.receipt.subject == subject]
+        newest = sorted(waiting, key=lambda receipt: receipt.seq, reverse=True)[:limit]
+        return answer([shown(await relay.message(receipt.id)) for receipt in newest])
+
+
+@post(
+    "/api/v1/inboxes/{subject}/read",
+    tags=TAGS,
+    spec=Spec(body=InboxRead, needs_body=False, gives=list[MessageView], problems=("UnknownMessage",)),
+)
+async def read(request: Asked, subject: str) -> Reply:
+    """Take mail out of an inbox: those named, or the oldest that wait. They are seen now."""
+    wanted = body(request, InboxRead, empty=InboxRead())
+    async with told(request) as relay:
+        found = relay.inbox(address(subject))
+        limit = min(max(wanted.limit, 1), MAX_PAGE)
+        ids = wanted.ids or tuple(receipt.id for receipt in found.unread()[:limit])
+        return answer([shown(await found.read(id)) for id in ids])
+
+
+def routes(hub: "Hub") -> list[Any]:
+    return [send, ask, threads, show, trace, inboxes, inbox, read]

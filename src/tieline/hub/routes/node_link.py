@@ -1,0 +1,24 @@
+"""The link: the WebSocket that nodes dial."""
+
+from typing import TYPE_CHECKING, Any
+
+from ..http.problems import http_problem
+from ..http.routing import Plain, asgi
+from ..nodes.link import Links
+from ..stream import sse
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+
+def routes(hub: "Hub") -> list[Plain]:
+    links = Links(hub)
+
+    @asgi("/api/v1/link")
+    async def link(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            await links.attend(scope, receive, send)
+        else:
+            await sse.refuse(send, http_problem(426, "this door is a WebSocket, for nodes"))
+
+    return [link]

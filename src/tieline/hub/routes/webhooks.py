@@ -1,0 +1,95 @@
+"""The open door for webhooks. The channel behind it checks each request's signature before it believes a word of it."""
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...envelopes import RelayStandby
+from ...errors import BusError
+from ...protocol.problems import MEDIA_TYPE, Problem
+from ...relay.plugins.inbound_webhooks import Hooked, HookRefused, HookRequest
+from ..http.request import Asked, Reply, answer
+from ..http.route_spec import Spec
+from ..http.routing import post
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+MAX_AT_ONCE = 32
+"""Requests that are worked on; a stranger can send as many as they like, and costs us no more than these."""
+
+AGAIN_S = 5.0
+"""When it is worth another try to whoever meets us in a bad moment: the same again is harmless."""
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The id by which the message can be asked for."""
+
+    message: str = ""
+
+
+async def _take(request: Asked, channel: str, busy: asyncio.Semaphore) -> Reply:
+    hub = request.hub
+    try:
+        if hub.channels is None or hub.relay is None:
+            raise HookRefused(503, "no_relay", "this hub runs no relay")
+        if not hub.relay.active:
+            raise _standby()
+        found = hub.channels.channel(channel)
+        if found is None and hub.channels.starting(channel):
+            raise HookRefused(503, "starting", "this channel is being started", retry_after_s=AGAIN_S)
+        if not isinstance(found, Hooked):
+            raise HookRefused(404, "no_webhook", "no channel of this name takes webhooks")
+        if busy.locked():
+            raise HookRefused(429, "busy", "too many requests at once", retry_after_s=1.0)
+        async with busy:
+            if len(request.body) > found.max_body:
+                raise HookRefused(413, "too_large", f"the body is larger than {found.max_body} bytes", field="body")
+            try:
+                reply = await found.receive(HookRequest(headers=request.headers, body=request.body))
+            except RelayStandby:
+                raise _standby() from None
+            except BusError as error:
+                raise HookRefused(503, "unavailable", error.message, retry_after_s=AGAIN_S) from None
+            return answer(Taken(message=reply.message), reply.status)
+    except HookRefused as error:
+        hub.log.info("hook refused", channel=channel[:64], code=error.code)
+        return _refusal(error, request.id)
+
+
+def _standby() -> HookRefused:
+    """Another hub of this bus runs the relay; whoever sends it again may meet that one."""
+    return HookRefused(503, "standby", "this hub's relay stands by", retry_after_s=AGAIN_S)
+
+
+def _refusal(error: HookRefused, instance: str) -> Reply:
+    problem = Problem(
+        status=error.status,
+        title=HTTPStatus(error.status).phrase,
+        detail=error.message,
+        code=error.code,
+        field=error.field,
+        hint=error.hint,
+        instance=instance,
+    )
+    headers: dict[str, str] = {}
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(max(1, round(error.retry_after_s)))
+    return Reply(msgspec.json.encode(problem), error.status, MEDIA_TYPE, headers)
+
+
+def routes(hub: "Hub") -> list[Any]:
+    busy = asyncio.Semaphore(MAX_AT_ONCE)
+
+    @post(
+        "/hooks/in/{channel}",
+        tags=["hooks"],
+        spec=Spec(gives=Taken, status=202, problems=("NotFound", "Unauthenticated", "TooManyRequests")),
+    )
+    async def take(request: Asked, channel: str) -> Reply:
+        """A webhook for a channel, signed as that channel wants it."""
+        return await _take(request, channel, busy)
+
+    return [take]

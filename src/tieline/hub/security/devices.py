@@ -1,0 +1,298 @@
+"""Who may talk to the hub: devices with a key each, and the single-use secrets that let new ones in.
+
+Keys and secrets are random, 256 bits, and kept only as their SHA-256: whoever reads the bus can use none of them.
+They live in bus tables, so every hub on one bus knows them; a revocation takes effect at once here, and on the other
+hubs as soon as they hear of it.
+"""
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...bus.base import Bus, Table
+from ...errors import BusClosed, BusError, Conflict
+from ...ids import new_id
+from ...protocol.views import DeviceView
+from ..http.problems import NotFound, Refused
+from ..ops.background_tasks import background
+from ..state.table_cache import Mirror
+
+Kind = Literal["page", "client", "node"]
+
+PAIRING_S = 600
+"""How long a secret lets a device in: long enough to walk to the other machine."""
+MAX_DEVICES = 1000
+UNUSED_S = 90 * 86400.0
+"""A device that is not used for so long has to be paired anew."""
+SEEN_EVERY_S = 60.0
+"""How often it is written down when devices were last seen."""
+HEARD_S = 1.0
+"""For the bus to tell of a new device, which may come to another hub with its next request."""
+OWNER = "owner"
+"""The id of whoever comes by this machine's socket and is no agent: no device, and always known."""
+
+
+class Device(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    name: str
+    hash: str
+    kind: Kind = "client"
+    created_at: float = 0.0
+    seen_at: float = 0.0
+    node: str = ""
+    by: str = ""  # whose secret let it in
+
+
+class PairingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    kind: Kind
+    expires_at: float
+    name: str = ""
+    by: str = ""
+
+
+_device = msgspec.json.Decoder(Device).decode
+_pairing = msgspec.json.Decoder(PairingRecord).decode
+_encode = msgspec.json.encode
+
+
+def hashed(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+
+
+class Devices:
+    """`async with Devices(bus) as devices`."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._table: Table = bus.table("devices")
+        self._pairings: Table = bus.table("pairings")
+        self._devices: dict[str, Device] = {}
+        self._by_hash: dict[str, str] = {}
+        self._seen: dict[str, float] = {}
+        self._revoked: set[str] = set()  # by us, until the bus tells it: what it tells before is older
+        self._unheard: dict[str, asyncio.Event] = {}
+        self._callbacks: list[Callable[[str], None]] = []
+        self._open: Counter[str] = Counter()  # connections that are open
+        self.expired: Callable[[DeviceView], None] = lambda device: None  # called with each that expires
+        self._mirror = Mirror(self._table, self._apply)
+        self._upkeep: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Devices":
+        await self._mirror.__aenter__()
+        self._upkeep = background(self._keep_seen(), "devices-seen")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
+        await self._mirror.__aexit__()
+        with suppress(BusError):
+            await self._write_seen()
+
+    # --- keys ------------------------------------------------------------------------------------------
+
+    def device_of(self, key: str) -> Device | None:
+        """Whose key it is. The look-up is by hash, so its time tells nothing about the key."""
+        id = self._by_hash.get(hashed(key))
+        if id is None:
+            return None
+        if self._unused(self._devices[id]):
+            return None
+        self._seen[id] = time.time()
+        return self._devices[id]
+
+    def list(self) -> list[DeviceView]:
+        """Oldest first."""
+        return [self.view(device) for device in sorted(self._devices.values(), key=lambda device: device.created_at)]
+
+    def knows(self, id: str) -> bool:
+        """Whether it may (still) talk to the hub."""
+        return id == OWNER or id in self._devices
+
+    def view(self, device: Device) -> DeviceView:
+        return DeviceView(
+            id=device.id,
+            name=device.name,
+            kind=device.kind,
+            created_at=device.created_at,
+            seen_at=max(device.seen_at, self._seen.get(device.id, 0.0)),
+            node=device.node,
+            by=device.by,
+        )
+
+    def let_in(self, id: str) -> tuple[str, ...]:
+        """Whom it let in, and whom these let in, and so on."""
+        found = [id]
+        for one in found:
+            found += [device.id for device in self._devices.values() if device.by == one and device.id not in found]
+        return tuple(found[1:])
+
+    def opened(self, id: str) -> Callable[[], None]:
+        """It is connected, and so in use, until the function that is given is called."""
+        if id not in self._devices:  # the owner, or an agent's session
+            return lambda: None
+        self._open[id] += 1
+
+        def closed() -> None:
+            self._seen[id] = time.time()
+            self._open[id] -= 1
+            if not self._open[id]:
+                del self._open[id]
+
+        return closed
+
+    async def add(self, kind: Kind, name: str, *, node: str = "", by: str = "") -> tuple[Device, str]:
+        """A new device and its key, which is not kept. When it is given out, the bus has told all hubs about it."""
+        if len(self._devices) >= MAX_DEVICES:
+            raise Refused("Conflict", f"there are {MAX_DEVICES} devices already", hint="Revoke some first.")
+        key = "tl_" + secrets.token_urlsafe(32)
+        now = time.time()
+        device = Device(
+            id=new_id(), name=name or kind, hash=hashed(key), kind=kind, created_at=now, seen_at=now, node=node, by=by
+        )
+        heard = self._unheard[device.id] = asyncio.Event()
+        try:
+            await self._table.put(device.id, _encode(device), expect=0)
+            self._keep(device)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HEARD_S):
+                    await heard.wait()
+        finally:
+            del self._unheard[device.id]
+        return device, key
+
+    async def revoke(self, id: str) -> None:
+        """Its key opens nothing any more, and what it has open is closed before this returns."""
+        if id not in self._devices:
+            raise NotFound("device", id)
+        self._revoked.add(id)
+        try:
+            await self._table.delete(id)
+        except BusError:
+            self._revoked.discard(id)
+            raise
+        self._forget(id)
+
+    def on_revoke(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Called with the device's id, at once. Gives the function that ends it."""
+        self._callbacks.append(callback)
+
+        def unsubscribe() -> None:
+            with suppress(ValueError):
+                self._callbacks.remove(callback)
+
+        return unsubscribe
+
+    # --- pairing ---------------------------------------------------------------------------------------
+
+    async def offer(self, kind: Kind, *, name: str = "", by: str = "") -> tuple[str, float]:
+        """A secret that lets one device in, and when it ends."""
+        secret = secrets.token_urlsafe(32)
+        expires_at = time.time() + PAIRING_S
+        record = PairingRecord(kind=kind, expires_at=expires_at, name=name, by=by)
+        await self._pairings.put(hashed(secret), _encode(record), expect=0, ttl=PAIRING_S)
+        return secret, expires_at
+
+    async def claim(
+        self, secret: str, kinds: tuple[Kind, ...], *, name: str = "", node: str = ""
+    ) -> tuple[Device, str]:
+        """A device for a secret. Of two who claim the same one, one gets it."""
+        refused = Refused(
+            "Unauthenticated",
+            "this secret is wrong, used or too old",
+            field="secret",
+            hint="Ask for another one: `tieline pair`.",
+        )
+        entry = await self._pairings.get(hashed(secret))
+        if entry is None:
+            raise refused
+        pairing = _pairing(entry.value)
+        if pairing.expires_at < time.time() or not self.knows(pairing.by or OWNER):  # who made it was revoked
+            raise refused
+        if pairing.kind not in kinds:
+            raise Refused("Forbidden", f"this secret is for a {pairing.kind}", field="secret")
+        if pairing.kind == "node" and not node:
+            raise Refused("UsageError", "a node says its own id", field="node")
+        if pairing.kind == "node" and (own := [one for one in self._devices.values() if one.node == node]):
+            # Whoever has a secret could else take the place of any node whose id it knows.
+            hint = f"Revoke its device {own[0].name!r} ({own[0].id}) on the hub's page first, then join again."
+            raise Refused("Conflict", "the hub has a key for this machine already", field="node", hint=hint)
+        try:
+            await self._pairings.delete(entry.key, expect=entry.revision)
+        except Conflict:
+            raise refused from None
+        # A name that the owner gave counts more than what a browser calls itself.
+        own = node if pairing.kind == "node" else ""
+        return await self.add(pairing.kind, pairing.name or name, node=own, by=pairing.by)
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _keep(self, device: Device) -> None:
+        if old := self._devices.get(device.id):
+            self._by_hash.pop(old.hash, None)
+        self._devices[device.id] = device
+        self._by_hash[device.hash] = device.id
+
+    def _forget(self, id: str) -> None:
+        device = self._devices.pop(id, None)
+        if device is None:
+            return
+        self._by_hash.pop(device.hash, None)
+        self._seen.pop(id, None)
+        for callback in tuple(self._callbacks):
+            callback(id)
+
+    def _apply(self, key: str, value: bytes | None, told: bool) -> None:
+        """What the bus says, also about what other hubs did. It may be behind what was done here."""
+        if value is None:
+            self._revoked.discard(key)
+            self._forget(key)
+        elif key not in self._revoked:
+            self._keep(_device(value))
+            if heard := self._unheard.get(key):
+                heard.set()
+
+    async def _keep_seen(self) -> None:
+        while True:
+            await asyncio.sleep(SEEN_EVERY_S)
+            try:
+                await self._write_seen()
+                await self.expire()
+            except BusClosed:
+                return
+            except BusError:
+                continue
+
+    def _unused(self, device: Device) -> bool:
+        last = max(device.created_at, device.seen_at, self._seen.get(device.id, 0.0))
+        return device.id not in self._open and last < time.time() - UNUSED_S
+
+    async def expire(self) -> None:
+        """Who was not here for long is let in no more."""
+        for device in [one for one in self._devices.values() if self._unused(one)]:
+            await self.revoke(device.id)
+            self.expired(self.view(device))
+
+    async def _write_seen(self) -> None:
+        for id in self._open:
+            self._seen[id] = time.time()
+        for id, at in list(self._seen.items()):
+            entry = await self._table.get(id)
+            if entry is None:
+                continue
+            device = _device(entry.value)
+            if at - device.seen_at >= SEEN_EVERY_S:
+                with suppress(Conflict):  # revoked meanwhile: it must not come back
+                    await self._table.put(id, _encode(replace(device, seen_at=at)), expect=entry.revision)

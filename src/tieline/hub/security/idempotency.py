@@ -1,0 +1,170 @@
+"""A request with an `Idempotency-Key` is carried out once: the same key again gets the first one's answer.
+
+The key is the device's own, for one route and one body; with another body it is refused. Two at once: the second waits
+for the first one's answer. What a route tells a node has an id made of the key (`deed`), so that a hub that dies before
+it could keep the answer, and another hub that is asked at the same time, do nothing twice.
+
+Answers are kept on the bus for a day, so every hub on it knows them, and for callers that the hub knows only: a
+stranger's keys cost nothing. Those that carry secrets are kept in memory alone, and only when they gave one: what is on
+the bus is for many eyes. A refusal that may be another one in a moment is not kept.
+"""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ...bus.base import Bus, Table
+from ...errors import BusError
+from ..http.problems import Refused
+
+KEPT_S = 86400
+WAIT_S = 30.0
+MAX_ANSWER = 256 * 1024
+MAX_KEPT = 256
+"""Answers in memory."""
+MAX_WRITING = 64
+"""Answers on their way to the bus, which nobody waits for."""
+MAX_KEY = 255
+PASSING = frozenset({401, 403, 404, 429})
+"""Refusals that may not hold any more when the same is asked again; as all from 500 on."""
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    digest: str  # of the request's body
+    status: int
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+
+_decode = msgspec.json.Decoder(Answer).decode
+_encode = msgspec.json.encode
+
+
+class Once:
+    """`async with Once(bus) as once`."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._table: Table = bus.table("answers")
+        self._running: dict[str, asyncio.Event] = {}
+        self._kept: OrderedDict[str, Answer] = OrderedDict()
+        self._writing: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "Once":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.gather(*self._writing, return_exceptions=True)
+
+    @property
+    def kept(self) -> int:
+        """Answers in memory."""
+        return len(self._kept)
+
+    async def run(self, id: str, digest: str, call: Callable[[Send], Awaitable[None]], *, private: bool) -> Answer:
+        """The answer to `call`, or the one that it had before."""
+        while (running := self._running.get(id)) is not None:
+            await _finish(running)
+        mine = self._running[id] = asyncio.Event()
+        try:
+            found = self._kept.get(id)
+            if found is None and not private and (entry := await self._table.get(id)) is not None:
+                found = _decode(entry.value)
+            if found is not None:
+                return _again(found, digest)
+            record = _Recording()
+            await call(record.send)
+            answer = Answer(digest=digest, status=record.status, headers=record.headers, body=bytes(record.body))
+            if answer.status < (300 if private else 500) and answer.status not in PASSING:
+                self._remember(id, answer)
+                if not private and len(answer.body) <= MAX_ANSWER:
+                    await self._write(id, answer)
+            return answer
+        finally:
+            del self._running[id]
+            mine.set()
+
+    async def _write(self, id: str, answer: Answer) -> None:
+        """Nobody waits for it: until it is there, the deed's own id does the same."""
+        if len(self._writing) >= MAX_WRITING:
+            await asyncio.wait(self._writing, return_when=asyncio.FIRST_COMPLETED)
+        task = asyncio.create_task(self._put(id, _encode(answer)))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def _put(self, id: str, value: bytes) -> None:
+        with suppress(BusError):
+            await self._table.put(id, value, ttl=KEPT_S)
+
+    def _remember(self, id: str, answer: Answer) -> None:
+        self._kept[id] = answer
+        while len(self._kept) > MAX_KEPT:
+            self._kept.popitem(last=False)
+
+
+def identity(device: str, method: str, path: str, key: str) -> str:
+    """What a key is bound to. Refuses keys that are none."""
+    if not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
+        raise Refused("UsageError", f"a key is 1 to {MAX_KEY} printable ASCII characters", field="Idempotency-Key")
+    return hashlib.sha256("\0".join((device, method, path, key)).encode()).hexdigest()
+
+
+def deed(id: str, digest: str) -> str:
+    """The id of what is to be done once."""
+    return hashlib.sha256(f"{id} {digest}".encode()).hexdigest()[:32]
+
+
+def digest_of(query: bytes, body: bytes) -> str:
+    return hashlib.sha256(query + b"\0" + body).hexdigest()
+
+
+class _Recording:
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: tuple[tuple[str, str], ...] = ()
+        self.body = bytearray()
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = tuple(
+                (name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"]
+            )
+        elif message["type"] == "http.response.body":
+            self.body += message.get("body", b"")
+
+
+async def _finish(running: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(WAIT_S):
+            await running.wait()
+    except TimeoutError:
+        raise Refused(
+            "InProgress",
+            "a request with this key is being carried out",
+            field="Idempotency-Key",
+            hint="Ask again with the same key in a moment.",
+            retry_s=1.0,
+        ) from None
+
+
+def _again(found: Answer, digest: str) -> Answer:
+    if found.digest != digest:
+        raise Refused(
+            "KeyReused",
+            "this key was used for another request",
+            field="Idempotency-Key",
+            hint="Make a new key for every new request; use one again only to repeat the very same request.",
+        )
+    return msgspec.structs.replace(found, headers=(*found.headers, ("idempotency-replayed", "true")))

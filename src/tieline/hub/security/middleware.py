@@ -1,0 +1,210 @@
+"""The one function that every request and every upgrade passes: `admit`. The application behind it sees nobody else.
+
+In this order: is the path clear, is it meant for us (Host: another name that points here is somebody's trick), does it
+come from our own page (Origin: another site's page may not talk to us), who is it (on the owner's socket the process
+that connected, a person's or an agent's; else by the bearer's key; a cookie is nobody's), may that kind of device, or
+that session, pass this door. Then the body is read, whole, bounded in size and time, and keys that make a request
+happen once are honoured.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ...ids import new_id
+from ...protocol.views import DeviceView
+from ..http.problems import Refused
+from ..http.responses import Outgoing, Receive, Scope, Send, Visit
+from . import access_rules
+from .idempotency import deed, digest_of, identity
+from .peer_credentials import Peer
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+NOBODY = "?"
+"""The session of an agent whose session cannot be told."""
+CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+_WANTED = {
+    b"host": "host",
+    b"origin": "origin",
+    b"authorization": "authorization",
+    b"content-length": "length",
+    b"transfer-encoding": "encoding",
+    b"expect": "expect",
+    b"idempotency-key": "once",
+    b"sec-fetch-site": "site",
+    b"sec-fetch-mode": "mode",
+}
+_SINGLE = ("host", "origin", "authorization", "length", "once")
+
+
+def admit(visit: Visit, scope: Scope, hub: "Hub") -> None:
+    """Fills in who it is, or raises Refused. Nothing behind a door is touched before this returns."""
+    said = visit.said
+    if access_rules.odd(visit.path):
+        raise Refused("UsageError", "this path can be read in two ways", field="path")
+    hub.origins.check_host(said.get("host", ""), scope)
+    visit.foreign = hub.origins.check_origin(visit.method, said, scope)
+    if visit.foreign and visit.method == "OPTIONS":
+        return  # a browser asks, without a token, whether it may ask: answered here, nothing behind is reached
+    need = access_rules.need(visit.method, visit.path)
+    _identify(visit, scope, hub)
+    if need == "nothing" or (need == "first frame" and visit.device is None):
+        return
+    device = visit.device
+    if visit.session and not access_rules.session_may(visit.method, visit.path, visit.session):
+        raise Refused(
+            "Forbidden",
+            "an agent may not do this; only a person may",
+            hint="It may send messages, read its own session, and start an agent by `tieline run --standalone`.",
+        )
+    if device is None:
+        raise Refused(
+            "Unauthenticated",
+            "who are you?",
+            hint="Say `Authorization: Bearer <token>`; `tieline pair` lets a new device in.",
+        )
+    if need == "node" and device.kind != "node":
+        raise Refused("Forbidden", "this door is for nodes", hint="`tieline node join` makes a machine one.")
+    if device.kind == "node" and need != "node" and (visit.method, visit.path) not in access_rules.NODE_MAY:
+        raise Refused("Forbidden", "a node's key opens the link, and little else", hint="Pair this device as a client.")
+
+
+def _identify(visit: Visit, scope: Scope, hub: "Hub") -> None:
+    said = visit.said
+    if (peer := scope["state"].get("peer")) is not None:
+        scope["state"]["via"] = peer.via
+        device = _known(visit, peer, hub)
+        if visit.session or "authorization" not in said:  # an agent is its session, whatever else it has got hold of
+            visit.device = device
+            return
+    if (authorization := said.get("authorization")) is not None:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() == "bearer":
+            visit.device = hub.auth.device_of(token.strip())
+        if visit.device is None and access_rules.need(visit.method, visit.path) != "nothing":
+            raise Refused("Unauthenticated", "this token is not known (any more)", field="Authorization")
+
+
+def _known(visit: Visit, peer: Peer, hub: "Hub") -> DeviceView:
+    """Whoever came by the owner's socket."""
+    if peer.problem:
+        raise Refused("Forbidden", peer.problem, hint="`tieline pair --client` lets a program in by a key of its own.")
+    if peer.mark is None:
+        return hub.auth.owner()
+    visit.session = hub.session_of(peer) or NOBODY
+    return hub.auth.agent(visit.session)
+
+
+class Gate:
+    """The application's outermost layer."""
+
+    def __init__(self, app: App, hub: "Hub") -> None:
+        self._app = app
+        self._hub = hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        method = scope["method"] if kind == "http" else "WEBSOCKET"
+        visit = Visit(id=new_id(), method=method, path=scope["path"], said={})
+        hub, began = self._hub, time.perf_counter()
+        answer = Outgoing(send, visit)
+        try:
+            _listen(visit, scope)
+            visit.strict = hub.origins.strict(visit.said.get("host", ""), scope)
+            admit(visit, scope, hub)
+            state = scope["state"]
+            if visit.device is not None and (known := state.get("known")):
+                known()
+            state["device"], state["request"], state["once"] = visit.device, visit.id, ""
+            state["session"] = visit.session
+            if kind == "websocket":
+                await self._app(scope, receive, send)
+            elif visit.foreign and visit.method == "OPTIONS":
+                await answer.preflight()
+            else:
+                await self._http(visit, scope, receive, answer)
+        except Refused as error:
+            visit.why = error.message
+            await answer.refuse(error, scope, receive)
+        except TimeoutError:
+            hub.log.warning("took too long", method=method, path=visit.path, id=visit.id)
+            await answer.broken(504, "this took too long")
+        except Exception as error:
+            hub.log.error("failed", method=method, path=visit.path, id=visit.id, exc_info=error)
+            await answer.broken(500, "something went wrong here; the log says what")
+        finally:
+            hub.note(scope, visit, answer.status, time.perf_counter() - began)
+
+    async def _http(self, visit: Visit, scope: Scope, receive: Receive, answer: Outgoing) -> None:
+        said = visit.said
+        body = b""
+        if visit.method in CHANGING or "length" in said or "encoding" in said:
+            if visit.path in access_rules.GUESSED:
+                self._hub.guess(scope)
+            body = scope["state"]["body"] = await _body(visit, receive)
+        if visit.path in access_rules.STREAMS:
+            await self._app(scope, receive, answer.send)
+            return
+        async with asyncio.timeout(access_rules.ANSWER_S):
+            key = said.get("once")
+            known = visit.device is not None or visit.path in access_rules.GUESSED  # there a secret makes them known
+            if key is None or visit.method not in CHANGING or not known:
+                await self._app(scope, receive, answer.send)
+                return
+            device = visit.device.id if visit.device else ""
+            id = identity(device, visit.method, visit.path, key)
+            digest = digest_of(scope["query_string"], body)
+            scope["state"]["once"] = deed(id, digest)
+
+            async def call(record: Send) -> None:
+                await self._app(scope, receive, record)
+
+            kept = await self._hub.once.run(id, digest, call, private=visit.path in access_rules.PRIVATE)
+            found = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept.headers]
+            await answer.whole(kept.status, found, kept.body)
+
+
+def _listen(visit: Visit, scope: Scope) -> None:
+    said = visit.said
+    for name, value in scope["headers"]:
+        if (known := _WANTED.get(name)) is not None:
+            if known in said:
+                if known in _SINGLE:
+                    raise Refused("UsageError", f"{name.decode()} is there twice", field=name.decode())
+                said[known] += ", " + value.decode("latin-1")
+            else:
+                said[known] = value.decode("latin-1")
+
+
+async def _body(visit: Visit, receive: Receive) -> bytes:
+    limit, seconds = access_rules.body_limits(visit.path, stranger=visit.device is None)
+    length = visit.said.get("length", "")
+    if length.isdigit() and int(length) > limit:
+        raise _too_large(limit)
+    found = b""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refused("SlowRequest", "the connection was closed in the middle of the body")
+                found += message.get("body", b"")
+                if len(found) > limit:
+                    raise _too_large(limit)
+                if not message.get("more_body", False):
+                    return found
+    except TimeoutError:
+        raise Refused("SlowRequest", f"the body did not arrive within {seconds:g} seconds") from None
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused("BodyTooLarge", f"the body is larger than {limit:,} bytes", field="body")

@@ -1,0 +1,112 @@
+"""Which names the hub goes by, and which pages may talk to it.
+
+A page of another site can make a browser send requests here, and can even make its own name point here. The first
+says so in `Origin`, the second in `Host`; both are refused unless they are on the list.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...config import HubConfig
+from ..http.problems import Refused
+
+_PORT = re.compile(r":([0-9]{1,5})$")
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Origins:
+    def __init__(self, config: HubConfig) -> None:
+        public = urlsplit(config.public_url)
+        self.public = f"{public.scheme}://{public.netloc}".lower() if public.netloc else ""
+        names = {*LOOPBACK, *map(host_name, config.hosts)}
+        if public.netloc:
+            names.add(host_name(public.netloc))
+        if not is_loopback(config.host):
+            own = socket.gethostname().lower()
+            names |= {own, own.partition(".")[0] + ".local"}
+            if not _unspecified(config.host):
+                names.add(host_name(config.host))
+        self._names = frozenset(names - {""})
+        self._further = frozenset(origin.lower().rstrip("/") for origin in config.origins)
+
+    def check_host(self, host: str, scope: MutableMapping[str, Any]) -> None:
+        name = host_name(host)
+        if name in self._names:
+            return
+        # An address is no name that could be made to point elsewhere: the one that was dialled is ours.
+        server = scope.get("server")
+        if name and server and name == server[0]:
+            return
+        raise Refused(
+            "Forbidden",
+            f"this hub does not go by the name {name[:80]!r}",
+            field="Host",
+            hint="If it should, add the name to hub.hosts in tieline.toml.",
+        )
+
+    def check_origin(self, method: str, said: Mapping[str, str], scope: MutableMapping[str, Any]) -> str:
+        """The origin, if it is another than our own but may talk to us; "" for our own or none."""
+        origin = said.get("origin")
+        if origin is None:
+            # Without an Origin it is a link (fine) or an embedding (not fine). Another port of this machine is the
+            # same site to a browser: it is as foreign as any other.
+            if said.get("site") in ("cross-site", "same-site") and not (
+                said.get("mode") == "navigate" and method == "GET"
+            ):
+                raise self._refused("another site")
+            return ""
+        found = origin.lower()
+        scheme = "https" if scope["scheme"] in ("https", "wss") else "http"
+        if found == f"{scheme}://{said.get('host', '').lower()}" or (self.public and found == self.public):
+            return ""
+        if found in self._further:
+            return found
+        raise self._refused(origin)
+
+    def secure(self, host: str, scope: MutableMapping[str, Any]) -> bool:
+        """Whether the browser reached us by TLS: ours, or that of the proxy in front."""
+        return scope["scheme"] == "https" or self.public == f"https://{host.lower()}"
+
+    def strict(self, host: str, scope: MutableMapping[str, Any]) -> bool:
+        """Whether browsers shall come by TLS only from now on. Not for loopback's names: whatever else runs on this
+        machine goes by them too."""
+        return self.secure(host, scope) and not is_loopback(host_name(host))
+
+    @staticmethod
+    def _refused(origin: str) -> Refused:
+        return Refused(
+            "Forbidden",
+            f"pages of {origin[:80]!r} may not talk to this hub",
+            field="Origin",
+            hint="If they should, add it to hub.origins in tieline.toml (hub.public_url for a proxy of your own).",
+        )
+
+
+def host_name(host: str) -> str:
+    """Without port, brackets and the last dot."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() and ":" not in name else host).rstrip(".")
+
+
+def is_loopback(host: str) -> bool:
+    if host_name(host) == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host_name(host)).is_loopback
+    except ValueError:
+        return False
+
+
+def _unspecified(host: str) -> bool:
+    try:
+        return not host or ipaddress.ip_address(host_name(host)).is_unspecified
+    except ValueError:
+        return False

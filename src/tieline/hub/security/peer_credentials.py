@@ -1,0 +1,100 @@
+"""Who is at the other end of the owner's socket. The kernel says which process connected; that process's descent says
+whether a person started it, or an agent.
+
+A connection is whoever made it: it is looked at once, when it comes. What cannot be looked at is nobody we know.
+"""
+
+import os
+import socket
+import struct
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from ...processes.ancestry import UNKNOWN, descent_of
+
+MAX_COMMAND = 120
+"""Characters of a caller's command that are told."""
+_PEERPIDFD = 77  # Linux 6.5; Python has no name for it yet
+_LOCAL_PEERCRED, _LOCAL_PEERPID = 1, 2  # macOS
+
+
+class Peer(Struct, frozen=True, kw_only=True):
+    pid: int = 0
+    problem: str = ""  # why it is nobody we know
+    mark: str | None = None  # of the agent that it descends from
+    cwd: str = ""
+    command: str = ""
+
+    @property
+    def via(self) -> str:
+        return f"pid {self.pid} {self.command}".rstrip()
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Never raises: a peer that cannot be known has a `problem`."""
+    try:
+        pid, uid = _credentials(connection)
+    except OSError as error:
+        return Peer(problem=f"the system does not say which process connected: {error.strerror}")
+    if uid != os.getuid():
+        return Peer(pid=pid, problem="this socket is for the user who runs the hub")
+    handle = _handle(connection)
+    try:
+        mark, cwd, command = descent_of(pid), _cwd(pid), _command(pid)
+        if handle is not None and _gone(handle):  # then what was read may be of another process with its number
+            return Peer(pid=pid, problem="the process that connected is gone")
+    except (OSError, ValueError):
+        mark, cwd, command = UNKNOWN, "", ""
+    finally:
+        if handle is not None:
+            os.close(handle)
+    if mark == UNKNOWN:
+        why = "it cannot be told that a person started this process, and only a person may do this"
+        return Peer(pid=pid, problem=why, command=command)
+    return Peer(pid=pid, mark=mark, cwd=cwd, command=command)
+
+
+def _credentials(connection: socket.socket) -> tuple[int, int]:
+    """Process and user, as they were when it connected."""
+    if sys.platform == "darwin":
+        (pid,) = struct.unpack("i", connection.getsockopt(0, _LOCAL_PEERPID, 4))
+        _, uid = struct.unpack("II", connection.getsockopt(0, _LOCAL_PEERCRED, 8))
+        return pid, uid
+    pid, uid, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid
+
+
+def _handle(connection: socket.socket) -> int | None:
+    """The process itself, not only its number; None where the system has none to give."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return connection.getsockopt(socket.SOL_SOCKET, _PEERPIDFD)
+    except OSError:
+        return None
+
+
+def _gone(handle: int) -> bool:
+    import select
+
+    return bool(select.select([handle], [], [], 0)[0])
+
+
+def _cwd(pid: int) -> str:
+    return os.readlink(f"/proc/{pid}/cwd") if sys.platform == "linux" else ""  # noqa: PTH115
+
+
+def _command(pid: int) -> str:
+    """As a person would have typed it, short and printable."""
+    if sys.platform != "linux":
+        return ""
+    with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
+        words = [word.decode(errors="replace") for word in file.read(4096).split(b"\0")[:-1]]
+    if len(words) > 1 and Path(words[0]).name.startswith("python") and not words[1].startswith("-"):
+        words = words[1:]
+    if words:
+        words[0] = Path(words[0]).name
+    text = "".join(c if c.isprintable() else " " for c in " ".join(words))
+    return text if len(text) <= MAX_COMMAND else text[: MAX_COMMAND - 1] + "…"

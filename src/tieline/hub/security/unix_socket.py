@@ -1,0 +1,65 @@
+"""The owner's way in on this machine: a unix socket that nobody else can open, in a folder that nobody else can enter.
+
+A socket's path has a hundred bytes or so. Where the state folder is too deep for that, the socket lies in a short
+folder of our own in /tmp; the hub writes down where (`client/hub_address.py`).
+"""
+
+import hashlib
+import os
+import socket
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ... import paths
+from ...errors import UsageError
+
+LONGEST = 100
+"""Bytes of a path: Linux takes 107, macOS 103."""
+
+
+def socket_path(env: Mapping[str, str]) -> Path:
+    path = paths.socket_file(env).absolute()
+    if len(os.fsencode(path)) <= LONGEST:
+        return path
+    name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return Path("/tmp", f"tieline-{os.getuid()}-{name}", path.name)
+
+
+class Local:
+    """The socket, bound and not yet listening. `close` takes it away, unless another hub has put its own there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        _own_folder(path.parent)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with suppress(FileNotFoundError):
+                path.unlink()  # of a hub that died without a word: one runs per state folder
+            self.socket.bind(os.fspath(path))
+            path.chmod(0o600)
+            self._inode = path.lstat().st_ino
+            self.socket.setblocking(False)
+        except OSError as error:
+            self.socket.close()
+            raise UsageError(f"cannot make the socket {path}: {error.strerror}", field="TIELINE_HOME") from None
+
+    def close(self) -> None:
+        self.socket.close()
+        with suppress(OSError):
+            if self.path.lstat().st_ino == self._inode:
+                self.path.unlink()
+                self.path.parent.rmdir()
+
+
+def _own_folder(folder: Path) -> None:
+    """Made, or found to be ours and nobody else's: in a temporary folder anybody could have made one of that name."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise UsageError(f"{folder} belongs to somebody else", field="TIELINE_HOME", hint="Remove it.")
+    if found.st_mode & 0o077:
+        folder.chmod(0o700)

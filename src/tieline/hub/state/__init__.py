@@ -1,0 +1,1 @@
+"""The present, held in memory as the bus's tables have it."""

@@ -1,0 +1,149 @@
+"""The present, held in memory: sessions, asks, prompts, nodes and commands, as the bus's tables have them.
+
+Every hub on a bus has the same. Reading costs nothing; whoever subscribes is told what changes from then on, as the
+frame that clients get. What is there at the start is not told: it is in the snapshot.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from ...bus.base import Bus
+from ...protocol.stream_frames import (
+    AnyHubFrame,
+    AskFrame,
+    CommandFrame,
+    GoneFrame,
+    NodeFrame,
+    PromptFrame,
+    SessionFrame,
+)
+from ...protocol.views import CommandView, NodeView, PromptView, Snapshot, view
+from ...sessions.records import ASKS, PROMPTS, SESSIONS, AskRecord, PromptRecord, SessionRecord
+from .table_cache import Mirror
+
+NODES = "nodes"
+COMMANDS = "commands"
+
+Subscriber = Callable[[AnyHubFrame], None]
+
+
+class State:
+    """`async with State(bus) as state`: inside, all present values are known and kept up to date."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.sessions: dict[str, SessionRecord] = {}
+        self.asks: dict[str, AskRecord] = {}  # pending
+        self.prompts: dict[str, PromptView] = {}  # waiting and running, by `<session>.<id>`
+        self.nodes: dict[str, NodeView] = {}
+        self.commands: dict[str, CommandView] = {}
+        self._mirrors = tuple(
+            Mirror(bus.table(name), apply)
+            for name, apply in (
+                (SESSIONS, self._session),
+                (ASKS, self._ask),
+                (PROMPTS, self._prompt),
+                (NODES, self._node),
+                (COMMANDS, self._command),
+            )
+        )
+        self._subscribers: list[Subscriber] = []
+
+    async def __aenter__(self) -> "State":
+        for one in self._mirrors:
+            one.start()
+        try:
+            await self.settled()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for one in self._mirrors:
+            await one.stop()
+
+    async def settled(self) -> None:
+        """All values that are present now have been read."""
+        for one in self._mirrors:
+            await one.settled()
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            sessions=tuple(self.sessions.values()),
+            asks=tuple(sorted(self.asks.values(), key=lambda ask: ask.created_at)),
+            prompts=tuple(sorted(self.prompts.values(), key=lambda prompt: prompt.place)),
+            nodes=tuple(self.nodes.values()),
+        )
+
+    def subscribe(self, callback: Subscriber) -> Callable[[], None]:
+        """Calls it with every change from now on, in the loop's own thread; it must not wait. Gives the way out."""
+        self._subscribers.append(callback)
+
+        def unsubscribe() -> None:
+            if callback in self._subscribers:
+                self._subscribers.remove(callback)
+
+        return unsubscribe
+
+    # --- one function per table: keep it, and the frame that says so ---
+
+    def _session(self, key: str, value: bytes | None, told: bool) -> None:
+        if value is None:
+            if self.sessions.pop(key, None) is not None:
+                self._tell(GoneFrame(kind="session", id=key), told)
+            return
+        record = self.sessions[key] = _session(value)
+        self._tell(SessionFrame(session=record), told)
+
+    def _ask(self, key: str, value: bytes | None, told: bool) -> None:
+        if value is None:
+            if self.asks.pop(key, None) is not None:
+                self._tell(GoneFrame(kind="ask", id=key), told)
+            return
+        record = _ask(value)
+        if record.status == "pending":
+            self.asks[key] = record
+        else:
+            self.asks.pop(key, None)
+        self._tell(AskFrame(ask=record), told)
+
+    def _prompt(self, key: str, value: bytes | None, told: bool) -> None:
+        if value is None:
+            if (known := self.prompts.pop(key, None)) is not None:
+                self._tell(GoneFrame(kind="prompt", id=known.id), told)
+            return
+        record = _prompt(value)
+        shown = view(record)
+        if record.over:
+            self.prompts.pop(key, None)
+        else:
+            self.prompts[key] = shown
+        self._tell(PromptFrame(prompt=shown), told)
+
+    def _node(self, key: str, value: bytes | None, told: bool) -> None:
+        if value is None:
+            if self.nodes.pop(key, None) is not None:
+                self._tell(GoneFrame(kind="node", id=key), told)
+            return
+        node = self.nodes[key] = _node(value)
+        self._tell(NodeFrame(node=node), told)
+
+    def _command(self, key: str, value: bytes | None, told: bool) -> None:
+        if value is None:
+            self.commands.pop(key, None)
+            return
+        command = self.commands[key] = _command(value)
+        self._tell(CommandFrame(command=command), told)
+
+    def _tell(self, frame: AnyHubFrame, told: bool) -> None:
+        if told:
+            for subscriber in tuple(self._subscribers):
+                subscriber(frame)
+
+
+_session = msgspec.json.Decoder(SessionRecord).decode
+_ask = msgspec.json.Decoder(AskRecord).decode
+_prompt = msgspec.json.Decoder(PromptRecord).decode
+_node = msgspec.json.Decoder(NodeView).decode
+_command = msgspec.json.Decoder(CommandView).decode

@@ -1,0 +1,1 @@
+"""The event stream to clients: over WebSocket and as server-sent events."""

@@ -1,0 +1,72 @@
+"""Deltas that wait to be sent, joined per item: concatenated they are the same."""
+
+from collections.abc import Iterable
+
+from ...events import TextDelta, ThinkingDelta, ToolOutput
+from ...protocol.stream_frames import DeltaFrame
+from .encoded_frames import Packet, Peek, packet
+
+DELTAS = frozenset({"text_delta", "thinking_delta", "tool_output"})
+
+Item = tuple[str, str, str]
+"""Its session, the delta's type, its id."""
+
+
+def item_of(session: str, said: Peek) -> Item:
+    return session, said.type, said.item or said.id
+
+
+class Said:
+    """What was said of items, in order; `size` is how many characters."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._said: dict[str, dict[Item, tuple[Peek, list[str]]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._said)
+
+    def add(self, session: str, said: Peek) -> None:
+        of_session = self._said.setdefault(session, {})
+        of_session.setdefault(item_of(session, said), (said, []))[1].append(said.text)
+        self.size += len(said.text)
+
+    def drop(self, session: str, item: str) -> None:
+        """The item is whole now, or too much was said of it."""
+        of_session = self._said.get(session)
+        if of_session is not None:
+            for kind in DELTAS:
+                _, texts = of_session.pop((session, kind, item), (None, ()))
+                self.size -= sum(map(len, texts))
+            if not of_session:
+                del self._said[session]
+
+    def take(self, session: str | None = None) -> list[tuple[Peek, Packet]]:
+        """All that waits, or that of one session."""
+        if not self._said:
+            return []
+        if session is None:
+            taken, self._said, self.size = list(self._said.values()), {}, 0
+        else:
+            taken = [self._said.pop(session, {})]
+            self.size -= sum(len(text) for _, texts in taken[0].values() for text in texts)
+        return [
+            (joined, packet(DeltaFrame(session=item[0], event=_event(joined)), session=item[0]))
+            for of_session in taken
+            for item, (first, texts) in of_session.items()
+            for joined in [_joined(first, texts)]
+        ]
+
+
+def _joined(first: Peek, texts: Iterable[str]) -> Peek:
+    return Peek(first.type, first.item, first.id, "".join(texts), first.parent)
+
+
+def _event(said: Peek) -> TextDelta | ThinkingDelta | ToolOutput:
+    match said.type:
+        case "text_delta":
+            return TextDelta(said.text, said.item, said.parent)
+        case "thinking_delta":
+            return ThinkingDelta(said.text, said.item, said.parent)
+        case _:
+            return ToolOutput(said.id, said.text)

@@ -1,0 +1,151 @@
+"""Frames for many clients, each encoded once; and records of the log, made into them."""
+
+import logging
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ...bus.base import Bus, Record
+from ...protocol.stream_frames import AnyHubFrame, encode
+from ...sessions.event_log import PART, happened_at, subject
+from .ws_framing import framed
+
+MAX_OPEN = 1000
+"""Events of which some parts are there and some are not, at most; the oldest are given up."""
+
+Message = Mapping[str, Any]
+
+log = logging.getLogger("tieline.hub")
+
+
+class Packet:
+    """What one frame is on the wire. Shared by all who get it: nobody changes it."""
+
+    __slots__ = ("_placed", "_streamed", "message", "seq", "session", "size")
+
+    def __init__(self, data: bytes, *, seq: int | None = None, session: str = "") -> None:
+        data.decode()  # raises UnicodeDecodeError: a browser hangs up on text that is none
+        self.seq = 0 if seq is None else seq
+        self.session = session
+        self.size = len(data)
+        self.message: Message = {"type": "websocket.send", "framed": framed(data)}
+        self._placed = seq is not None
+        self._streamed: Message | None = None
+
+    @property
+    def data(self) -> bytes:
+        """The frame's JSON."""
+        return self.message["framed"][-self.size :]
+
+    @property
+    def streamed(self) -> Message:
+        """The same as a server-sent event. What has an id is where one resumes."""
+        if self._streamed is None:
+            head = b"id: %d\n" % self.seq if self._placed else b""
+            body = b"%bdata: %b\n\n" % (head, self.data)  # JSON has no line breaks of its own
+            self._streamed = {"type": "http.response.body", "body": body, "more_body": True}
+        return self._streamed
+
+
+class Peek(Struct, frozen=True, gc=False):
+    """As much of an event as the hub looks at. Decoding it also makes sure that it is JSON."""
+
+    type: str = ""
+    item: str = ""
+    id: str = ""
+    text: str = ""
+    parent: str = ""
+    status: str = ""
+
+
+_peek = msgspec.json.Decoder(Peek).decode
+
+
+def peek(event: bytes) -> Peek:
+    """Raises ValueError for what is not a JSON object."""
+    try:
+        return _peek(event)
+    except msgspec.ValidationError:
+        msgspec.json.decode(event, type=dict[str, Any])  # an event of a newer version is still an event
+        return Peek()
+
+
+def packet(frame: AnyHubFrame, *, seq: int | None = None, session: str = "") -> Packet:
+    return Packet(encode(frame), seq=seq, session=session)
+
+
+def event_packet(whole: "Whole") -> tuple[Packet, Peek] | None:
+    """None for what is not an event at all: one bad record must not end the stream."""
+    head = b'{"type":"event","seq":%d,"session":%b,"at":%b,"event":'
+    try:
+        about = peek(whole.data)
+        data = head % (whole.seq, encode(whole.session), encode(whole.at)) + whole.data + b"}"
+        return Packet(data, seq=whole.seq, session=whole.session), about
+    except ValueError as error:
+        log.warning("the event at %d of %s is not understood: %s", whole.seq, whole.session, error)
+        return None
+
+
+def delta_packet(session: str, event: bytes) -> Packet:
+    """Raises ValueError for what is no text."""
+    return Packet(b'{"type":"delta","session":%b,"event":%b}' % (encode(session), event), session=session)
+
+
+class Whole(Struct, frozen=True, gc=False):
+    """An event of the log, put together if it came in parts. Its place is the last part's."""
+
+    seq: int
+    session: str
+    at: float
+    data: bytes
+
+
+class Joiner:
+    """Puts events together whose parts lie between those of other sessions."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._open: dict[str, list[bytes]] = {}
+
+    async def join(self, record: Record) -> Whole | None:
+        """The event that a record completes, if it does."""
+        session = record.subject.partition(".")[2]
+        part = record.headers.get(PART)
+        if part is None:
+            self._open.pop(session, None)  # its last part was never written: a crash
+            return Whole(record.seq, session, happened_at(record), record.data)
+        number, last = _place(part)
+        parts = self._open.pop(session, [])
+        if number == 1:
+            parts = []
+        elif len(parts) != number - 1:  # we began to read in the middle of it
+            parts = await self._earlier(session, record.seq, number)
+        if len(parts) != number - 1:
+            return None
+        parts.append(record.data)
+        if number == last:
+            return Whole(record.seq, session, happened_at(record), b"".join(parts))
+        while len(self._open) >= MAX_OPEN:
+            del self._open[next(iter(self._open))]
+        self._open[session] = parts
+        return None
+
+    async def _earlier(self, session: str, before: int, number: int) -> list[bytes]:
+        parts: list[bytes] = []
+        async with aclosing(self._bus.read(subject(session), follow=False)) as records:
+            async for record in records:
+                if record.seq >= before:
+                    break
+                found = _place(record.headers.get(PART, ""))[0]
+                if found == 1:
+                    parts = []
+                parts = [*parts, record.data] if found == len(parts) + 1 else []
+        return parts if len(parts) == number - 1 else []
+
+
+def _place(part: str) -> tuple[int, int]:
+    number, _, last = part.partition("/")
+    return (int(number), int(last)) if number.isdigit() and last.isdigit() else (0, 0)

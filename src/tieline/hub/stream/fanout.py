@@ -1,0 +1,279 @@
+"""From the log to every client: one reader of all events and one listener of all deltas per hub.
+
+Each frame is encoded once and handed to every follower that wants it. What was said last stays in a ring, so that a
+client that comes back within moments is caught up from memory; one that was away for longer is caught up from the log.
+Both end in the same place: live and replay are one stream, without a gap or a double.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing, suppress
+from typing import Any, Literal
+
+from ...bus.base import Bus, Record
+from ...errors import BusClosed, BusError
+from ...protocol.stream_frames import HEARTBEAT_S, AnyHubFrame, Beat, GoneFrame, PromptFrame
+from ...sessions.event_log import subject
+from ..ops.background_tasks import background
+from ..state.live_state import State
+from .delta_buffer import DELTAS, Said
+from .encoded_frames import Joiner, Packet, Peek, Whole, delta_packet, event_packet, packet, peek
+from .retention import Retention
+from .ring_buffer import Ring
+from .subscriber import Follower, Key
+
+WARM = 1000
+"""How far back the ring is filled at the start: clients of the hub before come back all at once."""
+SLICE_S = 0.005
+"""After so long the reader lets the others of this process have a turn."""
+PAUSE_S = 0.005
+"""Deltas and state are gathered for so long: what is overtaken meanwhile is not sent, and events are not held up."""
+AGAIN_S = 1.0
+FINISHED = 64
+"""Items per session, of those finished last, whose late deltas are left out."""
+MAX_SESSIONS = 1000
+
+log = logging.getLogger("tieline.hub")
+
+Tap = Callable[[Whole, Peek], None]
+Told = Literal["ok", "gap", "reset"]
+
+
+class Fanout:
+    """`async with Fanout(bus, state) as fanout`: inside, it reads."""
+
+    def __init__(self, bus: Bus, state: State, *, keep_events_days: float = 30.0) -> None:
+        self.epoch = ""  # which log this is
+        self.cursor = 0  # the last event that was handed out
+        self.followers: set[Follower] = set()
+        self._bus = bus
+        self._state = state
+        self.retention = Retention(bus, keep_events_days)
+        self._joiner = Joiner(bus)
+        self._ring = Ring(0)
+        self._finished: dict[str, deque[str]] = {}
+        self._states: dict[Key, AnyHubFrame] = {}
+        self._said = Said()
+        self._later: asyncio.TimerHandle | None = None
+        self._taps: list[Tap] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._live = False
+        self._looked = asyncio.Event()
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    async def __aenter__(self) -> "Fanout":
+        self.epoch = await self.retention.epoch()
+        await self._warm_up()
+        self._unsubscribe = self._state.subscribe(self._changed)
+        work: tuple[Coroutine[Any, Any, None], ...] = (self._read(), self._listen(), self._beat(), self.retention.run())
+        self._tasks = [background(one, f"fanout-{one.__name__}") for one in work]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._unsubscribe()
+        if self._later is not None:
+            self._later.cancel()
+        for follower in tuple(self.followers):
+            follower.drop(1012, "the hub ends")
+            await follower.pause()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- for followers ---
+
+    async def place(self, after: int, epoch: str) -> tuple[Told, int]:
+        """What to tell a client with this cursor, and where it begins."""
+        if epoch != self.epoch:
+            return "reset", self.cursor
+        if self._ring.floor <= after <= self.cursor:
+            return "ok", after
+        trimmed = await self.retention.trimmed()
+        if after > self.cursor:  # another hub of this bus may be ahead of us; a log that ends before it is another log
+            known = after <= max(await self._bus.last("events.>"), trimmed)
+            return ("ok", after) if known else ("reset", self.cursor)
+        first = await self._bus.first("events.>")
+        gap = after < trimmed or (0 < after < first and after != trimmed)
+        return ("gap" if gap else "ok"), after
+
+    def add(self, follower: Follower, first: Packet) -> None:
+        self.followers.add(follower)
+        self._looked.set()
+        follower.begin(first)
+
+    async def remove(self, follower: Follower) -> None:
+        self.followers.discard(follower)
+        self._looked.set()
+        await follower.pause()
+
+    def since(self, cursor: int) -> list[Packet] | None:
+        """The next events after a cursor, from memory; None when they do not go back that far."""
+        return self._ring.since(cursor)
+
+    async def replay(self, cursor: int, sessions: frozenset[str] | None) -> AsyncGenerator[Packet, None]:
+        """The events after a cursor, from the log, up to what is there now."""
+        only = next(iter(sessions)) if sessions is not None and len(sessions) == 1 else None
+        joiner = Joiner(self._bus)
+        records = self._bus.read(subject(only) if only else "events.>", after=cursor, follow=False)
+        async with aclosing(records):
+            async for record in records:
+                whole = await joiner.join(record)
+                if whole is None or (sessions is not None and whole.session not in sessions):
+                    continue
+                if (made := event_packet(whole)) is not None:
+                    yield made[0]
+
+    @property
+    def visible(self) -> int:
+        """Clients that a person looks at."""
+        return sum(follower.visible for follower in self.followers)
+
+    def looked(self) -> None:
+        """Somebody looks, or no longer."""
+        self._looked.set()
+
+    async def glance(self, seconds: float) -> None:
+        """Until who looks has changed; or so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._looked.wait()
+        except TimeoutError:
+            return
+        self._looked.clear()
+
+    def tap(self, callback: Tap) -> Callable[[], None]:
+        """Calls it with every new event, never with an old one; it must not wait. Gives the way out."""
+        self._taps.append(callback)
+        return lambda: self._taps.remove(callback) if callback in self._taps else None
+
+    # --- the one reader and the one listener ---
+
+    async def _warm_up(self) -> None:
+        """Fills the ring. What comes from here on is news."""
+        last = await self._bus.last("events.>")
+        self.cursor = max(0, last - WARM)
+        self._ring = Ring(self.cursor)
+        async with aclosing(self._bus.read("events.>", after=self.cursor, follow=False)) as records:
+            async for record in records:
+                await self._take(record)
+        self.cursor = max(self.cursor, last)
+        self._live = True
+
+    async def _take(self, record: Record) -> None:
+        whole = await self._joiner.join(record)
+        if whole is not None:
+            self._event(whole)
+        self.cursor = record.seq
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                async with aclosing(self._bus.read("events.>", after=self.cursor)) as records:
+                    slice_ends = time.monotonic() + SLICE_S
+                    async for record in records:
+                        await self._take(record)
+                        if time.monotonic() >= slice_ends:
+                            await asyncio.sleep(0)
+                            slice_ends = time.monotonic() + SLICE_S
+            except BusClosed:
+                raise
+            except BusError as error:
+                log.warning("the log is out of reach: %s", error)
+                await asyncio.sleep(AGAIN_S)
+
+    def _event(self, whole: Whole) -> None:
+        made = event_packet(whole)
+        if made is None:
+            return
+        one, about = made
+        self._ring.append(one)
+        item = about.item if about.type in ("text", "thinking") else about.id if about.type == "tool_result" else ""
+        if item:
+            self._note(whole.session, item)
+            self._said.drop(whole.session, item)
+        self._tell_deltas(self._said.take(whole.session))  # what was said before it comes before it
+        for follower in tuple(self.followers):
+            if item:
+                follower.finished(whole.session, item)
+            follower.event(one)
+        if self._live:
+            for tap in tuple(self._taps):
+                tap(whole, about)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with aclosing(self._bus.listen("deltas.>")) as announcements:
+                    async for one in announcements:
+                        if self.followers:
+                            self._delta(one.subject.partition(".")[2], one.data)
+            except BusClosed:
+                raise
+            except BusError as error:
+                log.warning("deltas are out of reach: %s", error)
+                await asyncio.sleep(AGAIN_S)
+
+    def _delta(self, session: str, data: bytes) -> None:
+        with suppress(ValueError):  # it is not JSON: nobody misses it
+            said = peek(data)
+            if (said.item or said.id) in self._finished.get(session, ()):
+                return  # it was overtaken by its item
+            if said.type in DELTAS:
+                self._said.add(session, said)
+                self._soon()
+            else:
+                self._tell_deltas([(said, delta_packet(session, data))])
+
+    def _note(self, session: str, item: str) -> None:
+        known = self._finished.pop(session, None)
+        if known is None:
+            known = deque[str](maxlen=FINISHED)
+            while len(self._finished) >= MAX_SESSIONS:
+                del self._finished[next(iter(self._finished))]
+        known.append(item)
+        self._finished[session] = known
+
+    def _changed(self, frame: AnyHubFrame) -> None:
+        if self.followers:
+            key = _key(frame)
+            self._states.pop(key, None)
+            self._states[key] = frame
+            self._soon()
+
+    def _soon(self) -> None:
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(PAUSE_S, self._tell)
+
+    def _tell(self) -> None:
+        self._later = None
+        states, self._states = self._states, {}
+        for key, frame in states.items():
+            one = packet(frame)
+            for follower in tuple(self.followers):
+                follower.state(key, one)
+        self._tell_deltas(self._said.take())
+
+    def _tell_deltas(self, deltas: list[tuple[Peek, Packet]]) -> None:
+        for said, one in deltas:
+            for follower in tuple(self.followers):
+                follower.delta(said, one)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_S / 2)
+            one = packet(Beat(at=time.time()))
+            for follower in tuple(self.followers):
+                follower.beat(one)
+
+
+def _key(frame: AnyHubFrame) -> Key:
+    match frame:
+        case GoneFrame(kind=kind, id=id):
+            return kind, id
+        case PromptFrame(prompt=prompt):
+            return "prompt", f"{prompt.session}.{prompt.id}"  # their ids are the clients' own
+        case _:
+            return frame.type, getattr(frame, frame.type).id

@@ -1,0 +1,90 @@
+"""Pages of a session's log: onward from a cursor, or the newest before one.
+
+The bus reads forward only. The newest are found by looking back a little, then further, until there are enough: what is
+read is at most a few times what is shown, however long the log is.
+"""
+
+from collections import deque
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from ...bus.base import Bus
+from ...sessions.event_log import subject
+from .encoded_frames import Joiner, Packet, event_packet
+
+MAX_PAGE = 8 * 1024 * 1024
+"""Bytes of a page; one event that is larger comes alone."""
+FIRST_LOOK = 4
+FURTHER = 4
+"""How far back the first look goes, in pages, and how much further each one after it."""
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """Events, oldest first. `first` and `last` are the log's own ends; `more`: there are further ones that way."""
+
+    events: tuple[Packet, ...]
+    first: int
+    last: int
+    more: bool
+
+    def json(self) -> bytes:
+        events = b",".join(one.data for one in self.events)
+        more = b"true" if self.more else b"false"
+        return b'{"events":[%b],"first":%d,"last":%d,"more":%b}' % (events, self.first, self.last, more)
+
+
+async def onward(bus: Bus, session: str, *, after: int, before: int | None, limit: int) -> Page:
+    """The next ones after a cursor, up to another one."""
+    first, last = await bus.first(subject(session)), await bus.last(subject(session))
+    found: list[Packet] = []
+    size, more = 0, False
+    joiner = Joiner(bus)
+    async with aclosing(bus.read(subject(session), after=after, follow=False)) as records:
+        async for record in records:
+            if before is not None and record.seq >= before:
+                break
+            whole = await joiner.join(record)
+            made = None if whole is None else event_packet(whole)
+            if made is None:
+                continue
+            if len(found) == limit or (found and size + made[0].size > MAX_PAGE):
+                more = True
+                break
+            found.append(made[0])
+            size += made[0].size
+    return Page(events=tuple(found), first=first, last=last, more=more)
+
+
+async def newest(bus: Bus, session: str, *, before: int | None, limit: int) -> Page:
+    """The last ones before a cursor, or of all."""
+    first, last = await bus.first(subject(session)), await bus.last(subject(session))
+    end = last + 1 if before is None else min(before, last + 1)
+    back = limit * FIRST_LOOK
+    while True:
+        start = max(0, end - 1 - back)
+        found, more = await _last(bus, session, start, end, limit)
+        if more or start < max(first, 1):
+            return Page(events=tuple(found), first=first, last=last, more=more)
+        back *= FURTHER
+
+
+async def _last(bus: Bus, session: str, start: int, end: int, limit: int) -> tuple[deque[Packet], bool]:
+    """The last ones between two cursors, and whether there are more of them than a page holds."""
+    found: deque[Packet] = deque()
+    size, more = 0, False
+    joiner = Joiner(bus)
+    async with aclosing(bus.read(subject(session), after=start, follow=False)) as records:
+        async for record in records:
+            if record.seq >= end:
+                break
+            whole = await joiner.join(record)
+            made = None if whole is None else event_packet(whole)
+            if made is None:
+                continue
+            found.append(made[0])
+            size += made[0].size
+            while len(found) > limit or (size > MAX_PAGE and len(found) > 1):
+                size -= found.popleft().size
+                more = True
+    return found, more

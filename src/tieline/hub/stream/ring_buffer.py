@@ -1,0 +1,47 @@
+"""The events that were said last, in memory: bounded in number and size, found by their place in the log."""
+
+from bisect import bisect_right
+
+from .encoded_frames import Packet
+
+RING_EVENTS = 10_000
+RING_SIZE = 16 * 1024 * 1024
+"""Events that are kept, at most so many and so many bytes of them."""
+AT_ONCE = 256
+SPARE = 1000
+"""Places of events that are gone, before the list is moved together."""
+
+
+class Ring:
+    """`floor` is a cursor: everything after it is here."""
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        self._packets: list[Packet | None] = []
+        self._start = 0
+        self._size = 0
+
+    def append(self, one: Packet) -> None:
+        self._packets.append(one)
+        self._size += one.size
+        while (count := len(self._packets) - self._start) > RING_EVENTS or (self._size > RING_SIZE and count > 1):
+            gone = self._packets[self._start]
+            assert gone is not None
+            self._packets[self._start] = None
+            self._start += 1
+            self._size -= gone.size
+            self.floor = gone.seq
+        if self._start > SPARE and self._start * 2 > len(self._packets):
+            del self._packets[: self._start]
+            self._start = 0
+
+    def since(self, cursor: int) -> list[Packet] | None:
+        """The next events after a cursor, not all of them at once; None when it does not go back that far."""
+        if cursor < self.floor:
+            return None
+        at = bisect_right(self._packets, cursor, lo=self._start, key=_seq)
+        return [one for one in self._packets[at : at + AT_ONCE] if one is not None]
+
+
+def _seq(one: Packet | None) -> int:
+    return 0 if one is None else one.seq

@@ -1,0 +1,234 @@
+"""One client's place in the stream.
+
+A follower that keeps up is written to at once, without a task or a queue of its own. One that does not is *behind*:
+the log (or the ring of what was last said) holds its events, so all it costs is its cursor, the latest state of what
+changed and its deltas, joined per item. A task catches it up. Whoever takes nothing for too long, or falls out of the
+ring, is dropped and comes back with its cursor.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...errors import BusError
+from ...protocol.stream_frames import CLOSE_TOO_SLOW
+from .delta_buffer import DELTAS, Item, Said, item_of
+from .encoded_frames import Packet, Peek
+
+if TYPE_CHECKING:
+    from .fanout import Fanout
+
+STALL_S = 20.0
+"""Without taking a single frame for so long, a client is dropped."""
+MAX_SPOILT = 1000
+MAX_DELTAS = 256 * 1024
+"""Characters of deltas kept for one that is behind. Of what is beyond it waits for the whole item."""
+
+CLOSE_TRY_AGAIN = 1013
+
+Send = Callable[[Any], Awaitable[None]]
+Dropped = Callable[[int, str], None]
+Key = tuple[str, str]
+
+
+class Follower:
+    """Made for a connection; `Fanout.add` makes it live. `dropped` is called when it shall be closed."""
+
+    def __init__(
+        self, fanout: "Fanout", send: Send, dropped: Dropped, *, wire: Literal["message", "streamed"] = "message"
+    ) -> None:
+        self.visible = False
+        self.cursor = 0
+        self.over = False
+        self._dropped = dropped
+        self.quiet = False  # nothing was sent since the last look
+        self._fanout = fanout
+        self._send = send
+        self._wire = wire
+        self._sessions: frozenset[str] | None = None
+        self._events = True
+        self._deltas = True
+        self._behind = False
+        self._fresh = True  # it has not been live yet: it may be far behind
+        self._task: asyncio.Task[None] | None = None
+        self._states: dict[Key, Packet] = {}
+        self._said = Said()
+        self._spoilt: set[Item] = set()  # of these a delta was left out
+
+    @property
+    def behind(self) -> bool:
+        """Whether it has yet to get something that was said already."""
+        return self._behind
+
+    def want(self, cursor: int, sessions: tuple[str, ...] | None, *, events: bool, deltas: bool) -> None:
+        """From here on: these sessions, after this cursor."""
+        self.cursor = cursor
+        self._sessions = None if sessions is None else frozenset(sessions)
+        self._events = events
+        self._deltas = deltas
+        self._fresh = True
+        self._states.clear()  # the snapshot that comes first has them
+        self._said = Said()
+        self._spoilt.clear()
+
+    def begin(self, first: Packet) -> None:
+        """This frame, then what lies between the cursor and now, then live."""
+        self._write(first)
+        if not self._behind:
+            if self._events and self.cursor < self._fanout.cursor:
+                self._fall_behind(None)
+            else:
+                self._fresh = False
+
+    async def pause(self) -> None:
+        """Nothing more is sent, and nothing is half sent, until `begin`."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._behind = False
+
+    def drop(self, code: int, why: str) -> None:
+        """Code 0: its connection is gone already."""
+        if not self.over:
+            self.over = True
+            self._dropped(code, why)
+
+    # --- what there is to tell; none of these waits ---
+
+    def event(self, one: Packet) -> None:
+        if self._behind or not self._events:
+            return  # the log has it
+        if one.seq > self.cursor:
+            self.cursor = one.seq
+            if self._sessions is None or one.session in self._sessions:
+                self._write(one)
+
+    def state(self, key: Key, one: Packet) -> None:
+        if self._behind:
+            self._states.pop(key, None)
+            self._states[key] = one
+        else:
+            self._write(one)
+
+    def delta(self, said: Peek, one: Packet) -> None:
+        if not self._deltas or (self._sessions is not None and one.session not in self._sessions):
+            return
+        if not self._behind and not self._spoilt:
+            self._write(one)
+            return
+        item = item_of(one.session, said)
+        if item in self._spoilt:
+            return
+        if not self._behind:
+            self._write(one)
+        elif said.type not in DELTAS:
+            return  # nobody knows how to join it
+        elif self._said.size + len(said.text) > MAX_DELTAS:
+            self._said.drop(one.session, item[2])
+            if len(self._spoilt) < MAX_SPOILT:
+                self._spoilt.add(item)
+        else:
+            self._said.add(one.session, said)
+
+    def finished(self, session: str, item: str) -> None:
+        """The whole item is in the log: its deltas are of no use any more."""
+        if self._said:
+            self._said.drop(session, item)
+        if self._spoilt:
+            self._spoilt -= {(session, kind, item) for kind in DELTAS}
+
+    def beat(self, one: Packet) -> None:
+        """Says something if nothing was said since the last time."""
+        if self.quiet and not self._behind:
+            self._write(one)
+        self.quiet = True
+
+    # --- writing ---
+
+    def _write(self, one: Packet) -> None:
+        """At once if the connection takes it; else it is behind."""
+        self.quiet = False
+        steps = self._send(getattr(one, self._wire)).__await__()
+        try:
+            waits = next(steps)
+        except StopIteration:
+            return
+        except Exception as error:  # the connection is gone; its own task learns of it too
+            self.drop(0, str(error))
+            return
+        self._fall_behind(_Rest(steps, waits))
+
+    def _fall_behind(self, rest: "_Rest | None") -> None:
+        self._behind = True
+        self._task = asyncio.create_task(self._catch_up(rest))
+
+    async def _catch_up(self, rest: "_Rest | None") -> None:
+        try:
+            if rest is not None:
+                async with asyncio.timeout(STALL_S):
+                    await rest
+            while not self.over:
+                states, self._states = self._states, {}
+                for one in states.values():
+                    await self._hand(one)
+                if self._events and not await self._read_on():
+                    continue
+                if self._said:
+                    for _, one in self._said.take():
+                        await self._hand(one)
+                elif not self._states:
+                    self._behind = self._fresh = False
+                    return
+        except TimeoutError:
+            self.drop(CLOSE_TOO_SLOW, "too slow: come back with your cursor")
+        except BusError as error:
+            self.drop(CLOSE_TRY_AGAIN, error.message)
+        except Exception as error:  # the connection is gone
+            self.drop(0, str(error))
+
+    async def _read_on(self) -> bool:
+        """The next events after the cursor. Whether there are no more, this very moment."""
+        recent = self._fanout.since(self.cursor)
+        if recent is None:
+            if not self._fresh:
+                raise TimeoutError
+            upto = self._fanout.cursor
+            async with aclosing(self._fanout.replay(self.cursor, self._sessions)) as events:
+                async for one in events:
+                    await self._hand(one)
+                    self.cursor = one.seq
+            self.cursor = max(self.cursor, upto)
+            return False
+        for one in recent:
+            if self._sessions is None or one.session in self._sessions:
+                await self._hand(one)
+            self.cursor = one.seq
+        return not recent
+
+    async def _hand(self, one: Packet) -> None:
+        self.quiet = False
+        async with asyncio.timeout(STALL_S):
+            await self._send(getattr(one, self._wire))
+
+
+class _Rest:
+    """What is left of a write that has to wait: it goes on where it stopped, in whoever awaits it."""
+
+    def __init__(self, steps: Generator[Any, Any, None], waits: Any) -> None:
+        self._steps = steps
+        self._waits = waits
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        waits = self._waits
+        while True:
+            try:
+                try:
+                    yield waits
+                except BaseException as error:
+                    waits = self._steps.throw(error)
+                else:
+                    waits = next(self._steps)
+            except StopIteration:
+                return

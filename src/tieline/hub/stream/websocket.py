@@ -1,0 +1,290 @@
+"""The client's WebSocket: `docs/stream.md` and `protocol/stream_frames.py` say what is spoken on it.
+
+The first frame authenticates (unless the upgrade did), then the client subscribes, as often as it likes. What it gets
+is written by its follower; this side only listens. Every end has a code and, where there is something to say, a
+problem frame before it.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...bus.subjects import check_subject
+from ...errors import BadSubject, BusError
+from ...protocol import OLDEST, PROTOCOL
+from ...protocol.stream_frames import (
+    AUTHENTICATE_S,
+    CLOSE_BAD_FRAME,
+    CLOSE_TOO_OLD,
+    CLOSE_UNAUTHENTICATED,
+    MAX_FRAME,
+    SILENCE_S,
+    AnyClientFrame,
+    Authenticate,
+    Beat,
+    ProblemFrame,
+    Ready,
+    Subscribe,
+    Visible,
+    Welcome,
+)
+from ...protocol.views import DeviceView
+from ...sessions.event_log import subject
+from ...version import __version__
+from .encoded_frames import packet
+from .subscriber import CLOSE_TRY_AGAIN, Follower
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+MAX_CLIENTS = 5000
+MAX_KNOCKING = 256
+"""Sockets that have not authenticated yet, at most."""
+CLOSE_S = 5.0
+"""How long the last words may take."""
+MAX_CURSOR = 2**63 - 1
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+_decode = msgspec.json.Decoder(AnyClientFrame).decode
+_FIELD = re.compile(r"(?:required field `|at `\$\.)([A-Za-z_]+)")
+
+
+class Closing(Exception):
+    """The connection ends, and why."""
+
+    def __init__(self, code: int, problem: ProblemFrame | None = None) -> None:
+        super().__init__(problem.message if problem else "")
+        self.code = code
+        self.problem = problem
+
+
+class Streams:
+    """All open connections of clients, by device: a revoked one loses them at once."""
+
+    def __init__(self, hub: "Hub") -> None:
+        self.hub = hub
+        self.knocking = 0
+        self._open: dict[str, set[Callable[[int, str], None]]] = {}
+        hub.devices.on_revoke(self._revoked)
+
+    async def websocket(self, scope: Any, receive: Receive, send: Send) -> None:
+        if (await receive())["type"] != "websocket.connect":
+            return
+        await send({"type": "websocket.accept"})
+        await _Connection(self, scope, receive, send).run()
+
+    @property
+    def full(self) -> bool:
+        return len(self.hub.fanout.followers) >= MAX_CLIENTS
+
+    def opened(self, device: str, drop: Callable[[int, str], None]) -> Callable[[], None]:
+        """Counts a connection as a device's. Gives the way out."""
+        of_device = self._open.setdefault(device, set())
+        of_device.add(drop)
+        unused = self.hub.devices.opened(device)
+        if not self.hub.devices.knows(device):  # revoked between the gate and here
+            self._revoked(device)
+
+        def closed() -> None:
+            if drop in of_device:
+                unused()
+            of_device.discard(drop)
+            if not of_device and self._open.get(device) is of_device:
+                del self._open[device]
+
+        return closed
+
+    def _revoked(self, device: str) -> None:
+        for drop in tuple(self._open.get(device, ())):
+            drop(CLOSE_UNAUTHENTICATED, "this device was revoked")
+
+
+class _Connection:
+    def __init__(self, streams: Streams, scope: Any, receive: Receive, send: Send) -> None:
+        state = scope["state"]
+        self._streams = streams
+        self._scope = scope
+        self._known: Callable[[], None] = state.get("known", lambda: None)
+        self._hub = streams.hub
+        self._receive = receive
+        self._send = send
+        self._device: DeviceView | None = state.get("device")
+        self._greeted = False
+        self._closed: Callable[[], None] = lambda: None
+        self._follower: Follower | None = None
+        self._why: Closing | None = None
+        self._limit = asyncio.timeout(None)
+
+    async def run(self) -> None:
+        try:
+            await self._listen()
+        except Closing as closing:
+            if closing.code == CLOSE_UNAUTHENTICATED and closing is not self._why:  # else: revoked, or silent
+                self._hub.refused(self._scope, self._device, str(closing))
+            await self._close(closing)
+        finally:
+            self._closed()
+            if self._follower is not None:
+                await self._hub.fanout.remove(self._follower)
+
+    def drop(self, code: int, why: str) -> None:
+        """From outside: it ends now."""
+        if self._why is None:
+            self._why = Closing(code, ProblemFrame(code=_CODES.get(code, "Closed"), message=why) if code else None)
+            with suppress(RuntimeError):  # it is ending already
+                self._limit.reschedule(0)
+
+    async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with self._limit:
+                await self._authenticated()
+                while True:
+                    self._limit.reschedule(0 if self._why else loop.time() + SILENCE_S)
+                    frame = await self._next()
+                    match frame:
+                        case Subscribe():
+                            await self._subscribe(frame)
+                        case Visible(visible=visible):
+                            if self._follower is not None:
+                                self._follower.visible = visible
+                                self._hub.fanout.looked()
+                        case Authenticate():
+                            if self._greeted:
+                                raise _bad("you are authenticated already", "type")
+                            await self._welcome(frame)
+                        case Beat():
+                            pass
+        except TimeoutError:
+            if self._why is None:
+                raise Closing(1001, ProblemFrame(code="Silence", message=f"no word for {SILENCE_S:g} s")) from None
+            raise self._why from None
+
+    async def _authenticated(self) -> None:
+        """Who it is, by the upgrade or by the first frame, within a time that is short for strangers."""
+        if self._device is None:
+            if self._streams.knocking >= MAX_KNOCKING:
+                raise Closing(CLOSE_TRY_AGAIN)
+            self._streams.knocking += 1
+            try:
+                self._limit.reschedule(asyncio.get_running_loop().time() + AUTHENTICATE_S)
+                frame = await self._next()
+            except asyncio.CancelledError:
+                self._why = self._why or _stranger("the first frame did not come in time")
+                raise
+            finally:
+                self._streams.knocking -= 1
+            if not isinstance(frame, Authenticate):
+                raise _stranger("the first frame authenticates")
+            self._device = self._hub.auth.device_of(frame.token)
+            if self._device is None:
+                raise _stranger("this token is not known here", "token")
+            self._admit(self._device)
+            self._known()
+            await self._welcome(frame)
+        else:
+            self._admit(self._device)
+
+    def _admit(self, device: DeviceView) -> None:
+        if device.kind == "node":
+            raise Closing(
+                CLOSE_UNAUTHENTICATED, ProblemFrame(code="Forbidden", message="a node's key opens only the link")
+            )
+        if self._streams.full:
+            raise Closing(CLOSE_TRY_AGAIN, ProblemFrame(code="Full", message="too many clients"))
+        self._closed = self._streams.opened(device.id, self.drop)
+
+    async def _welcome(self, frame: Authenticate | None) -> None:
+        assert self._device is not None
+        if frame is not None and frame.protocol < OLDEST:
+            text = f"protocol {frame.protocol} is no longer spoken, {OLDEST} to {PROTOCOL} are"
+            raise Closing(CLOSE_TOO_OLD, ProblemFrame(code="TooOld", message=text, field="protocol", hint="Update."))
+        if frame is not None and frame.token and self._hub.auth.device_of(frame.token) is None:
+            raise _stranger("this token is not known here", "token")
+        self._greeted = True
+        one = packet(Welcome(protocol=PROTOCOL, version=__version__, device=self._device.id))
+        await self._send(one.message)
+
+    async def _subscribe(self, frame: Subscribe) -> None:
+        check(frame)
+        if not self._greeted:  # the upgrade said who it is
+            await self._welcome(None)
+        fanout = self._hub.fanout
+        if self._follower is None:
+            self._follower = Follower(fanout, self._send, self.drop)
+        else:
+            await fanout.remove(self._follower)
+        await begin(self._hub, self._follower, frame)
+
+    async def _next(self) -> AnyClientFrame:
+        message = await self._receive()
+        if message["type"] != "websocket.receive":
+            raise Closing(0)
+        text: str | None = message.get("text")
+        if text is None:
+            raise _bad("a frame is text")
+        if len(text) > MAX_FRAME:
+            raise _bad(f"a frame has at most {MAX_FRAME:,} bytes")
+        try:
+            return _decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+            found = _FIELD.search(str(error))
+            raise _bad(str(error), found[1] if found else "") from None
+
+    async def _close(self, closing: Closing) -> None:
+        """The last words, as far as the other side still listens."""
+        if self._follower is not None:
+            await self._hub.fanout.remove(self._follower)
+        if not closing.code:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                if closing.problem is not None:
+                    await self._send(packet(closing.problem).message)
+                await self._send({"type": "websocket.close", "code": closing.code, "reason": str(closing)[:120]})
+        except Exception:  # it is gone, or takes nothing: whatever the server's way to say so
+            return
+
+
+async def begin(hub: "Hub", follower: Follower, wanted: Subscribe) -> None:
+    """Tells where the client stands, with the present, and follows from there."""
+    try:
+        told, cursor = await hub.fanout.place(wanted.after, wanted.epoch)
+    except BusError as error:
+        raise Closing(CLOSE_TRY_AGAIN, ProblemFrame(code=type(error).__name__, message=error.message)) from None
+    # Nothing waits from here on: the snapshot, the cursor and what follows belong together.
+    now = hub.fanout.cursor
+    cursor = now if told == "reset" else cursor
+    follower.visible = wanted.visible
+    follower.want(cursor, wanted.sessions, events=wanted.events, deltas=wanted.deltas)
+    ready = Ready(state=told, epoch=hub.fanout.epoch, cursor=now, snapshot=hub.state.snapshot())
+    hub.fanout.add(follower, packet(ready, seq=cursor))
+
+
+def check(wanted: Subscribe) -> None:
+    """Raises Closing that names the field."""
+    if not 0 <= wanted.after <= MAX_CURSOR:
+        raise _bad("a cursor is not negative", "after")
+    for session in wanted.sessions or ():
+        try:
+            check_subject(subject(session))
+        except BadSubject as error:
+            raise _bad(f"no session is called {session[:80]!r}: {error.problem}", "sessions") from None
+
+
+_CODES = {4401: "Unauthenticated", 4408: "TooSlow", 1012: "Restart", 1013: "TryAgain"}
+
+
+def _bad(message: str, field: str = "") -> Closing:
+    return Closing(CLOSE_BAD_FRAME, ProblemFrame(code="BadFrame", message=message[:500], field=field))
+
+
+def _stranger(message: str, field: str = "") -> Closing:
+    problem = ProblemFrame(code="Unauthenticated", message=message, field=field, hint="Pair again: `tieline pair`.")
+    return Closing(CLOSE_UNAUTHENTICATED, problem)

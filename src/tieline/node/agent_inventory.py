@@ -1,0 +1,136 @@
+"""Which agents this machine has: installed, signed in, working, switched off. Looked at in the background."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+
+from ..config import Config
+from ..drivers import registry
+from ..drivers.base import Driver, Probe
+from ..drivers.observed_features import basis_of
+from ..errors import TielineError
+from ..protocol.views import AgentView
+
+PROBE_S = 20.0
+"""An agent that does not tell its version in this time is failing; the others do not wait for it."""
+AT_ONCE = 4
+"""Probes start the agents' programs, and a machine at work has better to do than to start ten of them at once."""
+DEMO = "scripted"
+AGAIN_S = 300.0
+"""After so long they are looked at again: somebody may have installed one, or signed in."""
+SOON_S = 10.0
+"""Agents that die again and again are looked at no more often than this."""
+SIGN_IN = "Not signed in: use its own login command on that machine."
+
+
+class Agents:
+    """`async with Agents(config, driver) as agents`: `views` is what is known, `changed` are called when it changes."""
+
+    def __init__(self, config: Config, driver: Callable[[str], Driver]) -> None:
+        self.views: tuple[AgentView, ...] = ()
+        self.changed: list[Callable[[], None]] = []
+        self._config = config
+        self._driver = driver
+        self._looking: asyncio.Task[None] | None = None
+        self._clock: asyncio.Task[None] | None = None
+        self._again = asyncio.Event()
+        self._doubted = float("-inf")
+
+    async def __aenter__(self) -> "Agents":
+        self._clock = asyncio.create_task(self._look_again())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tasks = [task for task in (self._clock, self._looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def refresh(self) -> tuple[AgentView, ...]:
+        """Look again, now. Those who ask at the same time share one look."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+        await asyncio.shield(self._looking)
+        return self.views
+
+    def look_soon(self, agent: str) -> None:
+        """That agent died, or did not open: what is known of it may no longer hold."""
+        now = time.monotonic()
+        if self._clock is not None and now - self._doubted >= SOON_S:
+            self._doubted = now
+            self._again.set()
+
+    def chosen(self) -> str:
+        """For a session whose agent nobody named: the default one, or another that is ready when that is not. Empty
+        when there is none; the demo's agent is never meant."""
+        default = self._config.default_agent
+        ready = [view.name for view in self.views if view.ready and view.name != DEMO]
+        return default if not ready or default in ready else ready[0]
+
+    def off(self, agent: str) -> bool:
+        return self._config.agents.get(agent, {}).get("enabled", True) is False
+
+    async def _look_again(self) -> None:
+        while True:
+            with suppress(Exception):  # what is wrong with an agent is in its view; a look must not end the looking
+                await self.refresh()
+            self._again.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_S):
+                    await self._again.wait()
+
+    async def _look(self) -> None:
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def one(name: str) -> AgentView:
+            async with slots:
+                return await self._view(name)
+
+        names = await asyncio.to_thread(registry.names, self._config)  # reads the installed packages
+        views = tuple(await asyncio.gather(*map(one, names)))
+        if views != self.views:
+            self.views = views
+            for tell in list(self.changed):
+                tell()
+
+    async def _view(self, name: str) -> AgentView:
+        if self.off(name):
+            hint = f"Set enabled = true in [agents.{name}] to have it back."
+            return AgentView(name=name, health="off", problem="it is switched off", hint=hint)
+        try:
+            driver = self._driver(name)
+            features = driver.features
+            basis = basis_of(driver)
+        except TielineError as error:
+            return AgentView(name=name, health="failing", problem=error.message, hint=error.hint)
+        except Exception as error:  # a broken plugin must not hide the others
+            problem = f"its driver does not load: {type(error).__name__}: {error}"
+            return AgentView(name=name, health="failing", problem=problem)
+        probe = await self._probe(driver)
+        wanted = probe.found or name in self._config.agents  # else it is merely not there
+        return AgentView(
+            name=name,
+            found=probe.found,
+            version=probe.version,
+            ready=probe.found and probe.signed_in is not False and not probe.problem,
+            health=("failing" if wanted else "unknown") if probe.problem or not probe.found else "healthy",
+            problem=probe.problem,
+            hint=probe.hint or (SIGN_IN if probe.signed_in is False else ""),
+            features=features.names(),
+            basis=basis,
+            attachments=features.attachments,
+        )
+
+    async def _probe(self, driver: Driver) -> Probe:
+        try:
+            async with asyncio.timeout(PROBE_S):
+                return await driver.probe(self._config.for_children())
+        except TimeoutError:
+            hint = "Start it by hand to see what it waits for; it is looked at again every few minutes."
+            return Probe(found=True, problem=f"it did not tell its version within {PROBE_S:g} s", hint=hint)
+        except Exception as error:  # a driver promises not to raise; one that does is failing
+            return Probe(found=True, problem=f"{type(error).__name__}: {error}")

@@ -1,0 +1,166 @@
+"""What each command means to the router. Raises what the router raises; `executor` makes refusals of it."""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..config import Config
+from ..drivers.base import Prompt
+from ..errors import Unsupported, UsageError
+from ..events import Answer
+from ..protocol import commands as c
+from ..protocol.commands import Order
+from ..protocol.views import AgentView, DirectoryView, PromptView, view
+from ..sessions.manager import Router
+from ..sessions.pending_asks import AlreadyAnswered
+from ..sessions.records import AskRecord, SessionRecord
+from ..sessions.transcript import Message
+from .agent_inventory import Agents
+from .directory_browser import browse
+
+GIVES: Mapping[type[c.Command], Any] = {
+    c.ListSessions: list[SessionRecord],
+    c.CreateSession: SessionRecord,
+    c.ChangeSession: SessionRecord,
+    c.ForkSession: SessionRecord,
+    c.CloseSession: SessionRecord,
+    c.AbortSession: bool,  # whether a turn was running
+    c.SendPrompt: PromptView,
+    c.Steer: None,
+    c.CancelPrompt: PromptView,
+    c.MovePrompt: PromptView,
+    c.ApprovePermission: AskRecord,
+    c.DenyPermission: AskRecord,
+    c.AnswerQuestion: AskRecord,
+    c.GetMessages: list[Message],
+    c.GetDiff: str,
+    c.Browse: DirectoryView,
+    c.Refresh: list[AgentView],
+}
+"""The type of a result's value, per command."""
+
+
+class Deeds:
+    def __init__(self, router: Router, config: Config, agents: Agents) -> None:
+        self._router = router
+        self._config = config
+        self._agents = agents
+
+    async def do(self, order: Order) -> object:
+        router = self._router
+        match order.command:
+            case c.ListSessions(archived=archived):
+                return router.sessions(archived=archived)
+            case c.CreateSession() as command:
+                return await self._create(order, command)
+            case c.ChangeSession() as command:
+                wanted = ("title", "policy", "model", "effort", "archived")
+                changes = {name: value for name in wanted if (value := getattr(command, name)) is not None}
+                return await router.update(command.session, **changes)
+            case c.ForkSession(session=session, title=title):
+                return await router.fork(session, title=title, new=session_of(order.id))
+            case c.CloseSession(session=session):
+                return await router.close(session)
+            case c.AbortSession(session=session):
+                router.get(session)
+                return await router.abort(session)
+            case c.SendPrompt() as command:
+                return await self._send(order, command)
+            case c.Steer(session=session, text=text):
+                router.get(session)
+                return await router.steer(session, text)
+            case c.CancelPrompt(session=session, prompt=prompt):
+                return await self._cancel(session, prompt)
+            case c.MovePrompt(session=session, prompt=prompt, before=before):
+                router.get(session)
+                return view(await router.prompts.move(session, prompt, before=before))
+            case c.ApprovePermission() | c.DenyPermission() | c.AnswerQuestion() as command:
+                return await self._decide(order, command)
+            case c.GetMessages(session=session, after=after, limit=limit):
+                return await router.messages(session, after=after, limit=limit)
+            case c.GetDiff(session=session):
+                return await router.diff(session)
+            case c.Browse(path=path):
+                home = self._config.environ.get("HOME", "/")
+                also = {record.cwd for record in router.sessions(archived=True)}
+                return await asyncio.to_thread(browse, path, home=home, also=also)
+            case c.Refresh():
+                return await self._agents.refresh()
+            case c.Unknown(said=said):
+                raise Unsupported(
+                    "this machine", said, hint="It runs another version of Tieline; update the older one."
+                )
+
+    async def _create(self, order: Order, command: c.CreateSession) -> SessionRecord:
+        return await self._router.create(
+            command.agent or self._agents.chosen(),
+            cwd=command.cwd or self._config.environ.get("HOME", "/"),
+            policy=command.policy,
+            model=command.model,
+            effort=command.effort,
+            system=command.system,
+            title=command.title,
+            id=command.session or session_of(order.id),
+            resume=command.resume,
+            fork=command.fork,
+            accept_unenforced=command.accept_unenforced,
+            max_turns=command.max_turns,
+            max_budget_usd=command.max_budget_usd,
+            allowed_tools=command.allowed_tools,
+            disallowed_tools=command.disallowed_tools,
+        )
+
+    async def _send(self, order: Order, command: c.SendPrompt) -> PromptView:
+        if any(attachment.path for attachment in command.attachments):
+            hint = "Send its content; a path would name a file of the node's machine."
+            raise UsageError("an attachment is given by path", field="attachments", hint=hint)
+        kept = await self._router.prompt(
+            command.session,
+            Prompt(command.text, command.attachments),
+            id=command.prompt,
+            by=order.by,
+            timeout_s=command.timeout_s,
+            system=command.system,
+        )
+        return view(kept)
+
+    async def _cancel(self, session: str, id: str) -> PromptView:
+        self._router.get(session)
+        prompt = await self._router.prompts.get(session, id)
+        if prompt.status != "cancelled":  # else it was us, before we died
+            prompt = await self._router.prompts.cancel(session, id)
+        return view(prompt)
+
+    async def _decide(
+        self, order: Order, command: c.ApprovePermission | c.DenyPermission | c.AnswerQuestion
+    ) -> AskRecord:
+        record, _ = await self._router.asks.get(command.ask)
+        self._router.get(record.session)
+        if command.session and command.session != record.session:
+            raise UsageError(f"no ask {command.ask!r} in session {command.session!r}", field="ask")
+        answer = _own(order, command)
+        try:
+            return await self._router.answer(command.ask, answer, digest=command.digest)
+        except AlreadyAnswered as error:
+            won = error.record.answer
+            if won is not None and replace(won, tool="") == replace(answer, tool=""):
+                return error.record  # our own, applied before we died
+            raise
+
+
+def session_of(order: str) -> str:
+    """The id of the session that an order makes: the same order again finds the same session."""
+    return hashlib.sha256(order.encode()).hexdigest()[:28]
+
+
+def _own(order: Order, command: c.ApprovePermission | c.DenyPermission | c.AnswerQuestion) -> Answer:
+    """The answer as the command means it, by whom the hub says it is."""
+    decision = command.answer.decision
+    if isinstance(command, c.ApprovePermission):
+        decision = "allow"
+    elif isinstance(command, c.DenyPermission):
+        decision = "deny"
+    return replace(command.answer, ask=command.ask, decision=decision, by=order.by or command.answer.by)

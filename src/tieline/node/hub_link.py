@@ -1,0 +1,250 @@
+"""The node's side of a link: dials its hub, says hello, and dials again whenever the connection ends.
+
+What is to be sent is on the node's own bus, what came is put there first, so it is of no importance when that happens.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec import Struct
+
+from ..bus.base import Bus
+from ..errors import BusClosed, BusError, TielineError, UsageError
+from ..protocol import OLDEST, PROTOCOL
+from ..protocol import node_link as p
+from ..version import __version__
+from .command_executor import Executor
+from .command_inbox import Inbox
+from .link_connection import Uplink
+from .result_outbox import Outbox
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+FIRST_S, MOST_S = 0.2, 30.0
+"""Between two tries: doubled each time, up to the most, with jitter so that nodes do not come in herds."""
+STEADY_S = 5.0
+SOON = 3
+"""A connection that lasted for so long counts as good; the doublings after one that was made and lasted shorter."""
+REFUSED_S = 60.0
+"""After a refusal that an update on the other side may end."""
+CLOSE_S = 2.0
+TRIM_S = 3600.0
+
+State = Literal["away", "joined", "refused"]
+
+_decode = msgspec.json.Decoder(p.AnyDownFrame).decode
+
+
+class KeyRefused(TielineError):
+    """The hub does not know this node's key any more."""
+
+    def __init__(self) -> None:
+        hint = "Join again: `tieline node leave`, then `tieline node join URL`."
+        super().__init__("the hub does not know this machine's key", hint=hint)
+
+
+class Ended(Exception):
+    """The connection ended, and why."""
+
+    def __init__(self, problem: str, refused: p.Refused | None = None) -> None:
+        super().__init__(problem)
+        self.refused = refused
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """How the link is."""
+
+    state: State = "away"
+    problem: str = ""
+    limits: tuple[str, ...] = ()
+
+
+class Link:
+    """`await Link(bus, executor, url=…, key=…).run()`: joined for as long as it runs. Orders that are here are carried
+    out whether or not the hub is there."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        executor: Executor,
+        *,
+        url: str,
+        key: str,
+        changed: Callable[[Situation], None] = lambda situation: None,
+        keep_days: float = 0.0,
+        first_s: float = FIRST_S,
+        most_s: float = MOST_S,
+    ) -> None:
+        self.situation = Situation()
+        self._bus = bus
+        self._executor = executor
+        self._url = link_url(url)
+        self._key = key
+        self._changed = changed
+        self._keep_days = keep_days  # 0: for good
+        self._first_s = first_s
+        self._most_s = most_s
+        self._tries = 0
+        self._joined_at: float | None = None
+        self._inbox = Inbox(bus, f"link.{executor.identity.id}")
+        self._outbox = Outbox(bus, executor.identity.id)
+
+    async def trim(self, older_than: float) -> int:
+        """Remove the events from before a time that the hub has. Says how many records."""
+        last = 0
+        async with aclosing(self._bus.read("events.>", follow=False)) as records:
+            async for record in records:
+                if record.at >= older_than or record.seq > self._outbox.kept:
+                    break
+                last = record.seq
+        return await self._bus.trim("events.>", before=last + 1) if last else 0
+
+    async def run(self) -> None:
+        """Until it is cancelled. Raises KeyRefused, BusError."""
+        await self._outbox.load()
+        await self._inbox.load()
+        orders = asyncio.create_task(self._inbox.run(self._executor, self._outbox.done))
+        dialing = asyncio.create_task(self._keep_dialing())
+        trimming = asyncio.create_task(self._keep_trimming())
+        try:
+            await asyncio.wait({orders, dialing}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (dialing, orders):
+                if task.done():
+                    task.result()
+        finally:
+            for task in (orders, dialing, trimming):
+                task.cancel()
+            await asyncio.gather(orders, dialing, trimming, return_exceptions=True)
+
+    async def _keep_trimming(self) -> None:
+        while self._keep_days > 0:
+            await asyncio.sleep(TRIM_S)
+            with suppress(BusError):
+                await self.trim(time.time() - self._keep_days * 86400)
+
+    async def _keep_dialing(self) -> None:
+        while True:
+            self._joined_at = None
+            try:
+                await self._dial()
+                problem, refused = "the connection ended", None
+            except Ended as end:
+                problem, refused = str(end), end.refused
+            if refused is not None and refused.code == "Unauthenticated":
+                raise KeyRefused
+            if self._joined_at is not None:  # soon again, unless it ends again and again
+                lasted = time.monotonic() - self._joined_at
+                self._tries = 0 if lasted > STEADY_S else min(self._tries, SOON)
+            lasting = refused is not None and refused.code in ("Forbidden", "NodeTooOld", "HubTooOld")
+            self._be(Situation(state="refused" if lasting else "away", problem=problem))
+            wait = REFUSED_S if lasting else min(self._most_s, self._first_s * 2 ** min(self._tries, 16))
+            self._tries += 1
+            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+
+    async def _dial(self) -> None:
+        """One connection, to its end. Raises Ended, BusClosed."""
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import InvalidStatus, WebSocketException
+
+        try:
+            async with connect(
+                self._url,
+                additional_headers={"Authorization": f"Bearer {self._key}"},
+                user_agent_header=f"tieline/{__version__}",
+                compression=None,
+                open_timeout=p.HANDSHAKE_S,
+                ping_interval=None,  # the link has beats of its own
+                close_timeout=CLOSE_S,
+                max_size=p.MAX_FRAME + 1024,
+                proxy=None,
+            ) as socket:
+                await self._speak(socket)
+        except InvalidStatus as error:
+            status = error.response.status_code
+            refused = p.Refused(code="Unauthenticated", message="") if status == 401 else None
+            raise Ended(f"the hub answered with status {status}", refused) from None
+        except (OSError, EOFError, TimeoutError, WebSocketException, msgspec.DecodeError) as error:
+            raise Ended(str(error) or type(error).__name__) from None
+
+    async def _speak(self, socket: "ClientConnection") -> None:
+        async def send(frame: p.AnyUpFrame) -> None:
+            async with asyncio.timeout(p.SILENCE_S):
+                await socket.send(p.encode(frame))
+
+        async def receive(within: float = p.SILENCE_S) -> p.AnyDownFrame:
+            async with asyncio.timeout(within):
+                data = await socket.recv()
+            frame = _decode(data)
+            if isinstance(frame, p.Refused):
+                raise Ended(f"{frame.message} {frame.hint}".strip(), frame)
+            return frame
+
+        await send(self._hello())
+        welcome = await receive(p.HANDSHAKE_S)
+        if not isinstance(welcome, p.Welcome):
+            raise Ended("the hub did not say welcome")
+        if not OLDEST <= welcome.protocol <= PROTOCOL:
+            code = "HubTooOld" if welcome.protocol < OLDEST else "NodeTooOld"
+            problem = f"the hub speaks protocol {welcome.protocol}, this node {OLDEST} to {PROTOCOL}"
+            raise Ended(problem, p.Refused(code=code, message=problem))
+        self._joined_at = time.monotonic()
+        self._be(Situation(state="joined", limits=welcome.limits))
+        try:
+            await Uplink(self._bus, self._executor, self._inbox, self._outbox, welcome, send).run(receive)
+        except ExceptionGroup as group:
+            raise _cause(group) from None
+
+    def _hello(self) -> p.Hello:
+        me, place = self._executor.identity, self._inbox.place
+        return p.Hello(
+            protocol=PROTOCOL,
+            oldest=OLDEST,
+            node=me.id,
+            epoch=self._outbox.epoch,
+            name=me.name,
+            version=me.version,
+            platform=me.platform,
+            capabilities=p.CAPABILITIES,
+            orders=place.seq,
+            hub=place.log,
+        )
+
+    def _be(self, situation: Situation) -> None:
+        if situation != self.situation:
+            self.situation = situation
+            self._changed(situation)
+
+
+def link_url(url: str) -> str:
+    """Where the link of a hub is. Raises UsageError."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    scheme = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}.get(parts.scheme)
+    if scheme is None or not parts.netloc:
+        raise UsageError(
+            f"{url!r} is not the address of a hub", field="url", hint="It begins with https:// or http://."
+        )
+    return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}/api/v1/link"
+
+
+def _cause(group: ExceptionGroup[Exception]) -> Exception:
+    """Why a connection ended: what the hub said about it counts more than what followed from that."""
+    leaves: list[Exception] = []
+    rest: list[Exception] = [group]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, ExceptionGroup):
+            rest += one.exceptions  # type: ignore[reportUnknownMemberType]
+        else:
+            leaves.append(one)
+    order = (BusClosed, Ended, BusError)
+    leaves.sort(key=lambda error: next((place for place, kind in enumerate(order) if isinstance(error, kind)), 3))
+    first = leaves[0]
+    return Ended(first.message) if isinstance(first, BusError) and not isinstance(first, BusClosed) else first

@@ -1,0 +1,259 @@
+"""One connection to a hub, from the welcome to its end: everything that goes up, and what is done about what comes."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ..bus.base import Bus, Record
+from ..protocol import node_link as p
+from ..protocol.commands import READING, GetDiff, Order, Refusal, Result
+from ..sessions.records import ASKS, PROMPTS, SESSIONS
+from .command_executor import Executor
+from .command_inbox import Inbox, Place
+from .result_outbox import Outbox
+
+UNKEPT = 4
+"""Frames of records that may be on their way at once."""
+MOST_RESULT = p.MAX_FRAME - 256 * 1024
+READERS = 16
+"""Reading commands that are answered at once."""
+LOOK_AGAIN_S = 60.0
+"""How often it is compared what the hub was told with what is there: a watch may miss that something went."""
+
+_encode = msgspec.json.encode
+
+TABLES: tuple[Literal["sessions", "prompts", "asks"], ...] = (SESSIONS, PROMPTS, ASKS)
+Send = Callable[[p.AnyUpFrame], Awaitable[None]]
+Receive = Callable[[], Awaitable[p.AnyDownFrame]]
+
+
+class Uplink:
+    def __init__(
+        self, bus: Bus, executor: Executor, inbox: Inbox, outbox: Outbox, welcome: p.Welcome, send: Send
+    ) -> None:
+        self._bus = bus
+        self._executor = executor
+        self._inbox = inbox
+        self._outbox = outbox
+        self._welcome = welcome
+        self._send = send
+        self._told: dict[str, dict[str, int]] = {table: {} for table in TABLES}  # key → the revision the hub was told
+        self._kept = asyncio.Event()
+        outbox.kept = welcome.after
+        self._flying: list[int] = []
+        self._status = asyncio.Event()
+        self._orders: asyncio.Queue[tuple[int, Order]] = asyncio.Queue(maxsize=p.BATCH)
+        self._readers = asyncio.Semaphore(READERS)
+        self._ahead_s = time.time() - welcome.at if welcome.at else 0.0  # our clock, of the hub's
+
+    async def run(self, receive: Receive) -> None:
+        """Until something fails: the connection, mostly."""
+        changed = self._status.set
+        self._executor.agents.changed.append(changed)
+        self._outbox.changed.set()
+        self._status.set()
+        if self._inbox.place.log != self._welcome.epoch:
+            await self._inbox.move(Place(log=self._welcome.epoch))
+        works: list[Coroutine[Any, Any, None]] = [
+            self._listen(receive),
+            self._say_records(),
+            *(self._say_states(table) for table in TABLES),
+            self._say_results(),
+            self._say_status(),
+            self._take_orders(),
+            self._beat(),
+        ]
+        if "deltas" not in self._welcome.limits:
+            works.append(self._say_deltas())
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                for work in works:
+                    self._group.create_task(work)
+        finally:
+            self._executor.agents.changed.remove(changed)
+
+    # --- down ------------------------------------------------------------------------------------------
+
+    async def _listen(self, receive: Receive) -> None:
+        while True:
+            frame = await receive()
+            match frame:
+                case p.Kept(seq=seq):
+                    self._outbox.kept = max(self._outbox.kept, seq)
+                    self._flying = [last for last in self._flying if last > seq]
+                    self._kept.set()
+                case p.Orders(orders=orders):
+                    for one in orders:
+                        await self._orders.put(one)
+                case p.Heard(ids=ids):
+                    await self._outbox.heard(ids)
+                case p.Welcome() | p.Refused() | p.Beat():
+                    pass
+
+    async def _take_orders(self) -> None:
+        while True:
+            batch = [await self._orders.get()]
+            while not self._orders.empty():
+                batch.append(self._orders.get_nowait())
+            lasting = [(seq, self._timed(order)) for seq, order in batch if not isinstance(order.command, READING)]
+            if lasting:
+                await self._inbox.take(self._welcome.epoch, lasting)
+            for _, order in batch:
+                if isinstance(order.command, READING):
+                    await self._readers.acquire()
+                    self._group.create_task(self._answer(order))
+            await self._send(p.Taken(seq=batch[-1][0]))
+
+    def _timed(self, order: Order) -> Order:
+        """When it expires, by our clock."""
+        return replace(order, expires_at=order.expires_at + self._ahead_s) if order.expires_at else order
+
+    async def _answer(self, order: Order) -> None:
+        """Asking is not kept: whoever asked is waiting, or it is of no use."""
+        try:
+            await self._send(p.Results(results=(fitting(order, await self._executor.carry_out(order)),)))
+        finally:
+            self._readers.release()
+
+    # --- up --------------------------------------------------------------------------------------------
+
+    async def _say_records(self) -> None:
+        waiting: asyncio.Queue[Record] = asyncio.Queue(maxsize=2 * p.BATCH)
+
+        async def read() -> None:
+            async with aclosing(self._bus.read("events.>", after=self._welcome.after)) as records:
+                async for record in records:
+                    await waiting.put(record)
+
+        self._group.create_task(read())
+        held: Record | None = None
+        while True:
+            batch = [held or await waiting.get()]
+            held = None
+            size = len(batch[0].data)
+            while not waiting.empty() and len(batch) < p.BATCH and held is None:
+                record = waiting.get_nowait()
+                size += len(record.data)
+                if size > p.BATCH_BYTES:
+                    held = record  # it begins the next one
+                else:
+                    batch.append(record)
+            own = [record for record in batch if await self._tell_session(record.subject.partition(".")[2])]
+            if not own:
+                continue
+            while len(self._flying) >= UNKEPT:
+                self._kept.clear()
+                await self._kept.wait()
+            self._flying.append(own[-1].seq)
+            await self._send(p.Records(records=tuple(map(_logged, own))))
+
+    async def _tell_session(self, session: str) -> bool:
+        """Whether it is ours; the hub hears of it before it hears its events."""
+        if session in self._told[SESSIONS]:
+            return True
+        if not self._executor.router.owns(session):
+            return False
+        entry = await self._bus.table(SESSIONS).get(session)
+        if entry is not None:
+            await self._tell(SESSIONS, session, entry.value, entry.revision)
+        return entry is not None
+
+    async def _say_states(self, name: Literal["sessions", "prompts", "asks"]) -> None:
+        table = self._bus.table(name)
+
+        async def watch() -> None:
+            async with aclosing(table.watch()) as changes:
+                async for change in changes:
+                    await self._tell(name, change.key, change.value, change.revision)
+
+        self._group.create_task(watch())
+        for entry in await table.entries():
+            await self._tell(name, entry.key, entry.value, entry.revision)
+        await self._send(p.Synced(table=name))
+        while True:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            present = {entry.key: entry for entry in await table.entries()}
+            for key in [key for key in self._told[name] if key not in present]:
+                await self._tell(name, key, None, self._told[name][key] + 1)
+            for entry in present.values():
+                await self._tell(name, entry.key, entry.value, entry.revision)
+
+    async def _tell(
+        self, table: Literal["sessions", "prompts", "asks"], key: str, value: bytes | None, revision: int
+    ) -> None:
+        """A key's present value, unless the hub was told a later one."""
+        told = self._told[table]
+        if told.get(key, -1) >= revision:
+            return
+        if value is None:
+            if told.pop(key, None) is not None:
+                await self._send(p.State(table=table, key=key))
+        elif self._executor.router.owns(_session(table, key, value)):
+            told[key] = revision
+            await self._send(p.State(table=table, key=key, value=msgspec.Raw(value)))
+
+    async def _say_results(self) -> None:
+        said: set[str] = set()
+        while True:
+            await self._outbox.changed.wait()
+            self._outbox.changed.clear()
+            unheard = self._outbox.unheard()
+            said &= {result.id for result in unheard}
+            for result in unheard:
+                if result.id not in said:
+                    said.add(result.id)
+                    await self._send(p.Results(results=(result,)))
+
+    async def _say_deltas(self) -> None:
+        async with aclosing(self._bus.listen("deltas.>")) as deltas:
+            async for delta in deltas:
+                session = delta.subject.partition(".")[2]
+                if session in self._told[SESSIONS]:
+                    await self._send(p.Delta(session=session, event=msgspec.Raw(delta.data)))
+
+    async def _say_status(self) -> None:
+        while True:
+            await self._status.wait()
+            self._status.clear()
+            await self._send(self._executor.status())
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(p.HEARTBEAT_S)
+            await self._send(p.Beat(at=time.time()))
+
+
+class _OfSession(msgspec.Struct):
+    session: str = ""
+
+
+def _session(table: str, key: str, value: bytes) -> str:
+    """The session that a value belongs to."""
+    if table == ASKS:
+        return msgspec.json.decode(value, type=_OfSession).session
+    return key.partition(".")[0]
+
+
+def _logged(record: Record) -> p.LogRecord:
+    return p.LogRecord(
+        seq=record.seq, subject=record.subject, data=record.data, headers=dict(record.headers), at=record.at
+    )
+
+
+def fitting(order: Order, result: Result) -> Result:
+    """The result as it fits into a frame. A diff that is too long is cut, and says so; anything else is refused."""
+    size = len(result.value)  # type: ignore[arg-type]
+    if size <= MOST_RESULT:
+        return result
+    if isinstance(order.command, GetDiff):
+        diff = msgspec.json.decode(result.value, type=str)
+        cut = diff[: MOST_RESULT * len(diff) // size - 200]
+        cut = cut[: cut.rfind("\n") + 1] + f"\n… cut: the whole diff has {len(diff)} characters\n"
+        return Result(id=result.id, value=msgspec.Raw(_encode(cut)), at=result.at)
+    refusal = Refusal(code="RecordTooLarge", message=f"the answer has {size:,} bytes", hint="Ask for less at once.")
+    return Result(id=result.id, refusal=refusal, at=result.at)

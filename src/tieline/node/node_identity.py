@@ -1,0 +1,55 @@
+"""Who this machine is. Its id is made at first start and kept in the state directory; sessions belong to it."""
+
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from .. import paths
+from ..ids import new_id
+from ..version import __version__
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    id: str
+    name: str = ""
+    platform: str = ""
+    version: str = __version__
+
+
+def identify(env: Mapping[str, str]) -> Identity:
+    return Identity(
+        id=kept_id(paths.state(env) / "node-id"),
+        name=socket.gethostname().partition(".")[0] or "this machine",
+        platform=f"{platform.system()} {platform.machine()}".strip().lower(),
+    )
+
+
+def kept_id(path: Path) -> str:
+    """The id in a file, made when it is not there. Two that start at once agree on one."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    own = path.with_name(f".{path.name}.{os.getpid()}.{new_id()}")
+    try:
+        if found := _read(path):
+            return found
+        own.touch(mode=0o600)
+        own.write_text(new_id() + "\n")
+        if path.exists():  # empty, by a crash: a link would not replace it
+            own.replace(path)
+        else:
+            with suppress(FileExistsError):  # unlike a rename it does not replace what somebody was faster to make
+                os.link(own, path)
+        return _read(path)
+    finally:
+        own.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return ""

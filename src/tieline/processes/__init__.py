@@ -1,0 +1,1 @@
+"""Child processes: started, watched, and ended with their owner. Nothing here knows an agent."""

@@ -1,0 +1,89 @@
+"""From which agent a process descends.
+
+Every agent's processes stay below its reaper, whatever they do to their environment, their session and their parents;
+so it is enough to go up from one to the next. A reaper of ours names the agent. A reaper or guard of another Tieline on
+this machine is known by its name: whose agent it is cannot be told, but that it is one can. Anybody may take such a
+name, and only loses rights by it. An agent that kills its reaper and the guard comes to the daemon (`subreaper`).
+"""
+
+import os
+import sys
+from contextlib import suppress
+
+from . import process_table, spawn, subreaper
+
+UNKNOWN = "unknown"
+"""It descends from an agent of which no more can be told, or what it descends from could not be read."""
+MOST = 512
+"""Generations that are looked at: more are an attempt to get lost."""
+ATTEMPTS = 20
+"""At a parent that changes while it is looked at."""
+
+
+def descent_of(pid: int) -> str | None:
+    """The mark of our agent that this process is or descends from; UNKNOWN; None when there is no agent above it.
+
+    The number must stay that process's while this runs: hold a pidfd, or look afterwards whether it still is.
+    """
+    if pid <= 0:  # of another namespace
+        return UNKNOWN
+    if not spawn.REAPERS:
+        return _by_mark(pid)
+    ours = spawn.reapers()
+    current, found = pid, process_table.about(pid)
+    for _ in range(MOST):
+        if found is None:
+            return UNKNOWN
+        if current in ours or found.name in (process_table.REAPER, process_table.GUARD):
+            return ours.get(current, UNKNOWN)
+        if current != pid and subreaper.has_orphans(current):  # of an agent that killed its reaper and the guard
+            return UNKNOWN
+        if found.parent == 0:  # the first process, or one of the kernel's
+            return None
+        current, found = _parent(current, found)
+    return UNKNOWN
+
+
+def _parent(pid: int, found: process_table.About) -> tuple[int, process_table.About | None]:
+    """Whoever is its parent at one moment: its own parent may end meanwhile, and the number become another's."""
+    for _ in range(ATTEMPTS):
+        above = process_table.about(found.parent)
+        again = process_table.about(pid)
+        if again is None or again.start != found.start:
+            return pid, None
+        if above is not None and again.parent == found.parent:
+            return found.parent, above
+        found = again
+    return pid, None
+
+
+def _by_mark(pid: int) -> str | None:
+    """Where there are no reapers. Weaker: what leaves its group and empties its environment is not seen."""
+    groups = {group: mark for mark, group in spawn.live().items()}
+    with suppress(OSError):
+        for group in (os.getpgid(pid), os.getsid(pid)):
+            if group in groups:
+                return groups[group]
+    return _environ_mark(pid)
+
+
+def _environ_mark(pid: int) -> str | None:
+    import subprocess
+
+    if sys.platform == "linux":
+        return next((mark for mark in spawn.live() if pid in process_table.marked({mark})), None)
+    try:
+        shown = subprocess.run(
+            ["/bin/ps", "-E", "-ww", "-o", "command=", "-p", str(pid)],
+            capture_output=True,
+            timeout=5,
+            env={},
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return UNKNOWN
+    for word in shown.stdout.decode(errors="replace").split():
+        name, _, mark = word.partition("=")
+        if name == process_table.MARK:
+            return mark if mark in spawn.live() else UNKNOWN
+    return None

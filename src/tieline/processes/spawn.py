@@ -1,0 +1,248 @@
+"""Start a child in a session of its own, below a reaper. Synchronous and light: it runs before asyncio is imported, so
+that the agent is already starting while we are."""
+
+import _socket
+import errno
+import io
+import marshal
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+
+from . import guard_client, process_table, reaper
+from .child import Child, Reaped, Spawned
+
+MAX_SAID = 32 * 1024
+"""Bytes said ahead: a pipe takes them at once, whether or not anybody reads yet."""
+
+
+started: ContextVar[list[str] | None] = ContextVar("started", default=None)
+"""Set to a list, it gets the mark of every child that is started from there, and by the tasks made there."""
+
+
+class Launched:
+    """A child that was started and not yet attached to an event loop."""
+
+    def __init__(self, child: Child, mark: str) -> None:
+        self.child = child
+        self.mark = mark
+        self.pid = child.pid
+        self.said = b""
+
+    def say(self, words: bytes) -> None:
+        """Tell it what it will be told first, before there is an event loop to do so."""
+        if len(self.said) + len(words) <= MAX_SAID:
+            with suppress(OSError):  # it is gone: whoever takes it will see
+                self.child.stdin.write(words)
+                self.said += words
+
+    def unsaid(self, words: bytes) -> bytes:
+        """What of these, its next words, was not said ahead. `launch` saw to it that the beginning is the same."""
+        if not self.said:
+            return words
+        both = min(len(self.said), len(words))
+        assert self.said[:both] == words[:both], "it was told something else ahead"
+        self.said = self.said[both:]
+        return words[both:]
+
+    def signal(self, number: int) -> bool:
+        """Signal the whole group and every descendant. Whether there was anyone."""
+        return process_table.kill([self.pid], {self.mark}, number, self.child.reapers)
+
+    def kill_stragglers(self, within: float) -> None:
+        """Kill descendants until none is to be seen: some fork while they are being killed."""
+        deadline = time.monotonic() + within
+        while process_table.kill([], {self.mark}, signal.SIGKILL, self.child.reapers) and time.monotonic() < deadline:
+            time.sleep(0.002)
+
+    def forget(self) -> None:
+        """Nothing is left of it."""
+        _live.pop(self.mark, None)
+        self.child.close()
+        if isinstance(self.child, Spawned):
+            guard_client.tell(f"-{self.mark}\n")
+
+
+def launch(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str, str], words: bytes = b"") -> Launched:
+    """Start it, unless it was started ahead and told nothing but the beginning of `words`, which it will be told
+    first. Raises OSError as Popen does, and ValueError for an argument with a null byte."""
+    if _ahead and (early := _ahead.pop(_key(argv, cwd, env), None)):
+        if words.startswith(early.said):
+            return early
+        _discard(early)
+    mark = os.urandom(8).hex()
+    own = {**env, process_table.MARK: mark}
+    user = own.pop(process_table.RUN_AS, "")
+    if user and not REAPERS:  # never as ourselves instead
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), user)
+    launched = Launched(_reaped(argv, cwd, own, mark, user) if REAPERS else _spawned(argv, cwd, own, mark), mark)
+    _live[mark] = launched
+    if (marks := started.get()) is not None:
+        marks.append(mark)
+    return launched
+
+
+REAPERS = sys.platform == "linux"
+"""Whether this system lets a process have the orphans below it."""
+START_S = 30.0
+"""For the guard to start a child: a busy machine takes its time."""
+
+
+def _reaped(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str], mark: str, user: str) -> Reaped:
+    order = marshal.dumps(
+        (
+            [os.fsencode(word) for word in argv],
+            {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
+            os.fsencode(cwd),
+            _account(user) if user else None,
+        )
+    )
+    if any("\0" in word for word in (*argv, *env, *env.values())):
+        raise ValueError("embedded null byte")
+    reply = b""
+    for _ in range(2):  # a guard that was killed in the middle is replaced
+        control, theirs = _socket.socketpair()
+        inner: list[int] = []
+        pipes: list[int] = []
+        try:
+            control.settimeout(START_S)
+            guard_client.tell(f"*{mark}\n", theirs.fileno())
+            theirs.close()
+            for outwards in (False, True, True):
+                ends = os.pipe()
+                inner.append(ends[outwards])
+                pipes.append(ends[not outwards])
+            with suppress(BrokenPipeError, ConnectionResetError):
+                _give(control, order, inner)
+                reply = control.recv(256)
+        except BaseException:
+            reply = b""
+            raise
+        finally:
+            theirs.close()
+            for descriptor in (*inner, *(pipes if reply[:1] in (b"", b"!") else ())):
+                os.close(descriptor)
+            if reply[:1] in (b"", b"!"):
+                control.close()
+        if reply[:1] == b"!":
+            number, what = reply[1:].split()
+            name = {b"cwd": os.fspath(cwd), b"user": user}.get(what, argv[0])
+            whose = f" for {user}, who runs this agent (run_as)" if user else ""
+            raise OSError(int(number), os.strerror(int(number)) + whose, name)
+        if reply:
+            control.setblocking(False)
+            stdin, stdout, stderr = pipes
+            return Reaped(control, reply, (io.FileIO(stdin, "w"), io.FileIO(stdout), io.FileIO(stderr)))
+    raise OSError("the guard did not start it: this machine may have too many processes")
+
+
+def _account(name: str) -> reaper.User:
+    import pwd
+
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise OSError(errno.ESRCH, "there is no such user", name) from None
+    return os.fsencode(name), found.pw_uid, found.pw_gid
+
+
+def _give(control: "_socket.socket", order: bytes, pipes: list[int]) -> None:
+    data = memoryview(len(order).to_bytes(reaper.HEAD, "big") + order)
+    rights = b"".join(pipe.to_bytes(4, sys.byteorder) for pipe in pipes)
+    sent = control.sendmsg([data[:65536]], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    control.sendall(data[sent:])
+
+
+def _spawned(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str], mark: str) -> Spawned:
+    import subprocess
+
+    guard_client.tell(f"+0 {mark}\n")  # before there is a child: we may be killed between its start and the next line
+    pipe = subprocess.PIPE
+    try:
+        popen = subprocess.Popen(
+            list(argv), cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0
+        )
+    except BaseException:
+        guard_client.tell(f"-{mark}\n")
+        raise
+    guard_client.tell(f"+{popen.pid} {mark}\n")
+    return Spawned(popen)
+
+
+def find(name: str, path: str) -> str:
+    """The executable of a name, as a shell finds it on that PATH; empty when there is none. As `shutil.which`, whose
+    import takes as long as the start of some agents."""
+    places = [name] if "/" in name else [f"{place or '.'}/{name}" for place in path.split(":")]
+    for place in places:
+        if os.path.isfile(place) and os.access(place, os.X_OK):  # noqa: PTH113
+            return os.path.abspath(place)  # noqa: PTH100
+    return ""
+
+
+def ahead(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str, str]) -> Launched:
+    """Start it before it is asked for: the next `launch` of the very same takes it. If nobody does, it ends with us."""
+    guard_client.fork()
+    early = launch(argv, cwd=cwd, env=env)
+    _ahead[_key(argv, cwd, env)] = early
+    return early
+
+
+def _discard(early: Launched) -> None:
+    early.signal(signal.SIGKILL)
+    early.child.wait(1.0)
+    for pipe in (early.child.stdin, early.child.stdout, early.child.stderr):
+        pipe.close()
+    early.forget()
+
+
+def _key(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str]) -> tuple[object, ...]:
+    return (tuple(argv), os.fspath(cwd), frozenset(env.items()))
+
+
+_ahead: dict[tuple[object, ...], Launched] = {}
+_live: dict[str, Launched] = {}
+
+
+def _groups() -> str:
+    """What a new guard must know of those that have no reaper."""
+    return "".join(f"+{one.pid} {mark}\n" for mark, one in _live.items() if isinstance(one.child, Spawned))
+
+
+guard_client.known = _groups
+
+
+def _forked() -> None:
+    """A fork of this process has no children yet, and must not keep our reapers from seeing our end."""
+    for launched in _live.values():
+        launched.child.close()
+    _live.clear()
+    _ahead.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def live() -> dict[str, int]:
+    """Mark → process id of every child of ours that has not been closed yet."""
+    return {mark: launched.pid for mark, launched in _live.items()}
+
+
+def kill_all() -> None:
+    """Every child of ours with all its descendants, at once."""
+    reapers = tuple(reaper for launched in _live.values() for reaper in launched.child.reapers)
+    process_table.kill(list(live().values()), set(_live), signal.SIGKILL, reapers)
+
+
+def reapers() -> dict[int, str]:
+    """Reaper → the mark of its child."""
+    return {reaper: mark for mark, launched in list(_live.items()) for reaper in launched.child.reapers}
+
+
+def has_exited(mark: str) -> bool:
+    """Whether that child of ours is over, also when the event loop has not heard of it yet."""
+    launched = _live.get(mark)
+    return launched is None or launched.child.poll() is not None

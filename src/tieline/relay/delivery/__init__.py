@@ -1,0 +1,1 @@
+"""From an accepted message to its last receipt."""

@@ -1,0 +1,1 @@
+"""Channels: loaded from the configuration, trusted, started, reloaded."""

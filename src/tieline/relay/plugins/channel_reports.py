@@ -1,0 +1,99 @@
+"""The entries of the configuration, and how their channels are."""
+
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...channels.base import ChannelStatus
+from ...config import ChannelConfig, Config
+from .loader import Built
+
+AGENT = ChannelConfig(id="agent", type="agent")
+"""There without an entry: messages reach sessions in every hub."""
+
+State = Literal["running", "failing", "starting", "stopped", "broken", "untrusted", "disabled"]
+
+
+class ChannelReport(Struct, frozen=True, kw_only=True):
+    """One entry of the configuration, and how its channel is."""
+
+    id: str
+    state: State
+    source: str
+    prefix: str = ""
+    name: str = ""
+    problem: str = ""
+    hint: str = ""
+    field: str = ""
+    since: float = 0.0
+    detail: ChannelStatus | None = None
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """What a look at the configuration led to. With a `problem` the file was not understood, and nothing changed."""
+
+    started: tuple[str, ...] = ()
+    restarted: tuple[str, ...] = ()
+    stopped: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()  # they wait for a person: what they would run, or have a right to, is new
+    waiting: tuple[str, ...] = ()  # what that is, in words
+    trusted: tuple[str, ...] = ()  # what a person agreed to with this look, in words
+    problem: str = ""
+    hint: str = ""
+
+
+class Slot(Struct):
+    """An entry and what became of it."""
+
+    entry: ChannelConfig
+    mark: str = ""  # the fingerprint that was last made into a channel, or tried to
+    built: Built | None = None
+    problem: str = ""
+    hint: str = ""
+    field: str = ""
+    since: float = 0.0
+    starting: str = ""  # the address that it will have
+    untrusted: bool = False  # what the entry would bring in waits for a person
+
+
+def entries(config: Config) -> dict[str, ChannelConfig]:
+    """By their ids; one whose id is taken under another, as broken."""
+    wanted: dict[str, ChannelConfig] = {}
+    for entry in config.channels:
+        if entry.id in wanted:
+            spare = next(f"{entry.id} ({n})" for n in range(2, 10_000) if f"{entry.id} ({n})" not in wanted)
+            wanted[spare] = replace(entry, problem="another channel has this id")
+        else:
+            wanted[entry.id] = entry
+    if AGENT.id not in wanted and not any(entry.type == "agent" for entry in config.channels):
+        wanted = {AGENT.id: AGENT, **wanted}
+    return wanted
+
+
+def report(id: str, slot: Slot) -> ChannelReport:
+    entry = slot.entry
+    source = next((f"{name} {value}" for name in ("type", "package", "path") if (value := getattr(entry, name))), "")
+    found = ChannelReport(id=id, state="broken", source=source, problem=slot.problem, hint=slot.hint, field=slot.field)
+    if slot.starting:
+        return replace(found, state="starting", prefix=slot.starting)
+    if slot.built is None and slot.untrusted:
+        return replace(found, state="untrusted")
+    if slot.built is None:
+        return found if slot.problem or entry.enabled else replace(found, state="disabled")
+    channel = slot.built.channel
+    try:
+        status = channel.status()
+    except Exception as error:  # it is not our code
+        status = ChannelStatus(state="failing", problem=f"status failed: {type(error).__name__}: {error}")
+    return replace(
+        found,
+        state=status.state,
+        prefix=channel.subject_prefix,
+        name=channel.display_name,
+        problem=slot.problem or status.problem,
+        since=slot.since,
+        detail=status,
+    )

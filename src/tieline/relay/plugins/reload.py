@@ -1,0 +1,290 @@
+"""The channels of the configuration, running: each entry becomes a channel, and when the file changes only what changed
+is made anew. A channel that is broken says so and stops nothing else; one whose new version is broken keeps running as
+it was. So does one whose new version brings in what no person has agreed to (see `trust`)."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from ... import config as configuration
+from ... import paths
+from ...channels.base import Channel, Surroundings
+from ...config import ChannelConfig, Config
+from ...environment import config_place
+from ...errors import BusError, TielineError, UsageError
+from ..relay import Relay
+from .channel_reports import Changes, ChannelReport, Slot, entries, report
+from .file_watcher import changes
+from .loader import Built, ChannelError, build, check_entry, forget
+from .trust import Code, Trust, local_file, look
+
+GRACE_S = 60.0
+"""For deliveries that run when their channel is replaced; an agent's turn that takes longer is taken up again by the
+next one."""
+
+LATER = {"telegram": "relay.telegram.{id}", "notify": "relay.notify.{id}"}
+"""Types whose libraries take seconds to import → their addresses: nobody waits for them, and their mail waits too."""
+
+
+class ChannelSet:
+    """`async with ChannelSet(relay, config, surroundings) as channels`: loaded, and watched if there is a place for a
+    configuration file. Without `wait`, those that take their time are loaded behind."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        config: Config,
+        surroundings: Surroundings,
+        *,
+        watch: bool = True,
+        wait: bool = True,
+        told: Callable[[Changes], None] = lambda changes: None,
+    ) -> None:
+        self._relay = relay
+        self._config = config
+        self._surroundings = surroundings
+        self._told = told
+        self._watch = watch
+        self._wait = wait
+        self._trust = Trust(paths.trusted_file(surroundings.env))
+        self._ready = asyncio.Event()
+        self._slots: dict[str, Slot] = {}
+        self._lock = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self.problem = ""  # of the file as a whole
+
+    async def __aenter__(self) -> "ChannelSet":
+        self._task = asyncio.create_task(self._run())
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait({self._task, ready}, return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done():
+                self._task.result()
+        except BaseException:
+            await self._end_task()
+            raise
+        finally:
+            ready.cancel()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._end_task()
+        # The relay stops its channels itself, at once and not with grace.
+        for slot in self._slots.values():
+            forget(slot.built.module if slot.built else "")
+
+    async def _end_task(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        known = await asyncio.to_thread(self._trust.load)
+        changed = await self.apply(self._config, trust=() if known else None)  # a person set this up
+        if not self._wait:  # whoever waits can look by themselves
+            self._told(changed)
+        self._ready.set()
+        if self._watch and self._place() is not None:
+            await self._follow()
+
+    # --- looking ---------------------------------------------------------------------------------------
+
+    def channel(self, id: str) -> Channel | None:
+        """The one that runs under this id."""
+        slot = self._slots.get(id)
+        return slot.built.channel if slot is not None and slot.built is not None else None
+
+    def starting(self, id: str) -> bool:
+        slot = self._slots.get(id)
+        return slot is not None and bool(slot.starting)
+
+    def reports(self) -> list[ChannelReport]:
+        return [report(id, slot) for id, slot in self._slots.items()]
+
+    def waiting(self) -> tuple[str, ...]:
+        """Why channels wait for a person."""
+        return tuple(slot.problem for slot in self._slots.values() if slot.untrusted)
+
+    # --- changing --------------------------------------------------------------------------------------
+
+    async def reload(self, *, trust: Collection[str] = ()) -> Changes:
+        """Look at the file now. Broken channels are tried again. `trust`: what a person has read and agrees to, in the
+        words of an earlier `waiting`; what became another since then still waits."""
+        try:
+            config = await asyncio.to_thread(configuration.load, environ=self._config.environ)
+        except UsageError as error:
+            self.problem = error.message
+            changed = Changes(problem=error.message, hint=error.hint)
+        else:
+            self.problem = ""
+            changed = await self.apply(config, trust=trust)
+        self._told(changed)
+        return changed
+
+    async def apply(self, config: Config, *, trust: Collection[str] | None = ()) -> Changes:
+        """`trust` as in `reload`; None is everything."""
+        async with self._lock:
+            self._config = config
+            wanted = entries(config)
+            codes = {id: await asyncio.to_thread(look, entry, config.source) for id, entry in wanted.items()}
+            trusted = await self._agree(wanted, codes, trust) if trust is None or trust else ()
+            verdicts: dict[str, str] = {}
+
+            async def settle(id: str, entry: ChannelConfig | None) -> None:
+                verdicts[id] = await self._settle(id, entry, codes.get(id), config.source)
+
+            gone = [id for id in self._slots if id not in wanted]
+            await asyncio.gather(*(settle(id, None) for id in gone))  # first: a new one may take their address
+            later = {
+                id
+                for id, entry in wanted.items()
+                if id not in self._slots and self._trust.holds(id, codes[id]) and self._expect(id, entry)
+            }
+            await asyncio.gather(*(settle(id, entry) for id, entry in wanted.items() if id not in later))
+            if not self._wait:
+                self._ready.set()
+            await asyncio.gather(*(settle(id, wanted[id]) for id in later))
+            self._slots = {id: self._slots[id] for id in wanted}
+
+        def those(name: str) -> tuple[str, ...]:
+            return tuple(id for id, verdict in verdicts.items() if verdict == name)
+
+        return Changes(
+            started=those("started"),
+            restarted=those("restarted"),
+            stopped=those("stopped"),
+            unchanged=those("unchanged"),
+            broken=those("broken"),
+            untrusted=those("untrusted"),
+            waiting=tuple(f"{id}: {codes[id].words}" for id in those("untrusted")),
+            trusted=trusted,
+        )
+
+    async def _agree(
+        self, wanted: Mapping[str, ChannelConfig], codes: Mapping[str, Code], trust: Collection[str] | None
+    ) -> tuple[str, ...]:
+        new = [
+            id
+            for id, entry in wanted.items()
+            if entry.enabled and not entry.problem and not codes[id].unreadable and not self._trust.holds(id, codes[id])
+            if trust is None or f"{id}: {codes[id].words}" in trust
+        ]
+        for id in new:
+            self._trust.agree(id, codes[id])
+        try:
+            await asyncio.to_thread(self._trust.save)
+        except OSError as error:  # it holds for as long as this hub runs
+            self.problem = f"what was agreed to could not be written down: {error}"
+        return tuple(f"{id}: {codes[id].words}" for id in new)
+
+    def _expect(self, id: str, entry: ChannelConfig) -> bool:
+        """Whether this one is of a type that takes its time; its mail is taken from now on."""
+        if entry.type not in LATER or not entry.enabled or entry.problem:
+            return False
+        try:
+            self._relay.expect(id, LATER[entry.type].format(id=id))
+        except UsageError:  # no address, or another's: to make it says why
+            return False
+        self._slots[id] = Slot(entry, starting=LATER[entry.type].format(id=id))
+        return True
+
+    async def _settle(self, id: str, entry: ChannelConfig | None, code: Code | None, source: str) -> str:
+        """Bring one channel to what its entry says."""
+        old = self._slots.get(id)
+        running = old.built if old is not None else None
+        if entry is None or code is None or (not entry.enabled and not entry.problem):
+            if entry is not None:
+                self._slots[id] = Slot(entry)
+            if running is None:
+                return "unchanged"
+            await self._end(id, running, keep=False)
+            return "stopped"
+        mark = code.mark
+        if old is not None and running is not None and old.mark == mark:
+            old.problem = old.hint = old.field = ""
+            return "unchanged"
+        try:
+            check_entry(entry, source)
+            if not code.unreadable and not self._trust.holds(id, code):
+                return self._wait_for_person(id, entry, code)
+            built = await asyncio.to_thread(build, entry, self._surroundings, source=source, code=code)
+        except ChannelError as error:
+            if old is not None and running is not None:
+                problem = f"it runs as before, since the change is no good: {error.message}"
+                old.problem, old.hint, old.field = problem, error.hint, error.field
+            else:
+                self._slots[id] = Slot(entry, mark=mark, problem=error.message, hint=error.hint, field=error.field)
+                if old is not None and old.starting:
+                    await self._relay.unregister(id)
+            return "broken"
+        if running is not None:
+            await self._end(id, running, keep=True)
+        return await self._begin(id, entry, mark, built, "restarted" if running is not None else "started")
+
+    def _wait_for_person(self, id: str, entry: ChannelConfig, code: Code) -> str:
+        old = self._slots.get(id)
+        slot = old if old is not None and old.built is not None else Slot(entry, mark=code.mark, untrusted=True)
+        as_before = "it runs as before: " if slot is old else ""
+        slot.problem = f"channels.{id}: {as_before}nobody has agreed to {code.words}"
+        slot.hint, slot.field = "If you have read it, run `tieline channels reload`.", f"channels.{id}"
+        self._slots[id] = slot
+        return "untrusted"
+
+    async def _begin(self, id: str, entry: ChannelConfig, mark: str, built: Built, verdict: str) -> str:
+        slot = self._slots[id] = Slot(entry, mark=mark, built=built, since=time.time())
+        try:
+            await self._relay.register(built.channel)
+        except Exception as error:
+            told = error.message if isinstance(error, TielineError) else f"{type(error).__name__}: {error}"
+            slot.built = None
+            slot.problem = f"channels.{id}: it did not start: {told}"
+            slot.hint = error.hint if isinstance(error, TielineError) else ""
+            with contextlib.suppress(Exception):  # what it had begun before it failed
+                await built.channel.stop()
+            forget(built.module)
+            return "broken"
+        return verdict
+
+    async def _end(self, id: str, built: Built, *, keep: bool) -> None:
+        await self._relay.unregister(built.channel.id, keep=keep, grace_s=GRACE_S)
+        forget(built.module)
+
+    # --- watching --------------------------------------------------------------------------------------
+
+    def _place(self) -> Path | None:
+        place = self._config.source or config_place(self._config.environ)
+        return Path(place) if place else None
+
+    def _files(self) -> Iterable[Path]:
+        place = self._place()
+        local = [local_file(slot.entry, self._config.source) for slot in self._slots.values() if slot.entry.path]
+        return ([place] if place else []) + local
+
+    async def _follow(self) -> None:
+        first = True
+        async with contextlib.aclosing(changes(self._files)) as looks:
+            async for _ in looks:
+                try:
+                    if not first or await self._differs():
+                        await self.reload()
+                except BusError as error:  # the next change, or a reload by hand, tries again
+                    self.problem = error.message
+                first = False
+
+    async def _differs(self) -> bool:
+        """Whether something changed between loading and watching."""
+        try:
+            config = await asyncio.to_thread(configuration.load, environ=self._config.environ)
+        except UsageError:
+            return True
+        marks = {
+            id: (await asyncio.to_thread(look, slot.entry, config.source)).mark
+            for id, slot in self._slots.items()
+            if slot.mark
+        }
+        return config.channels != self._config.channels or any(self._slots[id].mark != marks[id] for id in marks)

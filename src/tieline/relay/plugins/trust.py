@@ -1,0 +1,138 @@
+"""What of the configuration only a person may bring in: code, and what gives rights or sends secrets away.
+
+The configuration and the files that it names can be written by an agent that may write files. So of each entry the part
+that matters is kept as a digest when a person said yes (at the very first start, and by `tieline channels reload`); an
+entry whose part is another waits and is reported. Everything else in an entry is data, and takes effect at once.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from ...config import ChannelConfig
+from ...environment import SECRET
+from ...wire.bounded_read import read_regular
+
+MAX_CODE = 4 * 1024 * 1024
+MAX_RECORD = 4 * 1024 * 1024
+
+DATA: Mapping[str, frozenset[str]] = {
+    "agent": frozenset(("max_concurrent", "timeout_s")),
+    "webhook": frozenset(("text", "answers", "window_s", "max_bytes", "timeout_s")),
+    "telegram": frozenset(("stream", "stream_s", "typing", "quick_s", "keep_files_days")),
+    "notify": frozenset(("title", "body", "quiet", "timezone", "late", "max_chars", "timeout_s")),
+}
+"""Settings of the built-in types that give nobody anything: neither a right nor a way for messages, asks or secrets.
+One that is not listed waits for a person. What a plugin's own settings do only its code knows, and that is trusted; so
+they wait only if a variable's value goes into them."""
+
+
+class Code(Struct, frozen=True, kw_only=True):
+    """What stands behind an entry, read once: what is compared is what is run."""
+
+    mark: str
+    """Tells whether a channel must be made anew: its entry, and for a local file its content."""
+    digest: str = ""
+    """Of what a person must have agreed to; empty: nothing."""
+    words: str = ""
+    """What that is; other words for everything else."""
+    content: bytes = b""
+    unreadable: str = ""  # why the local file could not be read
+
+
+def look(entry: ChannelConfig, source: str = "") -> Code:
+    mark = hashlib.sha256(msgspec.json.encode(entry, order="sorted", enc_hook=str))
+    part = {"id": entry.id, "type": entry.type, "package": entry.package, "settings": _settings(entry)}
+    words = f"package {entry.package}" if entry.package else f"type {entry.type}"
+    content, unreadable = b"", ""
+    if entry.path:
+        path = local_file(entry, source)
+        try:
+            content = read_regular(path, MAX_CODE + 1)
+            if len(content) > MAX_CODE:
+                unreadable = f"it has more than {MAX_CODE:,} bytes"
+        except OSError as error:
+            unreadable = error.strerror or "it is not a regular file"
+        mark.update(content or b"(none)")
+        sum = hashlib.sha256(content).hexdigest()
+        part |= {"path": str(path), "sha256": sum}
+        words = f"{path}, SHA-256 {sum}"
+    elif entry.type == "agent" and not part["settings"]:
+        return Code(mark=mark.hexdigest())  # as it is there without an entry
+    if names := sorted(_variables(entry.config)):
+        words += f", with {', '.join(names)}"
+    digest = hashlib.sha256(msgspec.json.encode(part, order="sorted", enc_hook=str)).hexdigest()
+    words += f" (entry {digest[:16]})"
+    return Code(mark=mark.hexdigest(), digest=digest, words=words, content=content, unreadable=unreadable)
+
+
+def local_file(entry: ChannelConfig, source: str = "") -> Path:
+    """Absolute. A relative path counts from the configuration file, else from the working directory."""
+    path = Path(entry.path).expanduser()
+    return path if path.is_absolute() else (Path(source).absolute().parent if source else Path.cwd()) / path
+
+
+class Trust:
+    """What a person agreed to, by channel. Read at the start; what happens to the file meanwhile does not count."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._agreed: dict[str, str] = {}
+        self._changed = False
+
+    def load(self) -> bool:
+        """Whether there was a record. One that cannot be read is a record of nothing."""
+        try:
+            content = read_regular(self._file, MAX_RECORD)
+        except FileNotFoundError:
+            self._changed = True
+            return False
+        except OSError:
+            return True
+        with suppress(msgspec.MsgspecError):
+            self._agreed = msgspec.json.decode(content, type=dict[str, str])
+        return True
+
+    def holds(self, id: str, code: Code) -> bool:
+        return not code.digest or self._agreed.get(id) == code.digest
+
+    def agree(self, id: str, code: Code) -> None:
+        if not self.holds(id, code):
+            self._agreed[id] = code.digest
+            self._changed = True
+
+    def save(self) -> None:
+        """Raises OSError."""
+        if not self._changed:
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = self._file.with_name(f"{self._file.name}.part")
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(self._agreed, order="sorted"))
+        draft.replace(self._file)
+        self._changed = False
+
+
+def _settings(entry: ChannelConfig) -> dict[str, Any]:
+    """Those that are no data."""
+    if entry.type in DATA:
+        return {
+            name: value for name, value in entry.config.items() if name not in DATA[entry.type] or _variables(value)
+        }
+    # Which of a plugin's settings a secret goes by only the plugin knows.
+    return dict(entry.config) if _variables(entry.config) else {}
+
+
+def _variables(value: Any) -> set[str]:
+    if isinstance(value, Mapping):
+        return set[str]().union(*map(_variables, cast(Mapping[str, Any], value).values()))
+    if isinstance(value, list | tuple):
+        return set[str]().union(*map(_variables, cast(list[Any], value)))
+    return {value.removeprefix(SECRET)} if isinstance(value, str) and value.startswith(SECRET) else set()

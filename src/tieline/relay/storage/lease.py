@@ -1,0 +1,154 @@
+"""One relay per bus is the active one: it holds a lease in a table, and another takes over when it runs out.
+
+Whoever holds it renews it in a third of its time, and stops by itself when it could not: before another may begin.
+A holder on this machine whose process is gone need not be waited for.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ...bus.base import Table
+from ...errors import BusError, Conflict
+from ...ids import new_id
+
+KEY = "active"
+AGAIN_S = 2.0
+"""How often a standby looks."""
+_here: set[str] = set()
+"""Holders in this process."""
+
+
+class Holder(Struct, frozen=True):
+    id: str
+    machine: str
+    pid: int
+    began: str  # of the process: pids are used again
+    host: str = ""
+
+    @property
+    def shown(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+    @classmethod
+    def new(cls) -> "Holder":
+        return cls(new_id(), _machine(), os.getpid(), _began(os.getpid()), socket.gethostname())
+
+    def gone(self) -> bool:
+        """Known to be no more; False as well when that cannot be told."""
+        if not self.machine or self.machine != _machine():
+            return False
+        if self.pid == os.getpid() and self.began == _began(os.getpid()):
+            return self.id not in _here
+        return _began(self.pid) != self.began
+
+
+class Lease:
+    def __init__(self, table: Table, ttl_s: int) -> None:
+        self.holder = Holder.new()
+        self.other: Holder | None = None
+        self._table = table
+        self._ttl = ttl_s
+        self._revision = 0
+        self._until = 0.0
+
+    @property
+    def valid(self) -> bool:
+        return time.monotonic() < self._until
+
+    async def take(self) -> bool:
+        """Whether it is ours now."""
+        asked = time.monotonic()
+        value = msgspec.json.encode(self.holder)
+        try:
+            entry = await self._table.get(KEY)
+            expect = 0
+            if entry is not None:
+                self.other = msgspec.json.decode(entry.value, type=Holder)
+                if not self.other.gone():
+                    return False
+                expect = entry.revision
+            self._revision = await self._table.put(KEY, value, expect=expect, ttl=self._ttl)
+        except Conflict:
+            return False
+        self._until = asked + self._ttl * 0.8  # by our own clock, and well before the table's
+        self.other = None
+        _here.add(self.holder.id)
+        return True
+
+    async def hold(self) -> None:
+        """Renew it until that fails for good: returns when it is lost."""
+        value = msgspec.json.encode(self.holder)
+        while True:
+            await asyncio.sleep(max(0.01, min(self._ttl / 3, self._until - time.monotonic())))
+            asked = time.monotonic()
+            if asked >= self._until:
+                return
+            try:
+                async with asyncio.timeout(self._until - asked):
+                    self._revision = await self._table.put(KEY, value, expect=self._revision, ttl=self._ttl)
+                self._until = asked + self._ttl * 0.8
+            except Conflict:
+                return
+            except (BusError, TimeoutError):
+                continue
+
+    async def drop(self) -> None:
+        self._until = 0.0
+        if self.holder.id in _here:
+            _here.discard(self.holder.id)
+            with contextlib.suppress(BusError, TimeoutError):
+                async with asyncio.timeout(2.0):
+                    await self._table.delete(KEY, expect=self._revision)
+
+    async def run(
+        self,
+        active: Callable[[], Awaitable[None]],
+        lost: Callable[[], Awaitable[None]],
+        settled: Callable[[], None],
+    ) -> None:
+        """For ever: wait for it, be active while we have it, take it again when it was lost. `settled` is called when
+        it is another's."""
+        while True:
+            with contextlib.suppress(BusError):
+                if await self.take():
+                    try:
+                        await self._be(active)
+                    finally:
+                        self._until = 0.0
+                        await lost()
+                    _here.discard(self.holder.id)
+                settled()
+            await asyncio.sleep(min(self._ttl / 4, AGAIN_S))
+
+    async def _be(self, active: Callable[[], Awaitable[None]]) -> None:
+        """Renewed from the start: to become active may take long."""
+        holding = asyncio.create_task(self.hold())
+        try:
+            await active()
+            await holding
+        finally:
+            holding.cancel()
+            await asyncio.gather(holding, return_exceptions=True)
+
+
+def _machine() -> str:
+    """This machine since it was started, as far as processes see each other."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}.{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
+    return ""
+
+
+def _began(pid: int) -> str:
+    """When a process began; empty when there is none."""
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return ""

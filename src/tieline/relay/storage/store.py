@@ -1,0 +1,228 @@
+"""What the relay keeps on the bus, and nothing else does.
+
+    mail.<address>      a record per message: the envelope. That it is there is `accepted` and `stored`; one that could
+                        be offered at once says so in its header: three steps in one write
+    relay_receipts      message id → its receipt, from the first attempt on that is not in the log
+    relay_unread        message id → the receipt of what waits for a person, however long that takes
+    relay_threads       <thread>.<message id> → of every message but a thread's first
+    relay_dead          message id → its dead letter
+    relay_keys          digest of sender and idempotency key → message id
+    relay_channels      <channel>.<key> → what a channel keeps for itself
+    relay               the lease of the active relay, and how far everything before is over
+
+`probe` is called around every write: a test that ends the process there sees what the next one makes of it.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+
+from ...bus.base import Bus, Record
+from ...envelopes import (
+    DeadLetter,
+    Envelope,
+    Message,
+    Receipt,
+    Step,
+    decode_dead,
+    decode_envelope,
+    decode_receipt,
+    encode,
+)
+from ...errors import Conflict
+
+MAIL = "mail"
+OFFERED = "offered"
+"""The header that names the endpoint which the message was offered to when it was stored."""
+AT_ONCE = 64
+"""Look-ups on their way at the same time."""
+_HOUR = 3600
+
+
+def derived(id: str, purpose: str) -> str:
+    """The one id of what follows from a message: made twice, it is the same."""
+    return id[:12] + hashlib.sha256(f"{purpose}.{id}".encode()).hexdigest()[:16]
+
+
+def receipt_of(envelope: Envelope, seq: int, offered: str = "") -> Receipt:
+    at = envelope.created_at
+    first = (Step("offered", at, 1, channel=offered),) if offered else ()
+    return Receipt(
+        id=envelope.id,
+        subject=envelope.subject,
+        sender=envelope.sender,
+        thread=envelope.thread,
+        seq=seq,
+        steps=(Step("accepted", at), Step("stored", at), *first),
+        attempts=len(first),
+        caused_by=envelope.caused_by,
+        expires_at=envelope.budget.expires_at,
+    )
+
+
+class Ledger:
+    def __init__(self, bus: Bus, *, keep_s: float, keep_unread_s: float, keep_dead_s: float, keep_keys_s: int) -> None:
+        self.probe: Callable[[str], None] | None = None
+        self._bus = bus
+        self._receipts = bus.table("relay_receipts")
+        self._unread = bus.table("relay_unread")
+        self._threads = bus.table("relay_threads")
+        self._dead = bus.table("relay_dead")
+        self._keys = bus.table("relay_keys")
+        self._channels = bus.table("relay_channels")
+        self._own = bus.table("relay")
+        self._keep = max(1, round(keep_s))
+        self._keep_unread = max(1, round(keep_unread_s)) + 86400  # a backstop: the relay itself ends it, and says so
+        self._keep_thread = self._keep_unread + self._keep  # longer than the receipt: see `keep`
+        self._keep_dead = max(1, round(keep_dead_s))
+        self._keep_keys = keep_keys_s
+
+    # --- mail ---
+
+    async def store(self, envelope: Envelope, data: bytes, *, offered: str = "") -> int:
+        """Its place in the log, and in the same write that it is offered to an endpoint. The same id again is the same
+        record."""
+        self._probe("before stored")
+        await self._join(envelope.thread, envelope.id)
+        headers = {OFFERED: offered} if offered else None
+        seq = await self._bus.publish(f"{MAIL}.{envelope.subject}", data, id=envelope.id, headers=headers)
+        self._probe("after stored")
+        return seq
+
+    async def _join(self, thread: str, id: str) -> None:
+        if thread != id:
+            await self._threads.put(f"{thread}.{id}", b"1", ttl=self._keep_thread)
+
+    async def claim_key(self, sender: str, key: str, id: str) -> str:
+        """The id of the message with this key: the one given, or that of an earlier one."""
+        digest = hashlib.sha256(f"{sender}\n{key}".encode()).hexdigest()[:40]
+        try:
+            await self._keys.put(digest, id.encode(), expect=0, ttl=self._keep_keys)
+        except Conflict:
+            entry = await self._keys.get(digest)
+            return entry.value.decode() if entry else id
+        return id
+
+    async def envelope(self, receipt: Receipt) -> Envelope | None:
+        """None: its body is not kept any longer."""
+        async with aclosing(
+            self._bus.read(f"{MAIL}.{receipt.subject}", after=receipt.seq - 1, follow=False)
+        ) as records:
+            async for record in records:
+                found = decode_envelope(record.data)
+                return found if found.id == receipt.id else None
+        return None
+
+    async def mail_of(self, subject: str, limit: int) -> list[tuple[Envelope, int]]:
+        """The newest messages to an address, newest first."""
+        found: list[tuple[Envelope, int]] = []
+        async with aclosing(self._bus.read(f"{MAIL}.{subject}", follow=False)) as records:
+            async for record in records:
+                found.append((decode_envelope(record.data), record.seq))
+                if len(found) > 2 * limit:
+                    del found[:limit]
+        return found[-limit:][::-1]
+
+    def mail_after(self, cursor: int) -> AsyncGenerator[Record, None]:
+        return self._bus.read(f"{MAIL}.>", after=cursor, follow=False)
+
+    # --- receipts ---
+
+    async def keep(self, receipt: Receipt, moment: str = "") -> None:
+        """A receipt never outlives its place in the thread. That place is kept long enough for what ends in its time:
+        only what was there for longer (nobody relayed, or its answer came late) has it renewed."""
+        self._probe(f"before {moment or receipt.steps[-1].state}")
+        if receipt.over and time.time() > receipt.steps[0].at + self._keep_unread:
+            await self._join(receipt.thread, receipt.id)
+        await self._receipts.put(receipt.id, encode(receipt), ttl=self._keep if receipt.over else None)
+        self._probe(f"after {moment or receipt.steps[-1].state}")
+
+    async def receipt(self, id: str) -> Receipt | None:
+        entry = await self._receipts.get(id)
+        return decode_receipt(entry.value) if entry else None
+
+    async def receipts(self, ids: Iterable[str]) -> dict[str, Receipt]:
+        found: dict[str, Receipt] = {}
+        wanted = list(ids)
+        for start in range(0, len(wanted), AT_ONCE):
+            for receipt in await asyncio.gather(*map(self.receipt, wanted[start : start + AT_ONCE])):
+                if receipt is not None:
+                    found[receipt.id] = receipt
+        return found
+
+    async def newest(self, limit: int) -> list[str]:
+        """Ids begin with their time."""
+        return (await self._receipts.keys())[-limit:]
+
+    async def thread(self, id: str) -> list[str]:
+        return [id, *(key.partition(".")[2] for key in await self._threads.keys(f"{id}.*"))]
+
+    async def message(self, receipt: Receipt) -> Message:
+        return Message(receipt=receipt, envelope=await self.envelope(receipt))
+
+    # --- what waits for people ---
+
+    async def park(self, receipt: Receipt) -> None:
+        self._probe("before parked")
+        await self._unread.put(receipt.id, encode(receipt), ttl=self._keep_unread)
+        self._probe("after parked")
+
+    async def unpark(self, id: str) -> None:
+        await self._unread.delete(id)
+
+    async def parked(self) -> list[Receipt]:
+        return [decode_receipt(entry.value) for entry in await self._unread.entries()]
+
+    # --- dead letters ---
+
+    async def bury(self, letter: DeadLetter) -> None:
+        self._probe("before buried")
+        await self._dead.put(letter.envelope.id, encode(letter), ttl=self._keep_dead)
+        self._probe("after buried")
+
+    async def letter(self, id: str) -> DeadLetter | None:
+        entry = await self._dead.get(id)
+        return decode_dead(entry.value) if entry else None
+
+    async def letters(self) -> list[DeadLetter]:
+        return [decode_dead(entry.value) for entry in await self._dead.entries()]
+
+    async def drop_letter(self, id: str) -> None:
+        await self._dead.delete(id)
+
+    # --- what channels keep ---
+
+    async def remember(self, key: str, value: bytes, ttl_s: int) -> None:
+        await self._channels.put(key, value, ttl=ttl_s)
+
+    async def recall(self, key: str) -> bytes | None:
+        entry = await self._channels.get(key)
+        return entry.value if entry else None
+
+    # --- how far everything is over ---
+
+    async def low(self) -> int:
+        entry = await self._own.get("low")
+        return int(entry.value) if entry else 0
+
+    async def keep_low(self, seq: int) -> None:
+        await self._own.put("low", str(seq).encode())
+
+    async def trim(self, seq: int, needed: int) -> int:
+        """Note where the log stands, and remove what is older than is kept and not needed. Says how many."""
+        now = time.time()
+        await self._own.put(f"mark.{int(now // _HOUR)}", str(seq).encode(), ttl=2 * self._keep + 2 * _HOUR)
+        oldest = int((now - self._keep) // _HOUR)
+        old = [
+            (int(entry.key[5:]), int(entry.value))
+            for entry in await self._own.entries("mark.*")
+            if int(entry.key[5:]) < oldest
+        ]
+        before = min(max((seq for _, seq in old), default=0), needed)
+        return await self._bus.trim(f"{MAIL}.>", before=before) if before > 1 else 0
+
+    def _probe(self, moment: str) -> None:
+        if self.probe is not None:
+            self.probe(moment)

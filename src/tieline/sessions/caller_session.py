@@ -1,0 +1,53 @@
+"""Which session a command comes from that an agent runs.
+
+Every process descends from an agent that has a mark, and a session knows the marks of the processes that were started
+for it. One program may serve several sessions, so that is not always enough: of those that it may be, and that have a
+turn running, it is the one in whose directory the command runs.
+"""
+
+from pathlib import Path
+
+from ..errors import UsageError
+from ..processes import spawn
+from .manager import Router
+from .records import SessionRecord
+
+HINT = "Name the session with --session."
+
+
+def caller(router: Router, mark: str, cwd: str, claimed: str = "") -> str:
+    """The session's id. Raises UsageError rather than to guess: who it is decides what it may spend."""
+    if mark not in spawn.live():
+        raise UsageError("the command does not come from an agent of this node", field="mark")
+    working = _possible(router, mark)
+    if claimed:
+        if any(record.id == claimed for record in working):
+            return claimed
+        raise UsageError(f"session {claimed!r} is another one, or has no turn running", field="session")
+    place = Path(cwd or "/")
+    inside = [record for record in working if place.is_relative_to(record.cwd)]
+    deepest = max((len(Path(record.cwd).parts) for record in inside), default=0)
+    found = [record for record in inside if len(Path(record.cwd).parts) == deepest] or working
+    if len(found) != 1:
+        which = "no session has a turn running" if not found else f"{len(found)} sessions work there"
+        raise UsageError(f"it cannot be told which session this is: {which}", field="session", hint=HINT)
+    return found[0].id
+
+
+def _possible(router: Router, mark: str) -> list[SessionRecord]:
+    """Sessions at work whose agent it may be: the one it was started for, and those of the same kind that have no
+    process of their own, for they may share it."""
+    marks = {id: _marks(router, id) for id in router.runners}
+    starter = next((router.runners[id].record.agent for id, own in marks.items() if mark in own), None)
+
+    def may_be(record: SessionRecord) -> bool:
+        own = marks.get(record.id, set())
+        return mark in own or (not own and starter in (None, record.agent))
+
+    working = (record for record in router.sessions(archived=True) if router.prompts.running(record.id) is not None)
+    return [record for record in working if may_be(record)]
+
+
+def _marks(router: Router, id: str) -> set[str]:
+    session = router.runners[id].session
+    return set() if session is None else {*session.marks} & spawn.live().keys()

@@ -1,0 +1,96 @@
+"""A git repository, read as data: nothing in it is believed to be harmless, and git itself is not asked.
+
+Git runs programs that a repository names (filters, hooks, monitors), and an agent may have written them. So the few
+facts that are needed are read from the files: where the work tree begins, the branch, a submodule's commit.
+"""
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from ..wire.bounded_read import read_regular
+
+MAX_FACT = 64 * 1024
+MAX_REFS = 16 * 1024 * 1024
+MAX_SYMBOLIC = 5
+"""References that only name another one, in a row."""
+
+_REF = re.compile(r"ref: (refs/[^\x00-\x20\x7f~^:?*\[\\]{1,500})")
+_COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})")
+_SHA256 = re.compile(rb"^\s*objectformat\s*=\s*\"?sha256\b", re.IGNORECASE | re.MULTILINE)
+
+
+class Repository(Struct, frozen=True):
+    top: str
+    """The folder whose files it keeps."""
+    git_dir: str
+    common_dir: str
+    """Another than `git_dir` in a linked worktree: the objects and branches are the main one's."""
+
+    @property
+    def branch(self) -> str:
+        """Empty when HEAD is detached, or the references are in a format that only git reads (reftable)."""
+        found = _REF.fullmatch(_fact(f"{self.git_dir}/HEAD"))
+        name = found[1].removeprefix("refs/heads/") if found else ""
+        return "" if name.startswith(("refs/", ".")) else name
+
+    @property
+    def commit(self) -> str:
+        """What HEAD stands on; empty when there is none, or it cannot be read."""
+        value = _fact(f"{self.git_dir}/HEAD")
+        for _ in range(MAX_SYMBOLIC):
+            if _COMMIT.fullmatch(value):
+                return value
+            found = _REF.fullmatch(value)
+            if found is None or ".." in found[1]:
+                return ""
+            loose = _fact(f"{self.git_dir}/{found[1]}") or _fact(f"{self.common_dir}/{found[1]}")
+            value = loose or self._packed(found[1])
+        return ""
+
+    @property
+    def object_format(self) -> str:
+        with suppress(OSError):
+            return "sha256" if _SHA256.search(read_regular(f"{self.common_dir}/config", MAX_REFS)) else "sha1"
+        return "sha1"
+
+    def _packed(self, ref: str) -> str:
+        with suppress(OSError):
+            content = read_regular(f"{self.common_dir}/packed-refs", MAX_REFS)
+            line = re.search(rb"^([0-9a-f]+) " + re.escape(os.fsencode(ref)) + rb"$", content, re.MULTILINE)
+            return line[1].decode() if line else ""
+        return ""
+
+
+def find(cwd: str) -> Repository | None:
+    """The repository in whose work tree this directory is."""
+    place = Path(cwd)
+    for top in (place, *place.parents):
+        if os.path.lexists(top / ".git") and (found := at(str(top))):
+            return found
+    return None
+
+
+def at(top: str) -> Repository | None:
+    """The repository whose work tree begins exactly here."""
+    git_dir = f"{top}/.git"
+    if not os.path.isdir(git_dir):  # noqa: PTH112 (asked in every folder above a session)
+        word, _, where = _fact(git_dir).partition(": ")  # a linked worktree, or a submodule
+        if word != "gitdir" or not where:
+            return None
+        git_dir = os.path.normpath(Path(top, where))
+    if not _fact(f"{git_dir}/HEAD"):
+        return None
+    common = _fact(f"{git_dir}/commondir")
+    return Repository(top, git_dir, os.path.normpath(Path(git_dir, common)) if common else git_dir)
+
+
+def _fact(path: str) -> str:
+    """The text of a file of one line; empty when it is not there, or is none."""
+    try:
+        return os.fsdecode(read_regular(path, MAX_FACT)).rstrip("\r\n")
+    except (OSError, ValueError):  # ValueError: a null byte in a name
+        return ""

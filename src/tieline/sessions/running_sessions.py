@@ -1,0 +1,66 @@
+"""The runners of a router, by session: how many agents may rest between turns, and how all of them end."""
+
+import asyncio
+from collections.abc import Callable
+
+from .prompt_runner import Runner
+from .records import SessionRecord
+
+Ending = Callable[[tuple[SessionRecord, ...]], None]
+"""Told which turns are waited for at the end, each time it changes."""
+
+AT_WORK = ("working", "waiting", "stuck")
+
+
+LOOK_S = 1.0
+"""How often it is looked whether the agents that have nothing to do still live."""
+
+
+class Runners(dict[str, Runner]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ending = False
+
+    async def tend(self) -> None:
+        """Bring back agents that die between two turns, until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for runner in list(self.values()):
+                runner.revive()
+
+    def rest(self, number: int) -> None:
+        """Agents are heavy: of those that have nothing to do only the last ones stay, as many as the pool holds."""
+        idle = [runner for runner in self.values() if runner.resting]
+        idle.sort(key=lambda runner: runner.record.active_at, reverse=True)
+        for runner in idle[max(1, number) :]:
+            runner.rest()
+
+    def asking(self, session: str, waits: bool) -> None:
+        if runner := self.get(session):
+            runner.asking(waits)
+
+    def wake(self, runner: Runner) -> None:
+        """Work on what waits, unless the end has begun: then it waits on, for the next start."""
+        if not self.ending:
+            runner.wake()
+
+    def stop_starting(self) -> None:
+        """The end begins: turns that run are not cut short by this, but no other begins."""
+        self.ending = True
+        for runner in self.values():
+            runner.stop_starting()
+
+    async def end(self, told: Ending) -> None:
+        """Interrupt what runs, and end every agent."""
+        self.stop_starting()
+        running = {id: runner for id, runner in self.items() if runner.busy and runner.record.status in AT_WORK}
+
+        async def close(id: str, runner: Runner) -> None:
+            try:
+                await runner.close()
+            finally:
+                if running.pop(id, None) is not None:
+                    told(tuple(runner.record for runner in running.values()))
+
+        told(tuple(runner.record for runner in running.values()))
+        await asyncio.gather(*(close(*item) for item in list(self.items())), return_exceptions=True)

@@ -1,0 +1,218 @@
+"""Git, used so that a repository runs nothing: through a git directory that is made here for one use.
+
+Configuration, attributes, hooks and references are ours; of the repository git sees the files, its ignore rules and,
+as data, its objects. The attributes of our directory outrank those in the tree, so no filter, conversion or driver is
+ever looked up; and there is no configuration that could name a program.
+"""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from .. import paths
+from ..errors import TielineError
+from ..processes.async_process import Process
+from ..processes.spawn import find
+from ..wire.bounded_read import read_regular
+from .git_repository import Repository
+
+GIT_TIMEOUT_S = 60.0
+HUGE = 8 * 1024 * 1024
+"""Files of more bytes are not read; a line about them stands in their place."""
+MAX_INDEX = 512 * 1024 * 1024
+MAX_IGNORE = 1024 * 1024
+MAX_SHARED = 8
+MAX_OUTPUT = 256 * 1024 * 1024
+SLICE = 64 * 1024
+
+# `!name` is "not specified", and outranks whatever a .gitattributes in the tree says.
+ATTRIBUTES = "* !filter !text !eol !crlf !ident !working-tree-encoding !diff !merge !whitespace !delta !encoding\n"
+CONFIG = f"""\
+[core]
+\trepositoryformatversion = 1
+\tbare = false
+\thooksPath = /dev/null
+\tattributesFile = /dev/null
+\texcludesFile = /dev/null
+\tfsmonitor = false
+\tautocrlf = false
+\tpager = cat
+\tbigFileThreshold = {HUGE}
+\tcompression = 1
+[extensions]
+\tobjectFormat = %s
+[protocol]
+\tallow = never
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+[submodule]
+\trecurse = false
+"""
+
+
+class GitFailed(TielineError):
+    pass
+
+
+class Git:
+    """Our git directory for one repository. Made by `opened`."""
+
+    def __init__(self, repository: Repository, place: Path, env: Mapping[str, str], objects: Path | None) -> None:
+        self._top = repository.top
+        self._format = repository.object_format
+        self._objects = objects or place / "objects"
+        self.no_object = "0" * (64 if self._format == "sha256" else 40)
+        self.place = place
+        self.index = place / "index"
+        path = _path(env.get("PATH", ""), repository.top)
+        self._program = find("git", path)
+        self._env = {
+            "PATH": path,
+            "LC_ALL": "C",
+            "GIT_DIR": str(place),
+            "GIT_WORK_TREE": repository.top,
+            "GIT_OBJECT_DIRECTORY": str(self._objects),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_LITERAL_PATHSPECS": "1",
+        }
+
+    def set_up(self, repository: Repository, env: Mapping[str, str], borrowed: Iterable[Path]) -> None:
+        """Writes what git needs to take `place` for a repository."""
+        for folder in ("objects", "refs", "info"):
+            (self.place / folder).mkdir()
+        (self.place / "HEAD").write_text("ref: refs/heads/none\n")
+        (self.place / "config").write_text(CONFIG % self._format)
+        (self.place / "info" / "attributes").write_text(ATTRIBUTES)
+        (self.place / "info" / "exclude").write_bytes(_ignored(repository, env) + _state(repository, env))
+        self._objects.mkdir(parents=True, exist_ok=True, mode=0o700)
+        others = [*map(str, borrowed), f"{repository.common_dir}/objects"]
+        self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = ":".join(map(_quoted, others))
+
+    async def run(
+        self, *arguments: str, index: Path | None = None, feed: bytes = b"", limit: int = MAX_OUTPUT
+    ) -> bytes:
+        """What it printed; more than `limit` is cut off, and the command with it. Raises GitFailed."""
+        env = {**self._env, "GIT_INDEX_FILE": str(index or self.index)}
+        output = bytearray()
+        try:
+            async with Process.start([self._program, *arguments], cwd=self._top, env=env) as process:
+                with suppress(ConnectionError):  # it ended early: its exit status says why
+                    for start in range(0, len(feed), SLICE):
+                        await process.write(feed[start : start + SLICE])
+                process.close_stdin()
+                async for chunk in process.chunks():
+                    output += chunk
+                    if len(output) > limit:
+                        process.kill()
+                        return bytes(output[: limit + 1])
+                await process.wait(GIT_TIMEOUT_S)
+        except OSError as error:
+            raise GitFailed(f"git {arguments[0]} did not run in {self._top}: {error}") from None
+        if process.returncode:
+            raise GitFailed(f"git {arguments[0]} failed in {self._top}: {process.stderr.strip()}")
+        return bytes(output)
+
+    def keep_text(self, text: str) -> str:
+        """Writes a text as a blob; its id. A file of git's own format: no process is worth it."""
+        content = text.encode()
+        whole = b"blob %d\0%b" % (len(content), content)
+        id = hashlib.new(self._format, whole, usedforsecurity=False).hexdigest()
+        place = self._objects / id[:2] / id[2:]
+        if not place.exists():
+            place.parent.mkdir(exist_ok=True)
+            draft = self.place / f"blob-{id}"
+            draft.write_bytes(zlib.compress(whole))
+            draft.replace(place)
+        return id
+
+
+@asynccontextmanager
+async def opened(
+    repository: Repository, env: Mapping[str, str], *, store: Path, keep: bool
+) -> AsyncGenerator[Git, None]:
+    """A git directory of our own for this block, bounded in time. New objects go to the store with `keep`, else they
+    are gone with the block. Raises GitFailed."""
+    kept = store / "objects"
+    if not find("git", _path(env.get("PATH", ""), repository.top)):
+        raise GitFailed("git is not installed", hint="Install git to have diffs.")
+    try:
+        store.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Beside the store: the index moves between them by its name alone.
+        place = Path(tempfile.mkdtemp(prefix="git-", dir=store))
+    except OSError as error:
+        raise GitFailed(f"{store} cannot be written: {error.strerror}") from None
+    try:
+        async with asyncio.timeout(GIT_TIMEOUT_S):
+            git = Git(repository, place, env, kept if keep else None)
+            git.set_up(repository, env, () if keep else (kept,))
+            yield git
+    except TimeoutError:
+        raise GitFailed(f"git took longer than {GIT_TIMEOUT_S:g} s in {repository.top}") from None
+    except OSError as error:
+        raise GitFailed(f"{repository.top} cannot be looked at: {error}") from None
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def copy_index(repository: Repository, place: Path) -> bool:
+    """The user's own index, as data, with the parts that a split one refers to. Whether there was one."""
+    try:
+        content = read_regular(f"{repository.git_dir}/index", MAX_INDEX)
+        (place / "theirs").write_bytes(content)
+        names = [name for name in os.listdir(repository.git_dir) if name.startswith("sharedindex.")]  # noqa: PTH208
+        for name in sorted(names)[:MAX_SHARED]:
+            (place / name).write_bytes(read_regular(f"{repository.git_dir}/{name}", MAX_INDEX))
+    except OSError:
+        return False
+    return True
+
+
+def _ignored(repository: Repository, env: Mapping[str, str]) -> bytes:
+    """Ignore rules from outside the tree: the user's own, then the repository's, which count more."""
+    home = env.get("HOME", "")
+    base = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
+    rules: list[bytes] = []
+    for path in ([f"{base}/git/ignore"] if base else []) + [f"{repository.common_dir}/info/exclude"]:
+        with suppress(OSError):
+            rules.append(read_regular(path, MAX_IGNORE))
+    return b"\n".join(rules)
+
+
+def _state(repository: Repository, env: Mapping[str, str]) -> bytes:
+    """A rule against our own state, where somebody keeps their home, or us, in a repository."""
+    own, top = os.path.realpath(paths.state(env)), os.path.realpath(repository.top)
+    inner = own.removeprefix(f"{top}/")
+    return (
+        b""
+        if inner == own
+        else b"\n/" + b"".join(b"\\%c" % c if c in b"\\*?[ " else b"%c" % c for c in os.fsencode(inner))
+    )
+
+
+def _path(path: str, top: str) -> str:
+    """Without the folders that the repository could fill: `.`, and a virtual environment's in the work tree."""
+    inside = os.path.realpath(top) + "/"
+    return ":".join(
+        place
+        for place in path.split(":")
+        if place.startswith("/") and not (os.path.realpath(place) + "/").startswith(inside)
+    )
+
+
+def _quoted(path: str) -> str:
+    """As git takes a path in a list that colons divide."""
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

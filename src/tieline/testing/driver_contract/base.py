@@ -1,0 +1,72 @@
+"""What the parts of the suite share: the rig, the directory, the waits."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ...api import open_session
+from ...errors import TielineError
+from ...events import (
+    Ask,
+    Done,
+    Event,
+)
+from ...policy import Policy
+from ...sessions.session import Session
+from ..rig import Rig
+from ..stream_checks import collect
+from ..wait_for import at_work_in, eventually
+
+FULL = Policy("allow", "allow", "allow")
+
+
+class Setting:
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> Rig:
+        raise NotImplementedError("a subclass gives its rig")
+
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Path:
+        """The session's directory."""
+        place = tmp_path / "place"
+        place.mkdir()
+        return place
+
+    def session(self, rig: Rig, place: Path, **changes: Any) -> Session:
+        options: dict[str, Any] = {"policy": FULL, **rig.options, **changes}
+        return open_session(rig.driver, cwd=place, **options)
+
+    def able(self, rig: Rig, test: str) -> None:
+        if test in rig.limits:
+            pytest.skip(f"{rig.driver.name}: declared as not scriptable: {test}")
+
+    async def attempt(self, rig: Rig, place: Path, **changes: Any) -> tuple[list[Event], Exception | None]:
+        """Open and take one turn, where either may fail."""
+        try:
+            async with self.session(rig, place, **changes) as session:
+                return await collect(session.turn("hello")), None
+        except TielineError as error:  # any other is a fault of the driver's
+            return [Done("error")], error
+
+    async def nothing_left(self, place: Path) -> None:
+        """No process works in the session's directory any more."""
+        await eventually(lambda: not at_work_in(place), f"processes are left: {at_work_in(place)}")
+
+
+def yes(ask: Ask) -> bool:
+    return True
+
+
+__all__ = ["FULL", "PNG", "PNG_BASE64", "Setting", "at_work_in", "eventually", "yes"]
+
+PNG_BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def _png() -> bytes:
+    import base64
+
+    return base64.b64decode(PNG_BASE64)
+
+
+PNG = _png()

@@ -1,0 +1,162 @@
+"""The scripted model: answers real agents from a script, on loopback, in their vendors' wire formats.
+
+`async with ScriptedModel() as model`: point the agent at `model.url`, then `model.play(reply, reply, …)`. Each model
+call of the agent's main loop takes the next reply; when none is left it says "Done.". Side calls (titles, token
+counts, classifiers) are recognised by their voice and answered without touching the script.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+from ..script import AnyStep, Call, Cut, Fail, Reply, Say, Stall, Think
+from .http_server import LoopbackServer, Request
+
+Dialect = Callable[[AnyStep], tuple[str, Mapping[str, Any]]]
+"""How an agent's tools are called for a neutral step: (tool name, input)."""
+
+
+class Voice(Protocol):
+    """One vendor's streaming format. It writes one response; the model tells it what to say.
+
+    The model calls `start`, then any of `think`, `say`, `call`, then `finish`. `say` and `think` come in pieces;
+    `first` and `last` mark an item's ends.
+    """
+
+    @staticmethod
+    def hears(request: Request) -> bool:
+        """Whether this request is in this format."""
+        ...
+
+    @staticmethod
+    async def aside(request: Request) -> bool:
+        """Answer a call that is not part of the main loop (a title, a token count). False: it is."""
+        ...
+
+    def __init__(self, request: Request) -> None: ...
+
+    @property
+    def told(self) -> tuple[int, int]:
+        """The tokens in and out that the agent has been told of so far."""
+        ...
+
+    async def start(self) -> None: ...
+
+    async def say(self, piece: str, *, first: bool, last: bool) -> None: ...
+
+    async def think(self, text: str) -> None: ...
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> None: ...
+
+    async def finish(self) -> None: ...
+
+    async def refuse(self, status: int, message: str) -> None:
+        """An error of the API, instead of everything else."""
+        ...
+
+
+class ScriptedModel:
+    def __init__(self, *voices: type[Voice], dialect: Dialect | None = None) -> None:
+        self._voices = voices
+        self._dialect = dialect
+        self._replies: deque[Reply] = deque()
+        self._server = LoopbackServer(self._answer)
+        self.requests: list[Any] = []
+        """The body of every main-loop call so far."""
+        self._spoken: list[Voice] = []
+        self.asides: list[str] = []
+        """What it was asked besides, such as to count tokens."""
+        self.unheard: list[str] = []
+        """Requests that no voice understood."""
+        self.called = asyncio.Event()
+        """Set when a main-loop call came in; clear it to wait for the next."""
+        self.stalled = asyncio.Event()
+        """Set when a reply has come to a stall."""
+        self.otherwise: Reply = (Say("Done."),)
+        """What it says when no reply is left."""
+        self.choose: Callable[[Any], Reply | None] | None = None
+        """Picks a reply by the request's body instead of by turn, for several sessions on one model."""
+
+    async def __aenter__(self) -> "ScriptedModel":
+        await self._server.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.__aexit__(kind, error, trace)
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    @property
+    def told(self) -> tuple[int, int]:
+        """The tokens in and out of all main-loop calls so far, as their agents were told of them."""
+        counts = [voice.told for voice in self._spoken]
+        return sum(each for each, _ in counts), sum(each for _, each in counts)
+
+    def play(self, *replies: Reply) -> None:
+        """Replies for the next model calls, in order, after those not yet taken."""
+        self._replies.extend(replies)
+
+    def reset(self) -> None:
+        self._replies.clear()
+        self.requests.clear()
+        self._spoken.clear()
+        self.asides.clear()
+        self.called.clear()
+        self.stalled.clear()
+
+    async def _answer(self, request: Request) -> None:
+        kind = next((voice for voice in self._voices if voice.hears(request)), None)
+        if kind is None:
+            self.unheard.append(f"{request.method} {request.target}")
+            await request.respond(404, b'{"error":{"message":"the scripted model does not know this"}}')
+            return
+        if await kind.aside(request):
+            self.asides.append(f"{request.method} {request.target}")
+            return
+        body = request.json()
+        self.requests.append(body)
+        self.called.set()
+        reply = self.choose(body) if self.choose else None
+        if reply is None:
+            reply = self._replies.popleft() if self._replies else self.otherwise
+        voice = kind(request)
+        self._spoken.append(voice)
+        await self._speak(voice, request, reply)
+
+    async def _speak(self, voice: Voice, request: Request, reply: Reply) -> None:
+        for step in reply:
+            if isinstance(step, Fail):
+                await voice.refuse(step.status, step.message)
+                return
+        await voice.start()
+        for step in reply:
+            match step:
+                case Say(text, chunks, delay_s):
+                    size = max(1, -(-len(text) // max(1, chunks)))
+                    starts = range(0, max(1, len(text)), size)
+                    for start in starts:
+                        if delay_s:
+                            await asyncio.sleep(delay_s)
+                        await voice.say(text[start : start + size], first=start == 0, last=start == starts[-1])
+                case Think(text):
+                    await voice.think(text)
+                case Cut():
+                    request.abort()
+                    return
+                case Stall(seconds):
+                    self.stalled.set()
+                    await asyncio.sleep(seconds)
+                case Call(name, arguments):
+                    await voice.call(name, arguments)
+                case _:
+                    if self._dialect is None:
+                        raise ValueError(f"no dialect to say {step!r} in")
+                    name, arguments = self._dialect(step)
+                    await voice.call(name, arguments)
+        await voice.finish()

@@ -1,0 +1,124 @@
+"""A turn at the hub when the connection to it is lost: for good, or for a while."""
+
+import asyncio
+import os
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.client.proxy import Proxy
+from tests.hub.conftest import Running, running
+
+from tieline.cli.run.hub_session import Visit
+from tieline.client import Client, HubUnreachable
+from tieline.drivers.base import Prompt
+from tieline.events import Answer, Ask, Done, Event, Status, Text
+from tieline.ids import new_id
+from tieline.protocol.request_bodies import NewSession
+from tieline.script import Inquire, Run, Say, Stall
+from tieline.sessions.ask_decisions import OnAsk, allow
+
+BOUND_S = 30.0
+
+
+def visit(client: Client, hub: Running, on_ask: OnAsk = lambda ask: allow(ask), **more: Any) -> Visit:
+    new = NewSession(id=new_id(), node=hub.hub.switch.local, agent="scripted", cwd=hub.cwd, policy="full")
+    return Visit(client, new, on_ask, **more)
+
+
+async def test_a_hub_that_stays_away(tmp_path: Path) -> None:
+    """It is waited for, and then there is a clear error; the turn is not said to have ended."""
+    async with running(tmp_path) as hub:
+        hub.play([Say("The beginning."), Stall()])
+        seen: list[Event] = []
+        async with Proxy(hub.serving.port) as proxy, Client(proxy.url, hub.token, patience_s=0.5) as client:
+            with pytest.raises(HubUnreachable) as away:
+                async with (
+                    asyncio.timeout(BOUND_S),
+                    visit(client, hub, patience_s=0.5) as one,
+                ):
+                    async for event in one.turn(Prompt("go")):
+                        seen.append(event)
+                        if isinstance(event, Text):
+                            proxy.refuse = True
+                            proxy.cut()
+            assert proxy.url in away.value.message and "tieline up" in away.value.hint
+            (record,) = hub.hub.state.sessions.values()
+            assert f"tieline tail {record.id}" in away.value.hint
+    assert any(isinstance(event, Status) and event.state == "reconnecting" for event in seen)
+    assert not any(isinstance(event, Done) for event in seen)
+
+
+async def test_a_connection_that_is_lost_again_and_again(tmp_path: Path) -> None:
+    """Nothing is missing, nothing doubled, and the ask is answered once."""
+    async with running(tmp_path) as hub:
+        turns = [[Say(f"part {number}"), Run(f"echo {number}")] for number in range(20)]
+        hub.play(*turns, [Inquire("Which?", ("Red", "Blue"))], [Say("end")])
+        asked: list[Ask] = []
+
+        async def on_ask(ask: Ask) -> Any:
+            asked.append(ask)
+            proxy.cut()
+            return allow(ask, answers={ask.questions[0].id: ("Blue",)})
+
+        said: list[str] = []
+        async with (
+            asyncio.timeout(BOUND_S),
+            Proxy(hub.serving.port) as proxy,
+            Client(proxy.url, hub.token) as client,
+            visit(client, hub, on_ask) as one,
+        ):
+            async for event in one.turn(Prompt("go")):
+                if isinstance(event, Text):
+                    said.append(event.text)
+                    if len(said) % 7 == 0:
+                        proxy.cut()
+                if isinstance(event, Done):
+                    assert event.status == "success"
+    assert said == [*(f"part {number}" for number in range(20)), "(Choice: Blue)", "end"]
+    assert len(asked) == 1
+
+
+async def test_an_interrupt_that_comes_early(tmp_path: Path) -> None:
+    """Before the session has begun with the prompt: it is ended when it does."""
+    async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
+        hub.play([Stall()])
+        async with asyncio.timeout(BOUND_S), visit(client, hub) as one:
+            await one.interrupt()
+            last = [event async for event in one.turn(Prompt("go"))][-1]
+        assert isinstance(last, Done) and last.status == "interrupted"
+
+
+async def test_whoever_leaves_ends_the_turn(tmp_path: Path) -> None:
+    async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
+        hub.play([Say("The beginning."), Stall()])
+        async with asyncio.timeout(BOUND_S), visit(client, hub) as one:
+            events = one.turn(Prompt("go"))
+            async for event in events:
+                if isinstance(event, Text):
+                    break
+            await events.aclose()
+        async with asyncio.timeout(BOUND_S), aclosing(client.stream(by="sse")) as frames:
+            async for _ in frames:  # whatever comes: look again
+                (record,) = await client.sessions()
+                if record.turns:
+                    assert record.status == "idle"
+                    break
+
+
+@pytest.mark.parametrize(
+    ("via", "told"),
+    [
+        ("pid {here} tieline run", ("person", "")),
+        ("device laptop", ("person", "")),
+        ("pid 1 tieline approve", ("owner", "pid 1 tieline approve")),
+        ("pid ", ("owner", "pid ")),
+    ],
+)
+def test_whoever_was_faster_is_told(via: str, told: tuple[str, str]) -> None:
+    """With the same answer as the person here: the log says from which process it came."""
+    one = Visit(Client("http://127.0.0.1:1", ""), NewSession(agent="scripted"), allow)
+    one._said["ask"] = Answer("ask", "allow", by="person")  # pyright: ignore[reportPrivateUsage]
+    found = one._by_us(Answer("ask", "allow", by="owner", via=via.format(here=os.getpid())))  # pyright: ignore[reportPrivateUsage]
+    assert (found.by, found.via) == told

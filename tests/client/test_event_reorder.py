@@ -1,0 +1,182 @@
+"""Deltas overtake events on their way; whoever reads the stream gets both in the order in which they were said."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.hub.conftest import Running
+
+from tieline.client import Client
+from tieline.client.event_reorder import MAX_SESSIONS, InOrder, Order
+from tieline.events import (
+    Command,
+    Done,
+    Event,
+    Init,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolOutput,
+    ToolResult,
+    TurnStarted,
+    encode,
+)
+from tieline.events import ToolUse as Use
+from tieline.protocol.stream_frames import Beat, DeltaFrame, EventFrame, GoneFrame, Ready
+from tieline.protocol.views import Snapshot
+from tieline.sessions.event_log import EventLog
+from tieline.sessions.records import SessionRecord
+
+DELTAS = (TextDelta, ThinkingDelta, ToolOutput)
+START: list[Event] = [TurnStarted("go"), Init("agent")]
+END: list[Event] = [Done("success")]
+
+
+def said(kind: str, name: str) -> list[Event]:
+    if kind == "text":
+        return [TextDelta("a", name), TextDelta("b", name), Text("ab", name)]
+    if kind == "thinking":
+        return [ThinkingDelta("h", name), Thinking("h", name)]
+    return [Use(name, "sh", Command("x")), ToolOutput(name, "1"), ToolOutput(name, "2"), ToolResult(name, "ok", "12")]
+
+
+turns = st.lists(st.sampled_from(["text", "thinking", "tool"]), max_size=6).map(
+    lambda kinds: [*START, *(event for place, kind in enumerate(kinds) for event in said(kind, str(place))), *END]
+)
+
+
+def shown(events: list[Event], order: Order | None = None) -> list[Event]:
+    order = order or Order()
+    out: list[Event] = []
+    for event in events:
+        out += order.delta(event) if isinstance(event, DELTAS) else order.event(event)
+    return out
+
+
+@given(turns)
+def test_what_is_in_order_stays_so(turn: list[Event]) -> None:
+    assert shown(turn) == turn
+
+
+@given(turns, st.data())
+def test_deltas_that_came_too_early_wait(turn: list[Event], data: st.DataObject) -> None:
+    """Each kind keeps its own order, and a delta is never behind its item: nothing is lost, each in its place."""
+    deltas = [event for event in turn if isinstance(event, DELTAS)]
+    events = [event for event in turn if not isinstance(event, DELTAS)]
+    mixed: list[Event] = []
+    while deltas or events:
+        # A delta must come before the first event that followed it; it may come as much earlier as it likes.
+        behind = deltas and events and turn.index(events[0]) > turn.index(deltas[0])
+        if deltas and (behind or not events or data.draw(st.booleans())):
+            mixed.append(deltas.pop(0))
+        else:
+            mixed.append(events.pop(0))
+    out = shown(mixed)
+    for early in (True, False):
+        kept = [[event for event in some if isinstance(event, DELTAS) is early] for some in (out, turn)]
+        assert kept[0] == kept[1]
+    words = [event for event in out if not isinstance(event, Use | ToolOutput | ToolResult)]
+    assert words == [event for event in turn if not isinstance(event, Use | ToolOutput | ToolResult)]
+    for place, event in enumerate(out):
+        if isinstance(event, ToolOutput):
+            assert any(isinstance(one, Use) and one.id == event.id for one in out[:place])
+            assert any(isinstance(one, ToolResult) and one.id == event.id for one in out[place:])
+
+
+@given(turns)
+def test_deltas_that_came_too_late_are_left_out(turn: list[Event]) -> None:
+    deltas = [event for event in turn if isinstance(event, DELTAS)]
+    events = [event for event in turn if not isinstance(event, DELTAS)]
+    assert shown([*events, *deltas]) == events
+
+
+def test_one_voice_does_not_wait_for_another() -> None:
+    mine, other = TextDelta("a", "1"), TextDelta("b", "2", parent="task")
+    assert shown([*START, mine, other]) == [*START, mine, other]
+
+
+def test_a_turn_that_goes_on_already() -> None:
+    assert Order(open=True).delta(TextDelta("a", "1")) == [TextDelta("a", "1")]
+    assert Order(open=True).delta(ToolOutput("t", "1")) == [ToolOutput("t", "1")], "of a call that came before"
+
+
+def test_only_the_first_turn_says_who_the_agent_is() -> None:
+    again: list[Event] = [TurnStarted("again"), TextDelta("a", "1"), Text("a", "1"), *END]
+    first: list[Event] = [*START, TextDelta("a", "1"), Text("a", "1"), *END]
+    assert shown([*first, *again]) == [*first, *again]
+    assert shown(again, Order(known=True)) == again, "the first was before our time"
+
+
+# --- the frames of a stream ---
+
+
+def ready(state: Literal["ok", "gap", "reset"], *sessions: SessionRecord) -> Ready:
+    return Ready(state=state, epoch="e", cursor=0, snapshot=Snapshot(sessions=sessions))
+
+
+def record(id: str, **more: Any) -> SessionRecord:
+    return SessionRecord(id=id, agent="codex", cwd="/", **more)
+
+
+def event(session: str, event: Any) -> EventFrame:
+    return EventFrame(seq=1, session=session, at=1.0, event=event)
+
+
+def delta(session: str, text: str = "a") -> DeltaFrame:
+    return DeltaFrame(session=session, event=TextDelta(text, "1"))
+
+
+def test_sessions_do_not_wait_for_each_other() -> None:
+    order = InOrder()
+    order.take(ready("reset", record("working", status="working"), record("had", turns=1)))
+    assert order.take(delta("new")) == []
+    assert order.take(delta("had")) == []
+    assert order.take(delta("working")) == [delta("working")]
+    begins = event("had", TurnStarted("go"))
+    assert order.take(begins) == [begins, delta("had")]
+    assert order.take(event("new", TurnStarted("go"))) == [event("new", TurnStarted("go"))]
+    assert order.take(event("new", Init("agent"))) == [event("new", Init("agent")), delta("new")]
+    assert order.take(Beat()) == [Beat()]
+
+
+def test_what_is_known_of_sessions_survives_a_reconnect_and_goes_with_them() -> None:
+    order = InOrder()
+    order.take(event("s", Init("agent")))
+    order.take(ready("ok"))
+    assert order.take(delta("s")) == [delta("s")]
+    order.take(GoneFrame(kind="session", id="s"))
+    assert order.take(delta("s")) == []
+    order.take(event("t", Init("agent")))
+    order.take(ready("reset"))  # another log
+    assert order.take(delta("t")) == []
+
+
+def test_there_is_room_for_so_many_sessions() -> None:
+    order = InOrder()
+    for number in range(MAX_SESSIONS + 1):
+        order.take(event(str(number), Init("agent")))
+    assert order.take(delta("1")) == [delta("1")]
+    assert order.take(delta("0")) == [], "the one that was quiet for longest is forgotten"
+
+
+@pytest.mark.parametrize("by", ["websocket", "sse"])
+async def test_a_stream_is_in_order(by: Literal["websocket", "sse"], hub: Running, client: Client) -> None:
+    log, bus = EventLog(hub.hub.bus), hub.hub.bus
+    seen: list[Event] = []
+    async with asyncio.timeout(30), aclosing(client.stream(by=by)) as frames:
+        async for frame in frames:
+            if isinstance(frame, Ready):
+                for told in (*START, Text("x", "0"), *END):
+                    await log.append("s", told)
+            elif isinstance(frame, EventFrame | DeltaFrame):
+                seen.append(frame.event)
+                if isinstance(frame.event, Done):
+                    await bus.announce("deltas.s", encode(TextDelta("a", "1")))
+                    await log.append("s", TurnStarted("again"))
+                elif isinstance(frame.event, TextDelta):
+                    break
+    assert seen == [*START, Text("x", "0"), *END, TurnStarted("again"), TextDelta("a", "1")]

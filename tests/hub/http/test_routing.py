@@ -1,0 +1,139 @@
+"""Routes: what is found at a path, what of it a handler is given, and what is said to those who knock wrongly."""
+
+from typing import Annotated, Literal
+
+import pytest
+from msgspec import Meta
+from tests.hub.conftest import Running, caller
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from tieline.hub.app import Application
+from tieline.hub.http.request import Asked, Reply, answer
+from tieline.hub.http.routing import Map, get, post
+from tieline.hub.http.server import serve
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@get("/things/{id}", spec=None)
+async def thing(request: Asked, id: str) -> Reply:
+    return answer(id)
+
+
+@post("/things/all", spec=None)
+async def everything(request: Asked) -> Reply:
+    return answer("all")
+
+
+@get("/things/{id}/parts/{part}", "/first", spec=None)
+async def part(
+    request: Asked,
+    wide: bool = False,
+    word: str = "none",
+    limit: Annotated[int, Meta(ge=1, le=9)] = 5,
+    kind: Literal["a", "b"] | None = None,
+) -> Reply:
+    return answer([wide, word, limit, kind])
+
+
+@get("/needs", spec=None)
+async def needs(request: Asked, word: str) -> Reply:
+    return answer(word)
+
+
+@get("/broken", spec=None)
+async def broken(request: Asked) -> Reply:
+    raise RuntimeError("a secret of ours")
+
+
+ROUTES = (thing, everything, part, needs, broken)
+
+
+@pytest.mark.parametrize(
+    ("path", "template", "words"),
+    [
+        ("/things/x", "/things/{id}", {"id": "x"}),
+        ("/things/all", "/things/all", {}),
+        ("/things/all/parts/y", None, None),
+        ("/things/x/parts/y", "/things/{id}/parts/{part}", {"id": "x", "part": "y"}),
+        ("/first", "/first", {}),
+        ("/things", None, None),
+        ("/things/", None, None),
+        ("/things/x/", None, None),
+        ("/things//parts/y", None, None),
+        ("/things/x/parts", None, None),
+        ("/", None, None),
+        ("", None, None),
+        ("things/x", None, None),
+    ],
+)
+async def test_what_is_at_a_path(path: str, template: str | None, words: dict[str, str] | None) -> None:
+    found = Map(ROUTES).find(path)
+    if template is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert (found[0].template, found[1]) == (template, words)
+
+
+async def test_two_for_the_same_door_are_refused() -> None:
+    with pytest.raises(AssertionError, match="twice"):
+        Map([thing, thing])
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "found"),
+    [
+        ("", 200, [False, "none", 5, None]),
+        ("wide=true&word=a%20b+c&limit=9&kind=b", 200, [True, "a b c", 9, "b"]),
+        ("wide=1&word=&more=x", 200, [True, "", 5, None]),
+        ("limit=3&limit=4", 200, [False, "none", 4, None]),
+        ("word=%C3%A9%FF", 200, [False, "\u00e9\ufffd", 5, None]),
+        ("limit=0", 400, "limit"),
+        ("limit=10", 400, "limit"),
+        ("limit=", 400, "limit"),
+        ("limit=x", 400, "limit"),
+        ("wide=perhaps", 400, "wide"),
+        ("kind=c", 400, "kind"),
+        ("&".join(f"a{number}=1" for number in range(101)), 400, "query"),
+    ],
+)
+async def test_a_query_by_the_types_of_its_handler(shared: Running, query: str, status: int, found: object) -> None:
+    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+        reply = await client.get(f"{bare.url}/first?{query}")
+        assert reply.status_code == status
+        assert (reply.json() if status == 200 else reply.json()["field"]) == found
+
+
+async def test_what_a_query_must_say(shared: Running) -> None:
+    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+        reply = await client.get(f"{bare.url}/needs")
+        assert (reply.status_code, reply.json()["field"], reply.json()["code"]) == (400, "word", "UsageError")
+        assert (await client.get(f"{bare.url}/needs?word=x")).json() == "x"
+
+
+async def test_the_wrong_door_and_the_wrong_way(shared: Running) -> None:
+    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+        nothing = await client.get(f"{bare.url}/nowhere")
+        assert (nothing.status_code, nothing.headers["content-type"]) == (404, "application/problem+json")
+        wrong = await client.post(f"{bare.url}/things/x")
+        assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, OPTIONS")
+        ways = await client.request("OPTIONS", f"{bare.url}/things/all")
+        assert (ways.status_code, ways.headers["allow"], ways.content) == (204, "OPTIONS, POST", b"")
+
+
+async def test_what_breaks_keeps_its_words(shared: Running) -> None:
+    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+        reply = await client.get(f"{bare.url}/broken")
+        assert reply.status_code == 500
+        assert "secret" not in reply.text
+
+
+async def test_an_upgrade_where_there_is_none(shared: Running) -> None:
+    headers = {"Authorization": f"Bearer {shared.token}"}
+    for path in ("/api/v1/nowhere", "/api/v1/sessions"):
+        with pytest.raises(InvalidStatus) as refused:
+            async with connect(f"ws{shared.url.removeprefix('http')}{path}", proxy=None, additional_headers=headers):
+                pass
+        assert refused.value.response.status_code == 404

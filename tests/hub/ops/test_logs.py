@@ -1,0 +1,98 @@
+"""Logs: structured, readable, and without anything that opens a door or repeats what was said."""
+
+import io
+import json
+import logging
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.hub.conftest import running
+
+from tieline import script
+from tieline.hub.ops.logs import BLOT, Logs, logger, redact
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_json_in_the_file_and_words_on_the_terminal(tmp_path: Path) -> None:
+    terminal = io.StringIO()
+    with Logs(tmp_path / "logs" / "hub.log", terminal):
+        logger("hub").info("hello", number=3, token="tl_verysecretvalue")
+        logging.getLogger("tieline.elsewhere").warning("old style %s", "Bearer abc.def")
+        logging.getLogger("uvicorn.error").error("ASGI callable returned without completing handshake.")
+        logger("hub").debug("not shown")
+    told = lines(tmp_path / "logs" / "hub.log")
+    assert [(one["event"], one["level"]) for one in told] == [
+        ("hello", "info"),
+        (f"old style Bearer {BLOT}", "warning"),
+    ]
+    assert (told[0]["number"], told[0]["token"]) == (3, BLOT)
+    assert told[0]["timestamp"].endswith("Z")
+    assert stat.S_IMODE((tmp_path / "logs" / "hub.log").stat().st_mode) == 0o600
+    assert "hello" in terminal.getvalue()
+    assert "number=3" in terminal.getvalue()
+    assert "verysecret" not in terminal.getvalue()
+    logger("hub").info("nobody listens")
+    assert len(lines(tmp_path / "logs" / "hub.log")) == 2
+
+
+def test_tracebacks_are_kept_and_cleaned(tmp_path: Path) -> None:
+    with Logs(tmp_path / "hub.log"):
+        try:
+            raise ValueError("with tl_abcdefghijklmnop inside")
+        except ValueError as error:
+            logger("hub").error("failed", exc_info=error)
+    told = lines(tmp_path / "hub.log")[0]
+    assert "ValueError" in told["exception"]
+    assert "tl_abc" not in told["exception"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("token", "x", BLOT),
+        ("Authorization", "Bearer x", BLOT),
+        ("secret", "x", BLOT),
+        ("set_cookie", "x", BLOT),
+        ("text", "what was said", "[13 not shown]"),
+        ("prompt", "words", "[5 not shown]"),
+        ("url", "http://h/#login=abcdef", f"http://h/#login={BLOT}"),
+        ("url", "http://h/#pair=abcdef&x=1", f"http://h/#pair={BLOT}&x=1"),
+        ("why", "key tl_0123456789 is wrong", f"key {BLOT} is wrong"),
+        ("why", "sk-ant-0123456789", BLOT),
+        ("inside", {"token": "x", "deep": [{"note": "tl_0123456789"}]}, {"token": BLOT, "deep": [{"note": BLOT}]}),
+        ("path", "/api/v1/me", "/api/v1/me"),
+        ("number", 7, 7),
+    ],
+)
+def test_redaction(name: str, value: Any, shown: Any) -> None:
+    assert redact(None, "info", {name: value}) == {name: shown}
+
+
+async def test_a_whole_visit_leaves_no_secret_in_the_log(tmp_path: Path) -> None:
+    with Logs(tmp_path / "hub.log", level=logging.DEBUG):
+        async with running(tmp_path) as hub:
+            hub.play((script.Say("the very private reply"),))
+            offer = (await hub.client.post("/api/v1/pairings", json={"kind": "page"})).json()
+            login = await hub.client.post("/api/v1/login", json={"secret": offer["secret"]})
+            session = (await hub.session(title="the private title"))["id"]
+            path = f"/api/v1/sessions/{session}/prompts"
+            await hub.client.post(path, json={"text": "the very private prompt"})
+            async for entry in hub.router.events(session):
+                if entry.event.type == "done":
+                    break
+            await hub.client.get("/api/v1/sessions", params={"q": "private search"})
+            await hub.client.post("/api/v1/login", json={"secret": "a wrong secret"})
+            await hub.client.get("/api/v1/me", headers={"Authorization": "Bearer tl_wrong_token_here"})
+            secrets = [hub.token, offer["secret"], login.json()["key"]]
+    told = (tmp_path / "hub.log").read_text()
+    requests = [line for line in lines(tmp_path / "hub.log") if line["event"] == "request"]
+    assert len(requests) >= 6
+    assert [line["why"] for line in requests if line["status"] == 401][-1].startswith("this token is not known")
+    assert all(line["id"] and line["path"] for line in requests)
+    for secret in (*secrets, "private", "a wrong secret", "wrong_token"):
+        assert secret not in told

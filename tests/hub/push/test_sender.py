@@ -1,0 +1,46 @@
+"""A push over TLS: to the address that was looked at, and only to whom the endpoint's name belongs."""
+
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+from tests.hub.certificates import certificate
+from tests.hub.push.service import push_service
+
+from tieline.bus import open_bus
+from tieline.hub.push import rules
+from tieline.hub.push import sender as carrying
+
+
+@pytest.mark.parametrize(
+    ("owner", "known", "state"),
+    [
+        ("localhost", True, "sent"),  # the name, and not the address that is dialled
+        ("somebody.example", True, "failed"),  # the address, and not the name
+        ("localhost", False, "failed"),  # by nobody's word
+    ],
+)
+async def test_whose_certificate_counts(
+    owner: str, known: bool, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrying, "TRIES", 1)
+    cert, key = certificate(tmp_path, name=owner, address=owner != "localhost")
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(cert, key)
+    called: list[str | None] = []
+    serving.sni_callback = lambda connection, name, context: called.append(name)
+    trust = ssl.create_default_context(cafile=str(cert)) if known else None
+    async with (
+        open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
+        push_service(serving) as service,
+        carrying.Courier(bus, contact="mailto:me@example.com", loopback=True, trust=trust) as courier,
+    ):
+        service.public_key = await courier.key()
+        browser = service.browser()
+        one = rules.Subscription(id="1", device="owner", endpoint=browser.endpoint, **browser.body()["keys"])
+        notice = rules.test_notice(time.time())
+        told = await courier.carry(rules.Push(subscription=one, notice=notice, ttl_s=60, urgency="high"))
+        assert (told.state, called) == (state, ["localhost"]), told
+        assert [post.notice["kind"] for post in service.posts] == (["test"] if state == "sent" else [])
+        assert len(service.tries) == len(service.posts), "something was said to a stranger"

@@ -1,0 +1,199 @@
+"""Every route and every upgrade of the application is guarded, or named as open. A new unguarded one fails here."""
+
+import re
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+import pytest_asyncio
+from msgspec import Struct
+from tests.hub.agents import Inside, inside, through
+from tests.hub.conftest import Running, caller
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from tieline.hub.app import Application, all_routes
+from tieline.hub.http.request import Asked, Reply, answer
+from tieline.hub.http.routing import Plain, Route, get
+from tieline.hub.http.server import serve
+from tieline.hub.security import access_rules
+from tieline.hub.security.middleware import Gate
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+WEBSOCKET = "WEBSOCKET"
+
+OPEN = {
+    ("GET", "/healthz"),
+    ("POST", "/api/v1/login"),
+    ("POST", "/api/v1/pair"),
+    ("GET", "/api/v1/docs"),
+    ("GET", "/api/v1/docs.js"),
+    ("GET", "/api/v1/docs.css"),
+    ("GET", "/api/v1/openapi.json"),
+}
+"""Open without a token, beside the page's own files and the signed hooks. Written down a second time on purpose: who
+opens a door changes two files and is asked why."""
+AGENTS = {
+    ("GET", "/api/v1/me"),
+    ("POST", "/api/v1/messages"),
+    ("POST", "/api/v1/messages/ask"),
+    ("GET", "/api/v1/messages/x"),
+}
+"""Open for what an agent started, beside its own session."""
+PAGE = re.compile(
+    r"/(?:index\.html|sw\.js|manifest\.webmanifest|favicon\.ico|robots\.txt|assets/.*|icons/.*"
+    r"|new|settings|messages|messages/.*|inboxes|dead|channels|s/.*)?"
+)
+"""The page: the same for everybody, which a test makes sure of."""
+
+
+def every_door(routes: Iterable[Route | Plain]) -> list[tuple[str, str]]:
+    """Method and path of each; plain ASGI ones are asked in every way."""
+    found: set[tuple[str, str]] = set()
+    for route in routes:
+        if isinstance(route, Plain):
+            found |= {(method, route.path) for method in ("GET", "POST", "DELETE", WEBSOCKET)}
+        else:
+            paths = [re.sub(r"\{[^}]*\}", "x", path) for path in route.paths]
+            found |= {(method, path) for method in (route.method, "OPTIONS") for path in paths}
+    return sorted(found)
+
+
+class Stranger(Struct, frozen=True):
+    """Somebody without a key: over TCP, or by the owner's socket and started by an agent."""
+
+    hub: Running
+    agent: Inside | None = None
+
+    def client(self, url: str) -> httpx.AsyncClient:
+        return caller(url) if self.agent is None else through(self.hub, self.agent.away)
+
+    @property
+    def refused(self) -> int:
+        return 401 if self.agent is None else 403
+
+    async def knock(self, url: str, method: str, path: str) -> int:
+        """The answer that it gets."""
+        if method != WEBSOCKET:
+            body: dict[str, str] | None = {} if method in ("POST", "PATCH") else None
+            async with self.client(url) as stranger, stranger.stream(method, path, json=body) as reply:
+                return reply.status_code
+        where = f"ws{url.removeprefix('http')}{path}"
+        by_socket: dict[str, Any] = {} if self.agent is None else {"unix": True, "path": self.agent.away}
+        try:
+            async with connect(where, proxy=None, open_timeout=30, **by_socket):
+                return 101
+        except InvalidStatus as refused:
+            return refused.response.status_code
+
+    @asynccontextmanager
+    async def serve(self, app: Any, path: Path) -> AsyncGenerator[str, None]:
+        """Another server that it knocks at."""
+        if self.agent is None:
+            async with serve(app) as serving:
+                yield serving.url
+            return
+        async with serve(app, socket_path=path / "own" / "hub.sock") as serving:
+            self.lead_to(self.agent, serving.socket)
+            try:
+                yield serving.url
+            finally:
+                self.lead_to(self.agent, self.hub.serving.socket)
+
+    def lead_to(self, agent: Inside, socket: str) -> None:
+        new = agent.there.with_name("new")
+        new.symlink_to(socket)
+        new.rename(agent.there)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["tcp", "socket"])
+async def stranger(
+    request: pytest.FixtureRequest, shared: Running, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Stranger, None]:
+    if request.param == "tcp":
+        yield Stranger(shared)
+        return
+    async with inside(shared, tmp_path_factory.mktemp("in")) as agent:
+        yield Stranger(shared, agent)
+
+
+def may_be_open(method: str, path: str, stranger: Stranger) -> bool:
+    if (method, path) in OPEN:
+        return True
+    if stranger.agent is not None and (method, path) in AGENTS:
+        return True
+    if method == "GET" and PAGE.fullmatch(path):
+        return True
+    return (method == "POST" and path.startswith("/hooks/")) or (
+        method == WEBSOCKET and path == "/api/v1/stream" and stranger.agent is None
+    )
+
+
+async def test_every_route_and_upgrade_is_guarded(shared: Running, stranger: Stranger) -> None:
+    found = every_door(all_routes(shared.hub))
+    assert len(found) > 60
+    opened = [
+        (method, path, status)
+        for method, path in found
+        if not may_be_open(method, path, stranger)
+        and (status := await stranger.knock(shared.url, method, path)) not in (stranger.refused, 403)
+    ]
+    assert opened == []
+
+
+async def test_every_api_route_is_asked_of_strangers(shared: Running) -> None:
+    """The list is not empty by mistake: what everybody knows is in it."""
+    found = every_door(all_routes(shared.hub))
+    for door in (
+        ("POST", "/api/v1/sessions"),
+        ("DELETE", "/api/v1/devices/x"),
+        (WEBSOCKET, "/api/v1/stream"),
+        (WEBSOCKET, "/api/v1/link"),
+        ("GET", "/metrics"),
+    ):
+        assert door in found
+
+
+async def test_the_check_sees_a_new_unguarded_door(shared: Running, stranger: Stranger, tmp_path: Path) -> None:
+    @get("/unheard-of", spec=None)
+    async def new(request: Asked) -> Reply:
+        return answer("hello")
+
+    app = Application(shared.hub, [new])
+    assert ("GET", "/unheard-of") in every_door([new])
+    async with stranger.serve(app, tmp_path / "bare") as bare:  # without the gate it is open, and the test above red
+        assert await stranger.knock(bare, "GET", "/unheard-of") == 200
+    async with stranger.serve(Gate(app, shared.hub), tmp_path / "guarded") as guarded:
+        assert await stranger.knock(guarded, "GET", "/unheard-of") == stranger.refused
+
+
+async def test_open_doors_are_open_for_one_method(shared: Running, stranger: Stranger) -> None:
+    for _, path in OPEN:
+        for method in ("PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"):
+            assert await stranger.knock(shared.url, method, path) == stranger.refused, (method, path)
+    assert await stranger.knock(shared.url, "POST", "/healthz") == stranger.refused
+    assert await stranger.knock(shared.url, "GET", "/healthz/") == stranger.refused
+
+
+async def test_what_is_open_is_named_alike(shared: Running) -> None:
+    named = {door for door in access_rules.OPEN if not PAGE.fullmatch(door[1])}
+    assert named == OPEN
+    assert {"/api/v1/stream"} == access_rules.FIRST_FRAME
+    own = {(method, path) for method, path in access_rules.SESSION_MAY if "{own}" not in path}
+    assert {(method, path.replace("{message}", "x")) for method, path in own} == AGENTS
+    below = {(method, path) for method, path in access_rules.SESSION_MAY if "{own}" in path}
+    assert below == {("GET", f"/api/v1/sessions/{{own}}{more}") for more in ("", "/events", "/messages")}
+
+
+async def test_the_page_is_the_same_for_everybody(shared: Running, stranger: Stranger) -> None:
+    found = [path for method, path in every_door(all_routes(shared.hub)) if method == "GET" and PAGE.fullmatch(path)]
+    async with stranger.client(shared.url) as client:
+        for path in found:
+            own, foreign = await shared.client.get(path), await client.get(path)
+            assert own.status_code == foreign.status_code, path
+            assert own.status_code != 200 or own.content == foreign.content, path
+            assert shared.token.encode() not in own.content

@@ -1,0 +1,139 @@
+"""The audit log: who came in, let in, decided, was refused. Apart from events, bounded, and nobody can flood it."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.hub.conftest import Running, caller
+
+from tieline import paths
+from tieline.hub.security import audit_log as audit_module
+from tieline.hub.security.audit_log import Audit
+from tieline.protocol.audit import AuditLine
+from tieline.script import Run
+from tieline.testing.wait_for import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def lines(hub: Running, **query: Any) -> list[AuditLine]:
+    reply = await hub.client.get("/api/v1/audit", params=query)
+    assert reply.status_code == 200, reply.text
+    return msgspec.json.decode(reply.content, type=list[AuditLine])
+
+
+async def latest(hub: Running, what: str, **details: str) -> AuditLine:
+    found = [one for one in await lines(hub, kind=what) if details.items() <= dict(one.details).items()]
+    assert found, (what, details)
+    return found[0]
+
+
+async def test_pairing_signing_in_and_revoking_leave_lines(shared: Running) -> None:
+    page = (await shared.client.post("/api/v1/pairings", json={"kind": "page", "name": "my phone"})).json()
+    client = (await shared.client.post("/api/v1/pairings", json={"kind": "client"})).json()
+    async with caller(shared.url) as stranger:
+        device = (await stranger.post("/api/v1/login", json={"secret": page["secret"]})).json()["device"]
+        made = await stranger.post("/api/v1/pair", json={"secret": client["secret"], "name": "backup"})
+    assert (await latest(shared, "pairing", step="offered", kind="client")).who == "owner"
+    paired = await latest(shared, "pairing", step="paired")
+    assert (paired.who.split(" (")[0], paired.via, paired.details["kind"]) == ("backup", "127.0.0.1", "client")
+    assert (await latest(shared, "sign-in")).who == f"my phone ({device['id'][-6:]})"
+    assert (await shared.client.delete(f"/api/v1/devices/{device['id']}")).status_code == 204
+    assert (await latest(shared, "revoke")).details["device"] == f"my phone ({device['id'][-6:]})"
+    # Nothing that opens a door is in it, and nobody else can read it.
+    file = paths.audit_file(shared.env)
+    assert file.stat().st_mode & 0o777 == 0o600
+    for secret in (page["secret"], client["secret"], made.json()["key"], shared.token):
+        assert secret.encode() not in file.read_bytes()
+
+
+async def test_decisions_and_policies_leave_lines(shared: Running) -> None:
+    shared.play([Run(command="ls")])
+    session = await shared.session(policy="ask")
+    changed = await shared.client.patch(f"/api/v1/sessions/{session['id']}", json={"policy": "edits"})
+    assert changed.status_code == 200
+    line = await latest(shared, "policy", session=session["id"])
+    assert (line.who, line.details["shell"]) == ("owner", "ask")
+    await shared.client.patch(f"/api/v1/sessions/{session['id']}", json={"policy": "ask"})
+    await shared.client.post(f"/api/v1/sessions/{session['id']}/prompts", json={"text": "go"})
+    await eventually(lambda: any(ask.session == session["id"] for ask in shared.hub.state.asks.values()), "no ask")
+    (ask,) = [ask for ask in shared.hub.state.asks.values() if ask.session == session["id"]]
+    assert not [one for one in await lines(shared, kind="decision") if one.details["session"] == session["id"]]
+    said = await shared.client.post(f"/api/v1/asks/{ask.id}/answer", json={"decision": "deny"})
+    assert said.status_code == 200
+    await eventually(lambda: "decision" in paths.audit_file(shared.env).read_text(), "no line")
+    decided = await latest(shared, "decision", session=session["id"])
+    assert (decided.who, decided.details["decision"], decided.details["ask"]) == ("owner", "deny", ask.id)
+
+
+async def test_a_stranger_who_is_refused_a_thousand_times_is_two_lines(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    async with Audit(file) as audit:
+        audit.record("decision", "owner", "here", decision="allow")
+        for n in range(1000):
+            audit.record("refusal", "", "192.0.2.1", why="who are you?", door=f"GET /{n}")
+        await audit.settled()
+        assert len(file.read_text().splitlines()) == 2
+        for n in range(1000):  # nor by coming from everywhere
+            audit.record("refusal", "", f"2001:db8::{n:x}", why="who are you?")
+        await audit.settled()
+        assert len(file.read_text().splitlines()) < 2 + 2 * audit_module.MAX_WINDOWS
+    async with Audit(file) as audit:
+        found = await audit.read(kind="refusal", limit=1000)
+        assert sum(one.count for one in found) == 2000
+        assert [one.who for one in await audit.read(kind="decision")] == ["owner"]
+
+
+async def test_refusals_at_the_door_are_told(shared: Running) -> None:
+    async with caller(shared.url, "tl_wrong") as stranger:
+        for _ in range(5):
+            assert (await stranger.get("/api/v1/sessions")).status_code == 401
+    found = [one for one in await lines(shared, kind="refusal") if "not known" in one.details["why"]]
+    assert len(found) == 1
+    assert (found[0].who, found[0].via, found[0].details["request"]) == ("", "127.0.0.1", "GET /api/v1/sessions")
+
+
+async def test_pages_hang_together(tmp_path: Path) -> None:
+    async with Audit(tmp_path / "audit.jsonl") as audit:
+        for n in range(25):
+            audit.record("sign-in", f"device {n}", "192.0.2.1")
+        seen: list[str] = []
+        before = 0
+        while page := await audit.read(before=before, limit=10):
+            before = page[-1].seq
+            seen += [one.who for one in page]
+        assert seen == [f"device {n}" for n in reversed(range(25))]
+        assert await audit.read(since=time.time() + 60) == []
+
+
+async def test_lines_end_by_age_and_by_size_and_torn_ones_do_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    old = AuditLine(seq=7, at=time.time() - 91 * 86400, what="sign-in", who="old")
+    young = AuditLine(seq=8, at=time.time() - 89 * 86400, what="sign-in", who="young")
+    file.write_bytes(b"\n".join(map(msgspec.json.encode, (old, young))) + b'\n{"seq":9,"at":1')
+    async with Audit(file) as audit:
+        audit.record("sign-in", "new", "here")
+        assert [(one.who, one.seq) for one in await audit.read()] == [("new", 9), ("young", 8)]
+    assert b"old" not in file.read_bytes()
+    monkeypatch.setattr(audit_module, "MAX_BYTES", 4096)
+    async with Audit(file) as audit:
+        for n in range(100):
+            audit.record("sign-in", f"{n} {'x' * 100}", "here")
+            await audit.settled()
+        assert file.stat().st_size <= 4096
+        assert (await audit.read(limit=1))[0].who.startswith("99 ")
+
+
+async def test_a_disk_that_takes_nothing_loses_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.write_text("in the way")
+    async with Audit(folder / "audit.jsonl") as audit:
+        audit.record("code", "owner", "here", file="plugin.py")
+        await audit.settled()
+        folder.unlink()
+        assert [one.what for one in await audit.read()] == ["code"]
+    assert [one.name for one in folder.iterdir()] == ["audit.jsonl"]

@@ -1,0 +1,103 @@
+"""Devices: who let whom in, and what a revocation takes with it; those that nobody uses expire."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.hub.conftest import Running, caller
+
+from tieline.bus import Bus, open_bus
+from tieline.hub.http.problems import Refused
+from tieline.hub.security.devices import UNUSED_S, Device, Devices
+from tieline.protocol.audit import AuditLine
+from tieline.protocol.views import DeviceView
+
+
+@pytest.fixture
+async def bus(tmp_path: Path) -> AsyncGenerator[Bus]:
+    async with open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus:
+        yield bus
+
+
+async def chain(devices: Devices) -> list[Device]:
+    """The owner let in a phone, it a laptop, that a tablet; and beside them a desk."""
+    found: list[Device] = []
+    for name in ("phone", "laptop", "tablet", "desk"):
+        by = found[-1].id if found and name != "desk" else "owner"
+        secret, _ = await devices.offer("client", name=name, by=by)
+        found.append((await devices.claim(secret, ("client",)))[0])
+    return found
+
+
+async def test_who_let_whom_in_is_kept(bus: Bus) -> None:
+    async with Devices(bus) as devices:
+        phone, laptop, tablet, desk = await chain(devices)
+        assert [one.by for one in (phone, laptop, tablet, desk)] == ["owner", phone.id, laptop.id, "owner"]
+    async with Devices(bus) as devices:
+        assert {one.name: one.by for one in devices.list()}["tablet"] == laptop.id
+        assert devices.let_in(phone.id) == (laptop.id, tablet.id)
+        assert devices.let_in(desk.id) == ()
+
+
+async def test_a_secret_of_one_who_was_revoked_lets_nobody_in(bus: Bus) -> None:
+    async with Devices(bus) as devices:
+        phone, _ = await devices.add("page", "phone", by="owner")
+        secret, _ = await devices.offer("client", by=phone.id)
+        await devices.revoke(phone.id)
+        with pytest.raises(Refused) as refused:
+            await devices.claim(secret, ("client",))
+        assert refused.value.code == "Unauthenticated"
+
+
+async def test_unused_for_ninety_days_means_out(bus: Bus) -> None:
+    assert UNUSED_S == 90 * 24 * 3600
+    expired: list[DeviceView] = []
+    async with Devices(bus) as devices:
+        old, key = await devices.add("client", "old")
+        used, used_key = await devices.add("client", "used")
+        open_, _ = await devices.add("client", "connected for months")
+    for one, ago in ((old, UNUSED_S + 60), (used, UNUSED_S - 3600), (open_, UNUSED_S + 60)):
+        past = time.time() - ago
+        aged = msgspec.structs.replace(one, created_at=past, seen_at=past)
+        await bus.table("devices").put(one.id, msgspec.json.encode(aged))
+    async with Devices(bus) as devices:
+        devices.expired = expired.append
+        closed = devices.opened(open_.id)
+        assert devices.device_of(key) is None, "also before anybody has looked"
+        assert devices.device_of(used_key) is not None
+        await devices.expire()
+        assert [one.name for one in expired] == ["old"]
+        assert {one.name for one in devices.list()} == {"used", "connected for months"}
+        closed()
+        await devices.expire()
+        assert len(devices.list()) == 2, "its time counts from when it was here last"
+
+
+async def test_revoking_takes_along_what_it_let_in(hub: Running) -> None:
+    phone, laptop, tablet, desk = await chain(hub.hub.devices)
+    listed = (await hub.client.get("/api/v1/devices")).json()
+    assert {one["id"]: one.get("by") for one in listed}[tablet.id] == laptop.id
+    assert (await hub.client.delete(f"/api/v1/devices/{phone.id}", params={"let_in": "true"})).status_code == 204
+    left = {one["id"] for one in (await hub.client.get("/api/v1/devices")).json()}
+    assert desk.id in left and not left & {phone.id, laptop.id, tablet.id}
+    lines = msgspec.json.decode(
+        (await hub.client.get("/api/v1/audit", params={"kind": "revoke"})).content, type=list[AuditLine]
+    )
+    assert [one.details["device"].split(" (")[0] for one in lines] == ["tablet", "laptop", "phone"]
+
+
+async def test_without_a_word_only_the_one(hub: Running) -> None:
+    phone, laptop, _, _ = await chain(hub.hub.devices)
+    async with asyncio.timeout(30), caller(hub.url):
+        assert (await hub.client.delete(f"/api/v1/devices/{phone.id}")).status_code == 204
+    assert hub.hub.devices.knows(laptop.id) and not hub.hub.devices.knows(phone.id)
+
+
+async def test_an_expired_device_leaves_a_line(hub: Running) -> None:
+    device, _ = await hub.hub.devices.add("client", "old")
+    hub.hub.devices.expired(hub.hub.devices.view(device))
+    (line,) = await hub.hub.audit.read(kind="revoke")
+    assert (line.who, line.details["why"]) == ("hub", "it was not used for 90 days")

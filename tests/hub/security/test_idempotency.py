@@ -1,0 +1,207 @@
+"""Idempotency keys: done once, answered alike, bound to device, route and body; kept across hubs and restarts."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.hub.conftest import Running, caller, running
+
+from tieline.bus import open_bus
+from tieline.hub.http.problems import Refused
+from tieline.hub.security.idempotency import Message, Once, Send, deed, digest_of, identity
+
+
+def keyed(key: str) -> dict[str, str]:
+    return {"Idempotency-Key": key}
+
+
+async def test_the_same_key_is_the_same_deed(hub: Running) -> None:
+    body = {"agent": "scripted", "cwd": hub.cwd, "policy": "full"}
+    first = await hub.client.post("/api/v1/sessions", json=body, headers=keyed("one"))
+    again = await hub.client.post("/api/v1/sessions", json=body, headers=keyed("one"))
+    other = await hub.client.post("/api/v1/sessions", json=body, headers=keyed("two"))
+    assert (again.status_code, again.content) == (first.status_code, first.content)
+    assert again.headers["idempotency-replayed"] == "true"
+    assert "idempotency-replayed" not in first.headers
+    assert again.headers["content-type"] == first.headers["content-type"]
+    assert again.headers["x-content-type-options"] == "nosniff"
+    assert other.json()["id"] != first.json()["id"]
+    assert len((await hub.client.get("/api/v1/sessions")).json()) == 2
+
+
+async def test_the_same_key_with_another_body_is_refused(hub: Running) -> None:
+    body = {"agent": "scripted", "cwd": hub.cwd, "policy": "full"}
+    await hub.client.post("/api/v1/sessions", json=body, headers=keyed("one"))
+    reply = await hub.client.post("/api/v1/sessions", json={**body, "title": "x"}, headers=keyed("one"))
+    assert (reply.status_code, reply.json()["code"], reply.json()["field"]) == (422, "KeyReused", "Idempotency-Key")
+
+
+async def test_a_key_belongs_to_a_route_and_a_device(hub: Running) -> None:
+    session = (await hub.session())["id"]
+    for path in ("abort", "close"):
+        reply = await hub.client.post(f"/api/v1/sessions/{session}/{path}", headers=keyed("one"))
+        assert reply.status_code == 200
+        assert "idempotency-replayed" not in reply.headers
+    secret = (await hub.client.post("/api/v1/pairings", json={"kind": "client"})).json()["secret"]
+    async with caller(hub.url) as stranger:
+        key = (await stranger.post("/api/v1/pair", json={"secret": secret})).json()["key"]
+    async with caller(hub.url, key) as other:
+        reply = await other.post(f"/api/v1/sessions/{session}/abort", headers=keyed("one"))
+        assert "idempotency-replayed" not in reply.headers
+
+
+async def test_many_at_once_are_one(hub: Running) -> None:
+    body = {"agent": "scripted", "cwd": hub.cwd, "policy": "full"}
+    replies = await asyncio.gather(
+        *(hub.client.post("/api/v1/sessions", json=body, headers=keyed("one")) for _ in range(8))
+    )
+    assert len({reply.content for reply in replies}) == 1
+    assert len((await hub.client.get("/api/v1/sessions")).json()) == 1
+
+
+async def test_pairing_again_with_the_key_gets_the_same_answer_but_nothing_is_kept_of_it(hub: Running) -> None:
+    secret = (await hub.client.post("/api/v1/pairings", json={"kind": "client"})).json()["secret"]
+    async with caller(hub.url) as stranger:
+        first = await stranger.post("/api/v1/pair", json={"secret": secret}, headers=keyed("one"))
+        again = await stranger.post("/api/v1/pair", json={"secret": secret}, headers=keyed("one"))
+    assert (first.status_code, again.content) == (201, first.content)
+    assert await hub.hub.bus.table("answers").entries() == []
+
+
+async def test_bad_keys_are_refused(hub: Running) -> None:
+    for key in ("", "x" * 256, "\x80"):
+        reply = await hub.client.post(
+            "/api/v1/pairings", json={}, headers=[(b"Idempotency-Key", key.encode("latin-1"))]
+        )
+        assert (reply.status_code, reply.json()["field"]) == (400, "Idempotency-Key")
+
+
+async def test_answers_outlive_the_hub(tmp_path: Path) -> None:
+    body = {"agent": "scripted", "cwd": str(tmp_path), "policy": "full"}
+    async with running(tmp_path) as hub:
+        first = await hub.client.post("/api/v1/sessions", json=body, headers=keyed("one"))
+    async with running(tmp_path) as hub:
+        again = await hub.client.post("/api/v1/sessions", json=body, headers=keyed("one"))
+        assert again.content == first.content
+        assert again.headers["idempotency-replayed"] == "true"
+
+
+async def test_a_hub_that_died_before_it_kept_the_answer_does_nothing_twice(tmp_path: Path) -> None:
+    body = {"agent": "scripted", "cwd": str(tmp_path), "policy": "full"}
+    async with running(tmp_path) as hub:
+        first = await hub.client.post("/api/v1/sessions", json=body, headers=keyed("one"))
+    async with running(tmp_path) as hub:
+        for key in await hub.hub.bus.table("answers").keys():
+            await hub.hub.bus.table("answers").delete(key)
+        again = await hub.client.post("/api/v1/sessions", json=body, headers=keyed("one"))
+        assert again.json()["id"] == first.json()["id"]
+        assert len((await hub.client.get("/api/v1/sessions")).json()) == 1
+
+
+class App:
+    """Answers as it is told, and counts."""
+
+    def __init__(self, status: int = 200) -> None:
+        self.status = status
+        self.calls = 0
+        self.called = asyncio.Event()
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def __call__(self, send: Send) -> None:
+        self.calls += 1
+        self.called.set()
+        await self.hold.wait()
+        start: Message = {"type": "http.response.start", "status": self.status, "headers": [(b"a", b"b")]}
+        await send(start)
+        await send({"type": "http.response.body", "body": json.dumps(self.calls).encode()})
+
+
+@pytest.fixture
+async def once(tmp_path: Path) -> Any:
+    async with open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus, Once(bus) as once:
+        yield once
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
+async def test_what_may_pass_is_not_kept(once: Once, status: int) -> None:
+    app = App(status)
+    for _ in range(2):
+        await once.run("id", "digest", app, private=False)
+    assert app.calls == 2
+
+
+@pytest.mark.slow
+async def test_a_strangers_keys_cost_nothing(hub: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand keys to doors that are open: nothing of them is on the bus, in memory, or answered twice."""
+    monkeypatch.setattr(
+        "tieline.hub.security.idempotency.PASSING", frozenset[int]()
+    )  # whatever the answer is, it is not kept
+    file = Path(hub.env["TIELINE_HOME"]).parent / "bus.db"
+
+    def size() -> int:
+        return sum(one.stat().st_size for one in file.parent.glob("bus.db*"))
+
+    before = size()
+    async with caller(hub.url) as stranger:
+        for n in range(0, 1000, 20):
+            paths = ("/hooks/nobody", "/hooks/in/nobody", "/api/v1/sessions", "/api/v1/pair")
+            replies = await asyncio.gather(
+                *(stranger.post(paths[k % 4], json={"secret": "x"}, headers=keyed(f"{n + k}")) for k in range(20))
+            )
+            assert all(400 <= reply.status_code < 600 for reply in replies)
+    assert await hub.hub.bus.table("answers").keys() == []
+    assert not hub.hub.once.kept
+    assert size() - before < 100_000  # the hub's own beats; the answers were five megabytes
+
+
+async def test_a_retry_after_too_many_is_not_refused_for_a_day(hub: Running) -> None:
+    while (await hub.client.post("/api/v1/pairings", json={})).status_code != 429:
+        pass
+    assert (await hub.client.post("/api/v1/pairings", json={}, headers=keyed("one"))).status_code == 429
+    hub.hub.offers.give_back("owner")
+    hub.hub.offers.give_back("owner")
+    assert (await hub.client.post("/api/v1/pairings", json={}, headers=keyed("one"))).status_code == 201
+
+
+async def test_whoever_comes_second_waits_and_a_failure_lets_them_try(once: Once) -> None:
+    app = App()
+    app.hold.clear()
+    one = asyncio.create_task(once.run("id", "digest", app, private=False))
+    await app.called.wait()
+    two = asyncio.create_task(once.run("id", "digest", app, private=False))
+    await asyncio.sleep(0)
+    one.cancel()
+    app.hold.set()
+    answer = await two
+    assert (answer.status, app.calls) == (200, 2)
+
+
+async def test_whoever_waits_too_long_is_told(once: Once, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tieline.hub.security.idempotency.WAIT_S", 0.05)
+    app = App()
+    app.hold.clear()
+    one = asyncio.create_task(once.run("id", "digest", app, private=False))
+    await app.called.wait()
+    with pytest.raises(Refused) as refused:
+        await once.run("id", "digest", app, private=False)
+    assert refused.value.code == "InProgress"
+    app.hold.set()
+    await one
+
+
+def test_identities_differ() -> None:
+    made = {
+        identity(*parts)
+        for parts in (
+            ("d", "POST", "/a", "k"),
+            ("e", "POST", "/a", "k"),
+            ("d", "PATCH", "/a", "k"),
+            ("d", "POST", "/b", "k"),
+        )
+    }
+    assert len(made) == 4
+    assert deed("a", "b") != deed("a", "c")
+    assert digest_of(b"a", b"b") != digest_of(b"", b"ab")

@@ -1,0 +1,81 @@
+"""The owner's socket: where it lies, and that nobody else can have put it there."""
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.hub.conftest import running
+
+from tieline.bootstrap.process_lock import described
+from tieline.client import connect
+from tieline.client.hub_address import Running as Found
+from tieline.errors import UsageError
+from tieline.hub.security.unix_socket import LONGEST, Local, socket_path
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A folder whose state folder is too deep for a socket's path. What lies in /tmp for it is taken away."""
+    path = tmp_path / ("d" * 60) / ("e" * 60)
+    path.mkdir(parents=True)
+    yield path
+    folder = socket_path({"TIELINE_HOME": str(path / "state")}).parent
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def test_a_hub_whose_state_folder_is_deep_is_found(deep: Path) -> None:
+    async with running(deep) as hub:
+        way = Path(hub.serving.socket)
+        assert len(os.fsencode(way)) <= LONGEST and not way.is_relative_to(deep)
+        assert [path.stat().st_mode & 0o777 for path in (way, way.parent)] == [0o600, 0o700]
+        with described(hub.env, Found(hub.url, os.getpid(), socket=str(way))):
+            async with connect(hub.env) as client:
+                assert (await client.me()).device.id == "owner"
+    assert not way.parent.exists()
+
+
+def test_each_state_folder_has_a_socket_of_its_own(tmp_path: Path) -> None:
+    short, one, two = ({"TIELINE_HOME": f"/s{name}"} for name in ("", "/a" * 60, "/b" * 60))
+    assert socket_path(short).is_relative_to("/s")
+    assert socket_path(one) != socket_path(two)
+
+
+@pytest.mark.parametrize("what", ["a link", "a file"])
+def test_what_somebody_else_put_there_is_refused(deep: Path, what: str) -> None:
+    """In /tmp anybody can be there first."""
+    path = socket_path({"TIELINE_HOME": str(deep / "state")})
+    if what == "a link":
+        path.parent.symlink_to(deep)
+    else:
+        path.parent.touch()
+    try:
+        with pytest.raises(UsageError, match="belongs to somebody else"):
+            Local(path)
+        assert not list(deep.iterdir())
+    finally:
+        path.parent.unlink()
+
+
+def test_a_folder_that_others_can_enter_is_closed(deep: Path) -> None:
+    path = socket_path({"TIELINE_HOME": str(deep / "state")})
+    path.parent.mkdir()
+    path.parent.chmod(0o777)
+    local = Local(path)
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    local.close()
+
+
+def test_a_hub_that_ends_leaves_the_socket_of_the_next_one(tmp_path: Path) -> None:
+    first, second = (Local(tmp_path / "own" / "hub.sock") for _ in range(2))
+    first.close()
+    second.socket.listen()
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.connect(str(second.path))
+    second.close()
+    assert not second.path.exists()

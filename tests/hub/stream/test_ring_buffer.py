@@ -1,0 +1,38 @@
+"""The ring against a plain list: whatever is appended and asked for."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from tieline.hub.stream import ring_buffer as rings
+from tieline.hub.stream.encoded_frames import Packet
+from tieline.hub.stream.ring_buffer import Ring
+
+
+def packet(seq: int, size: int) -> Packet:
+    return Packet(b"x" * size, seq=seq)
+
+
+@given(some.lists(some.tuples(some.integers(1, 3), some.integers(0, 40)), max_size=200), some.integers(0, 600))
+def test_it_has_everything_after_its_floor(steps: list[tuple[int, int]], cursor: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rings, "RING_EVENTS", 20)
+        patch.setattr(rings, "RING_SIZE", 200)
+        patch.setattr(rings, "SPARE", 3)
+        patch.setattr(rings, "AT_ONCE", 7)
+        ring, seq, said = Ring(0), 0, list[int]()
+        for gap, size in steps:
+            seq += gap  # cursors have gaps
+            said.append(seq)
+            ring.append(packet(seq, size))
+        kept = [one for one in said if one > ring.floor]
+        assert len(kept) <= 20
+        assert len(kept) >= min(len(said), 1)
+        if cursor < ring.floor:
+            assert ring.since(cursor) is None
+            return
+        found: list[int] = []
+        while more := ring.since(found[-1] if found else cursor):
+            assert len(more) <= 7
+            found += [one.seq for one in more]
+        assert found == [one for one in said if one > cursor]

@@ -1,0 +1,263 @@
+"""Descent: what an agent started is known to be that agent's, whatever it does to be nobody's."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tieline.processes import guard_client, process_table, spawn
+from tieline.processes.ancestry import UNKNOWN, descent_of
+from tieline.processes.async_process import Process
+from tieline.testing.wait_for import eventually
+
+ENV = {"PATH": "/usr/bin:/bin"}
+
+ORPHAN = """
+import os, signal, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(15, signal.SIG_IGN)
+        signal.signal(1, signal.SIG_IGN)
+        code = "import os, signal; print(os.getpid(), flush=True); os.dup2(2, 1); signal.pause()"
+        os.chdir("/")
+        os.execve(sys.executable, [sys.executable, "-I", "-c", code], {})
+    os._exit(0)
+os.wait()
+signal.pause()
+"""
+"""Double fork, a session of its own, an emptied environment, SIGTERM ignored."""
+
+SHELLS = {
+    "setsid": "setsid {python} & wait",
+    "nohup": "nohup {python} 2>/dev/null & wait",
+    "env -i": "env -i {python} & wait",
+    "all": "(setsid nohup env -i {python} 2>/dev/null &) ; sleep 300",
+}
+CHILD = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, *argv: str) -> AsyncGenerator[tuple[Process, str, int], None]:
+    """A child, its mark, and the process that it tells of."""
+    process = Process.start(argv, cwd=tmp_path, env=ENV)
+    (mark,) = [mark for mark, pid in spawn.live().items() if pid == process.pid]
+    async with process:
+        async for batch in process.lines():
+            yield process, mark, int(batch[0])
+            return
+    raise AssertionError("it told of nothing")
+
+
+def parent(pid: int) -> int:
+    found = process_table.about(pid)
+    return found.parent if found else 0
+
+
+def over(pid: int) -> bool:
+    found = process_table.about(pid)
+    return found is None or found.over
+
+
+def test_a_person_descends_from_no_agent() -> None:
+    assert descent_of(os.getpid()) is None
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as shell:
+        assert descent_of(shell.pid) is None
+        assert shell.stdin is not None
+        shell.stdin.close()
+
+
+@pytest.mark.parametrize("how", SHELLS)
+async def test_what_a_shell_starts(tmp_path: Path, how: str) -> None:
+    command = SHELLS[how].format(python=f'{sys.executable} -I -c "{CHILD}"')
+    async with running(tmp_path, "/bin/sh", "-c", command) as (process, mark, pid):
+        assert descent_of(process.pid) == mark
+        assert descent_of(pid) == mark
+        process.kill()
+    await eventually(lambda: over(pid), "it outlives its agent")
+
+
+async def test_a_daemon_that_was_left_behind(tmp_path: Path) -> None:
+    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (process, mark, pid):
+        await eventually(lambda: parent(pid) in spawn.reapers(), "it has no new parent")
+        assert pid not in process_table.marked({mark}) and os.getsid(pid) != process.pid
+        assert descent_of(pid) == mark
+        process.signal(signal.SIGTERM)  # the agent leaves; the daemon does not
+        assert await process.wait(10)
+        assert descent_of(pid) == mark
+        assert not over(pid)
+    await eventually(lambda: over(pid), "it outlives its agent")
+
+
+async def test_each_is_of_its_own_agent(tmp_path: Path) -> None:
+    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (here, one, first):
+        async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (there, two, second):
+            assert (descent_of(first), descent_of(second)) == (one, two)
+            there.kill()
+        here.kill()
+
+
+async def test_one_that_kills_its_reaper_ends(tmp_path: Path) -> None:
+    """Whoever gets rid of it is an orphan of the guard, which ends it; meanwhile it is somebody's that is not known."""
+    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (process, mark, pid):
+        guard = guard_client.pid()
+        assert guard is not None
+        os.kill(guard, signal.SIGSTOP)
+        try:
+            (reaper,) = [reaper for reaper, found in spawn.reapers().items() if found == mark]
+            os.kill(reaper, signal.SIGKILL)
+            await eventually(lambda: parent(pid) == guard, "it is nobody's")
+            assert descent_of(pid) == UNKNOWN
+        finally:
+            os.kill(guard, signal.SIGCONT)
+        await eventually(lambda: over(pid) and over(process.pid), "it lives on")
+        assert await process.wait(10)
+        assert process.returncode == -signal.SIGKILL
+
+
+async def test_a_guard_that_was_killed_changes_nothing_for_those_below_a_reaper(tmp_path: Path) -> None:
+    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (process, mark, pid):
+        assert guard_client._guard is not None  # pyright: ignore[reportPrivateUsage]
+        guard_client._guard.kill()  # pyright: ignore[reportPrivateUsage]
+        assert descent_of(pid) == mark
+        process.kill()
+    await eventually(lambda: over(pid), "it outlives its agent")
+
+
+DAEMON = f"""
+import os, signal, subprocess, sys
+sys.path.insert(0, {str(Path(spawn.__file__).parents[2])!r})
+from tieline.wire import guarding, kin, subreaper
+from tieline.wire.descent import descent_of
+from tieline.wire.launch import launch
+subreaper.become()
+own = subprocess.Popen(["/bin/sh", "-c", "read word; exit 7"], stdin=subprocess.PIPE)
+launched = launch([sys.executable, "-I", "-c", sys.argv[1]], cwd="/", env={{}})
+orphan, reaper = int(launched.child.stdout.readline()), launched.child.reaper
+print(descent_of(own.pid), descent_of(orphan) == launched.mark)
+os.kill(guarding.pid(), signal.SIGKILL)
+while kin.about(reaper).parent != os.getpid():
+    pass
+subreaper.kill_orphans()
+print(descent_of(orphan) == launched.mark)
+os.kill(reaper, signal.SIGKILL)
+while kin.about(orphan).parent != os.getpid():
+    pass
+print(descent_of(orphan), descent_of(os.getpid()))
+while kin.about(orphan):
+    subreaper.kill_orphans()
+own.communicate(b"go\\n")
+print(own.returncode, kin.children())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux has subreapers")
+def test_an_agent_that_kills_the_guard_and_its_reaper_comes_to_the_daemon() -> None:
+    """The daemon does not take it for a person, kills it, and leaves the daemon's own children alone."""
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", DAEMON, ORPHAN], capture_output=True, text=True, env={}, timeout=60
+    )
+    assert ended.stdout.splitlines() == ["None True", "True", "unknown None", "7 []"], ended.stdout + ended.stderr
+
+
+def test_what_cannot_be_read_is_unknown() -> None:
+    assert descent_of(0) == UNKNOWN
+    assert descent_of(2**22 + 1) == UNKNOWN
+    with subprocess.Popen(["/bin/true"]) as gone:
+        gone.wait()
+        assert descent_of(gone.pid) == UNKNOWN
+
+
+OTHER = f"""
+import sys
+sys.path.insert(0, {str(Path(spawn.__file__).parents[2])!r})
+from tieline.wire.launch import launch
+launched = launch([sys.executable, "-I", "-c", sys.argv[1]], cwd="/", env={{}})
+print(launched.child.stdout.readline().decode().strip(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    """Another Tieline on this machine that has an agent, as `tieline run --standalone` or a node."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", OTHER, ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+async def test_agents_of_another_tieline_here(other: subprocess.Popen[bytes]) -> None:
+    assert other.stdout is not None
+    pid = int(other.stdout.readline())
+    assert descent_of(pid) == UNKNOWN
+    assert descent_of(other.pid) is None, "whoever started it is no agent"
+    other.kill()
+    await eventually(lambda: over(pid), "it outlives its Tieline")
+
+
+async def test_it_is_told_quickly(tmp_path: Path) -> None:
+    async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (process, mark, pid):
+        took: list[float] = []
+        for _ in range(50):
+            before = time.perf_counter()
+            assert descent_of(pid) == mark
+            took.append(time.perf_counter() - before)
+        assert min(took) < 0.001
+        process.kill()
+
+
+@pytest.mark.slow
+async def test_one_that_forks_and_leaves_without_end_is_seen_at_every_moment(tmp_path: Path) -> None:
+    """Its parent and its number change all the time: no moment of it looks like a person."""
+    code = """
+import os, time
+print(os.getpid(), flush=True)
+deadline = time.monotonic() + 20
+while time.monotonic() < deadline:
+    if os.fork():
+        os._exit(0)
+"""
+    process = Process.start([sys.executable, "-I", "-c", code], cwd=tmp_path, env=ENV)
+    (mark,) = [mark for mark, pid in spawn.live().items() if pid == process.pid]
+    async with process:
+        seen = 0
+        deadline = time.monotonic() + 20
+        while seen < 50 and time.monotonic() < deadline:
+            for reaper in spawn.reapers():
+                for pid in process_table.below(reaper):
+                    found = descent_of(pid)
+                    assert found in (mark, UNKNOWN)
+                    seen += found == mark
+        assert seen
+        process.kill()
+
+
+async def test_where_a_system_has_no_reapers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mark and the group decide, and that is weaker."""
+    monkeypatch.setattr(spawn, "REAPERS", False)
+    command = f'setsid {sys.executable} -I -c "{CHILD}" & wait'
+    async with running(tmp_path, "/bin/sh", "-c", command) as (process, mark, pid):
+        assert not process.held
+        assert descent_of(process.pid) == mark
+        assert descent_of(pid) == mark
+        process.kill()
+    await eventually(lambda: over(pid), "it outlives its agent")
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("by", ["_prctl", "_prctl_by_ctypes"])
+def test_both_ways_to_the_system_call_work(by: str) -> None:
+    code = f"import sys; sys.path.insert(0, {str(Path(spawn.__file__).parents[2])!r}); from tieline.wire import kin; "
+    code += f"print(kin.{by}(15, b'a-name\\0'), kin.{by}(36, 1), kin.{by}(12345, 1), kin.about('self').name)"
+    shown = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, env={}, timeout=60)
+    assert shown.stdout == "True True False a-name\n", shown.stderr

@@ -1,0 +1,59 @@
+"""Dead letters that are sent again: by a person's decision, with a fresh budget, and never as more than they were."""
+
+import time
+
+import pytest
+from tests.relay.conftest import over
+
+from tieline.channels.base import DeliveryContext, dead
+from tieline.envelopes import DeliveryResult, Envelope, Limits, Receipt, Refused
+from tieline.relay import Relay
+from tieline.testing.wait_for import eventually
+
+ME = "relay.user.me"
+
+
+async def test_an_answer_is_sent_again_after_its_question_has_run_out(relay: Relay) -> None:
+    got: list[Envelope] = []
+    broken = True
+
+    async def agent(envelope: Envelope, context: DeliveryContext) -> str:
+        return "the answer"
+
+    async def chat(envelope: Envelope, context: DeliveryContext) -> DeliveryResult | None:
+        if broken:
+            return dead("closed")
+        got.append(envelope)
+        return None
+
+    relay.serve("relay.program2.agent", agent)
+    relay.serve("relay.program2.chat", chat)
+    limits = Limits(ttl_s=0.3, max_hops=1, calls=1)
+    sent = await relay.send("relay.program2.agent", "?", sender=ME, reply_to="relay.program2.chat", limits=limits)
+    answer = (await over(relay, sent.id)).answer
+    assert (await over(relay, answer)).state == "dead"
+    await eventually(lambda: time.time() > sent.expires_at, "time stands still")
+    broken = False
+    ((_, again),) = await relay.dead.retry([answer])
+    assert isinstance(again, Receipt), again
+    assert (await over(relay, again.id)).state == "injected"
+    (envelope,) = got
+    assert (envelope.payload.text, envelope.in_reply_to, envelope.thread) == ("the answer", sent.id, sent.thread)
+    assert (envelope.budget.hops, envelope.budget.max_hops, envelope.budget.calls_left) == (1, 8, 32)
+    assert envelope.budget.ancestors == ("relay.program2.agent",)
+    assert await relay.dead.list() == []
+
+
+async def test_what_is_refused_again_stays_one_dead_letter(relay: Relay) -> None:
+    async def agent(envelope: Envelope, context: DeliveryContext) -> None:
+        return None
+
+    relay.serve("relay.program2.agent", agent)
+    with pytest.raises(Refused, match="it has come from"):
+        await relay.send("relay.program2.agent", "to myself", sender="relay.program2.agent")
+    (letter,) = await relay.dead.list()
+    for _ in range(2):
+        ((id, refusal),) = await relay.dead.retry(to="relay.program2.*")
+        assert isinstance(refusal, Refused)
+        assert (id, refusal.reason) == (letter.envelope.id, "cycle")
+        assert await relay.dead.list() == [letter]

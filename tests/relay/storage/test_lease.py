@@ -1,0 +1,103 @@
+"""One relay per bus: the lease, its end, and what is done about a holder that is gone."""
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.relay.conftest import QUICK, over, relaying, within
+
+from tieline.bus import open_bus
+from tieline.channels.base import DeliveryContext
+from tieline.envelopes import Envelope
+from tieline.relay.storage.lease import KEY, Holder, Lease
+from tieline.testing.wait_for import eventually
+
+
+async def test_it_is_held_by_one(tmp_path: Path) -> None:
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
+        first, second = Lease(bus.table("relay"), 10), Lease(bus.table("relay"), 10)
+        assert await first.take()
+        assert first.valid
+        assert not await second.take()
+        assert second.other == first.holder
+        assert "process" in first.holder.shown
+        await first.drop()
+        assert not first.valid
+        assert await second.take()
+        await second.drop()
+
+
+async def test_a_holder_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
+        table = bus.table("relay")
+        other = Holder.new()
+        assert other.gone(), "a holder of this process that nobody has"
+        gone = replace(other, pid=2**22 + 1, began="1")
+        assert gone.gone(), "its process is no more"
+        assert not replace(gone, machine="elsewhere").gone(), "that cannot be told from here"
+        await table.put(KEY, msgspec.json.encode(gone), ttl=3600)
+        lease = Lease(table, 10)
+        assert await lease.take()
+        await lease.drop()
+
+
+@pytest.mark.slow
+async def test_one_that_may_live_is_waited_for(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/bus.db"
+    async with open_bus(url) as bus:
+        far = replace(Holder.new(), machine="elsewhere", host="far")
+        await bus.table("relay").put(KEY, msgspec.json.encode(far), ttl=1)
+    async with relaying(url, settings=replace(QUICK, lease_s=6)) as relay:
+        await within(relay.until_active())
+        assert relay.active
+
+
+@pytest.mark.slow
+async def test_who_cannot_renew_it_stops(tmp_path: Path) -> None:
+    """Another took it: the first one knows before it does anything more, and is a standby from then on."""
+    async with relaying(f"sqlite://{tmp_path}/bus.db", settings=replace(QUICK, lease_s=6)) as relay:
+        assert relay.active
+        far = replace(Holder.new(), machine="elsewhere", host="far")
+        await relay.lease._table.put(KEY, msgspec.json.encode(far), ttl=3600)  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: not relay.active, "it goes on", timeout=30)
+        await eventually(lambda: relay.lease.other == far, "it does not know by whom", timeout=30)
+
+
+@pytest.mark.slow
+async def test_it_is_kept_while_it_is_renewed(tmp_path: Path) -> None:
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
+        lease = Lease(bus.table("relay"), 6)
+        assert await lease.take()
+        holding = asyncio.create_task(lease.hold())
+        async with aclosing(bus.table("relay").watch(KEY)) as changes:
+            for _ in range(2):
+                change = await within(anext(changes))
+                assert msgspec.json.decode(change.value or b"", type=Holder) == lease.holder
+        assert lease.valid
+        holding.cancel()
+        await asyncio.gather(holding, return_exceptions=True)
+        await lease.drop()
+
+
+@pytest.mark.slow
+async def test_who_gets_it_back_goes_on(tmp_path: Path) -> None:
+    """Lost, and free again: the same relay is active again, with its channels and its mail."""
+    got: list[str] = []
+
+    async def take(envelope: Envelope, context: DeliveryContext) -> None:
+        got.append(envelope.payload.text)
+
+    async with relaying(f"sqlite://{tmp_path}/bus.db", settings=replace(QUICK, lease_s=6)) as relay:
+        relay.serve("relay.program2.x", take)
+        waits = await relay.send("relay.user.you", "waits", sender="relay.user.me")
+        far = replace(Holder.new(), machine="elsewhere", host="far")
+        await relay.lease._table.put(KEY, msgspec.json.encode(far), ttl=3600)  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: relay.lease.other == far, "it does not know", timeout=30)
+        await relay.lease._table.delete(KEY)  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: relay.active, "it does not come back", timeout=30)
+        assert [receipt.id for receipt in relay.inbox("relay.user.you").unread()] == [waits.id]
+        await over(relay, (await relay.send("relay.program2.x", "again", sender="relay.user.me")).id)
+        assert got == ["again"]

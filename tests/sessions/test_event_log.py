@@ -1,0 +1,36 @@
+"""The writer of a turn: whatever the agent says, however large, is in the log whole and in order."""
+
+from pathlib import Path
+
+import pytest
+
+from tieline.bus import open_bus
+from tieline.bus.base import MAX_RECORD
+from tieline.events import AnyEvent, Error, Other, OtherAction, Plan, PlanStep, Text, ToolUse
+from tieline.sessions.event_log import EventLog
+
+LARGE = "0123456789" * (MAX_RECORD // 4)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        Text(LARGE),
+        Plan((PlanStep(LARGE),)),
+        Error(LARGE),
+        ToolUse("1", "Write", OtherAction(), {"content": LARGE}),
+        Other({"it": LARGE}),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+async def test_any_event_may_be_larger_than_a_record(tmp_path: Path, large: AnyEvent) -> None:
+    said = [Text("before"), large, Text("between"), large, Text("after")]
+    async with open_bus(f"sqlite:///{tmp_path}/bus.db") as bus:
+        log = EventLog(bus)
+        writer = log.writer("s")
+        for event in said:
+            await writer.write(event)
+        last = await writer.close()
+        entries = [entry async for entry in log.read("s", follow=False)]
+    assert [entry.event for entry in entries] == said
+    assert entries[-1].seq == last
