@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tieline.bus import Bus, open_bus
 from tieline.bus.sqlite.database_file import connect, migrate
-from tieline.bus.sqlite.transactions import Store
+from tieline.bus.sqlite.transactions import Transactions
 
 from .rows import Row, at_least, at_most, side_by_side_async
 
@@ -147,7 +147,7 @@ def fill(path: Path, records: int, subjects: int, entries: int) -> None:
     connection = connect(str(path))
     migrate(connection, str(path))
     connection.execute("PRAGMA synchronous = OFF")
-    store = Store(connection)
+    store = Transactions(connection)
     for start in range(0, records, 10_000):
         store.begin()
         for n in range(start, min(start + 10_000, records)):

@@ -23,13 +23,13 @@ from tieline.drivers.base import Prompt
 from tieline.drivers.scripted import Scripted
 from tieline.events import Done, Event, Text, TurnStarted
 from tieline.hub.app import build
-from tieline.hub.http.server import Serving, serve
+from tieline.hub.http.server import ServerAddress, serve
 from tieline.hub.hub import Hub
-from tieline.node.command_executor import Executor
+from tieline.node.command_executor import CommandExecutor
 from tieline.node.node_identity import identify
 from tieline.policy import Policy
 from tieline.sessions.event_log import EventLog
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 
 from .rows import Row, at_least, at_most
 from .sessions import FULL, Endless, turn
@@ -114,7 +114,7 @@ async def clients() -> AsyncGenerator[Clients, None]:
 
 class Setting:
     def __init__(
-        self, bus: Bus, router: Router, hub: Hub, serving: Serving, place: str, ticker: Ticker, key: str
+        self, bus: Bus, router: SessionManager, hub: Hub, serving: ServerAddress, place: str, ticker: Ticker, key: str
     ) -> None:
         self.bus, self.router, self.hub, self.port, self.place = bus, router, hub, serving.port, place
         self.ticker, self._key = ticker, key
@@ -137,8 +137,8 @@ async def setting() -> AsyncGenerator[Setting, None]:
         drivers = {"scripted": Scripted(Endless()), "ticker": ticker}
         async with AsyncExitStack() as stack:
             bus = await stack.enter_async_context(open_bus(f"sqlite://{place}/bus.db"))
-            router = await stack.enter_async_context(Router(bus, config, node=identity.id, drivers=drivers))
-            local = await stack.enter_async_context(Executor(router, bus, config, identity=identity))
+            router = await stack.enter_async_context(SessionManager(bus, config, node=identity.id, drivers=drivers))
+            local = await stack.enter_async_context(CommandExecutor(router, bus, config, identity=identity))
             hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
             serving = await stack.enter_async_context(serve(build(hub)))
             _, key = await hub.devices.add("client", "bench")
@@ -153,7 +153,7 @@ async def added(hub: Setting, other: Clients) -> Row:
     with tempfile.TemporaryDirectory() as place:
         async with (
             open_bus(f"sqlite://{place}/bus.db") as bus,
-            Router(bus, Config(pool=COLD), drivers={"scripted": Scripted(Endless())}) as router,
+            SessionManager(bus, Config(pool=COLD), drivers={"scripted": Scripted(Endless())}) as router,
         ):
             bare = (await router.create("scripted", cwd=place, policy=Policy("allow", "allow", "allow"))).id
             through = await hub.session("scripted")

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from tieline.config import Config
-from tieline.drivers.acp.events import Normaliser as AcpNormaliser
+from tieline.drivers.acp.events import AcpNormaliser as AcpNormaliser
 from tieline.drivers.acp_presets import PRESETS
-from tieline.drivers.claude_code.events import Normaliser as ClaudeNormaliser
-from tieline.drivers.codex.events import Normaliser as CodexNormaliser
-from tieline.drivers.opencode.events import Normaliser as OpenCodeNormaliser
+from tieline.drivers.claude_code.events import ClaudeCodeNormaliser as ClaudeNormaliser
+from tieline.drivers.codex.events import CodexNormaliser as CodexNormaliser
+from tieline.drivers.opencode.events import OpenCodeNormaliser as OpenCodeNormaliser
 from tieline.drivers.registry import create
-from tieline.drivers.shell.json_output import Normaliser as ShellNormaliser
+from tieline.drivers.shell.json_output import ShellNormaliser as ShellNormaliser
 from tieline.events import Done, Event
 
 from .rows import Row, at_most

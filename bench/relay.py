@@ -13,7 +13,7 @@ from pathlib import Path
 from tieline.bus import Bus, open_bus
 from tieline.channels.base import DeliveryContext
 from tieline.config import Config, RelayConfig
-from tieline.envelopes import Envelope, Receipt
+from tieline.envelopes import Envelope, MessageReceipt
 from tieline.relay import Relay
 from tieline.relay.address_matching import Endpoints
 
@@ -51,7 +51,7 @@ async def through_relay(relay: Relay) -> None:
     left = SENDERS * EACH
     done = asyncio.Event()
 
-    def heard(receipt: Receipt) -> None:
+    def heard(receipt: MessageReceipt) -> None:
         nonlocal left
         left -= receipt.over
         if not left:

@@ -18,7 +18,7 @@ from tieline.drivers.scripted import Scripted
 from tieline.events import Done
 from tieline.policy import Policy
 from tieline.script import Reply, Say
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.testing.wait_for import eventually
 
 from .agents import PROMPT, agents, setting
@@ -41,11 +41,13 @@ class Endless(list[Reply]):
 
 
 @asynccontextmanager
-async def routing(driver: Driver, *, env: dict[str, str] | None = None, pool: int = 0) -> AsyncGenerator[Router, None]:
+async def routing(
+    driver: Driver, *, env: dict[str, str] | None = None, pool: int = 0
+) -> AsyncGenerator[SessionManager, None]:
     with tempfile.TemporaryDirectory() as scratch:
         async with (
             open_bus(f"sqlite://{scratch}/bus.db") as bus,
-            Router(
+            SessionManager(
                 bus,
                 Config(environ=env or {}, pool=PoolConfig(number=pool)),
                 drivers={driver.name: driver},
@@ -54,7 +56,7 @@ async def routing(driver: Driver, *, env: dict[str, str] | None = None, pool: in
             yield router
 
 
-async def turn(router: Router, session: str, number: int, after: int = 0) -> int:
+async def turn(router: SessionManager, session: str, number: int, after: int = 0) -> int:
     """One prompt, and its end seen in the log after a cursor; where that is."""
     await router.prompt(session, PROMPT, id=f"p{number}")
     async with aclosing(router.events(session, after=after)) as entries:

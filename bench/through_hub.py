@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from tieline.bootstrap.daemon import Order, Started
+from tieline.bootstrap.daemon import StartOptions, StartResult
 
 from .agents import BINARIES, PROMPT, TIELINE, Agent, agents, setting
 from .rows import Row, at_most
@@ -27,7 +27,7 @@ REFILL_S = 30.0
 def hub(place: str, env: Mapping[str, str]) -> Generator[int, None, None]:
     """A hub in a process of its own; gives its id."""
     ready, say = os.pipe()
-    order = msgspec.json.encode(Order(port=0, ready=say)).decode()
+    order = msgspec.json.encode(StartOptions(port=0, ready=say)).decode()
     process = subprocess.Popen(
         [sys.executable, "-m", "tieline.bootstrap.daemon", order],
         cwd=place,
@@ -40,7 +40,7 @@ def hub(place: str, env: Mapping[str, str]) -> Generator[int, None, None]:
     os.close(say)
     try:
         with os.fdopen(ready, "rb") as told:
-            started = msgspec.json.decode(told.readline() or b"{}", type=Started)
+            started = msgspec.json.decode(told.readline() or b"{}", type=StartResult)
         assert started.url, started
         yield process.pid
     finally:

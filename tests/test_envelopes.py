@@ -11,9 +11,9 @@ from tieline.envelopes import (
     Budget,
     DeadLetter,
     Envelope,
+    MessageReceipt,
     Payload,
-    Receipt,
-    Step,
+    ReceiptStep,
     address,
     decode_dead,
     decode_envelope,
@@ -101,13 +101,22 @@ def test_envelopes_survive_the_wire(payload: Payload, at: float, ancestors: tupl
 
 
 def test_a_receipt_says_how_far_it_got() -> None:
-    steps = (Step("accepted", 1.0), Step("stored", 1.0), Step("offered", 2.0, 1), Step("failed", 3.0, 1, "down"))
-    receipt = Receipt(id="i", subject="relay.a", sender="relay.b", thread="i", steps=steps)
+    steps = (
+        ReceiptStep("accepted", 1.0),
+        ReceiptStep("stored", 1.0),
+        ReceiptStep("offered", 2.0, 1),
+        ReceiptStep("failed", 3.0, 1, "down"),
+    )
+    receipt = MessageReceipt(id="i", subject="relay.a", sender="relay.b", thread="i", steps=steps)
     assert (receipt.state, receipt.reason) == ("offered", "down")
-    further = Receipt(id="i", subject="relay.a", sender="relay.b", thread="i", steps=(*steps, Step("injected", 4.0, 2)))
+    further = MessageReceipt(
+        id="i", subject="relay.a", sender="relay.b", thread="i", steps=(*steps, ReceiptStep("injected", 4.0, 2))
+    )
     assert further.state == "injected"
     assert decode_receipt(encode(further)) == further
-    dead = Receipt(id="i", subject="s", sender="f", thread="i", steps=(*steps, Step("dead", 5.0, 2, "gave_up")))
+    dead = MessageReceipt(
+        id="i", subject="s", sender="f", thread="i", steps=(*steps, ReceiptStep("dead", 5.0, 2, "gave_up"))
+    )
     assert (dead.state, dead.reason) == ("dead", "gave_up")
 
 

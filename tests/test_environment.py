@@ -4,7 +4,7 @@ from pathlib import Path
 
 import tieline
 from tieline import environment
-from tieline.channels.base import Surroundings
+from tieline.channels.base import ChannelContext
 from tieline.config import ChannelConfig, Config
 from tieline.relay.plugins.loader import build
 from tieline.testing.rig import scratch_env
@@ -59,6 +59,6 @@ def test_a_channel_that_comes_later_keeps_its_secret_too(tmp_path: Path) -> None
     """The router has the configuration of its start; a channel may be added while it runs."""
     entry = ChannelConfig(id="later", type="webhook", config={"to": "relay.user.you", "secrets": ["env:LATER_SECRET"]})
     secret = "whsec_" + "A" * 32
-    build(entry, Surroundings(env={"LATER_SECRET": secret}))
+    build(entry, ChannelContext(env={"LATER_SECRET": secret}))
     assert "LATER_SECRET" not in config(tmp_path, LATER_SECRET=secret).for_children()
     assert "LATER_SECRET" not in environment.for_children({"LATER_SECRET": secret})

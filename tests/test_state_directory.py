@@ -7,7 +7,7 @@ import pytest
 
 from tieline import paths, state_directory
 from tieline.state_directory import StateUnusable, finish_replacing, prepare, replace_content, stage, version_of
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_mark_that_is_none_is_refused(state: Path, text: str) -> None:
 
 @pytest.mark.slow
 def test_a_newer_one_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    machine = CommandLine(tmp_path)
+    machine = CliProcess(tmp_path)
     folder = paths.state(machine.env)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "version").write_text("99\n")

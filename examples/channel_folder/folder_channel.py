@@ -19,12 +19,12 @@ from msgspec import Struct
 
 from tieline.channels.base import (
     Channel,
+    ChannelContext,
     ChannelStatus,
     DeliveryContext,
     DeliveryResult,
     Envelope,
     Outlet,
-    Surroundings,
     dead,
     delivered,
     failed,
@@ -98,7 +98,7 @@ class Folder:
             await asyncio.sleep(self._config.look_s)
 
 
-def create(id: str, config: Struct, surroundings: Surroundings) -> Channel:
+def create(id: str, config: Struct, surroundings: ChannelContext) -> Channel:
     assert isinstance(config, CONFIG)
     return Folder(id, config)
 

@@ -138,7 +138,7 @@ Reason = Literal[
 """Why. Channels may use further codes of their own."""
 
 
-class Step(Struct, frozen=True, omit_defaults=True):
+class ReceiptStep(Struct, frozen=True, omit_defaults=True):
     state: State
     at: float
     attempt: int = 0
@@ -147,7 +147,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     channel: str = ""
 
 
-class Receipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MessageReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a message is."""
 
     id: str
@@ -155,7 +155,7 @@ class Receipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sender: str
     thread: str
     seq: int = 0  # its place in the mail's log
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ReceiptStep, ...] = ()
     attempts: int = 0  # deliveries that were begun
     over: bool = False  # nothing more will come of its delivery
     waiting: str = ""  # what it waits for, as a code: circuit_open, max_concurrent_exceeded, node_offline …
@@ -178,7 +178,7 @@ class Receipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Message(Struct, frozen=True, kw_only=True):
     """An envelope with its receipt; without the envelope, only its receipt is still kept."""
 
-    receipt: Receipt
+    receipt: MessageReceipt
     envelope: Envelope | None = None
 
 
@@ -228,7 +228,7 @@ class Refused(TielineError):
 class Unanswered(TielineError):
     """No answer came to what was asked; the receipt says where it is."""
 
-    def __init__(self, reason: str, message: str, receipt: Receipt) -> None:
+    def __init__(self, reason: str, message: str, receipt: MessageReceipt) -> None:
         super().__init__(message, hint=f"It is {receipt.state}; see `tieline message status {receipt.id}`.")
         self.reason = reason
         self.receipt = receipt
@@ -254,5 +254,5 @@ UNSURE = (BusError, RelayStandby)
 
 encode = msgspec.json.Encoder().encode
 decode_envelope = msgspec.json.Decoder(Envelope).decode
-decode_receipt = msgspec.json.Decoder(Receipt).decode
+decode_receipt = msgspec.json.Decoder(MessageReceipt).decode
 decode_dead = msgspec.json.Decoder(DeadLetter).decode

@@ -19,10 +19,10 @@ from tests.browser.cards import WIDTHS, AskPage, ask_page
 from tieline.bootstrap.relay import ask_note
 from tieline.channels.telegram.ask_card import buttons, card
 from tieline.cli.commands import asks
-from tieline.cli.run.permission_prompt import Desk
+from tieline.cli.run.permission_prompt import PermissionPrompter
 from tieline.cli.terminal.ask_panel import panels
-from tieline.cli.terminal.keyboard import Keys
-from tieline.cli.terminal.session_view import Watch
+from tieline.cli.terminal.keyboard import Keyboard
+from tieline.cli.terminal.session_view import SessionView
 from tieline.errors import UsageError
 from tieline.events import Answer
 from tieline.hub.push.rules import AskPending, notice
@@ -84,7 +84,9 @@ def console(file: io.StringIO, caught: Caught) -> Console:
 async def run(caught: Caught, surfaces: Surfaces) -> Shown:
     """`tieline run`, at the terminal."""
     file, presses = io.StringIO(), Presses()
-    desk = Desk(caught.session.agent, console(file, caught), cast(Keys, presses), cwd=caught.session.cwd)
+    desk = PermissionPrompter(
+        caught.session.agent, console(file, caught), cast(Keyboard, presses), cwd=caught.session.cwd
+    )
     answer = asyncio.create_task(desk.decide(caught.record.ask))
     await asyncio.sleep(0)
     await desk.serve(caught.record.ask)
@@ -111,7 +113,7 @@ async def approve_on_a_terminal(caught: Caught, surfaces: Surfaces) -> Shown:
 async def tail(caught: Caught, surfaces: Surfaces) -> Shown:
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(out):
-        Watch(caught.session).show(EventFrame(seq=1, session=caught.session.id, at=0.0, event=caught.record.ask))
+        SessionView(caught.session).show(EventFrame(seq=1, session=caught.session.id, at=0.0, event=caught.record.ask))
     return Shown(out.getvalue(), allow=False)
 
 

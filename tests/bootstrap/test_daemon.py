@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from tieline import paths
-from tieline.bootstrap.process_lock import holder
+from tieline.bootstrap.process_lock import running_pid
 from tieline.hub.security.unix_socket import socket_path
-from tieline.node.hub_credentials import read_situation
+from tieline.node.hub_credentials import read_link_status
 from tieline.script import Run, Say
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 from tieline.testing.wait_for import at_work_in, eventually
 
 WAIT_S = 90.0
@@ -27,7 +27,7 @@ WAIT_S = 90.0
 pytestmark = pytest.mark.slow
 
 
-class Machine(CommandLine):
+class Machine(CliProcess):
     """A command line with a state directory of its own."""
 
     def tieline(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -42,7 +42,7 @@ class Machine(CommandLine):
         return found[1]
 
     def holder(self) -> int:
-        return holder(self.env)
+        return running_pid(self.env)
 
     def kill(self) -> None:
         if pid := self.holder():
@@ -231,7 +231,7 @@ def test_on_a_terminal_there_is_a_code_to_scan(machine: Machine) -> None:
 
 def await_state(machine: Machine, state: str) -> None:
     deadline = time.monotonic() + WAIT_S
-    while read_situation(machine.env).state != state and time.monotonic() < deadline:
+    while read_link_status(machine.env).state != state and time.monotonic() < deadline:
         time.sleep(0.02)
 
 

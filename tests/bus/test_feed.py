@@ -1,12 +1,12 @@
 """What a follower holds when it does not keep up."""
 
 from tieline.bus import Record
-from tieline.bus.sqlite.log_follower import Feed
+from tieline.bus.sqlite.log_follower import LogFollower
 from tieline.bus.sqlite.record_query import CHUNK_BYTES, CHUNK_RECORDS
 
 
-async def live(woken: list[bool]) -> Feed:
-    feed = Feed("a.b", 0, lambda: woken.append(True))
+async def live(woken: list[bool]) -> LogFollower:
+    feed = LogFollower("a.b", 0, lambda: woken.append(True))
 
     async def nothing(_: object) -> tuple[list[Record], int, bool]:
         return [], 0, True

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tieline.bus.sqlite.loop_waker import Wake
+from tieline.bus.sqlite.loop_waker import LoopWaker
 
 MANY = 5000
 
@@ -30,7 +30,7 @@ async def test_everything_comes_in_order(way: None) -> None:
         if len(seen) == MANY:
             complete.set()
 
-    wake: Wake[int] = Wake(asyncio.get_running_loop(), take)
+    wake: LoopWaker[int] = LoopWaker(asyncio.get_running_loop(), take)
     thread = threading.Thread(target=lambda: [wake.put(n) for n in range(MANY)])
     thread.start()
     try:
@@ -55,7 +55,7 @@ async def test_one_at_a_time(way: None) -> None:
         if left == 0:
             ended.set()
 
-    wake: Wake[int] = Wake(asyncio.get_running_loop(), take)
+    wake: LoopWaker[int] = LoopWaker(asyncio.get_running_loop(), take)
 
     def put() -> None:
         for n in range(MANY):
@@ -74,7 +74,7 @@ async def test_one_at_a_time(way: None) -> None:
 
 async def test_what_is_left_is_taken_at_the_end(way: None) -> None:
     seen: list[int] = []
-    wake: Wake[int] = Wake(asyncio.get_running_loop(), seen.append)
+    wake: LoopWaker[int] = LoopWaker(asyncio.get_running_loop(), seen.append)
     for n in range(3):
         wake.put(n)
     wake.close()

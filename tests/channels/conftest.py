@@ -11,7 +11,7 @@ import pytest
 from tests.relay.conftest import BOUND, QUICK
 
 from tieline.bus import open_bus
-from tieline.channels.base import Asks, Channel, DeliveryContext, Surroundings
+from tieline.channels.base import AskService, Channel, ChannelContext, DeliveryContext
 from tieline.config import ChannelConfig, Config, RelayConfig
 from tieline.envelopes import DeadLetter, Envelope
 from tieline.relay import Relay, Settings
@@ -36,8 +36,8 @@ async def relay_with(
         yield running
 
 
-async def made(path: Path, id: str, kind: str, own: dict[str, Any], *, asks: Asks | None = None) -> Channel:
-    around = Surroundings(state_dir=str(path / "channels"), asks=asks)
+async def made(path: Path, id: str, kind: str, own: dict[str, Any], *, asks: AskService | None = None) -> Channel:
+    around = ChannelContext(state_dir=str(path / "channels"), asks=asks)
     entry = ChannelConfig(id=id, type=kind, config=own)
     return (await asyncio.to_thread(build, entry, around)).channel
 

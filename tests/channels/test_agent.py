@@ -18,8 +18,8 @@ from tieline.bus import Bus, open_bus
 from tieline.channels.agent import AgentConfig, Project, create
 from tieline.channels.agent.channel import session_of
 from tieline.channels.agent.prompt_context import relay_context
-from tieline.channels.agent.turn_follower import Calls
-from tieline.channels.base import NewSession, NodeOffline, Surroundings
+from tieline.channels.agent.turn_follower import CallCounter
+from tieline.channels.base import ChannelContext, SessionNodeOffline, SessionRequest
 from tieline.config import Config
 from tieline.drivers.base import Prompt
 from tieline.drivers.scripted import Scripted
@@ -29,9 +29,9 @@ from tieline.events import Read, Text, ToolResult, ToolUse
 from tieline.policy import PRESETS
 from tieline.relay import Relay
 from tieline.script import Fail, Reply, Run, Say, Stall
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.sessions.records import PromptRecord
-from tieline.testing.channel_contract import Context, Outlet
+from tieline.testing.channel_contract import FakeDeliveryContext, FakeOutlet
 from tieline.testing.in_process_hub import hub_around
 
 ME = "relay.user.me"
@@ -40,7 +40,13 @@ BOB = "relay.agent.shop.bob"
 
 class Setting:
     def __init__(
-        self, bus: Bus, relay: Relay, router: Router, sessions: HubSessions, told: list[str], stalled: asyncio.Event
+        self,
+        bus: Bus,
+        relay: Relay,
+        router: SessionManager,
+        sessions: HubSessions,
+        told: list[str],
+        stalled: asyncio.Event,
     ) -> None:
         self.bus = bus
         self.relay = relay
@@ -56,7 +62,7 @@ async def setting(
     place: Path,
     *replies: Reply,
     sessions: type[HubSessions] = HubSessions,
-    node: type[Router] = Router,
+    node: type[SessionManager] = SessionManager,
     agent: str = "scripted",
     **channel: Any,
 ) -> AsyncGenerator[Setting, None]:
@@ -76,7 +82,7 @@ async def setting(
         project = Project(cwd=str(place), policy="full", agent=agent, accept_unenforced=True)
         own = AgentConfig(projects={"shop": project, "Bank": project}, **channel)
         reached = sessions(hub)
-        await relaying.register(create("agents", own, Surroundings(sessions=reached)))
+        await relaying.register(create("agents", own, ChannelContext(sessions=reached)))
         yield Setting(bus, relaying, router, reached, told, stalled)
 
 
@@ -110,7 +116,7 @@ async def test_a_message_is_a_prompt_and_its_turn_the_answer(url: str, tmp_path:
         assert here.router.get(session.id).turns == 2
 
 
-async def prompts(router: Router, session: str) -> AsyncGenerator[str, None]:
+async def prompts(router: SessionManager, session: str) -> AsyncGenerator[str, None]:
     async for entry in router.events(session, follow=False):
         if entry.event.type == "turn_started":
             yield entry.event.prompt  # type: ignore[union-attr]
@@ -294,9 +300,9 @@ async def test_a_node_that_is_offline(tmp_path: Path) -> None:
     class Away(HubSessions):
         online = False
 
-        async def create(self, session: str, wanted: NewSession) -> None:
+        async def create(self, session: str, wanted: SessionRequest) -> None:
             if not Away.online:
-                raise NodeOffline("laptop")
+                raise SessionNodeOffline("laptop")
             await super().create(session, wanted)
 
     async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("back")], sessions=Away) as here:
@@ -309,7 +315,7 @@ async def test_a_node_that_is_offline(tmp_path: Path) -> None:
         assert (await over(here.relay, sent.id)).state == "answered"
 
 
-class Unsure(Router):
+class Unsure(SessionManager):
     """A node that keeps a prompt and cannot say so: what its bus does not acknowledge may be stored."""
 
     answers = 0
@@ -331,7 +337,7 @@ async def test_a_prompt_that_the_node_did_not_confirm(tmp_path: Path) -> None:
         assert await here.relay.dead.list() == []
 
 
-class Broken(Router):
+class Broken(SessionManager):
     async def prompt(self, session: str, prompt: str | Prompt, **more: Any) -> PromptRecord:
         raise Unforeseen
 
@@ -358,7 +364,7 @@ async def test_attachments_are_named_and_never_opened(tmp_path: Path) -> None:
 
 
 def test_calls_are_counted_by_what_is_seen() -> None:
-    calls = Calls()
+    calls = CallCounter()
     use, result = ToolUse("1", "read", Read("x")), ToolResult("1", "ok")
     events: Sequence[Any] = (Text("a"), use, result, result, Text("b"), Text("c"), use, result, use, result, Text("d"))
     assert [calls.count(event) for event in events].count(True) == 4
@@ -384,7 +390,7 @@ def test_who_the_sender_is(sender: str, kind: str) -> None:
 
 def test_config_is_checked() -> None:
     with pytest.raises(UsageError, match="no sessions"):
-        create("agents", AgentConfig(), Surroundings())
+        create("agents", AgentConfig(), ChannelContext())
     with pytest.raises(ValueError, match="at least 1"):
         AgentConfig(max_concurrent=0)
 
@@ -395,17 +401,17 @@ async def test_a_delivery_that_is_cut_off_anywhere_is_taken_up_again(tmp_path: P
         channel = create(
             "other",
             AgentConfig(subject_prefix="relay.agents2", projects={"shop": Project(cwd=str(tmp_path), policy="full")}),
-            Surroundings(sessions=here.sessions),
+            ChannelContext(sessions=here.sessions),
         )
-        await channel.start(Outlet(here.relay, "relay.agents2"))
+        await channel.start(FakeOutlet(here.relay, "relay.agents2"))
         for rounds in range(30):
             envelope = contract_envelope("relay.agents2.shop.bob", f"m{rounds}")
-            task = asyncio.create_task(channel.deliver(envelope.subject, envelope, Context()))
+            task = asyncio.create_task(channel.deliver(envelope.subject, envelope, FakeDeliveryContext()))
             for _ in range(rounds):
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            result = await within(channel.deliver(envelope.subject, envelope, Context()))
+            result = await within(channel.deliver(envelope.subject, envelope, FakeDeliveryContext()))
             assert (result.status, result.response_text) == ("delivered", "x"), rounds
         assert here.router.get(session_of("shop", "bob")).turns == 30
         await channel.stop()

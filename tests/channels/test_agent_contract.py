@@ -9,19 +9,19 @@ import pytest
 from tieline.bootstrap.relay import HubSessions
 from tieline.bus import open_bus
 from tieline.channels import agent
-from tieline.channels.base import Surroundings
+from tieline.channels.base import ChannelContext
 from tieline.config import Config
 from tieline.drivers.base import Prompt
 from tieline.drivers.scripted import Scripted
 from tieline.errors import BusUnavailable
 from tieline.script import Say
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.sessions.records import PromptRecord
 from tieline.testing.channel_contract import ChannelContract
 from tieline.testing.in_process_hub import hub_around
 
 
-class Flaky(Router):
+class Flaky(SessionManager):
     """A node whose bus is away for a while."""
 
     failing = 0
@@ -38,7 +38,7 @@ class FarAgent:
 
     def __init__(self, node: Flaky, sessions: HubSessions, told: list[str], place: Path) -> None:
         self.config: Mapping[str, Any] = {"projects": {"shop": {"cwd": str(place), "policy": "full"}}}
-        self.surroundings = Surroundings(sessions=sessions)
+        self.surroundings = ChannelContext(sessions=sessions)
         self._node = node
         self._told = told
 

@@ -11,11 +11,11 @@ from tests.relay.conftest import QUICK, over
 from tieline.bootstrap.relay import HubSessions
 from tieline.bus import open_bus
 from tieline.channels.agent import AgentConfig, Project, create
-from tieline.channels.base import Surroundings
+from tieline.channels.base import ChannelContext
 from tieline.config import Config
 from tieline.relay import Relay
 from tieline.script import Say
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.testing.in_process_hub import hub_around
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
@@ -61,7 +61,7 @@ async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
         rig.play([Say("It is forty-two.")], [Say("Still forty-two.")])
         async with (
             open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-            Router(bus, config, drivers={agent: rig.driver}) as router,
+            SessionManager(bus, config, drivers={agent: rig.driver}) as router,
             hub_around(router, bus, config) as hub,
             Relay(bus, config, settings=QUICK) as relay,
         ):
@@ -71,7 +71,7 @@ async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
             channel = create(
                 "agents",
                 AgentConfig(projects={"shop": own}),
-                Surroundings(sessions=HubSessions(hub)),
+                ChannelContext(sessions=HubSessions(hub)),
             )
             await relay.register(channel)
             for expected in ("It is forty-two.", "Still forty-two."):

@@ -10,11 +10,11 @@ from tests.channels.conftest import IMPORTS_AIOGRAM, SECRET, made, relay_with
 from tests.channels.test_webhook_signatures import signed
 
 from tieline.channels import notify, telegram, webhook
-from tieline.channels.base import Channel, Surroundings
+from tieline.channels.base import Channel, ChannelContext
 from tieline.channels.webhook.channel import Webhook
 from tieline.relay.plugins.inbound_webhooks import HookRequest
 from tieline.testing.channel_contract import ID, ME, ChannelContract, Far, over
-from tieline.testing.http_server import LoopbackServer, Request
+from tieline.testing.http_server import HttpRequest, LoopbackServer
 from tieline.testing.telegram_server import TOKEN, BotApi
 
 ADA = 4711
@@ -25,12 +25,12 @@ class Posted:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.surroundings = Surroundings()
+        self.surroundings = ChannelContext()
         self.config: Mapping[str, Any] = {}
         self.bodies: list[bytes] = []
         self._failures = 0
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: HttpRequest) -> None:
         if self._failures:
             self._failures -= 1
             await request.respond(500, b"")
@@ -98,7 +98,7 @@ class Chat:
 
     def __init__(self, api: BotApi, path: Path) -> None:
         self._api = api
-        self.surroundings = Surroundings(state_dir=str(path / "channels"))
+        self.surroundings = ChannelContext(state_dir=str(path / "channels"))
         self.config: Mapping[str, Any] = {"token": TOKEN, "api": api.url, "chats": [ADA], "to": ME}
 
     def texts(self) -> list[str]:

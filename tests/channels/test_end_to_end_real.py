@@ -19,8 +19,8 @@ from tests.workers import worker
 
 from tieline import config as configuration
 from tieline.bootstrap.daemon import hub_on
-from tieline.bootstrap.process_lock import described
-from tieline.client.hub_address import Running
+from tieline.bootstrap.process_lock import running_file
+from tieline.client.hub_address import RunningHub
 from tieline.script import Call, Run, Say
 from tieline.testing import mcp_server
 from tieline.testing.http_server import LoopbackServer
@@ -65,7 +65,7 @@ async def test_what_an_mcp_tool_sends_inherits(agent: tuple[Any, str], tmp_path:
             with (home / ".codex/config.toml").open("a") as file:
                 file.write(f"\n[mcp_servers.letters]\n{server}")
             rig.play([Call("post", {"namespace": "mcp__letters"})], [Say("Sent.")])
-        with described(own, Running(serving.url, os.getpid(), socket=serving.socket)):
+        with running_file(own, RunningHub(serving.url, os.getpid(), socket=serving.socket)):
             sent = await hub.relay.send("relay.agent.shop.bob", "write to my boss", sender="relay.user.me")
             inbox = hub.relay.inbox("relay.user.boss")
             await eventually(lambda: bool(inbox.unread()), "nothing came", timeout=WORK_S)

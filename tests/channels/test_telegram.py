@@ -19,7 +19,7 @@ from tieline.events import Remember
 from tieline.relay import Relay, Settings
 from tieline.relay.ask_forwarder import ASK
 from tieline.relay.plugins.loader import ChannelError
-from tieline.testing.telegram_server import TOKEN, BotApi, Call
+from tieline.testing.telegram_server import TOKEN, BotApi, BotCall
 from tieline.testing.wait_for import eventually
 
 pytestmark = [pytest.mark.slow, IMPORTS_AIOGRAM]
@@ -395,7 +395,7 @@ async def test_a_question_has_no_buttons_and_content_can_be_left_out(tmp_path: P
         assert "rm -rf" not in shown.fields["text"]
 
 
-def keys(call: Call) -> dict[str, str]:
+def keys(call: BotCall) -> dict[str, str]:
     """The buttons below a message: what they say → what they send."""
     if "reply_markup" not in call.fields:
         return {}

@@ -21,8 +21,8 @@ from tieline.errors import UsageError
 from tieline.relay import Relay
 from tieline.relay.plugins.inbound_webhooks import HookRefused, HookRequest
 from tieline.relay.plugins.loader import ChannelError
-from tieline.testing.channel_contract import Context
-from tieline.testing.http_server import LoopbackServer, Request
+from tieline.testing.channel_contract import FakeDeliveryContext
+from tieline.testing.http_server import HttpRequest, LoopbackServer
 from tieline.testing.wait_for import eventually
 
 IN: dict[str, Any] = {"secrets": [SECRET], "to": "relay.desk"}
@@ -150,11 +150,11 @@ class Receiver:
     """A server that answers as it is told and keeps what it got."""
 
     def __init__(self, *replies: tuple[int, bytes]) -> None:
-        self.got: list[Request] = []
+        self.got: list[HttpRequest] = []
         self._replies = list(replies)
-        self.then: Callable[[Request], Awaitable[None]] | None = None
+        self.then: Callable[[HttpRequest], Awaitable[None]] | None = None
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: HttpRequest) -> None:
         self.got.append(request)
         if self.then is not None:
             await self.then(request)
@@ -228,7 +228,7 @@ async def test_a_refusal_is_a_dead_letter_at_once(tmp_path: Path, status: int, w
 async def test_a_server_that_is_away_or_silent_is_a_failed_attempt(tmp_path: Path) -> None:
     gone = asyncio.Event()
 
-    async def stall(request: Request) -> None:
+    async def stall(request: HttpRequest) -> None:
         await gone.wait()
 
     once = replace(QUICK, attempts=1)
@@ -313,7 +313,7 @@ async def test_a_loop_through_two_webhooks_ends_by_its_budget(tmp_path: Path) ->
     async with relay_with(tmp_path, max_hops=5) as relay:
         channels: dict[str, Webhook] = {}
 
-        async def bounce(request: Request) -> None:
+        async def bounce(request: HttpRequest) -> None:
             into = channels["b" if request.path == "/a" else "a"]
             try:
                 await into.receive(HookRequest(headers=request.headers, body=request.body))
@@ -401,7 +401,7 @@ async def test_the_context_need_not_be_looked_at(tmp_path: Path) -> None:
         await over(relay, sent.id)
         envelope = (await relay.message(sent.id)).envelope
         assert envelope is not None
-        result = await channel.deliver(envelope.subject, envelope, Context())
+        result = await channel.deliver(envelope.subject, envelope, FakeDeliveryContext())
         assert result.status == "delivered"
         first, second = (request.body for request in receiver.got)
         assert first == second

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
+def cli(tmp_path: Path) -> CliProcess:
+    return CliProcess(tmp_path)

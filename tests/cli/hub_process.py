@@ -13,17 +13,17 @@ from pathlib import Path
 
 import msgspec
 
-from tieline.bootstrap.daemon import Order, Started
+from tieline.bootstrap.daemon import StartOptions, StartResult
 from tieline.client import connect
 from tieline.script import Fail, Inquire, Outline, Run, Say, Stall, Think, Write
 from tieline.sessions.records import SessionRecord
-from tieline.testing.cli_process import WAIT_S, CommandLine
+from tieline.testing.cli_process import WAIT_S, CliProcess
 
 
 class HubProcess:
     """`with HubProcess(cli) as hub`: it serves inside the block, and no process of it is left after it."""
 
-    def __init__(self, cli: CommandLine, *, port: int = 0) -> None:
+    def __init__(self, cli: CliProcess, *, port: int = 0) -> None:
         self._cli = cli
         self.port = port
         self.url = ""
@@ -39,7 +39,7 @@ class HubProcess:
     def start(self) -> None:
         """Serves when it returns; started again, at the same address."""
         ready, say = os.pipe()
-        order = Order(port=self.port, ready=say)
+        order = StartOptions(port=self.port, ready=say)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tieline.bootstrap.daemon", msgspec.json.encode(order).decode()],
             cwd=self._cli.place,
@@ -55,7 +55,7 @@ class HubProcess:
             with os.fdopen(ready, "rb") as told:
                 found, _, _ = select.select([told], [], [], 2 * WAIT_S)
                 line = told.readline() if found else b""
-            started = msgspec.json.decode(line or b"{}", type=Started)
+            started = msgspec.json.decode(line or b"{}", type=StartResult)
             assert started.url, started
         except BaseException:
             self.kill()
@@ -88,7 +88,7 @@ class HubProcess:
         self._process = None
 
 
-class Setting(CommandLine):
+class Setting(CliProcess):
     """The command line, agents that play scripts, and the sessions of its hub."""
 
     def __init__(self, root: Path) -> None:

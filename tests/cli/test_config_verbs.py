@@ -9,7 +9,7 @@ import pytest
 from tieline import config as configuration
 from tieline.cli.commands import config_check, config_show
 from tieline.errors import UsageError
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 
 WRONG = """\
 polcy = "ask"
@@ -120,7 +120,7 @@ def test_code_that_the_file_names_is_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_check_on_the_command_line(cli: CommandLine) -> None:
+def test_check_on_the_command_line(cli: CliProcess) -> None:
     (cli.place / "bad.toml").write_text('policy = "ask"\n[hub]\nprot = 1\n')
     told = cli.run("config", "check", "bad.toml")
     assert told.returncode == 2
@@ -221,7 +221,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     assert "bus.example:4222" in values["bus"].value
 
 
-def test_show_on_the_command_line(cli: CommandLine) -> None:
+def test_show_on_the_command_line(cli: CliProcess) -> None:
     cli.configure('policy = "edits"\n')
     lines = {line.split("  ")[0]: line.split() for line in cli.run("config", "show").stdout.splitlines()}
     assert lines["policy"] == ["policy", '"edits"', "line", "1"]

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from tests.cli.hub_process import HubProcess
 
-from tieline.testing.cli_process import WAIT_S, CommandLine
+from tieline.testing.cli_process import WAIT_S, CliProcess
 
 EXAMPLE = Path(__file__).parents[2] / "examples/hub/follow.py"
 
 
 @pytest.mark.slow
-def test_it_follows_a_session_to_its_end(cli: CommandLine) -> None:
+def test_it_follows_a_session_to_its_end(cli: CliProcess) -> None:
     with HubProcess(cli):
         ended = subprocess.run(
             [sys.executable, EXAMPLE], cwd=cli.place, env=cli.env, capture_output=True, text=True, timeout=WAIT_S

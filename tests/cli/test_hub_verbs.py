@@ -19,7 +19,7 @@ from tieline.events import Choice, Question
 from tieline.protocol.access import Paired
 from tieline.protocol.request_bodies import Claim
 from tieline.protocol.views import DeviceView
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Generator[Setting, None, No
         yield setting
 
 
-def ok(hub: CommandLine, *arguments: str, given: str = "") -> str:
+def ok(hub: CliProcess, *arguments: str, given: str = "") -> str:
     ended = hub.run(*arguments, given=given)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
@@ -316,7 +316,7 @@ def test_devices_are_listed_and_revoked_with_what_they_let_in(hub: Setting, tmp_
     assert "first" in listed and "let in by" in listed
     (found,) = [device for device in json.loads(ok(hub, "devices", "--json")) if device["name"] == "first"]
     assert found["by"] == "owner" and found["id"] == paired.device.id
-    elsewhere = CommandLine(tmp_path)
+    elsewhere = CliProcess(tmp_path)
     elsewhere.env = {**elsewhere.env, "TIELINE_HUB": one["url"], "TIELINE_TOKEN": paired.key}
     assert "first" in ok(elsewhere, "devices"), "its key opens the hub over TCP"
     assert "Revoked first" in ok(hub, "devices", "--revoke", short(found["id"]))
@@ -341,7 +341,7 @@ def test_whom_a_device_let_in() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("sessions",), ("approve",)])
-def test_no_hub_is_running(cli: CommandLine, arguments: tuple[str, ...]) -> None:
+def test_no_hub_is_running(cli: CliProcess, arguments: tuple[str, ...]) -> None:
     ended = cli.run(*arguments)
     assert ended.returncode == 1
     assert "no hub is running" in ended.stderr and "tieline up" in ended.stderr

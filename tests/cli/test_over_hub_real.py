@@ -11,7 +11,7 @@ import pytest
 from tests.cli.hub_process import HubProcess
 
 from tieline.script import Run, Say
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
 
@@ -27,7 +27,7 @@ RIGS: dict[str, Callable[[Path], AbstractAsyncContextManager[Any]]] = {
 
 @pytest.mark.parametrize("name", RIGS)
 async def test_a_real_agent_through_the_hub(name: str, tmp_path: Path) -> None:
-    cli = CommandLine(tmp_path)
+    cli = CliProcess(tmp_path)
     async with RIGS[name](tmp_path / "home") as rig:
         cli.env = {**cli.env, **rig.options["env"], "PATH": f"{BINARIES}:{rig.options['env']['PATH']}"}
         hub = HubProcess(cli)

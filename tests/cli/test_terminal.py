@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from tieline.script import Fail, Inquire, Outline, Propose, Run, Say, Stall, Think, Write
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 from tieline.testing.wait_for import at_work_in, eventually
 
 KEYS = "y allow"
 BELL = "\x07"
 
 
-def test_live_view(cli: CommandLine) -> None:
+def test_live_view(cli: CliProcess) -> None:
     cli.agent(
         "helper",
         [Think("Let me see."), Outline(("Look around", "Tell"), 0), Say("I'll *look*."), Run("echo seen; sleep 0.4")],
@@ -37,7 +37,7 @@ def test_live_view(cli: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_spinner_tells_the_time(cli: CommandLine) -> None:
+def test_spinner_tells_the_time(cli: CliProcess) -> None:
     cli.agent("slow", [Stall(1.5)], [Say("ok")])
     with cli.terminal("run", "slow", "go") as terminal:
         frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -48,7 +48,7 @@ def test_spinner_tells_the_time(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(("key", "verdict", "written"), [("y", "✓ allowed", True), ("n", "✗ denied", False)])
-def test_one_key(cli: CommandLine, key: str, verdict: str, written: bool) -> None:
+def test_one_key(cli: CliProcess, key: str, verdict: str, written: bool) -> None:
     cli.agent("writer", [Say("I'll write."), Write("made.txt", "first\nsecond\n")], [Say("That was it.")])
     with cli.terminal("run", "writer", "write") as terminal:
         terminal.expect("I'll write.")  # asked only after what led to it is on the screen
@@ -65,7 +65,7 @@ def test_one_key(cli: CommandLine, key: str, verdict: str, written: bool) -> Non
         assert terminal.restored
 
 
-def test_other_keys_do_nothing(cli: CommandLine) -> None:
+def test_other_keys_do_nothing(cli: CliProcess) -> None:
     cli.agent("runner", [Run("touch ran.txt")], [Say("ok")])
     with cli.terminal("run", "runner", "go") as terminal:
         terminal.expect(KEYS)
@@ -78,7 +78,7 @@ def test_other_keys_do_nothing(cli: CommandLine) -> None:
         assert not (cli.place / "ran.txt").exists()
 
 
-def test_keys_typed_before_the_ask_do_not_answer_it(cli: CommandLine) -> None:
+def test_keys_typed_before_the_ask_do_not_answer_it(cli: CliProcess) -> None:
     cli.agent("runner", [Say("Working on it."), Run("touch go; sleep 0.5")], [Run("touch ran.txt")], [Say("ok")])
     with cli.terminal("run", "runner", "go") as terminal:
         terminal.expect(KEYS)
@@ -92,7 +92,7 @@ def test_keys_typed_before_the_ask_do_not_answer_it(cli: CommandLine) -> None:
         assert not (cli.place / "ran.txt").exists()
 
 
-def test_allow_for_the_session(cli: CommandLine) -> None:
+def test_allow_for_the_session(cli: CliProcess) -> None:
     cli.agent("runner", [Run("echo x >> ran.txt")], [Run("echo x >> ran.txt")], [Say("ok")])
     with cli.terminal("run", "runner", "go") as terminal:
         terminal.expect("a allow exactly this again, in this session")
@@ -103,7 +103,7 @@ def test_allow_for_the_session(cli: CommandLine) -> None:
     assert (cli.place / "ran.txt").read_text() == "x\nx\n"
 
 
-def test_deny_and_say_why(cli: CommandLine) -> None:
+def test_deny_and_say_why(cli: CliProcess) -> None:
     cli.agent("runner", [Run("touch ran.txt")], [Say("ok")])
     with cli.terminal("run", "runner", "go") as terminal:
         terminal.expect("r deny and say why")
@@ -115,7 +115,7 @@ def test_deny_and_say_why(cli: CommandLine) -> None:
         assert terminal.restored
 
 
-def test_question_by_number(cli: CommandLine) -> None:
+def test_question_by_number(cli: CliProcess) -> None:
     cli.agent("asker", [Inquire("Which way?", ("left", "right"), "Way")], [Say("ok")])
     with cli.terminal("run", "asker", "go") as terminal:
         terminal.expect("asker asks · Way")
@@ -129,7 +129,7 @@ def test_question_by_number(cli: CommandLine) -> None:
         assert terminal.wait() == 0
 
 
-def test_question_in_own_words(cli: CommandLine) -> None:
+def test_question_in_own_words(cli: CliProcess) -> None:
     cli.agent("asker", [Inquire("Which way?", ("left", "right"), "Way")], [Say("ok")])
     with cli.terminal("run", "asker", "go") as terminal:
         terminal.expect("t type an answer")
@@ -140,7 +140,7 @@ def test_question_in_own_words(cli: CommandLine) -> None:
         assert terminal.wait() == 0
 
 
-def test_question_skipped(cli: CommandLine) -> None:
+def test_question_skipped(cli: CliProcess) -> None:
     cli.agent("asker", [Inquire("Which way?", ("left", "right"), "Way")], [Say("ok")])
     with cli.terminal("run", "asker", "go") as terminal:
         terminal.expect("s skip")
@@ -150,7 +150,7 @@ def test_question_skipped(cli: CommandLine) -> None:
         assert terminal.wait() == 0
 
 
-def test_plan(cli: CommandLine) -> None:
+def test_plan(cli: CliProcess) -> None:
     cli.agent("planner", [Propose("1. **first** this\n2. then that")], [Say("ok")])
     with cli.terminal("run", "planner", "go") as terminal:
         terminal.expect("planner has a plan")
@@ -168,7 +168,7 @@ def boxed(text: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [40, 100, 250])
-def test_a_long_command_is_never_cut(cli: CommandLine, columns: int) -> None:
+def test_a_long_command_is_never_cut(cli: CliProcess, columns: int) -> None:
     command = "true " + "-".join(f"argument{place}" for place in range(400)) + ";rm-everything"
     cli.agent("runner", [Run(command)], [Say("ok")])
     with cli.terminal("run", "runner", "go", columns=columns, rows=20) as terminal:
@@ -179,7 +179,7 @@ def test_a_long_command_is_never_cut(cli: CommandLine, columns: int) -> None:
         assert command.replace(" ", "") in boxed(terminal.text).replace(" ", "")
 
 
-def test_a_long_diff_is_never_cut(cli: CommandLine) -> None:
+def test_a_long_diff_is_never_cut(cli: CliProcess) -> None:
     lines = [f"line {place} " + "x" * 150 for place in range(300)]
     cli.agent("writer", [Write("long.txt", "\n".join(lines) + "\n")], [Say("ok")])
     with cli.terminal("run", "writer", "go") as terminal:
@@ -191,7 +191,7 @@ def test_a_long_diff_is_never_cut(cli: CommandLine) -> None:
             assert line.replace(" ", "") in shown
 
 
-def test_control_codes_in_a_command_are_shown(cli: CommandLine) -> None:
+def test_control_codes_in_a_command_are_shown(cli: CliProcess) -> None:
     cli.agent("sly", [Run("rm -rf x\r\x1b[2K\x1b[1Aecho hello")], [Say("ok")])
     with cli.terminal("run", "sly", "go") as terminal:
         terminal.expect("$ rm -rf x⟨U+000D⟩⟨U+001B⟩[2K⟨U+001B⟩[1Aecho hello")
@@ -200,7 +200,7 @@ def test_control_codes_in_a_command_are_shown(cli: CommandLine) -> None:
         terminal.wait()
 
 
-def test_prompt_from_stdin_and_keys_from_the_terminal(cli: CommandLine, tmp_path: Path) -> None:
+def test_prompt_from_stdin_and_keys_from_the_terminal(cli: CliProcess, tmp_path: Path) -> None:
     (tmp_path / "prompt").write_text("a prompt from a file")
     cli.agent("runner", [Run("touch ran.txt")], [Say("ok")])
     with cli.terminal("run", "runner", "-", redirect=f"< {tmp_path / 'prompt'}") as terminal:
@@ -212,7 +212,7 @@ def test_prompt_from_stdin_and_keys_from_the_terminal(cli: CommandLine, tmp_path
 
 
 @pytest.mark.parametrize("form", ["", "--json"])
-def test_answer_into_a_file_asks_on_the_terminal(cli: CommandLine, tmp_path: Path, form: str) -> None:
+def test_answer_into_a_file_asks_on_the_terminal(cli: CliProcess, tmp_path: Path, form: str) -> None:
     cli.agent("runner", [Run("touch ran.txt")], [Say("The answer.")])
     arguments = ["run", "runner", "go", *([form] if form else [])]
     with cli.terminal(*arguments, redirect=f"> {tmp_path / 'out'}") as terminal:
@@ -228,7 +228,7 @@ def test_answer_into_a_file_asks_on_the_terminal(cli: CommandLine, tmp_path: Pat
     assert (cli.place / "ran.txt").exists()
 
 
-def test_dumb_terminal_gets_plain_text(cli: CommandLine) -> None:
+def test_dumb_terminal_gets_plain_text(cli: CliProcess) -> None:
     cli.agent("helper", [Say("The **answer**.")])
     with cli.terminal("run", "helper", "go", term="dumb") as terminal:
         terminal.expect("The **answer**.")
@@ -236,7 +236,7 @@ def test_dumb_terminal_gets_plain_text(cli: CommandLine) -> None:
         assert "\x1b" not in terminal.raw
 
 
-def test_failure(cli: CommandLine) -> None:
+def test_failure(cli: CliProcess) -> None:
     cli.agent("broken", [Fail(500, "the model is down")])
     with cli.terminal("run", "broken", "go") as terminal:
         terminal.expect("✗ the model is down")
@@ -251,7 +251,7 @@ STUBBORN = Run("trap '' TERM INT HUP; touch begun; sleep 300; sleep 300")
 
 
 @pytest.mark.slow
-async def test_interrupt(cli: CommandLine) -> None:
+async def test_interrupt(cli: CliProcess) -> None:
     cli.agent("sleeper", [STUBBORN], [Say("never")])
     with cli.terminal("run", "sleeper", "go", "--policy", "full") as terminal:
         await eventually((cli.place / "begun").exists, "the command did not begin")
@@ -263,7 +263,7 @@ async def test_interrupt(cli: CommandLine) -> None:
     await eventually(lambda: not at_work_in(cli.place), "a process is left")
 
 
-async def test_interrupt_twice(cli: CommandLine) -> None:
+async def test_interrupt_twice(cli: CliProcess) -> None:
     cli.agent("sleeper", [STUBBORN], [Say("never")])
     with cli.terminal("run", "sleeper", "go", "--policy", "full") as terminal:
         await eventually((cli.place / "begun").exists, "the command did not begin")
@@ -276,7 +276,7 @@ async def test_interrupt_twice(cli: CommandLine) -> None:
     await eventually(lambda: not at_work_in(cli.place), "a process is left")
 
 
-def test_interrupt_while_asked(cli: CommandLine) -> None:
+def test_interrupt_while_asked(cli: CliProcess) -> None:
     cli.agent("runner", [Run("touch ran.txt")], [Say("never")])
     with cli.terminal("run", "runner", "go") as terminal:
         terminal.expect(KEYS)
@@ -288,7 +288,7 @@ def test_interrupt_while_asked(cli: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_timeout_while_asked(cli: CommandLine) -> None:
+def test_timeout_while_asked(cli: CliProcess) -> None:
     cli.agent("runner", [Run("touch ran.txt")], [Say("never")])
     with cli.terminal("run", "runner", "go", "--timeout", "1") as terminal:
         terminal.expect(KEYS)
@@ -299,7 +299,7 @@ def test_timeout_while_asked(cli: CommandLine) -> None:
 
 
 @pytest.mark.slow
-async def test_window_closed(cli: CommandLine) -> None:
+async def test_window_closed(cli: CliProcess) -> None:
     cli.agent("sleeper", [STUBBORN], [Say("never")])
     with cli.terminal("run", "sleeper", "go", "--policy", "full") as terminal:
         await eventually((cli.place / "begun").exists, "the command did not begin")
@@ -308,7 +308,7 @@ async def test_window_closed(cli: CommandLine) -> None:
     await eventually(lambda: not at_work_in(cli.place), "a process is left")
 
 
-async def test_window_closed_while_asked(cli: CommandLine) -> None:
+async def test_window_closed_while_asked(cli: CliProcess) -> None:
     cli.agent("runner", [Run("touch ran.txt; sleep 300")], [Say("never")])
     with cli.terminal("run", "runner", "go") as terminal:
         terminal.expect(KEYS)
@@ -317,7 +317,7 @@ async def test_window_closed_while_asked(cli: CommandLine) -> None:
     assert not (cli.place / "ran.txt").exists()
 
 
-async def test_stopped_and_continued(cli: CommandLine) -> None:
+async def test_stopped_and_continued(cli: CliProcess) -> None:
     cli.agent("runner", [Run("touch ran.txt")], [Say("ok")])
     with cli.terminal("run", "runner", "go") as terminal:
         terminal.expect(KEYS)

@@ -18,7 +18,7 @@ from tieline.config import Config
 from tieline.errors import AgentMissing, AgentStartFailed, UsageError
 from tieline.policy import Policy
 from tieline.script import Run, Say
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 from tieline.testing.rig import scratch_env
 from tieline.testing.wait_for import at_work_in
 from tieline.version import __version__
@@ -28,7 +28,7 @@ BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
 # --- agents -------------------------------------------------------------------------------------------------
 
 
-def test_agents_json(cli: CommandLine) -> None:
+def test_agents_json(cli: CliProcess) -> None:
     cli.agent("helper", [Say("ok")])
     cli.configure('[agents.lost]\ntype = "scripted"\nscript = "gone.json"\n')
     cli.configure('[agents.ghost]\ntype = "spectre"\n')
@@ -50,7 +50,7 @@ def test_agents_json(cli: CommandLine) -> None:
         assert reports[name]["problem"]
 
 
-def test_agents_plain(cli: CommandLine) -> None:
+def test_agents_plain(cli: CliProcess) -> None:
     cli.agent("helper", [Say("ok")])
     ended = cli.run("agents")
     assert ended.returncode == 0
@@ -61,7 +61,7 @@ def test_agents_plain(cli: CommandLine) -> None:
     assert "\x1b" not in ended.stdout
 
 
-def test_agents_in_a_terminal(cli: CommandLine) -> None:
+def test_agents_in_a_terminal(cli: CliProcess) -> None:
     cli.agent("helper", [Say("ok")])
     with cli.terminal("agents", "helper", "codex") as terminal:
         terminal.expect("✓ helper")
@@ -72,14 +72,14 @@ def test_agents_in_a_terminal(cli: CommandLine) -> None:
 
 @pytest.mark.real
 def test_agents_that_are_found_are_not_registered(tmp_path: Path) -> None:
-    cli = CommandLine(tmp_path, path=f"{BINARIES}:/usr/bin:/bin")
+    cli = CliProcess(tmp_path, path=f"{BINARIES}:/usr/bin:/bin")
     (report,) = json.loads(cli.run("agents", "codex", "--json").stdout)
     assert report["found"]
     assert Path(cli.env["TIELINE_CONFIG"]).read_text() == ""
     assert not list(Path(cli.env["HOME"]).rglob("tieline*")), "nothing was written down"
 
 
-def test_agents_unknown(cli: CommandLine) -> None:
+def test_agents_unknown(cli: CliProcess) -> None:
     ended = cli.run("agents", "nonesuch")
     assert ended.returncode == 2
     assert "unknown agent 'nonesuch'" in ended.stderr
@@ -114,14 +114,14 @@ def test_older(version: str, floor: str, expected: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*SCHEMAS])
-def test_schema_is_valid(cli: CommandLine, name: str) -> None:
+def test_schema_is_valid(cli: CliProcess, name: str) -> None:
     schema = json.loads(cli.run("schema", name).stdout)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["title"].startswith("Tieline ")
 
 
 @pytest.mark.slow
-def test_events_of_a_run_fit_the_schema(cli: CommandLine) -> None:
+def test_events_of_a_run_fit_the_schema(cli: CliProcess) -> None:
     cli.agent("helper", [Run("echo x")], [Say("ok")])
     schema = json.loads(cli.run("schema").stdout)
     for line in cli.run("run", "helper", "go", "--json", "--policy", "full").stdout.splitlines():
@@ -131,7 +131,7 @@ def test_events_of_a_run_fit_the_schema(cli: CommandLine) -> None:
     assert Policy("allow", "ask", "deny").network == "deny"
 
 
-def test_schema_unknown(cli: CommandLine) -> None:
+def test_schema_unknown(cli: CliProcess) -> None:
     ended = cli.run("schema", "nonesuch")
     assert ended.returncode == 2
     assert "There are: events, policy" in ended.stderr
@@ -141,7 +141,7 @@ def test_schema_unknown(cli: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_demo_without_a_terminal_ends_by_itself(cli: CommandLine) -> None:
+def test_demo_without_a_terminal_ends_by_itself(cli: CliProcess) -> None:
     ended = cli.run("demo")
     assert ended.returncode == 0, ended.stderr
     assert "edit greeting.py  +1 −1: ok" in ended.stderr
@@ -152,7 +152,7 @@ def test_demo_without_a_terminal_ends_by_itself(cli: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_demo_in_a_terminal(cli: CommandLine) -> None:
+def test_demo_in_a_terminal(cli: CliProcess) -> None:
     with cli.terminal("demo", "--keep") as terminal:
         terminal.expect("› The greeting is wrong.")
         terminal.expect("$ python3 test_greeting.py")
@@ -177,7 +177,7 @@ def test_demo_in_a_terminal(cli: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_demo_that_says_yes(cli: CommandLine) -> None:
+def test_demo_that_says_yes(cli: CliProcess) -> None:
     with cli.terminal("demo", "--yes") as terminal:
         terminal.expect("✓ done")
         terminal.expect("It changed greeting.py")
@@ -185,7 +185,7 @@ def test_demo_that_says_yes(cli: CommandLine) -> None:
         assert "y allow" not in terminal.text
 
 
-def test_demo_interrupted_twice_leaves_no_directory(cli: CommandLine) -> None:
+def test_demo_interrupted_twice_leaves_no_directory(cli: CliProcess) -> None:
     with cli.terminal("demo") as terminal:
         terminal.expect("y allow")
         terminal.send("\x03")
@@ -195,7 +195,7 @@ def test_demo_interrupted_twice_leaves_no_directory(cli: CommandLine) -> None:
     assert not list((cli.place.parent / "home").glob("tieline-demo-*"))
 
 
-def test_demo_whose_window_is_closed_leaves_no_directory(cli: CommandLine) -> None:
+def test_demo_whose_window_is_closed_leaves_no_directory(cli: CliProcess) -> None:
     with cli.terminal("demo") as terminal:
         terminal.expect("y allow")
         terminal.hang_up()
@@ -210,7 +210,7 @@ def test_demo_whose_window_is_closed_leaves_no_directory(cli: CommandLine) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [[], ["run"], ["agents"], ["schema"], ["demo"]])
-def test_help_has_examples(cli: CommandLine, command: list[str]) -> None:
+def test_help_has_examples(cli: CliProcess, command: list[str]) -> None:
     for flag in ("--help", "-h"):
         ended = cli.run(*command, flag)
         assert ended.returncode == 0
@@ -220,13 +220,13 @@ def test_help_has_examples(cli: CommandLine, command: list[str]) -> None:
         assert max(map(len, ended.stdout.splitlines())) <= 100
 
 
-def test_no_arguments_show_the_help(cli: CommandLine) -> None:
+def test_no_arguments_show_the_help(cli: CliProcess) -> None:
     ended = cli.run()
     assert ended.returncode == 2
     assert "Examples" in ended.stderr
 
 
-def test_version(cli: CommandLine) -> None:
+def test_version(cli: CliProcess) -> None:
     assert cli.run("--version").stdout == f"tieline {__version__}\n"
 
 
@@ -290,7 +290,7 @@ def test_unexpected_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_json_lines_decode(cli: CommandLine) -> None:
+def test_json_lines_decode(cli: CliProcess) -> None:
     cli.agent("helper", [Say("ok")])
     for line in cli.run("run", "helper", "go", "--json").stdout.splitlines():
         events.decode(line)

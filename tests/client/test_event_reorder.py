@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.hub.conftest import Running
 
 from tieline.client import Client
-from tieline.client.event_reorder import MAX_SESSIONS, InOrder, Order
+from tieline.client.event_reorder import MAX_SESSIONS, EventReorderer, SessionOrder
 from tieline.events import (
     Command,
     Done,
@@ -49,8 +49,8 @@ turns = st.lists(st.sampled_from(["text", "thinking", "tool"]), max_size=6).map(
 )
 
 
-def shown(events: list[Event], order: Order | None = None) -> list[Event]:
-    order = order or Order()
+def shown(events: list[Event], order: SessionOrder | None = None) -> list[Event]:
+    order = order or SessionOrder()
     out: list[Event] = []
     for event in events:
         out += order.delta(event) if isinstance(event, DELTAS) else order.event(event)
@@ -100,15 +100,15 @@ def test_one_voice_does_not_wait_for_another() -> None:
 
 
 def test_a_turn_that_goes_on_already() -> None:
-    assert Order(open=True).delta(TextDelta("a", "1")) == [TextDelta("a", "1")]
-    assert Order(open=True).delta(ToolOutput("t", "1")) == [ToolOutput("t", "1")], "of a call that came before"
+    assert SessionOrder(open=True).delta(TextDelta("a", "1")) == [TextDelta("a", "1")]
+    assert SessionOrder(open=True).delta(ToolOutput("t", "1")) == [ToolOutput("t", "1")], "of a call that came before"
 
 
 def test_only_the_first_turn_says_who_the_agent_is() -> None:
     again: list[Event] = [TurnStarted("again"), TextDelta("a", "1"), Text("a", "1"), *END]
     first: list[Event] = [*START, TextDelta("a", "1"), Text("a", "1"), *END]
     assert shown([*first, *again]) == [*first, *again]
-    assert shown(again, Order(known=True)) == again, "the first was before our time"
+    assert shown(again, SessionOrder(known=True)) == again, "the first was before our time"
 
 
 # --- the frames of a stream ---
@@ -131,7 +131,7 @@ def delta(session: str, text: str = "a") -> DeltaFrame:
 
 
 def test_sessions_do_not_wait_for_each_other() -> None:
-    order = InOrder()
+    order = EventReorderer()
     order.take(ready("reset", record("working", status="working"), record("had", turns=1)))
     assert order.take(delta("new")) == []
     assert order.take(delta("had")) == []
@@ -144,7 +144,7 @@ def test_sessions_do_not_wait_for_each_other() -> None:
 
 
 def test_what_is_known_of_sessions_survives_a_reconnect_and_goes_with_them() -> None:
-    order = InOrder()
+    order = EventReorderer()
     order.take(event("s", Init("agent")))
     order.take(ready("ok"))
     assert order.take(delta("s")) == [delta("s")]
@@ -156,7 +156,7 @@ def test_what_is_known_of_sessions_survives_a_reconnect_and_goes_with_them() -> 
 
 
 def test_there_is_room_for_so_many_sessions() -> None:
-    order = InOrder()
+    order = EventReorderer()
     for number in range(MAX_SESSIONS + 1):
         order.take(event(str(number), Init("agent")))
     assert order.take(delta("1")) == [delta("1")]

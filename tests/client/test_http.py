@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tieline.client import http as client_http
-from tieline.client.http import ConnectionLost, Http
+from tieline.client.http import ConnectionLost, HttpClient
 from tieline.errors import UsageError
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -64,7 +64,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6
     ],
 )
 async def test_bodies(pieces: tuple[bytes, ...], body: bytes) -> None:
-    async with answering(saying(*pieces)) as url, Http(url, {}) as http:
+    async with answering(saying(*pieces)) as url, HttpClient(url, {}) as http:
         reply = await http.request("GET", "/")
         assert (reply.status, reply.body) == (200, body)
 
@@ -82,7 +82,7 @@ async def test_bodies(pieces: tuple[bytes, ...], body: bytes) -> None:
     ],
 )
 async def test_what_is_no_answer_is_a_lost_connection(said: bytes) -> None:
-    async with answering(saying(said)) as url, Http(url, {}) as http:
+    async with answering(saying(said)) as url, HttpClient(url, {}) as http:
         with pytest.raises(ConnectionLost):
             await http.request("GET", "/")
 
@@ -90,7 +90,7 @@ async def test_what_is_no_answer_is_a_lost_connection(said: bytes) -> None:
 async def test_nobody_listens() -> None:
     async with answering(saying(b"")) as url:
         pass
-    async with Http(url, {}) as http:
+    async with HttpClient(url, {}) as http:
         with pytest.raises(ConnectionLost) as lost:
             await http.request("GET", "/")
     assert not lost.value.sent
@@ -106,7 +106,7 @@ async def test_a_kept_connection_that_was_closed_meanwhile_is_made_anew() -> Non
         await writer.drain()
         over.set()  # and closed, although it could have been kept
 
-    async with answering(answer) as url, Http(url, {"Authorization": "Bearer x"}) as http:
+    async with answering(answer) as url, HttpClient(url, {"Authorization": "Bearer x"}) as http:
         for _ in range(3):
             over.clear()
             assert (await http.request("POST", "/a b", query={"q": "ä&=b"}, body=b"{}")).body == b"ok"
@@ -127,14 +127,14 @@ async def test_connections_are_kept() -> None:
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
 
-    async with answering(answer) as url, Http(url, {}) as http:
+    async with answering(answer) as url, HttpClient(url, {}) as http:
         for _ in range(5):
             assert (await http.request("GET", "/")).status == 204
     assert connections == 1
 
 
 async def test_a_header_cannot_begin_another() -> None:
-    async with answering(saying(b"")) as url, Http(url, {"Authorization": "Bearer x\r\nX-Evil: 1"}) as http:
+    async with answering(saying(b"")) as url, HttpClient(url, {"Authorization": "Bearer x\r\nX-Evil: 1"}) as http:
         with pytest.raises(UsageError):
             await http.request("GET", "/")
 
@@ -142,7 +142,7 @@ async def test_a_header_cannot_begin_another() -> None:
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8137", "ftp://host", "http://", "http://host:99999"])
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(UsageError) as refused:
-        Http(url, {})
+        HttpClient(url, {})
     assert refused.value.field == "url"
 
 
@@ -152,7 +152,7 @@ async def test_a_machine_that_does_not_even_say_no(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(client_http, "CONNECT_S", 0.01)
     monkeypatch.setattr(asyncio, "open_connection", nothing)
-    async with asyncio.timeout(30), Http("http://127.0.0.1:9", {}) as http:
+    async with asyncio.timeout(30), HttpClient("http://127.0.0.1:9", {}) as http:
         with pytest.raises(ConnectionLost, match="no connection within"):
             await http.request("GET", "/")
         with pytest.raises(ConnectionLost, match="no connection within"):

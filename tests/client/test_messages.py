@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.hub.conftest import Running, running
 
-from tieline.bootstrap.relay import relaying
+from tieline.bootstrap.relay import open_relay
 from tieline.channels.base import DeliveryContext, dead
 from tieline.client import Client, HubFailed
 from tieline.client.messages import OWNER
@@ -20,7 +20,7 @@ from tieline.script import Say
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncGenerator[Running, None]:
-    async with running(tmp_path) as started, relaying(started.hub, watch=False):
+    async with running(tmp_path) as started, open_relay(started.hub, watch=False):
         yield started
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tieline.drivers.acp.events import Normaliser
+from tieline.drivers.acp.events import AcpNormaliser
 from tieline.drivers.acp_presets import PRESETS
 from tieline.events import (
     Command,
@@ -41,10 +41,10 @@ def messages(name: str) -> Iterator[dict[str, Any]]:
         yield msgspec.json.decode(line)
 
 
-def play(name: str, preset: str) -> tuple[list[Event], Normaliser, dict[str, Any]]:
+def play(name: str, preset: str) -> tuple[list[Event], AcpNormaliser, dict[str, Any]]:
     """The events of a recorded turn, and its result."""
     seen: list[Event] = []
-    normaliser = Normaliser(PRESETS[preset], "/place")
+    normaliser = AcpNormaliser(PRESETS[preset], "/place")
     normaliser.begin(seen.append)
     result: dict[str, Any] = {}
     for message in messages(name):
@@ -107,7 +107,7 @@ def call(kind: str, **fields: Any) -> dict[str, Any]:
 
 def told(preset: str, *updates: dict[str, Any]) -> list[Event]:
     seen: list[Event] = []
-    normaliser = Normaliser(PRESETS[preset], "/place")
+    normaliser = AcpNormaliser(PRESETS[preset], "/place")
     normaliser.begin(seen.append)
     for update in updates:
         normaliser.feed(update)

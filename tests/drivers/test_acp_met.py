@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from tieline.api import open_session
-from tieline.cli.commands.agents import Report, look, plain
+from tieline.cli.commands.agents import AgentReport, look, plain
 from tieline.cli.commands.agents_table import print_table
 from tieline.config import Config
 from tieline.drivers import registry
@@ -23,21 +23,21 @@ from tieline.drivers.observed_features import (
     MAX_AGENTS,
     MAX_FILE,
     MAX_VERSION,
-    Meeting,
-    Met,
-    Told,
+    Observation,
+    ObservedAgents,
+    ObservedFeatures,
     basis_of,
     unverified_of,
 )
-from tieline.drivers.run_as import Account, OtherUser
+from tieline.drivers.run_as import Account, RunAsDriver
 from tieline.errors import Unsupported
 from tieline.events import Warning
-from tieline.node.agent_inventory import Agents
+from tieline.node.agent_inventory import AgentInventory
 from tieline.testing.rig import scratch_env
 from tieline.testing.stream_checks import collect, done, of, the
 
 PEER = [sys.executable, str(Path(__file__).with_name("acp_agent.py"))]
-TOLD = Told(resume=True, fork=False, attachments=("image/*",), model=True)
+TOLD = ObservedFeatures(resume=True, fork=False, attachments=("image/*",), model=True)
 
 
 class Bench:
@@ -67,7 +67,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-async def viewed(agents: Agents) -> tuple[str, set[str]]:
+async def viewed(agents: AgentInventory) -> tuple[str, set[str]]:
     view = next(view for view in await agents.refresh() if view.name == "peer")
     return view.basis, set(view.features)
 
@@ -84,7 +84,7 @@ async def test_before_the_first_run_and_after(bench: Bench, monkeypatch: pytest.
 
     monkeypatch.setattr(registry, "names", only_this)
     driver = registry.create("peer", config)
-    agents = Agents(config, lambda name: driver)
+    agents = AgentInventory(config, lambda name: driver)
     assert (basis_of(driver), unverified_of(driver)) == ("unverified", driver.features.names())
     report = await look("peer", config)
     assert (report.basis, "resume" in report.unverified) == ("unverified", True)
@@ -136,7 +136,7 @@ def test_what_the_tests_run_is_tested(bench: Bench) -> None:
     for name in PRESETS.keys() - {"gemini", "opencode-acp"}:
         driver = registry.create(name, config)
         assert (basis_of(driver), unverified_of(driver)) == ("unverified", driver.features.names())
-        other = OtherUser(driver, Account("nobody", "/", "/bin/sh"))
+        other = RunAsDriver(driver, Account("nobody", "/", "/bin/sh"))
         assert basis_of(other) == "unverified" and unverified_of(other) == other.features.names(), "whoever it runs as"
     assert not bench.home.exists(), "looking leaves nothing"
 
@@ -152,22 +152,22 @@ def test_a_file_that_cannot_be_read_is_as_none(bench: Bench) -> None:
         assert _read(bench, content) is None, content[:40]
     bench.file.unlink()
     os.mkfifo(bench.file)
-    assert Met(bench.file).of("peer", "p") is None, "nor waits for anybody"
+    assert ObservedAgents(bench.file).of("peer", "p") is None, "nor waits for anybody"
     bench.file.unlink()
     bench.file.mkdir()
-    met = Met(bench.file)
+    met = ObservedAgents(bench.file)
     met.note("peer", "p", "2", TOLD)
     found = met.of("peer", "p")
     assert found is not None and found.version == "2", "what cannot be written is known as long as this lives"
 
 
-def _read(bench: Bench, content: str) -> Meeting | None:
+def _read(bench: Bench, content: str) -> Observation | None:
     bench.file.write_text(content, encoding="latin-1")
-    return Met(bench.file).of("peer", "p")
+    return ObservedAgents(bench.file).of("peer", "p")
 
 
 def test_it_is_bounded(bench: Bench) -> None:
-    met = Met(bench.file)
+    met = ObservedAgents(bench.file)
     for number in range(MAX_AGENTS + 5):
         met.note(f"agent-{number}", "p", "9" * 10_000, TOLD)
     kept = json.loads(bench.file.read_text())
@@ -176,14 +176,14 @@ def test_it_is_bounded(bench: Bench) -> None:
     for number in range(3):
         met.note("x" * 30_000 + str(number), "p", "1", TOLD)
     assert bench.file.stat().st_size <= MAX_FILE
-    assert Met(bench.file).of("x" * 30_000 + "2", "p") is not None
+    assert ObservedAgents(bench.file).of("x" * 30_000 + "2", "p") is not None
 
 
 def test_what_is_the_same_is_not_written_again_and_a_choice_of_models_is_not_forgotten(bench: Bench) -> None:
-    met = Met(bench.file)
+    met = ObservedAgents(bench.file)
     met.note("peer", "p", "1", TOLD)
     before = bench.file.stat().st_ino, bench.file.stat().st_mtime_ns
-    met.note("peer", "p", "1", Told(resume=True, fork=False, attachments=("image/*",), model=None))
+    met.note("peer", "p", "1", ObservedFeatures(resume=True, fork=False, attachments=("image/*",), model=None))
     assert (bench.file.stat().st_ino, bench.file.stat().st_mtime_ns) == before
     found = met.of("peer", "p")
     assert found is not None and found.features.model is True
@@ -192,9 +192,9 @@ def test_what_is_the_same_is_not_written_again_and_a_choice_of_models_is_not_for
 def test_how_it_is_shown() -> None:
     can = Features(resume=True, model=True)
     reports = [
-        Report(name="proven", found=True, tested="1.0", features=can, basis="tested"),
-        Report(name="spoken", found=True, features=can, basis="told", unverified=("model",)),
-        Report(name="strange", found=True, features=can, basis="unverified", unverified=("resume", "model")),
+        AgentReport(name="proven", found=True, tested="1.0", features=can, basis="tested"),
+        AgentReport(name="spoken", found=True, features=can, basis="told", unverified=("model",)),
+        AgentReport(name="strange", found=True, features=can, basis="unverified", unverified=("resume", "model")),
     ]
     lines = [line.strip() for line in plain(reports)]
     assert lines[1] == "can: model, resume"

@@ -16,8 +16,8 @@ from tieline.drivers.claude_code.driver import ClaudeCode
 from tieline.drivers.claude_code.launch import launch_command as claude_command
 from tieline.errors import AgentError, UnknownAgent, UsageError
 from tieline.script import Stall
-from tieline.sessions.agent_fingerprint import premises
-from tieline.sessions.manager import Router
+from tieline.sessions.agent_fingerprint import fingerprint
+from tieline.sessions.manager import SessionManager
 from tieline.testing.driver_contract.base import FULL
 from tieline.testing.rig import scratch_env
 from tieline.testing.rigs.shell import JSONL, TEXT, ShellRig
@@ -149,10 +149,10 @@ def test_variables_by_reference() -> None:
 def test_a_warm_agent_goes_by_its_own_environment(tmp_path: Path) -> None:
     """Its configured folder is looked at, not the one of our own environment."""
     driver = made("claude-code", env={"CLAUDE_CONFIG_DIR": str(tmp_path / "own")})
-    before = premises("/", whole_env(driver, {}))
+    before = fingerprint("/", whole_env(driver, {}))
     (tmp_path / "own").mkdir()
     (tmp_path / "own/CLAUDE.md").write_text("Be brief.")
-    assert premises("/", whole_env(driver, {})) != before
+    assert fingerprint("/", whole_env(driver, {})) != before
 
 
 # --- defaults ----------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_an_argument_of_the_session_comes_after_the_configured_ones() -> None:
 async def test_a_durable_session_is_opened_with_the_configured_options(tmp_path: Path) -> None:
     agents = {"mine": {"type": "scripted", "model": "big"}}
     chosen = Config(agents=agents, default_agent="mine", environ=scratch_env(tmp_path, path="/usr/bin:/bin"))
-    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, Router(bus, chosen) as router:
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, SessionManager(bus, chosen) as router:
         assert (await router.create(cwd=str(tmp_path))).model == "big"
         assert (await router.create(cwd=str(tmp_path), model="small")).model == "small"
 

@@ -13,7 +13,7 @@ import pytest
 from tieline.api import open_session
 from tieline.drivers.base import Attachment, Prompt
 from tieline.drivers.claude_code.driver import ClaudeCode
-from tieline.drivers.claude_code.launch import Options
+from tieline.drivers.claude_code.launch import ClaudeCodeOptions
 from tieline.errors import AgentMissing, AgentStartFailed, Unsupported
 from tieline.events import (
     Error,
@@ -210,7 +210,7 @@ async def test_documents(rig: ClaudeCodeRig, place: Path) -> None:
 
 
 def broken(script: str, **options: float) -> ClaudeCode:
-    return ClaudeCode(Options(command=("/bin/sh", "-c", script), **options))  # type: ignore[arg-type]
+    return ClaudeCode(ClaudeCodeOptions(command=("/bin/sh", "-c", script), **options))  # type: ignore[arg-type]
 
 
 async def test_exits_at_once(place: Path) -> None:
@@ -239,7 +239,7 @@ async def test_never_answers(place: Path) -> None:
 async def test_garbage_in_a_turn_is_kept(rig: ClaudeCodeRig, place: Path) -> None:
     """A line that is no JSON, in the middle of a healthy stream."""
     path = (await rig.driver.probe(rig.options["env"])).path
-    rig.driver = ClaudeCode(Options(command=("/bin/sh", "-c", 'echo "[debug] hello"; exec "$0" "$@"', path)))
+    rig.driver = ClaudeCode(ClaudeCodeOptions(command=("/bin/sh", "-c", 'echo "[debug] hello"; exec "$0" "$@"', path)))
     rig.play([Say("Fine.")])
     async with talk(rig, place) as session:
         seen = await collect(session.turn("go"))
@@ -264,7 +264,7 @@ async def test_died_agent_says_how_to_go_on(rig: ClaudeCodeRig, place: Path) -> 
 
 
 async def test_missing_binary(place: Path) -> None:
-    driver = ClaudeCode(Options(command=("/nowhere/claude",)))
+    driver = ClaudeCode(ClaudeCodeOptions(command=("/nowhere/claude",)))
     with pytest.raises(AgentMissing, match="/nowhere/claude"):
         async with open_session(driver, cwd=place, env={}):
             pass
@@ -286,7 +286,7 @@ async def test_probe(rig: ClaudeCodeRig) -> None:
     probe = await rig.driver.probe(rig.options["env"])
     assert (probe.version, probe.signed_in) == (rig.driver.tested, True)
     assert (await rig.driver.probe({"HOME": str(rig.home)})).signed_in is not True
-    given = await ClaudeCode(Options(command=(probe.path,))).probe({"HOME": str(rig.home)})
+    given = await ClaudeCode(ClaudeCodeOptions(command=(probe.path,))).probe({"HOME": str(rig.home)})
     assert given.version == rig.driver.tested
     told = await broken("exit 3").probe({})
     assert not told.found

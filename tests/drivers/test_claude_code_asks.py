@@ -8,7 +8,7 @@ import pytest
 
 from tieline.api import open_session
 from tieline.drivers.base import McpServer
-from tieline.drivers.claude_code.launch import Options
+from tieline.drivers.claude_code.launch import ClaudeCodeOptions
 from tieline.events import (
     Answer,
     Ask,
@@ -112,7 +112,7 @@ async def test_user_rules_are_honoured_when_told_so(tmp_path: Path, place: Path)
     """Then Claude Code's own suggestions are offered, and kept by Claude Code itself."""
     decide = Decide("always")
     (place / ".git").mkdir()  # Claude Code keeps a project's rules at its root
-    async with ClaudeCodeRig(tmp_path / "home", Options(user_rules=True)) as rig:
+    async with ClaudeCodeRig(tmp_path / "home", ClaudeCodeOptions(user_rules=True)) as rig:
         rig.settings(permissions={"allow": ["Bash(touch allowed*)"]})
         rig.play([Run("touch allowed.txt")], [Run("mkdir made")], [Say("Ok.")])
         async with talk(rig, place, ASK, on_ask=decide) as session:
@@ -194,7 +194,7 @@ async def test_refused_question(rig: ClaudeCodeRig, place: Path) -> None:
 
 async def test_plan_mode(tmp_path: Path, place: Path) -> None:
     decide = Decide()
-    async with ClaudeCodeRig(tmp_path / "home", Options(mode="plan")) as rig:
+    async with ClaudeCodeRig(tmp_path / "home", ClaudeCodeOptions(mode="plan")) as rig:
         rig.model.play([Propose("1. Look\n2. Leap")], [Write(str(place / "leapt.txt"), "x\n")], [Say("Leapt.")])
         async with talk(rig, place, FULL, on_ask=decide) as session:
             seen = await collect(session.turn("make a plan"))
@@ -205,7 +205,7 @@ async def test_plan_mode(tmp_path: Path, place: Path) -> None:
 
 
 async def test_refused_plan(tmp_path: Path, place: Path) -> None:
-    async with ClaudeCodeRig(tmp_path / "home", Options(mode="plan")) as rig:
+    async with ClaudeCodeRig(tmp_path / "home", ClaudeCodeOptions(mode="plan")) as rig:
         rig.model.play([Propose("1. Look\n2. Leap")], [Say("I stay.")])
         async with talk(rig, place, FULL, on_ask=Decide(decision="deny")) as session:
             seen = await collect(session.turn("make a plan"))

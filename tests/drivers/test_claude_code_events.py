@@ -11,8 +11,8 @@ import pytest
 from tieline import open_session
 from tieline.drivers.base import McpServer, Prompt, Spec
 from tieline.drivers.claude_code.driver import ClaudeCode, create
-from tieline.drivers.claude_code.events import Normaliser
-from tieline.drivers.claude_code.launch import Launch, Options, launch_command
+from tieline.drivers.claude_code.events import ClaudeCodeNormaliser
+from tieline.drivers.claude_code.launch import ClaudeCodeLaunch, ClaudeCodeOptions, launch_command
 from tieline.drivers.claude_code.prompt import user_message
 from tieline.drivers.claude_code.tools import action_of
 from tieline.drivers.turn_stream import Turn
@@ -59,7 +59,7 @@ def messages(name: str) -> list[dict[str, Any]]:
 
 def replay(name: str, **options: Any) -> list[list[Event]]:
     """The turns of a transcript, as events."""
-    normaliser = Normaliser("claude-code", **options)
+    normaliser = ClaudeCodeNormaliser("claude-code", **options)
     turns: list[list[Event]] = [[]]
     for message in messages(name):
         for event in normaliser.feed(message):
@@ -129,7 +129,7 @@ def test_denied() -> None:
 
 def test_denial_that_the_stream_did_not_show() -> None:
     (result,) = (message for message in messages("denied") if message["type"] == "result")
-    seen = Normaliser("claude-code").feed(result)
+    seen = ClaudeCodeNormaliser("claude-code").feed(result)
     assert [use.name for use in of(seen, ToolUse)] == ["Write", "Bash"]
     assert [result.status for result in of(seen, ToolResult)] == ["denied"] * 2
 
@@ -184,22 +184,22 @@ def test_max_turns() -> None:
     ],
 )
 def test_unknown_is_kept(message: dict[str, Any]) -> None:
-    assert [event.raw for event in of(Normaliser("claude-code").feed(message), Other)] == [message]
+    assert [event.raw for event in of(ClaudeCodeNormaliser("claude-code").feed(message), Other)] == [message]
 
 
 def test_unknown_block_is_kept() -> None:
     block = {"type": "hologram", "data": "…"}
     message = {"type": "assistant", "message": {"id": "m", "content": [block, {"type": "text", "text": "Hi."}]}}
-    other, text = Normaliser("claude-code").feed(message)
+    other, text = ClaudeCodeNormaliser("claude-code").feed(message)
     assert isinstance(other, Other) and other.raw == block
     assert isinstance(text, Text) and text.text == "Hi."
 
 
 def test_odd_result_still_ends_the_turn() -> None:
-    (done,) = of(Normaliser("claude-code").feed({"type": "result", "subtype": "error_from_the_future"}), Done)
+    (done,) = of(ClaudeCodeNormaliser("claude-code").feed({"type": "result", "subtype": "error_from_the_future"}), Done)
     assert (done.status, done.error) == ("error", "error_from_the_future")
     odd = {"type": "result", "subtype": "success", "modelUsage": ["renamed"]}
-    seen = Normaliser("claude-code").feed(odd)
+    seen = ClaudeCodeNormaliser("claude-code").feed(odd)
     assert the(seen, Other).raw == odd
     assert the(seen, Done).status == "error"
 
@@ -226,8 +226,8 @@ def test_actions(name: str, given: dict[str, Any], action: object) -> None:
 # --- how it is started ---------------------------------------------------------------------------------
 
 
-def launch(options: Options | None = None, **spec: Any) -> Launch:
-    return launch_command(Spec(cwd="/place", **spec), options or Options(command=("claude",)))
+def launch(options: ClaudeCodeOptions | None = None, **spec: Any) -> ClaudeCodeLaunch:
+    return launch_command(Spec(cwd="/place", **spec), options or ClaudeCodeOptions(command=("claude",)))
 
 
 def test_flags() -> None:
@@ -306,7 +306,7 @@ def test_resume_and_fork() -> None:
 
 
 def test_options() -> None:
-    started = launch(Options(command=("node", "cli.js"), mode="plan", setting_sources=("project",)))
+    started = launch(ClaudeCodeOptions(command=("node", "cli.js"), mode="plan", setting_sources=("project",)))
     assert started.argv[:2] == ("node", "cli.js")
     assert started.argv[started.argv.index("--permission-mode") + 1] == "plan"
     assert "--setting-sources=project" in started.argv
@@ -359,7 +359,7 @@ async def test_sign_in_is_checked_before_a_session_opens(tmp_path: Path) -> None
     assert not wire_launch.live()
     assert (await ClaudeCode().probe(env)).signed_in is False
     assert (await ClaudeCode().probe({**env, "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"})).signed_in is None
-    assert (await ClaudeCode(Options(env={"ANTHROPIC_AUTH_TOKEN": "x"})).probe(env)).signed_in is True
+    assert (await ClaudeCode(ClaudeCodeOptions(env={"ANTHROPIC_AUTH_TOKEN": "x"})).probe(env)).signed_in is True
     settings = tmp_path / "home/.claude/settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text('{"apiKeyHelper": "print-key"}')

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tieline.drivers.claude_code.usage import Meter, spent_before
+from tieline.drivers.claude_code.usage import ClaudeCodeUsageMeter, spent_before
 
 
 def model(input: int, output: int = 0, cost: float = 0.0) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def test_a_resumed_conversation_is_counted_from_what_it_had_come_to(tmp_path: Pa
     transcript.parent.mkdir(parents=True)
     env = {"HOME": str(tmp_path)}
     for turns in range(1, 5):
-        meter = Meter(spent_before(env, "abc"))
+        meter = ClaudeCodeUsageMeter(spent_before(env, "abc"))
         tokens = meter.result(model(10 * turns, turns, 0.5 * turns), {"input_tokens": 10}, broken=False)
         assert (tokens.input, tokens.output, tokens.cost_usd) == (10, 1, 0.5)
         state = {"type": "cost-state", "sessionId": "abc", "modelUsage": model(10 * turns, turns, 0.5 * turns)}
@@ -36,13 +36,13 @@ def test_where_nothing_is_known_the_count_begins_at_nothing(tmp_path: Path) -> N
 
 
 def test_one_that_did_not_go_on_from_what_it_had_written_down() -> None:
-    tokens = Meter(model(1000, 10)).result(model(10, 1), {"input_tokens": 10}, broken=False)
+    tokens = ClaudeCodeUsageMeter(model(1000, 10)).result(model(10, 1), {"input_tokens": 10}, broken=False)
     assert (tokens.input, tokens.output) == (10, 1)
 
 
 def test_a_call_that_was_broken_off_counts() -> None:
     """No total of Claude Code has it."""
-    meter = Meter()
+    meter = ClaudeCodeUsageMeter()
     meter.began({"input_tokens": 25, "output_tokens": 1})
     meter.ended({"output_tokens": 4})
     meter.began({"input_tokens": 25, "cache_read_input_tokens": 7, "output_tokens": 1})

@@ -15,7 +15,7 @@ from tieline.config import Config
 from tieline.drivers.base import McpServer
 from tieline.drivers.codex.driver import Codex
 from tieline.drivers.options import spec_of
-from tieline.drivers.prestart import greet_ahead, start_ahead
+from tieline.drivers.prestart import prestart, send_first_message
 from tieline.errors import UsageError
 from tieline.events import Answer, Ask, Command, Edit, Mcp, Text, ToolResult, ToolUse, Warning
 from tieline.policy import Level, Policy
@@ -24,7 +24,7 @@ from tieline.script import AnyStep, Call, Inquire, Run, Say, Stall, Write
 from tieline.testing import mcp_server
 from tieline.testing.driver_contract import DriverContract
 from tieline.testing.driver_contract.base import eventually, yes
-from tieline.testing.http_server import LoopbackServer, Request
+from tieline.testing.http_server import HttpRequest, LoopbackServer
 from tieline.testing.policy_contract import PolicyContract
 from tieline.testing.rigs.codex import CodexRig, codex_rig
 from tieline.testing.stream_checks import collect, done, of, the
@@ -67,7 +67,7 @@ class Web:
         self.hits = 0
         self.url = ""
 
-    async def answer(self, request: Request) -> None:
+    async def answer(self, request: HttpRequest) -> None:
         self.hits += 1
         await request.respond(200, b"the page", "text/plain")
 
@@ -387,9 +387,9 @@ async def test_a_broken_mcp_server_is_a_warning(rig: CodexRig, place: Path) -> N
 
 async def test_started_and_greeted_ahead(rig: CodexRig, place: Path) -> None:
     env = {**rig.env, "PATH": f"{CODEX.parent}:{rig.env['PATH']}"}
-    early = start_ahead("codex", env)
+    early = prestart("codex", env)
     assert early is not None
-    greet_ahead(early, "codex", spec_of(Config(), cwd=place, env=env, policy=FULL))
+    send_first_message(early, "codex", spec_of(Config(), cwd=place, env=env, policy=FULL))
     assert early.said.count(b"\n") == 3, "the handshake, and what opens the thread"
     rig.play([Say("there")])
     async with open_session(Codex(), cwd=place, env=env, policy=FULL) as session:
@@ -401,9 +401,9 @@ async def test_started_and_greeted_ahead(rig: CodexRig, place: Path) -> None:
 
 async def test_greeted_ahead_for_something_else(rig: CodexRig, place: Path) -> None:
     env = {**rig.env, "PATH": f"{CODEX.parent}:{rig.env['PATH']}"}
-    early = start_ahead("codex", env)
+    early = prestart("codex", env)
     assert early is not None
-    greet_ahead(early, "codex", spec_of(Config(), cwd=place, env=env, policy=FULL))
+    send_first_message(early, "codex", spec_of(Config(), cwd=place, env=env, policy=FULL))
     rig.play([Say("there")])
     async with open_session(Codex(), cwd=place, env=env, policy="read-only") as session:
         assert early.pid not in spawn.live().values(), "it has a thread with another policy"

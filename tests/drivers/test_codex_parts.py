@@ -15,10 +15,10 @@ from tieline.drivers.base import Prompt, Spec
 from tieline.drivers.codex import server as codex_server
 from tieline.drivers.codex.asks import asked
 from tieline.drivers.codex.driver import Codex, create
-from tieline.drivers.codex.events import Normaliser
+from tieline.drivers.codex.events import CodexNormaliser
 from tieline.drivers.codex.launch import TARGETS, launch_command, machine
 from tieline.drivers.codex.policy import controls, receipt
-from tieline.drivers.codex.thread_params import Options, thread_params
+from tieline.drivers.codex.thread_params import CodexOptions, thread_params
 from tieline.drivers.turn_stream import Turn
 from tieline.errors import AgentMissing, AgentStartFailed, UsageError
 from tieline.events import (
@@ -55,12 +55,12 @@ FULL = Policy("allow", "allow", "allow")
 def read(name: str) -> list[Event]:
     """The events of a recorded transcript, as the driver would make them of the messages of one thread."""
     seen: list[Event] = []
-    threads: dict[str, Normaliser] = {}
+    threads: dict[str, CodexNormaliser] = {}
 
     def spawned(thread: str, tool: str) -> None:
-        threads[thread] = Normaliser(seen.append, meter=main.meter, parent=tool)
+        threads[thread] = CodexNormaliser(seen.append, meter=main.meter, parent=tool)
 
-    main = Normaliser(seen.append, spawned=spawned)
+    main = CodexNormaliser(seen.append, spawned=spawned)
     for line in (TRANSCRIPTS / f"{name}.jsonl").read_bytes().splitlines():
         message = msgspec.json.decode(line, type=dict[str, Any])
         if "id" not in message:
@@ -142,7 +142,7 @@ async def test_a_transcript_makes_a_whole_turn() -> None:
 
 def test_unknown_shapes_are_kept() -> None:
     seen: list[Event] = []
-    normaliser = Normaliser(seen.append)
+    normaliser = CodexNormaliser(seen.append)
     messages: list[tuple[str, dict[str, Any]]] = [
         ("item/somethingNew", {"threadId": "t"}),
         ("item/completed", {"item": {"type": "commandExecution", "id": "x"}}),
@@ -204,7 +204,7 @@ def test_an_elicitation_with_fields_is_a_question() -> None:
         "gift": {"type": "boolean", "description": "Wrap it?"},
     }
     params = {"serverName": "shop", "message": "Which?", "requestedSchema": {"type": "object", "properties": fields}}
-    found = asked("mcpServer/elicitation/request", params, Normaliser(print), Policy())
+    found = asked("mcpServer/elicitation/request", params, CodexNormaliser(print), Policy())
     assert found is not None
     ask, respond = found
     assert [(question.id, question.free) for question in ask.questions] == [
@@ -221,7 +221,7 @@ def test_remembering_for_ever_is_not_offered_where_something_is_denied() -> None
     """Codex would write a rule for that command that nothing of ours is asked about any more."""
     params = {"itemId": "x", "command": "ls", "proposedExecpolicyAmendment": ["ls"]}
     for policy, offered in ((Policy(), ("session", "always")), (Policy(network="deny"), ("session",))):
-        found = asked("item/commandExecution/requestApproval", params, Normaliser(print), policy)
+        found = asked("item/commandExecution/requestApproval", params, CodexNormaliser(print), policy)
         assert found is not None
         assert found[0].remember == offered
 
@@ -230,7 +230,7 @@ def test_remembering_a_connection_is_about_the_host() -> None:
     """Codex then lets every command reach that host, not this one alone."""
     context = {"host": "example.test", "protocol": "https"}
     params = {"itemId": "x", "command": "curl https://example.test/", "cwd": "/x", "networkApprovalContext": context}
-    found = asked("item/commandExecution/requestApproval", params, Normaliser(print), Policy())
+    found = asked("item/commandExecution/requestApproval", params, CodexNormaliser(print), Policy())
     assert found is not None
     assert found[0].action == Fetch("https://example.test")
     assert found[0].scopes == {"session": "every command's connections to example.test by https, this session"}
@@ -263,13 +263,13 @@ def agent(tmp_path: Path, program: str) -> dict[str, Any]:
     path = tmp_path / "agent.py"
     path.write_text(program)
     return {
-        "agent": Codex(Options(command=(sys.executable, str(path)))),
+        "agent": Codex(CodexOptions(command=(sys.executable, str(path)))),
         "env": scratch_env(tmp_path / "home", path="/bin"),
     }
 
 
 async def test_missing(tmp_path: Path) -> None:
-    driver = Codex(Options(command=("no-such-codex",)))
+    driver = Codex(CodexOptions(command=("no-such-codex",)))
     probe = await driver.probe({"PATH": "/bin"})
     assert (probe.found, "npm install" in probe.hint) == (False, True)
     with pytest.raises(AgentMissing, match=r"no-such-codex(?s:.)*npm install"):

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from tieline.drivers.base import Spec
-from tieline.drivers.opencode.events import Normaliser
+from tieline.drivers.opencode.events import OpenCodeNormaliser
 from tieline.drivers.opencode.protocol import QUIET, message_of
-from tieline.drivers.opencode.turn_state import Course, past_limit
+from tieline.drivers.opencode.turn_state import TurnState, past_limit
 from tieline.events import (
     Command,
     Edit,
@@ -45,8 +45,8 @@ def root_of(messages: list[Message]) -> str:
     return next(each["properties"]["sessionID"] for each in messages if each["type"] == "message.updated")
 
 
-def normalise(messages: list[Message], **options: Any) -> tuple[list[Event], Normaliser]:
-    normaliser = Normaliser(root_of(messages), **options)
+def normalise(messages: list[Message], **options: Any) -> tuple[list[Event], OpenCodeNormaliser]:
+    normaliser = OpenCodeNormaliser(root_of(messages), **options)
     return [event for message in messages for event in normaliser.feed(message)], normaliser
 
 
@@ -115,7 +115,7 @@ def test_said_again_is_not_told_again(name: str) -> None:
     """After a lost event stream everything is read again."""
     messages = [each for each in recorded(name) if each["type"] != "session.status"]
     once, _ = normalise(messages)
-    twice = Normaliser(root_of(messages))
+    twice = OpenCodeNormaliser(root_of(messages))
     seen = [event for message in messages for event in twice.feed(message)]
     for message in messages:
         if message["type"] in ("message.updated", "todo.updated"):
@@ -132,7 +132,7 @@ def test_a_gap_in_a_text_is_filled_at_its_end(missing: int) -> None:
     part = next(each["properties"]["partID"] for each in whole if each["properties"].get("delta") == "I wil")
     start, *deltas, end = [each for each in whole if part in str(each)]
     assert len(deltas) == 4
-    normaliser = Normaliser(root_of(whole))
+    normaliser = OpenCodeNormaliser(root_of(whole))
     seen = list(normaliser.feed(start))
     for delta in deltas[: missing - 1]:
         seen += normaliser.feed(delta)
@@ -146,7 +146,7 @@ def test_a_gap_in_a_text_is_filled_at_its_end(missing: int) -> None:
 
 def test_a_text_that_was_trimmed_at_its_end() -> None:
     part: Message = {"id": "p", "messageID": "m", "sessionID": "s", "type": "text", "text": "", "time": {"start": 1}}
-    normaliser = Normaliser("s")
+    normaliser = OpenCodeNormaliser("s")
     delta = {"sessionID": "s", "messageID": "m", "partID": "p", "field": "text", "delta": "Done.\n\n"}
     ended = {**part, "text": "Done.", "time": {"start": 1, "end": 2}}
     seen: list[Event] = []
@@ -166,7 +166,7 @@ def tool(name: str, state: Message) -> Message:
 
 def test_output_of_a_running_command_is_told_once() -> None:
     """OpenCode repeats the last part of the output; long output loses its beginning."""
-    normaliser = Normaliser("s")
+    normaliser = OpenCodeNormaliser("s")
     shown = ["a" * 500, "a" * 500 + "b" * 500, "...\n\n" + "a" * 100 + "b" * 500 + "c" * 300]
     seen: list[Event] = []
     for output in shown:
@@ -176,10 +176,10 @@ def test_output_of_a_running_command_is_told_once() -> None:
 
 
 def test_mcp_tools_by_their_server() -> None:
-    normaliser = Normaliser("s", mcp=["git", "git_hub"])
+    normaliser = OpenCodeNormaliser("s", mcp=["git", "git_hub"])
     state = {"status": "running", "input": {}, "time": {"start": 1}}
     assert the(list(normaliser.feed(tool("git_hub_search", state))), ToolUse).action == Mcp("git_hub", "search")
-    assert the(list(Normaliser("s").feed(tool("git_hub_search", state))), ToolUse).action == OtherAction()
+    assert the(list(OpenCodeNormaliser("s").feed(tool("git_hub_search", state))), ToolUse).action == OtherAction()
 
 
 @pytest.mark.parametrize(
@@ -197,14 +197,14 @@ def test_mcp_tools_by_their_server() -> None:
     ],
 )
 def test_unknown_is_kept(message: Message) -> None:
-    (kept,) = Normaliser("s").feed(message)
+    (kept,) = OpenCodeNormaliser("s").feed(message)
     assert isinstance(kept, Other)
     assert kept.source == "opencode"
     assert kept.raw == message or kept.raw == message["properties"]["part"]
 
 
 def test_quiet_ones_are_quiet() -> None:
-    normaliser = Normaliser("s")
+    normaliser = OpenCodeNormaliser("s")
     for kind in QUIET:
         assert list(normaliser.feed({"type": kind, "properties": {}})) == []
 
@@ -218,7 +218,7 @@ def test_message_of() -> None:
 # --- the course of a turn ----------------------------------------------------------------------------------
 
 
-def run(name: str, course: Course) -> list[int]:
+def run(name: str, course: TurnState) -> list[int]:
     """Where in a recorded turn the course says that it is over."""
     ends: list[int] = []
     for number, message in enumerate(recorded(name)):
@@ -241,7 +241,7 @@ def run(name: str, course: Course) -> list[int]:
 def test_a_turn_is_over_once(name: str) -> None:
     """In `failed` the session says idle twice, in `subagent` the child does too."""
     messages = recorded(name)
-    course = Course(root_of(messages), set())
+    course = TurnState(root_of(messages), set())
     ends = run(name, course)
     assert len(ends) == 1
     assert not [each for each in messages[ends[0] + 1 :] if each["type"].startswith("message.part")]
@@ -249,13 +249,13 @@ def test_a_turn_is_over_once(name: str) -> None:
 
 
 def test_what_was_said_in_between_holds_the_end() -> None:
-    course = Course(root_of(recorded("turn")), set())
+    course = TurnState(root_of(recorded("turn")), set())
     course.steering = 1
     assert run("turn", course) == []
 
 
 def test_limits() -> None:
-    told = Normaliser("s")
+    told = OpenCodeNormaliser("s")
     assert past_limit(Spec(cwd="/", max_turns=0), told) is None, "nothing has been called yet"
     for reason in ("tool-calls", "stop"):
         tokens = {"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}

@@ -17,13 +17,13 @@ from tieline.config import Config
 from tieline.drivers.base import Attachment, Prompt
 from tieline.drivers.opencode.driver import create
 from tieline.drivers.opencode.launch import native
-from tieline.drivers.prestart import start_ahead
+from tieline.drivers.prestart import prestart
 from tieline.errors import AgentMissing, AgentStartFailed, Unsupported, UsageError
 from tieline.events import Answer, Ask, Command, Diff, Edit, Event, OtherAction, ToolResult, ToolUse
 from tieline.policy import Policy
 from tieline.processes import spawn
 from tieline.script import Call, Fail, Run, Say, Stall, Write
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.sessions.session import Session
 from tieline.testing.rig import scratch_env
 from tieline.testing.rigs.opencode import OpenCodeRig
@@ -377,7 +377,7 @@ async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig,
     config = Config(environ=rig.env)
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        Router(bus, config, drivers={"opencode": rig.driver}) as router,
+        SessionManager(bus, config, drivers={"opencode": rig.driver}) as router,
     ):
         router.lost.append(lost.append)
         session = await router.create("opencode", cwd=str(place), policy=FULL, model=str(rig.options.get("model", "")))
@@ -406,7 +406,7 @@ async def test_cancelled_while_it_starts(rig: OpenCodeRig, place: Path) -> None:
 
 async def test_started_ahead(rig: OpenCodeRig, place: Path) -> None:
     env = {**rig.env, "PATH": f"{Path(PROGRAM).parent}:{rig.env['PATH']}"}
-    start_ahead("opencode", env)
+    prestart("opencode", env)
     (early,) = spawn.live().values()
     async with open_session(create("opencode", {}), cwd=place, env=env) as session:
         assert list(spawn.live().values()) == [early], "the very same one"

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from tieline import config
 from tieline.drivers.shell import driver as shell
-from tieline.drivers.shell.json_output import Fields, Match, Normaliser, getter
+from tieline.drivers.shell.json_output import Fields, Match, ShellNormaliser, getter
 from tieline.drivers.shell.text_output import PlainText
 from tieline.events import Event, Other, Text, TextDelta, Thinking, Tokens
 
 
-def feed(fields: Fields, *messages: dict[str, Any]) -> tuple[Normaliser, list[Event]]:
-    normaliser = Normaliser(fields, source="mine")
+def feed(fields: Fields, *messages: dict[str, Any]) -> tuple[ShellNormaliser, list[Event]]:
+    normaliser = ShellNormaliser(fields, source="mine")
     return normaliser, [event for message in messages for event in normaliser.feed(message)]
 
 
@@ -172,11 +172,11 @@ def test_failure_wins_over_completion() -> None:
     ],
 )
 def test_garbage_is_kept(line: bytes, raw: Any) -> None:
-    assert Normaliser(Fields(text_field="text"), source="mine").line(line) == [Other(raw, "mine")]
+    assert ShellNormaliser(Fields(text_field="text"), source="mine").line(line) == [Other(raw, "mine")]
 
 
 def test_blank_lines_are_nothing() -> None:
-    normaliser = Normaliser(Fields(text_field="text"), source="mine")
+    normaliser = ShellNormaliser(Fields(text_field="text"), source="mine")
     assert normaliser.line(b"") == normaliser.line(b"  \r") == []
 
 
@@ -215,9 +215,9 @@ def test_plain_text_in_any_pieces(text: str, cuts: list[int]) -> None:
 EXAMPLES = config.load(environ={"TIELINE_CONFIG": str(Path(__file__).parents[2] / "examples" / "shell.toml")}).agents
 
 
-def recorded(agent: str) -> tuple[Normaliser, list[Event]]:
+def recorded(agent: str) -> tuple[ShellNormaliser, list[Event]]:
     options = {key: value for key, value in EXAMPLES[f"{agent}-command"].items() if key != "type"}
-    normaliser = Normaliser(shell.create(agent, options).options, source=agent)
+    normaliser = ShellNormaliser(shell.create(agent, options).options, source=agent)
     transcript = Path(__file__).parent / "shell" / f"{agent}.jsonl"
     return normaliser, [event for line in transcript.read_bytes().splitlines() for event in normaliser.line(line)]
 

@@ -15,22 +15,22 @@ from tieline.config import Config, HubConfig
 from tieline.drivers.base import Driver
 from tieline.drivers.scripted import Scripted
 from tieline.hub.app import build
-from tieline.hub.http.server import Serving, serve
+from tieline.hub.http.server import ServerAddress, serve
 from tieline.hub.hub import Hub
 from tieline.hub.security.unix_socket import socket_path
-from tieline.node.command_executor import Executor
+from tieline.node.command_executor import CommandExecutor
 from tieline.node.node_identity import identify
 from tieline.script import Reply
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 
 
 class Running(Struct, frozen=True):
     """A hub that serves; a client that is its owner, by the socket; and the key of a device, for all else."""
 
     hub: Hub
-    serving: Serving
+    serving: ServerAddress
     client: httpx.AsyncClient
-    router: Router
+    router: SessionManager
     env: Mapping[str, str]
     cwd: str
     token: str
@@ -79,9 +79,9 @@ async def running(
         identity = identify(env)
         replies: list[Reply] = []
         agents = drivers or {"scripted": Scripted(replies)}
-        router = Router(bus, settings, node=identity.id, drivers=agents)
+        router = SessionManager(bus, settings, node=identity.id, drivers=agents)
         await stack.enter_async_context(router)
-        executor = await stack.enter_async_context(Executor(router, bus, settings, identity=identity))
+        executor = await stack.enter_async_context(CommandExecutor(router, bus, settings, identity=identity))
         hub = await stack.enter_async_context(Hub(bus, settings, env=env, local=executor))
         serving = await stack.enter_async_context(
             serve(build(hub), port=0, config=settings.hub, socket_path=socket_path(env), head_s=head_s)
@@ -91,7 +91,7 @@ async def running(
         yield Running(hub, serving, client, router, env, str(cwd), token, replies)
 
 
-def owner(serving: Serving) -> httpx.AsyncClient:
+def owner(serving: ServerAddress) -> httpx.AsyncClient:
     """Whoever runs the hub, by the socket of its machine."""
     return httpx.AsyncClient(
         base_url=serving.url, transport=httpx.AsyncHTTPTransport(uds=serving.socket, verify=False), timeout=30.0

@@ -14,14 +14,14 @@ from tieline.bus import open_bus
 from tieline.bus.base import Bus
 from tieline.config import Config
 from tieline.hub.app import build
-from tieline.hub.http.server import Serving, serve
+from tieline.hub.http.server import ServerAddress, serve
 from tieline.hub.hub import Hub
 
 BOUND_S = 30.0
 
 
 class Served:
-    def __init__(self, hub: Hub, serving: Serving, device: str, token: str) -> None:
+    def __init__(self, hub: Hub, serving: ServerAddress, device: str, token: str) -> None:
         self.hub = hub
         self.bus = hub.bus
         self.url = serving.url

@@ -23,7 +23,7 @@ from tieline.hub.app import build
 from tieline.hub.http.responses import Message
 from tieline.hub.security import devices as devices_module
 from tieline.hub.security.devices import Device, Devices, PairingRecord, hashed
-from tieline.hub.security.rate_limit import Rates
+from tieline.hub.security.rate_limit import RateLimiter
 from tieline.protocol.stream_frames import Authenticate, Subscribe, encode
 from tieline.testing.wait_for import eventually
 
@@ -114,7 +114,7 @@ async def test_a_secret_ends(tmp_path: Path) -> None:
         try:
             await devices.claim(secret, ("client",))
             raise AssertionError("it was too old")
-        except devices_module.Refused as refused:
+        except devices_module.RequestRefused as refused:
             assert refused.code == "Unauthenticated"
 
 
@@ -338,7 +338,7 @@ async def test_a_revocation_outlives_a_restart_and_when_it_was_seen(tmp_path: Pa
 async def test_secrets_can_be_guessed_only_so_often(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     made = await offer(shared, "client")
     assert shared.hub.guesses.per_minute == 10
-    slow = Rates(tries=4, per_s=86400)  # so slow that none comes back during the test
+    slow = RateLimiter(tries=4, per_s=86400)  # so slow that none comes back during the test
     monkeypatch.setattr(shared.hub, "guesses", slow)
     async with anonymous(shared) as stranger:
         guesses = [("/api/v1/login", 401), ("/api/v1/pair", 401)] * 2 + [("/api/v1/login", 429), ("/api/v1/pair", 429)]
@@ -351,15 +351,15 @@ async def test_secrets_can_be_guessed_only_so_often(shared: Running, monkeypatch
 
 
 async def test_right_secrets_do_not_count_as_guesses(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared.hub, "guesses", Rates(tries=2, per_s=86400))
-    monkeypatch.setattr(shared.hub, "offers", Rates(tries=100, per_s=60))
+    monkeypatch.setattr(shared.hub, "guesses", RateLimiter(tries=2, per_s=86400))
+    monkeypatch.setattr(shared.hub, "offers", RateLimiter(tries=100, per_s=60))
     for _ in range(5):
         await paired(shared)
 
 
 async def test_secrets_are_made_only_so_often(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shared.hub.offers.per_minute == 30
-    monkeypatch.setattr(shared.hub, "offers", Rates(tries=2, per_s=86400))
+    monkeypatch.setattr(shared.hub, "offers", RateLimiter(tries=2, per_s=86400))
     replies = [await shared.client.post("/api/v1/pairings", json={"kind": "page"}) for _ in range(3)]
     assert [reply.status_code for reply in replies] == [201, 201, 429]
 

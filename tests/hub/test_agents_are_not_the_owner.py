@@ -16,9 +16,9 @@ from tests.hub.conftest import Running, caller, environment, running
 from websockets.asyncio.client import unix_connect
 from websockets.exceptions import InvalidStatus
 
-from tieline.bootstrap.process_lock import described
-from tieline.bootstrap.relay import relaying
-from tieline.client.hub_address import Running as Found
+from tieline.bootstrap.process_lock import running_file
+from tieline.bootstrap.relay import open_relay
+from tieline.client.hub_address import RunningHub as Found
 from tieline.drivers.scripted import Scripted
 from tieline.envelopes import address
 from tieline.hub.security import peer_credentials
@@ -49,7 +49,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Run
         "asker": Scripted([[Run("touch proof")]]),
         "approver": Scripted([[Run(approve)]]),
     }
-    async with running(path, drivers=agents) as started, relaying(started.hub, watch=False):
+    async with running(path, drivers=agents) as started, open_relay(started.hub, watch=False):
         yield started
 
 
@@ -155,7 +155,7 @@ async def test_the_command_line_below_an_agent_is_refused_and_a_persons_is_named
 ) -> None:
     """The agent runs `tieline approve`; then a person does, and the log says from where."""
     session, ask = await waiting(shared)
-    with described(shared.env, Found(shared.url, os.getpid(), socket=shared.serving.socket)):
+    with running_file(shared.env, Found(shared.url, os.getpid(), socket=shared.serving.socket)):
         (tmp_path / "ask").write_text(ask)
         await shared.session(agent="approver", cwd=str(tmp_path), prompt="approve it yourself")
         await eventually((tmp_path / "rc").exists, "the command does not end", timeout=60)

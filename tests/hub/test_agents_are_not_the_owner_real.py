@@ -15,9 +15,9 @@ from tests.workers import worker
 
 from tieline import config as configuration
 from tieline.bootstrap.daemon import hub_on
-from tieline.bootstrap.process_lock import described
+from tieline.bootstrap.process_lock import running_file
 from tieline.client import Client, connect
-from tieline.client.hub_address import Running
+from tieline.client.hub_address import RunningHub
 from tieline.events import AnyEvent, Done, Init, ToolResult
 from tieline.policy import Policy
 from tieline.protocol.request_bodies import Decision, NewSession
@@ -126,7 +126,7 @@ async def test_what_a_command_left_behind_allows_nothing(agent: tuple[Any, str],
         words = [sys.executable, "-I", tmp_path / "left.py", state, serving.url, TIELINE, said]
         left = shlex.join(map(str, words))
         (place / "test.sh").write_text(f"setsid env -i {left} </dev/null >/dev/null 2>&1 &\necho passed\n")
-        with described(own, Running(serving.url, os.getpid(), socket=serving.socket)):
+        with running_file(own, RunningHub(serving.url, os.getpid(), socket=serving.socket)):
             async with connect(own) as person:
                 made = NewSession(agent="worker", cwd=str(place), policy="ask", prompt="run the tests")
                 session = await person.create_session(made)

@@ -19,7 +19,7 @@ from tieline.config import Config, PoolConfig
 from tieline.drivers.scripted import Scripted
 from tieline.policy import Policy
 from tieline.script import Reply, Say
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.testing.rig import scratch_env
 from tieline.testing.wait_for import eventually
 
@@ -71,7 +71,7 @@ async def test_five_hundred_clients_follow_fifty_busy_sessions(tmp_path: Path) -
     driver = Scripted((REPLY,) * TURNS)
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        Router(bus, config, drivers={"scripted": driver}) as router,
+        SessionManager(bus, config, drivers={"scripted": driver}) as router,
         served(bus, tmp_path, config) as hub,
         crowd(tmp_path) as process,
     ):

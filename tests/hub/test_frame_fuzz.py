@@ -10,7 +10,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from tieline.hub.security import unauthenticated_limits
-from tieline.hub.security.unauthenticated_limits import Strangers
+from tieline.hub.security.unauthenticated_limits import UnauthenticatedLimits
 from tieline.hub.stream.ws_framing import FramedProtocol
 
 UPGRADE = (
@@ -59,7 +59,7 @@ class Reader:
     def __init__(self) -> None:
         config = Config(_app, ws=FramedProtocol, ws_max_size=AFTER, ws_per_message_deflate=False, log_config=None)
         config.load()
-        self.strangers = Strangers()
+        self.strangers = UnauthenticatedLimits()
         self.wire = Wire()
         self.protocol = FramedProtocol(config, ServerState(), {"strangers": self.strangers})
         self.protocol.connection_made(self.wire)

@@ -15,7 +15,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks as openapi_checks
 from tests.hub.conftest import Running, running
 
-from tieline.bootstrap.relay import relaying
+from tieline.bootstrap.relay import open_relay
 
 EXAMPLES = 12
 CHECKS: list[Any] = [
@@ -33,7 +33,7 @@ def elsewhere(path: Path) -> Generator[Running]:
     loop = asyncio.new_event_loop()
 
     async def run() -> None:
-        async with running(path) as hub, relaying(hub.hub, watch=False):
+        async with running(path) as hub, open_relay(hub.hub, watch=False):
             started.append(hub)
             ready.set()
             await over.wait()

@@ -15,8 +15,8 @@ from tests.channels.test_webhook_signatures import signed
 from tests.hub.conftest import Running, caller, running
 from tests.relay.conftest import BOUND, lose_lease
 
-from tieline.bootstrap.relay import relaying
-from tieline.testing.http_server import LoopbackServer, Request
+from tieline.bootstrap.relay import open_relay
+from tieline.testing.http_server import HttpRequest, LoopbackServer
 from tieline.testing.telegram_server import TOKEN, BotApi
 
 ADA = 4711
@@ -39,7 +39,7 @@ async def hooked(path: Path, *channels: tuple[str, str, dict[str, Any]]) -> Asyn
         place = Path(hub.env["HOME"], ".config/tieline/tieline.toml")
         place.parent.mkdir(parents=True)
         place.write_text(toml(*channels))
-        async with relaying(hub.hub):
+        async with open_relay(hub.hub):
             assert hub.hub.channels is not None
             await hub.hub.channels.reload(trust=(await hub.hub.channels.reload()).waiting)
             yield hub
@@ -266,7 +266,7 @@ async def test_a_loop_through_telegram_and_a_webhook_ends_by_its_budget(tmp_path
     """A chat's messages go to a webhook; what is posted comes back into the chat; a program there repeats it."""
     async with BotApi() as api:
 
-        async def bounce(request: Request) -> None:
+        async def bounce(request: HttpRequest) -> None:
             """The other side posts what it gets back to the hub's other webhook, headers and all."""
             own = {name: value for name, value in request.headers.items() if name.startswith(("webhook-", "tieline-"))}
             async with httpx.AsyncClient(base_url=hub.url, timeout=BOUND) as stranger:

@@ -11,7 +11,7 @@ from tests.hub.conftest import Running, running
 from tests.hub.test_hooks import hooked, telegram, toml
 from tests.relay.conftest import BOUND, over
 
-from tieline.bootstrap.relay import relaying
+from tieline.bootstrap.relay import open_relay
 from tieline.channels.base import DeliveryContext, dead
 from tieline.envelopes import Envelope
 from tieline.policy import Policy
@@ -25,7 +25,7 @@ ADA = 4711
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncGenerator[Running, None]:
-    async with running(tmp_path) as started, relaying(started.hub, watch=False):
+    async with running(tmp_path) as started, open_relay(started.hub, watch=False):
         yield started
 
 
@@ -289,7 +289,7 @@ async def test_an_agent_answers_in_the_chat_and_is_allowed_from_there(tmp_path: 
         place = Path(hub.env["HOME"], ".config/tieline/tieline.toml")
         place.parent.mkdir(parents=True)
         place.write_text(toml(config))
-        async with relaying(hub.hub):
+        async with open_relay(hub.hub):
             assert hub.hub.channels is not None
             await hub.hub.channels.reload(trust=(await hub.hub.channels.reload()).waiting)
             await api.write(ADA, "please make it")

@@ -22,7 +22,7 @@ from tieline.drivers.run_as import give
 from tieline.events import Done, Init
 from tieline.policy import Receipt
 from tieline.processes import process_table, spawn
-from tieline.processes.ancestry import descent_of
+from tieline.processes.ancestry import agent_ancestor
 from tieline.processes.async_process import Process
 from tieline.testing.wait_for import eventually
 
@@ -93,7 +93,7 @@ async def test_the_system_keeps_it_from_the_hub(place: Path) -> None:
         assert begun.status_code == 201, begun.text
         await eventually((work / "orphan").exists, "it does not run", timeout=60)
         orphan = int((work / "orphan").read_text())
-        (reaper,) = [one for one, mark in spawn.reapers().items() if mark == descent_of(orphan)]
+        (reaper,) = [one for one, mark in spawn.reapers().items() if mark == agent_ancestor(orphan)]
         assert (owner(reaper), owner(orphan)) == (0, USER.pw_uid)
         # Were the modes not there, the kernel would still say whose process it is.
         for path in (state, Path(hub.serving.socket).parent, Path(hub.serving.socket)):
@@ -113,7 +113,7 @@ async def test_the_system_keeps_it_from_the_hub(place: Path) -> None:
     assert receipt is not None
     (remains,) = receipt.remains
     assert f"runs as the user {NOBODY}" in remains and "Tieline's files" in remains
-    left = process_table.about(orphan)
+    left = process_table.process_info(orphan)
     assert left is None or left.over, "nothing of it is left"
 
 

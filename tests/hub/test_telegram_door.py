@@ -15,7 +15,7 @@ from tests.hub.conftest import running
 from tests.hub.test_hooks import ADA, hooked, memory, telegram
 from tests.relay.conftest import BOUND, over
 
-from tieline.bootstrap.relay import relaying
+from tieline.bootstrap.relay import open_relay
 from tieline.config import ChannelConfig
 from tieline.envelopes import Refused
 from tieline.relay.plugins import reload
@@ -47,7 +47,7 @@ async def test_the_hub_does_not_wait_for_it(tmp_path: Path, monkeypatch: pytest.
         async with AsyncExitStack() as stack:
             hub = await stack.enter_async_context(running(tmp_path))
             hub.hub.config = replace(hub.hub.config, channels=(ours, broken))
-            relay = await stack.enter_async_context(relaying(hub.hub, watch=False, wait=False))
+            relay = await stack.enter_async_context(open_relay(hub.hub, watch=False, wait=False))
             try:
                 shown = {one["id"]: one for one in (await hub.client.get("/api/v1/channels")).json()}
                 assert (shown["agent"]["state"], shown["phone"]["state"]) == ("running", "starting")

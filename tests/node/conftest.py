@@ -16,20 +16,20 @@ from tieline.drivers.base import Driver
 from tieline.drivers.scripted import Scripted
 from tieline.events import AnyEvent, decode
 from tieline.hub.hub import Hub
-from tieline.node.command_executor import Executor
-from tieline.node.hub_link import Link
-from tieline.node.node_identity import Identity, identify
+from tieline.node.command_executor import CommandExecutor
+from tieline.node.hub_link import HubLink
+from tieline.node.node_identity import NodeIdentity, identify
 from tieline.script import Reply
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.testing.wait_for import eventually
 
 
 class Node(Struct):
     id: str
     bus: Bus
-    router: Router
-    executor: Executor
-    link: Link
+    router: SessionManager
+    executor: CommandExecutor
+    link: HubLink
     cwd: str
     task: "asyncio.Task[None]"
 
@@ -47,20 +47,20 @@ def settings(path: Path, **more: Any) -> Config:
 @asynccontextmanager
 async def executor_at(
     path: Path, replies: Sequence[Reply] = (), *, drivers: Mapping[str, Driver] | None = None, **config: Any
-) -> AsyncGenerator[tuple[Executor, Bus]]:
+) -> AsyncGenerator[tuple[CommandExecutor, Bus]]:
     """A node that nobody is joined to."""
     own = settings(path, **config)
     identity = identify(own.environ)
     agents = drivers or {"scripted": Scripted(replies)}
     async with (
         open_bus(f"sqlite://{path}/node.db") as bus,
-        Router(bus, own, node=identity.id, drivers=agents) as router,
-        Executor(router, bus, own, identity=identity) as executor,
+        SessionManager(bus, own, node=identity.id, drivers=agents) as router,
+        CommandExecutor(router, bus, own, identity=identity) as executor,
     ):
         yield executor, bus
 
 
-async def key_of(hub: Hub, identity: Identity) -> str:
+async def key_of(hub: Hub, identity: NodeIdentity) -> str:
     """Pair it: the key of a new device."""
     secret, _ = await hub.devices.offer("node")
     _, key = await hub.devices.claim(secret, ("node",), name=identity.name, node=identity.id)
@@ -76,7 +76,7 @@ async def node_at(
     **config: Any,
 ) -> AsyncGenerator[Node]:
     async with executor_at(path, replies, **config) as (executor, bus):
-        link = Link(bus, executor, url=url, key=key, first_s=0.05, most_s=0.5)
+        link = HubLink(bus, executor, url=url, key=key, first_s=0.05, most_s=0.5)
         task = asyncio.create_task(link.run())
         try:
             yield Node(executor.identity.id, bus, executor.router, executor, link, str(path / "work"), task)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from tieline.bootstrap.process_lock import Order, Started
+from tieline.bootstrap.process_lock import StartOptions, StartResult
 from tieline.testing.rig import scratch_env
 
 START_S = 60.0
@@ -21,7 +21,7 @@ WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") el
 class Daemon:
     """`python -m tieline.bootstrap.daemon`, in a home of its own."""
 
-    def __init__(self, root: Path, order: Order, config: str = "") -> None:
+    def __init__(self, root: Path, order: StartOptions, config: str = "") -> None:
         self.place = root / "place"
         self.place.mkdir(parents=True)
         (root / "tieline.toml").write_text(config)
@@ -60,7 +60,7 @@ class Daemon:
                 line = await reader.readline()
         finally:
             transport.close()
-        started = msgspec.json.decode(line or b"{}", type=Started)
+        started = msgspec.json.decode(line or b"{}", type=StartResult)
         assert started.url, f"{started.problem}\n{self._log.read_text()}"
         self.url = started.url
 

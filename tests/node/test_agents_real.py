@@ -11,7 +11,7 @@ import pytest
 from tieline.config import Config
 from tieline.drivers import registry
 from tieline.drivers.opencode.launch import launch_command
-from tieline.node.agent_inventory import Agents
+from tieline.node.agent_inventory import AgentInventory
 from tieline.processes.async_process import Process
 from tieline.protocol.views import AgentView
 from tieline.testing.rigs.opencode import OpenCodeRig
@@ -36,11 +36,11 @@ async def served(rig: OpenCodeRig) -> AsyncGenerator[tuple[str, str]]:
         process.signal(signal.SIGTERM)
 
 
-def agents(config: Config) -> Agents:
-    return Agents(config, lambda name: registry.create(name, config))
+def agents(config: Config) -> AgentInventory:
+    return AgentInventory(config, lambda name: registry.create(name, config))
 
 
-async def look(agents: Agents) -> dict[str, AgentView]:
+async def look(agents: AgentInventory) -> dict[str, AgentView]:
     return {view.name: view for view in await agents.refresh()}
 
 

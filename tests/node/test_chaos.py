@@ -19,12 +19,12 @@ from tests.client.proxy import Proxy
 from tests.node.conftest import until
 from tests.node.processes import Daemon
 
-from tieline.bootstrap.process_lock import Order
+from tieline.bootstrap.process_lock import StartOptions
 from tieline.bus import Bus, open_bus
 from tieline.client import Client, connect
 from tieline.errors import TielineError
 from tieline.events import Answer, AnyEvent, Ask, Done, TurnStarted, decode
-from tieline.node.hub_credentials import Joined, write_joined
+from tieline.node.hub_credentials import HubCredentials, write_credentials
 from tieline.node.node_identity import identify
 from tieline.protocol.request_bodies import Claim, Decision, NewPrompt, NewSession, Pairing
 from tieline.script import Run, Say
@@ -45,9 +45,9 @@ class World:
         script = root / "script.json"
         replies = [[Say("so it goes " * 5, chunks=12, delay_s=0.004)], [Run("echo made")], [Say("and on")]]
         script.write_bytes(msgspec.json.encode(replies * 300))
-        self.hub = Daemon(root / "hub", Order(node=False, port=0), f'bus = "{hub_bus}"\n')
+        self.hub = Daemon(root / "hub", StartOptions(node=False, port=0), f'bus = "{hub_bus}"\n')
         agent = f'[agents.bot]\ntype = "scripted"\nscript = "{script}"\n'
-        self.node = Daemon(root / "node", Order(what="node"), f'bus = "{node_bus}"\n{agent}')
+        self.node = Daemon(root / "node", StartOptions(what="node"), f'bus = "{node_bus}"\n{agent}')
         self.rough = Proxy()  # the node's
         self.smooth = Proxy()  # ours
         self.accepted: dict[str, list[str]] = {session: [] for session in SESSIONS}
@@ -69,7 +69,7 @@ class World:
         me = identify(self.node.env)
         offer = await client.pairing(Pairing(kind="node"))
         paired = await client.pair(Claim(secret=offer.secret, name="rough", node=me.id))
-        write_joined(self.node.env, Joined(url=self.rough.url, key=paired.key, device=paired.device.id))
+        write_credentials(self.node.env, HubCredentials(url=self.rough.url, key=paired.key, device=paired.device.id))
         return me.id
 
     async def prompt(self, client: Client, session: str, number: int) -> str:

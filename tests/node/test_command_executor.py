@@ -15,12 +15,12 @@ from tieline.bus import Bus
 from tieline.drivers.base import Attachment
 from tieline.errors import BusUnavailable
 from tieline.events import Answer
-from tieline.node.agent_inventory import Agents
-from tieline.node.command_executor import Executor
-from tieline.node.command_handlers import GIVES, session_of
+from tieline.node.agent_inventory import AgentInventory
+from tieline.node.command_executor import CommandExecutor
+from tieline.node.command_handlers import RESULT_TYPES, session_of
 from tieline.policy import Policy
 from tieline.protocol import commands as c
-from tieline.protocol.commands import AnyCommand, Order, Result
+from tieline.protocol.commands import AnyCommand, CommandEnvelope, Result
 from tieline.protocol.views import AgentView, DirectoryView, PromptView
 from tieline.script import Run, Say, Stall
 from tieline.sessions.records import AskRecord, SessionRecord
@@ -32,19 +32,19 @@ GIT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
 
 class Told(msgspec.Struct):
-    executor: Executor
+    executor: CommandExecutor
     bus: Bus
     cwd: str
     count: int = 0
 
     async def result(self, command: AnyCommand, *, id: str = "", **more: Any) -> Result:
         self.count += 1
-        return await self.executor.carry_out(Order(id=id or f"o{self.count}", command=command, by="me", **more))
+        return await self.executor.execute(CommandEnvelope(id=id or f"o{self.count}", command=command, by="me", **more))
 
     async def do(self, command: AnyCommand, **more: Any) -> Any:
         result = await self.result(command, **more)
         assert result.refusal is None, result.refusal
-        return msgspec.json.decode(result.value, type=GIVES[type(command)])
+        return msgspec.json.decode(result.value, type=RESULT_TYPES[type(command)])
 
     async def refused(self, command: AnyCommand, **more: Any) -> str:
         result = await self.result(command, **more)
@@ -74,7 +74,7 @@ async def test_every_command_is_carried_out_or_refused_for_a_reason(told: Told, 
     result = await told.result(msgspec.convert(needed, kind))
     if result.refusal is None:
         assert kind in (c.ListSessions, c.CreateSession, c.Browse, c.Refresh), "there is no such session"
-        assert msgspec.json.decode(result.value, type=GIVES[kind]) is not None
+        assert msgspec.json.decode(result.value, type=RESULT_TYPES[kind]) is not None
     else:
         assert result.refusal.code in ("UsageError", "UnknownAgent"), result.refusal
 
@@ -253,7 +253,7 @@ async def test_agents_are_shown_as_they_are(tmp_path: Path) -> None:
         status = executor.status()
         assert status.default_agent == "on" and {one.name for one in status.agents} == set(views)
         assert (await told.do(c.CreateSession(cwd=told.cwd, policy=FULL))).agent == "on"
-    assert Agents(config, lambda name: executor.router.driver(name)).off("gemini")
+    assert AgentInventory(config, lambda name: executor.router.driver(name)).off("gemini")
 
 
 @pytest.mark.parametrize("method", ["prompt", "cancel"])

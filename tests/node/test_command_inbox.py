@@ -10,10 +10,10 @@ from tests.bus.conftest import address
 from tests.node.conftest import executor_at, until
 
 from tieline.bus import Bus, open_bus
-from tieline.node.command_executor import Executor
-from tieline.node.command_inbox import INBOX, Inbox
+from tieline.node.command_executor import CommandExecutor
+from tieline.node.command_inbox import INBOX, CommandInbox
 from tieline.protocol import commands as c
-from tieline.protocol.commands import Order, Result
+from tieline.protocol.commands import CommandEnvelope, Result
 
 
 @pytest.fixture(params=["sqlite", "nats"])
@@ -23,24 +23,24 @@ async def bus(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
 
 
 @pytest.fixture
-async def executor(tmp_path: Path) -> AsyncGenerator[Executor]:
+async def executor(tmp_path: Path) -> AsyncGenerator[CommandExecutor]:
     async with executor_at(tmp_path / "node") as (executor, _):
         yield executor
 
 
-def orders(*numbers: int) -> list[tuple[int, Order]]:
+def orders(*numbers: int) -> list[tuple[int, CommandEnvelope]]:
     """All for one session: they follow each other."""
-    return [(number, Order(id=f"o{number}", command=c.AbortSession(session="s"))) for number in numbers]
+    return [(number, CommandEnvelope(id=f"o{number}", command=c.AbortSession(session="s"))) for number in numbers]
 
 
-async def loaded(bus: Bus) -> Inbox:
-    inbox = Inbox(bus, "link.n")
+async def loaded(bus: Bus) -> CommandInbox:
+    inbox = CommandInbox(bus, "link.n")
     await inbox.load()
     return inbox
 
 
 @asynccontextmanager
-async def at_work(inbox: Inbox, executor: Executor, *, slow: bool = False) -> AsyncGenerator[list[str]]:
+async def at_work(inbox: CommandInbox, executor: CommandExecutor, *, slow: bool = False) -> AsyncGenerator[list[str]]:
     """The orders that came to their end. With `slow` none does: its end is never written down."""
     over: list[str] = []
 
@@ -57,7 +57,7 @@ async def at_work(inbox: Inbox, executor: Executor, *, slow: bool = False) -> As
         await asyncio.gather(work, return_exceptions=True)
 
 
-async def test_the_next_one_goes_on_at_once(bus: Bus, executor: Executor) -> None:
+async def test_the_next_one_goes_on_at_once(bus: Bus, executor: CommandExecutor) -> None:
     inbox = await loaded(bus)
     await inbox.take("hub", orders(4, 5))
     async with at_work(inbox, executor, slow=True) as over:
@@ -70,7 +70,7 @@ async def test_the_next_one_goes_on_at_once(bus: Bus, executor: Executor) -> Non
         await until(lambda: _empty(bus), "what was done is still there")
 
 
-async def test_what_comes_twice_is_taken_once(bus: Bus, executor: Executor) -> None:
+async def test_what_comes_twice_is_taken_once(bus: Bus, executor: CommandExecutor) -> None:
     inbox = await loaded(bus)
     await inbox.take("hub", orders(1, 2))
     await inbox.take("hub", orders(2, 3))
@@ -91,7 +91,7 @@ async def test_what_came_without_being_noted_is_known(bus: Bus) -> None:
     assert (await loaded(bus)).place.seq == 1, "the numbers of another log"
 
 
-async def test_there_is_so_much_room(bus: Bus, executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_there_is_so_much_room(bus: Bus, executor: CommandExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tieline.node.command_inbox.MOST_HELD", 2)
     inbox = await loaded(bus)
     await inbox.take("hub", orders(1, 2))

@@ -25,15 +25,15 @@ from tieline.bus import Bus
 from tieline.events import Answer
 from tieline.hub.hub import Hub
 from tieline.hub.nodes.command_queue import COMMANDS
-from tieline.node.command_inbox import INBOX, Inbox
-from tieline.node.hub_link import KeyRefused, Link
-from tieline.node.link_connection import Uplink, fitting
+from tieline.node.command_inbox import INBOX, CommandInbox
+from tieline.node.hub_link import HubLink, KeyRefused
+from tieline.node.link_connection import LinkConnection, fitting
 from tieline.node.node_identity import identify
-from tieline.node.result_outbox import Outbox
+from tieline.node.result_outbox import ResultOutbox
 from tieline.policy import Policy
 from tieline.protocol import commands as c
-from tieline.protocol.commands import AnyCommand, Order, Result
-from tieline.protocol.node_link import AnyDownFrame, AnyUpFrame, Orders, Taken, Welcome
+from tieline.protocol.commands import AnyCommand, CommandEnvelope, Result
+from tieline.protocol.node_link import AnyDownFrame, AnyUpFrame, LinkCommands, LinkTaken, LinkWelcome
 from tieline.protocol.views import CommandView
 from tieline.script import Run, Say
 from tieline.sessions.records import AskRecord, PromptRecord, SessionRecord
@@ -44,7 +44,7 @@ LONG = [[Say(f"turn {number}: " + "word " * 20, chunks=8)] for number in range(4
 
 
 async def tell(hub: Hub, node: str, command: AnyCommand, **more: object) -> Result:
-    told = await hub.switch.tell(node, command, by="me", wait_s=30, **more)  # type: ignore[arg-type]
+    told = await hub.switch.dispatch(node, command, by="me", wait_s=30, **more)  # type: ignore[arg-type]
     assert isinstance(told, Result), told
     assert told.refusal is None, told.refusal
     return told
@@ -138,7 +138,7 @@ async def test_an_ask_is_answered_from_the_hub(hub: Running, tmp_path: Path) -> 
         assert Path(node.cwd, "made").exists()
         await reached(hub.hub, "yes", "applied")
         await eventually(lambda: not hub.hub.state.asks, "the ask is still shown", timeout=30)
-        refused = await hub.hub.switch.tell(node.id, command, by="somebody else", id="late", wait_s=30)
+        refused = await hub.hub.switch.dispatch(node.id, command, by="somebody else", id="late", wait_s=30)
         assert isinstance(refused, Result) and refused.refusal is not None
         assert refused.refusal.code == "AlreadyAnswered"
         await reached(hub.hub, "late", "refused")
@@ -150,13 +150,13 @@ async def test_commands_wait_for_a_node_that_is_away(hub: Running, tmp_path: Pat
         id, key = node.id, node.link._key  # pyright: ignore[reportPrivateUsage]
     await eventually(lambda: not hub.hub.state.nodes[id].online, "it is still shown as online", timeout=30)
     for number in range(3):
-        told = await hub.hub.switch.tell(
+        told = await hub.hub.switch.dispatch(
             id, c.SendPrompt(session="s", prompt=f"p{number}", text="go"), by="me", id=f"o{number}"
         )
         assert isinstance(told, CommandView) and told.state == "sent"
-    again = await hub.hub.switch.tell(id, c.SendPrompt(session="s", prompt="p0", text="go"), by="me", id="o0")
+    again = await hub.hub.switch.dispatch(id, c.SendPrompt(session="s", prompt="p0", text="go"), by="me", id="o0")
     assert isinstance(again, CommandView)
-    short = await hub.hub.switch.tell(
+    short = await hub.hub.switch.dispatch(
         id, c.SendPrompt(session="s", prompt="late", text="go"), by="me", id="late", expires_s=0.001
     )
     assert isinstance(short, CommandView)
@@ -175,8 +175,8 @@ async def test_what_nobody_fetches_expires_and_is_said_to(hub: Running, tmp_path
     async with joined_to(hub, tmp_path / "node") as node:
         id = node.id
     await eventually(lambda: not hub.hub.state.nodes[id].online, "it is still shown as online", timeout=30)
-    await hub.hub.switch.tell(id, c.AbortSession(session="s"), by="me", id="gone", expires_s=0.001)
-    await hub.hub.switch.tell(id, c.AbortSession(session="s"), by="me", id="waits")
+    await hub.hub.switch.dispatch(id, c.AbortSession(session="s"), by="me", id="gone", expires_s=0.001)
+    await hub.hub.switch.dispatch(id, c.AbortSession(session="s"), by="me", id="waits")
     await hub.hub.switch.orders.sweep()
     assert await state_of(hub.hub, "gone") == "expired"
     assert await state_of(hub.hub, "waits") == "sent"
@@ -230,9 +230,9 @@ async def test_results_are_kept_until_they_are_heard(hub: Running, tmp_path: Pat
     identity = identify(settings(tmp_path / "node").environ)
     key = await key_of(hub.hub, identity)
     async with executor_at(tmp_path / "node", LONG) as (executor, bus):
-        order = Order(id="o1", command=c.AbortSession(session="none"), by="me")
-        await Inbox(bus, f"link.{identity.id}").take("hub", [(1, order)])
-        lost = Link(bus, executor, url="http://127.0.0.1:9", key=key, first_s=0.05, most_s=0.1)
+        order = CommandEnvelope(id="o1", command=c.AbortSession(session="none"), by="me")
+        await CommandInbox(bus, f"link.{identity.id}").take("hub", [(1, order)])
+        lost = HubLink(bus, executor, url="http://127.0.0.1:9", key=key, first_s=0.05, most_s=0.1)
         task = asyncio.create_task(lost.run())
         await until(lambda: holds(bus, f"{identity.id}.o1"), "there is no result")
         task.cancel()
@@ -259,7 +259,7 @@ async def test_a_node_forgets_what_is_old_once_the_hub_has_it(hub: Running, tmp_
         await tell(hub.hub, node.id, c.SendPrompt(session="s", prompt="p1", text="go"))
         await until_done(hub.hub.bus, "s", 2)
     async with executor_at(tmp_path / "node") as (executor, bus):
-        away = Link(bus, executor, url=hub.url, key="")
+        away = HubLink(bus, executor, url=hub.url, key="")
         assert not await empty(bus, "events.s")
         assert await away.trim(time.time() + 60) == 0  # who knows what the hub has
 
@@ -267,26 +267,26 @@ async def test_a_node_forgets_what_is_old_once_the_hub_has_it(hub: Running, tmp_
 async def test_orders_expire_by_the_hubs_clock(tmp_path: Path) -> None:
     """Clocks differ: an order that is good for a minute is good for a minute where the clock is an hour ahead."""
     async with executor_at(tmp_path / "node") as (executor, bus):
-        outbox = Outbox(bus, executor.identity.id)
+        outbox = ResultOutbox(bus, executor.identity.id)
         await outbox.load()
-        inbox = Inbox(bus, f"link.{executor.identity.id}")
+        inbox = CommandInbox(bus, f"link.{executor.identity.id}")
         behind = time.time() - 3600
-        order = Order(id="o", command=c.AbortSession(session="s"), expires_at=behind + 60)
-        down: list[AnyDownFrame] = [Orders(orders=((1, order),))]
+        order = CommandEnvelope(id="o", command=c.AbortSession(session="s"), expires_at=behind + 60)
+        down: list[AnyDownFrame] = [LinkCommands(orders=((1, order),))]
         said: asyncio.Queue[AnyUpFrame] = asyncio.Queue()
 
         async def receive() -> AnyDownFrame:
             return down.pop() if down else await asyncio.Event().wait()  # type: ignore[return-value]
 
-        welcome = Welcome(protocol=1, epoch="hub", at=behind)
-        uplink = asyncio.create_task(Uplink(bus, executor, inbox, outbox, welcome, said.put).run(receive))
+        welcome = LinkWelcome(protocol=1, epoch="hub", at=behind)
+        uplink = asyncio.create_task(LinkConnection(bus, executor, inbox, outbox, welcome, said.put).run(receive))
         async with asyncio.timeout(30):
-            while not isinstance(await said.get(), Taken):
+            while not isinstance(await said.get(), LinkTaken):
                 pass
         uplink.cancel()
         await asyncio.gather(uplink, return_exceptions=True)
         (kept,) = await bus.table(INBOX).entries()
-        expires = msgspec.json.decode(kept.value, type=Order).expires_at
+        expires = msgspec.json.decode(kept.value, type=CommandEnvelope).expires_at
         assert time.time() < expires < time.time() + 120
 
 
@@ -314,7 +314,7 @@ async def test_sessions_that_are_cleared_away_at_the_node_go_at_the_hub(hub: Run
 
 
 def test_a_large_answer_fits_or_says_so() -> None:
-    order = Order(id="o", command=c.GetDiff(session="s"))
+    order = CommandEnvelope(id="o", command=c.GetDiff(session="s"))
     diff = "\n".join(f"+line {number} “quoted”" for number in range(400_000))
     whole = Result(id="o", value=msgspec.Raw(msgspec.json.encode(diff)))
     cut = fitting(order, whole)
@@ -322,7 +322,7 @@ def test_a_large_answer_fits_or_says_so() -> None:
     assert len(bytes(cut.value)) < 4 * 1024 * 1024
     assert diff.startswith(text.rpartition("\n… cut")[0].rstrip("\n"))
     assert f"the whole diff has {len(diff)} characters" in text
-    refused = fitting(Order(id="o", command=c.GetMessages(session="s")), whole)
+    refused = fitting(CommandEnvelope(id="o", command=c.GetMessages(session="s")), whole)
     assert refused.refusal is not None and refused.refusal.code == "RecordTooLarge"
     small = Result(id="o", value=msgspec.Raw(b'"x"'))
     assert fitting(order, small) is small

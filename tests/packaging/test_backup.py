@@ -20,7 +20,7 @@ from tests.cli.hub_process import HubProcess
 from tieline import paths, state_directory
 from tieline.bootstrap import backup
 from tieline.bootstrap.backup import MANIFEST, PREFIX, BadBackup, File, Manifest, create, restore
-from tieline.bootstrap.process_lock import AlreadyRunning, only_one
+from tieline.bootstrap.process_lock import AlreadyRunning, single_instance
 from tieline.client import connect
 from tieline.config import Config
 from tieline.errors import TielineError, UsageError
@@ -29,7 +29,7 @@ from tieline.protocol.request_bodies import NewSession
 from tieline.script import Say
 from tieline.sessions.records import SessionRecord
 from tieline.state_directory import StateUnusable
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 from tieline.testing.wait_for import eventually
 
 SESSIONS = 4
@@ -38,7 +38,7 @@ SESSIONS = 4
 # --- under load, with the real processes -----------------------------------------------------------------
 
 
-async def _load(machine: CommandLine, stop: asyncio.Event, acknowledged: list[tuple[str, str]]) -> None:
+async def _load(machine: CliProcess, stop: asyncio.Event, acknowledged: list[tuple[str, str]]) -> None:
     """Prompts, one after the other; those that the hub acknowledged are written down."""
     async with connect(machine.env) as client:
         session = await client.create_session(NewSession(agent="talker", cwd=str(machine.place), policy="full"))
@@ -50,7 +50,7 @@ async def _load(machine: CommandLine, stop: asyncio.Event, acknowledged: list[tu
             acknowledged.append((session.id, prompt.id))
 
 
-async def _back_up_under_load(machine: CommandLine, file: Path) -> list[tuple[str, str]]:
+async def _back_up_under_load(machine: CliProcess, file: Path) -> list[tuple[str, str]]:
     """What was acknowledged before the backup began; prompts go on all the time."""
     stop, acknowledged = asyncio.Event(), list[tuple[str, str]]()
     async with asyncio.TaskGroup() as group:
@@ -74,7 +74,7 @@ async def _back_up_under_load(machine: CommandLine, file: Path) -> list[tuple[st
 
 @pytest.mark.slow
 def test_what_was_acknowledged_before_is_there_after(tmp_path: Path) -> None:
-    machine, file = CommandLine(tmp_path / "one"), tmp_path / "tieline.tar.gz"
+    machine, file = CliProcess(tmp_path / "one"), tmp_path / "tieline.tar.gz"
     machine.agent("talker", [Say("Heard.")])
     with HubProcess(machine):
         before = asyncio.run(_back_up_under_load(machine, file))
@@ -82,7 +82,7 @@ def test_what_was_acknowledged_before_is_there_after(tmp_path: Path) -> None:
         assert refused.returncode == 1 and "runs already" in refused.stderr and "tieline down" in refused.stderr
     assert file.stat().st_mode & 0o777 == 0o600
 
-    other = CommandLine(tmp_path / "other")
+    other = CliProcess(tmp_path / "other")
     other.agent("talker", [Say("Heard.")])
     shutil.rmtree(other.env["HOME"], ignore_errors=True)
     done = other.run("restore", str(file))
@@ -208,7 +208,7 @@ def test_a_damaged_bus_is_no_backup(config: Config, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_on_nats_is_said_not_to_be_in_it(tmp_path: Path) -> None:
-    machine = CommandLine(tmp_path)
+    machine = CliProcess(tmp_path)
     paths.state(machine.env).mkdir(parents=True, exist_ok=True)
     machine.configure('bus = "nats://user:pass@127.0.0.1:4222"\n')
     told = machine.run("backup", str(tmp_path / "b.tar.gz"))
@@ -226,7 +226,7 @@ def test_a_bus_file_elsewhere_is_in_it(config: Config, tmp_path: Path) -> None:
 def test_it_is_refused_while_something_runs(config: Config, tmp_path: Path) -> None:
     create(config, tmp_path / "b.tar.gz")
     before = content(paths.state(config.environ))
-    with only_one(config.environ), pytest.raises(AlreadyRunning):
+    with single_instance(config.environ), pytest.raises(AlreadyRunning):
         restore(config.environ, tmp_path / "b.tar.gz")
     assert content(paths.state(config.environ)) == before
 

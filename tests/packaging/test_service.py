@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tieline.bootstrap.process_lock import only_one
+from tieline.bootstrap.process_lock import single_instance
 from tieline.cli.commands import service_manager
 from tieline.cli.commands.service_manager import Launchd, ServiceError, Systemd, check_lasting, command
-from tieline.testing.cli_process import WAIT_S, CommandLine
+from tieline.testing.cli_process import WAIT_S, CliProcess
 
 SYSTEMCTL = """\
 #!/bin/sh
@@ -30,7 +30,7 @@ esac
 """
 
 
-class Machine(CommandLine):
+class Machine(CliProcess):
     """A command line whose systemd is a stand-in that writes down what it is told."""
 
     def __init__(self, root: Path) -> None:
@@ -97,7 +97,7 @@ def test_what_stands_in_its_way_is_said_and_nothing_is_left(machine: Machine) ->
     assert not machine.unit.exists() and machine.told() == []
     (machine.root / "no-bus").unlink()
 
-    with only_one(machine.env):
+    with single_instance(machine.env):
         held = machine.run("service", "install")
     assert held.returncode == 2 and f"process {os.getpid()}" in held.stderr and "tieline down" in held.stderr
     assert not machine.unit.exists()

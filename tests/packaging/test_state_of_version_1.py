@@ -11,9 +11,9 @@ import pytest
 from tieline import config as configuration
 from tieline import state_directory
 from tieline.bootstrap.daemon import hub_on
-from tieline.bootstrap.process_lock import described
+from tieline.bootstrap.process_lock import running_file
 from tieline.client import connect
-from tieline.client.hub_address import Running
+from tieline.client.hub_address import RunningHub
 from tieline.events import Answer, Ask, Text
 from tieline.testing.rig import scratch_env
 
@@ -43,7 +43,7 @@ async def test_all_of_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     state_directory.prepare(env)
     assert {path.name: path.read_bytes() for path in state.iterdir() if path.name != "version"} == before
     async with hub_on(config) as (_, serving), AsyncExitStack() as stack:
-        stack.enter_context(described(env, Running(serving.url, os.getpid(), socket=serving.socket)))
+        stack.enter_context(running_file(env, RunningHub(serving.url, os.getpid(), socket=serving.socket)))
         client = await stack.enter_async_context(connect(env))
         sessions = {record.title: record for record in await client.sessions(archived=True)}
         assert set(sessions) == {"Mornings", "run it"}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tieline.processes import guard_client, process_table, spawn
-from tieline.processes.ancestry import UNKNOWN, descent_of
+from tieline.processes.ancestry import UNKNOWN, agent_ancestor
 from tieline.processes.async_process import Process
 from tieline.testing.wait_for import eventually
 
@@ -56,19 +56,19 @@ async def running(tmp_path: Path, *argv: str) -> AsyncGenerator[tuple[Process, s
 
 
 def parent(pid: int) -> int:
-    found = process_table.about(pid)
+    found = process_table.process_info(pid)
     return found.parent if found else 0
 
 
 def over(pid: int) -> bool:
-    found = process_table.about(pid)
+    found = process_table.process_info(pid)
     return found is None or found.over
 
 
 def test_a_person_descends_from_no_agent() -> None:
-    assert descent_of(os.getpid()) is None
+    assert agent_ancestor(os.getpid()) is None
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as shell:
-        assert descent_of(shell.pid) is None
+        assert agent_ancestor(shell.pid) is None
         assert shell.stdin is not None
         shell.stdin.close()
 
@@ -77,8 +77,8 @@ def test_a_person_descends_from_no_agent() -> None:
 async def test_what_a_shell_starts(tmp_path: Path, how: str) -> None:
     command = SHELLS[how].format(python=f'{sys.executable} -I -c "{CHILD}"')
     async with running(tmp_path, "/bin/sh", "-c", command) as (process, mark, pid):
-        assert descent_of(process.pid) == mark
-        assert descent_of(pid) == mark
+        assert agent_ancestor(process.pid) == mark
+        assert agent_ancestor(pid) == mark
         process.kill()
     await eventually(lambda: over(pid), "it outlives its agent")
 
@@ -87,10 +87,10 @@ async def test_a_daemon_that_was_left_behind(tmp_path: Path) -> None:
     async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (process, mark, pid):
         await eventually(lambda: parent(pid) in spawn.reapers(), "it has no new parent")
         assert pid not in process_table.marked({mark}) and os.getsid(pid) != process.pid
-        assert descent_of(pid) == mark
+        assert agent_ancestor(pid) == mark
         process.signal(signal.SIGTERM)  # the agent leaves; the daemon does not
         assert await process.wait(10)
-        assert descent_of(pid) == mark
+        assert agent_ancestor(pid) == mark
         assert not over(pid)
     await eventually(lambda: over(pid), "it outlives its agent")
 
@@ -98,7 +98,7 @@ async def test_a_daemon_that_was_left_behind(tmp_path: Path) -> None:
 async def test_each_is_of_its_own_agent(tmp_path: Path) -> None:
     async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (here, one, first):
         async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (there, two, second):
-            assert (descent_of(first), descent_of(second)) == (one, two)
+            assert (agent_ancestor(first), agent_ancestor(second)) == (one, two)
             there.kill()
         here.kill()
 
@@ -113,7 +113,7 @@ async def test_one_that_kills_its_reaper_ends(tmp_path: Path) -> None:
             (reaper,) = [reaper for reaper, found in spawn.reapers().items() if found == mark]
             os.kill(reaper, signal.SIGKILL)
             await eventually(lambda: parent(pid) == guard, "it is nobody's")
-            assert descent_of(pid) == UNKNOWN
+            assert agent_ancestor(pid) == UNKNOWN
         finally:
             os.kill(guard, signal.SIGCONT)
         await eventually(lambda: over(pid) and over(process.pid), "it lives on")
@@ -125,7 +125,7 @@ async def test_a_guard_that_was_killed_changes_nothing_for_those_below_a_reaper(
     async with running(tmp_path, sys.executable, "-I", "-c", ORPHAN) as (process, mark, pid):
         assert guard_client._guard is not None  # pyright: ignore[reportPrivateUsage]
         guard_client._guard.kill()  # pyright: ignore[reportPrivateUsage]
-        assert descent_of(pid) == mark
+        assert agent_ancestor(pid) == mark
         process.kill()
     await eventually(lambda: over(pid), "it outlives its agent")
 
@@ -167,11 +167,11 @@ def test_an_agent_that_kills_the_guard_and_its_reaper_comes_to_the_daemon() -> N
 
 
 def test_what_cannot_be_read_is_unknown() -> None:
-    assert descent_of(0) == UNKNOWN
-    assert descent_of(2**22 + 1) == UNKNOWN
+    assert agent_ancestor(0) == UNKNOWN
+    assert agent_ancestor(2**22 + 1) == UNKNOWN
     with subprocess.Popen(["/bin/true"]) as gone:
         gone.wait()
-        assert descent_of(gone.pid) == UNKNOWN
+        assert agent_ancestor(gone.pid) == UNKNOWN
 
 
 OTHER = f"""
@@ -198,8 +198,8 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
 async def test_agents_of_another_tieline_here(other: subprocess.Popen[bytes]) -> None:
     assert other.stdout is not None
     pid = int(other.stdout.readline())
-    assert descent_of(pid) == UNKNOWN
-    assert descent_of(other.pid) is None, "whoever started it is no agent"
+    assert agent_ancestor(pid) == UNKNOWN
+    assert agent_ancestor(other.pid) is None, "whoever started it is no agent"
     other.kill()
     await eventually(lambda: over(pid), "it outlives its Tieline")
 
@@ -209,7 +209,7 @@ async def test_it_is_told_quickly(tmp_path: Path) -> None:
         took: list[float] = []
         for _ in range(50):
             before = time.perf_counter()
-            assert descent_of(pid) == mark
+            assert agent_ancestor(pid) == mark
             took.append(time.perf_counter() - before)
         assert min(took) < 0.001
         process.kill()
@@ -233,8 +233,8 @@ while time.monotonic() < deadline:
         deadline = time.monotonic() + 20
         while seen < 50 and time.monotonic() < deadline:
             for reaper in spawn.reapers():
-                for pid in process_table.below(reaper):
-                    found = descent_of(pid)
+                for pid in process_table.descendants(reaper):
+                    found = agent_ancestor(pid)
                     assert found in (mark, UNKNOWN)
                     seen += found == mark
         assert seen
@@ -247,8 +247,8 @@ async def test_where_a_system_has_no_reapers(tmp_path: Path, monkeypatch: pytest
     command = f'setsid {sys.executable} -I -c "{CHILD}" & wait'
     async with running(tmp_path, "/bin/sh", "-c", command) as (process, mark, pid):
         assert not process.held
-        assert descent_of(process.pid) == mark
-        assert descent_of(pid) == mark
+        assert agent_ancestor(process.pid) == mark
+        assert agent_ancestor(pid) == mark
         process.kill()
     await eventually(lambda: over(pid), "it outlives its agent")
     with suppress(ProcessLookupError):

@@ -48,7 +48,7 @@ MARKER = f"of-{os.getpid()}"
 def commands(argument: str) -> list[int]:
     """Processes that were started with it, but for their parent."""
     found: list[int] = []
-    for pid in process_table.everyone():
+    for pid in process_table.all_processes():
         with suppress(OSError):
             if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(f"\0{argument}\0".encode()):
                 found.append(pid)
@@ -257,7 +257,7 @@ start(STUBBORN, {MARKER!r})
     parents.append(parent)
     if when == "after it":
         await eventually(lambda: bool(commands(MARKER)), "the child never started")
-    guard_pid = next(iter(process_table.below(parent.popen.pid)))
+    guard_pid = next(iter(process_table.descendants(parent.popen.pid)))
     parent.popen.kill()
     await eventually(lambda: not commands(MARKER) and not alive(guard_pid), "it stays")
 

@@ -11,7 +11,7 @@ from tests.bus.conftest import address
 
 from tieline.bus import open_bus
 from tieline.config import Config, RelayConfig
-from tieline.envelopes import Receipt
+from tieline.envelopes import MessageReceipt
 from tieline.relay import Relay, Settings
 
 QUICK = Settings(first_wait_s=0.01, longest_wait_s=0.05, room_wait_s=0.02, breaker_open_s=0.05, stop_s=0.2, lease_s=30)
@@ -39,15 +39,15 @@ async def relay(tmp_path: Path) -> AsyncGenerator[Relay, None]:
         yield relay
 
 
-async def over(relay: Relay, id: str) -> Receipt:
+async def over(relay: Relay, id: str) -> MessageReceipt:
     """Its receipt, once nothing more will come of its delivery."""
     return await until(relay, id, lambda receipt: receipt.over)
 
 
-async def until(relay: Relay, id: str, true: Callable[[Receipt], bool]) -> Receipt:
-    found: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+async def until(relay: Relay, id: str, true: Callable[[MessageReceipt], bool]) -> MessageReceipt:
+    found: asyncio.Future[MessageReceipt] = asyncio.get_running_loop().create_future()
 
-    def heard(receipt: Receipt) -> None:
+    def heard(receipt: MessageReceipt) -> None:
         if receipt.id == id and true(receipt) and not found.done():
             found.set_result(receipt)
 
@@ -76,5 +76,5 @@ async def within(awaitable: Awaitable[Any]) -> Any:
         return await awaitable
 
 
-def states(receipt: Receipt) -> list[str]:
+def states(receipt: MessageReceipt) -> list[str]:
     return [step.state for step in receipt.steps]

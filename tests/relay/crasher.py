@@ -17,13 +17,13 @@ import msgspec
 from tieline.bootstrap.relay import HubSessions
 from tieline.bus import open_bus
 from tieline.channels.agent import AgentConfig, Project, create
-from tieline.channels.base import DeliveryContext, Surroundings
+from tieline.channels.base import ChannelContext, DeliveryContext
 from tieline.config import Config
 from tieline.drivers.scripted import Scripted
-from tieline.envelopes import Envelope, Receipt
+from tieline.envelopes import Envelope, MessageReceipt
 from tieline.relay import Relay, Settings
 from tieline.script import Run, Say
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.testing.in_process_hub import hub_around
 
 ME = "relay.user.me"
@@ -40,27 +40,27 @@ class Life(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def owner(url: str, place: str, name: str) -> AsyncGenerator[tuple[Relay, Router], None]:
+async def owner(url: str, place: str, name: str) -> AsyncGenerator[tuple[Relay, SessionManager], None]:
     """Everything that lives in one process: sessions, hub, relay, the agent channel."""
     driver = Scripted([[Run("echo ran >> effects")], [Say("done")]])
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": f"{place}/state"}
     config = Config(default_agent="scripted", environ=env)
     async with (
         open_bus(url) as bus,
-        Router(bus, config, drivers={"scripted": driver}) as router,
+        SessionManager(bus, config, drivers={"scripted": driver}) as router,
         hub_around(router, bus, config) as hub,
         Relay(bus, config, settings=QUICK) as relay,
     ):
         own = AgentConfig(projects={name: Project(cwd=place, policy="full")})
-        await relay.register(create("agents", own, Surroundings(sessions=HubSessions(hub))))
+        await relay.register(create("agents", own, ChannelContext(sessions=HubSessions(hub))))
         yield relay, router
 
 
-async def send(relay: Relay, name: str) -> Receipt:
+async def send(relay: Relay, name: str) -> MessageReceipt:
     return await relay.send(f"relay.agent.{name}.x", "work", sender=ME, reply_to=f"relay.user.{name}", key=name)
 
 
-async def send_to_sink(relay: Relay, name: str) -> Receipt:
+async def send_to_sink(relay: Relay, name: str) -> MessageReceipt:
     return await relay.send(f"relay.sink.{name}", "work", sender=ME, key=name)
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.relay.conftest import over, within
 
 from tieline.channels.base import DeliveryContext
-from tieline.envelopes import Envelope, Receipt
+from tieline.envelopes import Envelope, MessageReceipt
 from tieline.relay import Relay
 from tieline.testing.wait_for import eventually
 
@@ -58,7 +58,7 @@ async def test_who_asks_when_the_answer_has_just_come_gets_it_as_well(
     """It was brought to another already, and the receipt of the question, or its own, does not say so yet."""
     oracle, keep, hold = Oracle(relay), relay.ledger.keep, asyncio.Event()
 
-    async def written(receipt: Receipt, moment: str = "") -> None:
+    async def written(receipt: MessageReceipt, moment: str = "") -> None:
         if receipt.over and late == ("answer" if receipt.subject.startswith("relay.ask.") else "question"):
             await hold.wait()
         await keep(receipt, moment)

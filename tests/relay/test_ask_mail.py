@@ -8,11 +8,11 @@ import pytest
 from tests.relay.conftest import within
 
 from tieline.channels.base import AskNote, DeliveryContext
-from tieline.envelopes import Envelope, Payload, Receipt, Refused
+from tieline.envelopes import Envelope, MessageReceipt, Payload, Refused
 from tieline.errors import BusUnavailable
 from tieline.events import Remember
 from tieline.relay import Relay, ask_forwarder
-from tieline.relay.ask_forwarder import AskMail, note_of
+from tieline.relay.ask_forwarder import AskForwarder, note_of
 
 DOOR = "relay.program2.door"
 ME = "relay.user.me.asks"
@@ -41,7 +41,7 @@ class Faulty:
         self._faults = list(faults)
         self.calls = 0
 
-    async def send(self, subject: str, payload: Payload | str, *, key: str = "", **_: Any) -> Receipt:
+    async def send(self, subject: str, payload: Payload | str, *, key: str = "", **_: Any) -> MessageReceipt:
         self.calls += 1
         fault = self._faults.pop(0) if self._faults else ""
         if fault == "lost":
@@ -81,7 +81,7 @@ async def test_a_bus_that_stumbles(relay: Relay, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ask_forwarder, "AGAIN_S", (0.01, 0.02))
     asks, door, sender = Asked(), Door(relay), Faulty(relay, "lost", "unconfirmed", "too fast")
     reports: list[str] = []
-    async with AskMail(asks, sender, lambda: [DOOR], reports.append):
+    async with AskForwarder(asks, sender, lambda: [DOOR], reports.append):
         asks.told(note("a"))
         asks.told(note("a", "allowed"))
         asks.told(note("b"))
@@ -96,7 +96,7 @@ async def test_a_bus_that_stumbles(relay: Relay, monkeypatch: pytest.MonkeyPatch
 async def test_what_is_refused_is_not_tried_again(relay: Relay) -> None:
     asks, door, sender = Asked(), Door(relay), Faulty(relay, "refused")
     reports: list[str] = []
-    async with AskMail(asks, sender, lambda: [DOOR], reports.append):
+    async with AskForwarder(asks, sender, lambda: [DOOR], reports.append):
         asks.told(note("a"))
         asks.told(note("b"))
         assert await door.next() == note("b")
@@ -107,7 +107,7 @@ async def test_what_is_refused_is_not_tried_again(relay: Relay) -> None:
 async def test_it_ends_while_it_waits_for_the_bus(relay: Relay) -> None:
     asks, sender = Asked(), Faulty(relay, *["lost"] * 100)
     reported = asyncio.Event()
-    async with AskMail(asks, sender, lambda: [DOOR], lambda _: reported.set()):
+    async with AskForwarder(asks, sender, lambda: [DOOR], lambda _: reported.set()):
         asks.told(note("a"))
         await within(reported.wait())
     assert sender.calls == 1

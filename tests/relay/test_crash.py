@@ -13,7 +13,7 @@ from tests.relay.conftest import over, within
 from tests.relay.crasher import ME, Life, owner, send, send_to_sink, sink
 
 from tieline.channels.agent.channel import session_of
-from tieline.envelopes import Receipt
+from tieline.envelopes import MessageReceipt
 from tieline.relay import Relay
 from tieline.testing.wait_for import eventually
 
@@ -109,7 +109,7 @@ async def test_killed_around_a_message_that_is_stored_as_offered(url: str, tmp_p
                 assert (place / "effects").read_text().splitlines() == effects
 
 
-async def end_of(relay: Relay, name: str, *, stored: bool) -> Receipt:
+async def end_of(relay: Relay, name: str, *, stored: bool) -> MessageReceipt:
     """Whoever does not know whether it was stored sends it again, by the same key."""
     known = {receipt.id for receipt in await relay.recent(1000)}
     receipt = await send(relay, name)
@@ -117,7 +117,7 @@ async def end_of(relay: Relay, name: str, *, stored: bool) -> Receipt:
     return await over(relay, receipt.id)
 
 
-async def truth(relay: Relay, receipt: Receipt, name: str, place: Path) -> str:
+async def truth(relay: Relay, receipt: MessageReceipt, name: str, place: Path) -> str:
     effects = (place / "effects").read_text().splitlines() if (place / "effects").exists() else []
     assert len(effects) <= 1, f"{name}: done twice"
     letters = await relay.dead.list(to=f"relay.agent.{name}.>")

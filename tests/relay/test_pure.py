@@ -14,7 +14,7 @@ from tieline.envelopes import Budget, Limits
 from tieline.errors import UsageError
 from tieline.relay import budget as budgets
 from tieline.relay.address_matching import Endpoints
-from tieline.relay.rules import Breaker, Rates, Rules
+from tieline.relay.rules import Breaker, Rules, SendRateLimiter
 
 TOKENS = st.lists(st.sampled_from(["a", "b", "ab", "c"]), min_size=1, max_size=5).map(lambda t: "relay." + ".".join(t))
 
@@ -123,7 +123,7 @@ def test_rules() -> None:
 
 def test_rates() -> None:
     now = 0.0
-    rates = Rates(60, clock=lambda: now)
+    rates = SendRateLimiter(60, clock=lambda: now)
     assert [rates.take("a") for _ in range(60)] == [0.0] * 60
     assert rates.take("a") == pytest.approx(1.0)
     assert rates.take("b") == 0.0, "each sender has its own"
@@ -157,6 +157,6 @@ def test_the_breaker() -> None:
 
 
 def test_time_is_only_looked_at_through_the_clock() -> None:
-    assert Rates(0).take("a") == 0.0, "0 is no limit"
+    assert SendRateLimiter(0).take("a") == 0.0, "0 is no limit"
     assert Breaker(1, 1.0, 1.0).wait_s() == 0.0
     assert budget(expires_at=time.time() + 5).ttl_left() > 0

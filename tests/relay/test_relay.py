@@ -14,8 +14,8 @@ from tieline.envelopes import (
     DeliveryResult,
     Envelope,
     Limits,
+    MessageReceipt,
     Payload,
-    Receipt,
     Refused,
     RelayStandby,
     Unanswered,
@@ -193,7 +193,7 @@ async def test_dead_letters_are_sent_again_or_dropped(url: str) -> None:
         broken = False
         ((id, again),) = await relay.dead.retry([sent[0].id])
         assert id == sent[0].id
-        assert isinstance(again, Receipt)
+        assert isinstance(again, MessageReceipt)
         await over(relay, again.id)
         assert len(await relay.dead.retry(to="relay.program2.1")) == 3
         assert await relay.dead.drop([sent[2].id]) == 1

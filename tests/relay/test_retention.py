@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.relay.conftest import BOUND, over, relaying
 
 from tieline.channels.base import DeliveryContext, dead
-from tieline.envelopes import DeliveryResult, Envelope, Limits, Step
+from tieline.envelopes import DeliveryResult, Envelope, Limits, ReceiptStep
 from tieline.relay import Relay
 from tieline.testing.wait_for import eventually
 
@@ -102,7 +102,9 @@ async def test_what_ends_late_keeps_its_place_in_the_thread(relay: Relay) -> Non
     unread = (await over(relay, sent.id)).answer
     await relay.ledger._threads.delete(f"{sent.thread}.{unread}")  # pyright: ignore[reportPrivateUsage]
     live = relay.dispatch.live[unread]
-    live.receipt = replace(live.receipt, steps=(Step("accepted", 0.0), Step("stored", 0.0)))  # from long ago
+    live.receipt = replace(
+        live.receipt, steps=(ReceiptStep("accepted", 0.0), ReceiptStep("stored", 0.0))
+    )  # from long ago
     assert [message.receipt.id for message in await relay.thread(sent.thread)] == [sent.id], "its time is over"
     await relay.inbox("relay.user.you").read(unread)
     assert {message.receipt.id for message in await relay.thread(sent.thread)} == {sent.id, unread}

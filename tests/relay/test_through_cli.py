@@ -11,12 +11,12 @@ import pytest
 from tests.hub.conftest import Running, running
 from tests.relay.conftest import over
 
-from tieline.bootstrap.process_lock import described
-from tieline.bootstrap.relay import HubSessions, relaying
+from tieline.bootstrap.process_lock import running_file
+from tieline.bootstrap.relay import HubSessions, open_relay
 from tieline.channels.agent import AgentConfig, Project, create
 from tieline.channels.agent.channel import session_of
-from tieline.channels.base import Surroundings
-from tieline.client.hub_address import Running as Found
+from tieline.channels.base import ChannelContext
+from tieline.client.hub_address import RunningHub as Found
 from tieline.errors import UsageError
 from tieline.relay import Relay
 from tieline.script import Run, Say
@@ -30,12 +30,12 @@ ME = "relay.user.me"
 @asynccontextmanager
 async def agents(path: Path) -> AsyncGenerator[tuple[Running, Relay], None]:
     """A hub whose relay delivers to the sessions of the project `shop`."""
-    async with running(path) as hub, relaying(hub.hub, watch=False) as relay:
+    async with running(path) as hub, open_relay(hub.hub, watch=False) as relay:
         config = AgentConfig(projects={"shop": Project(cwd=hub.cwd, agent="scripted", policy="full")})
         for channel in relay.channels():  # the one that every hub has, which knows no projects
             await relay.unregister(channel.id)
-        await relay.register(create("agents", config, Surroundings(sessions=HubSessions(hub.hub))))
-        with described(hub.env, Found(hub.url, os.getpid(), socket=hub.serving.socket)):
+        await relay.register(create("agents", config, ChannelContext(sessions=HubSessions(hub.hub))))
+        with running_file(hub.env, Found(hub.url, os.getpid(), socket=hub.serving.socket)):
             yield hub, relay
 
 

@@ -15,7 +15,7 @@ from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.events import AnyEvent
 from tieline.policy import Policy
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ def config(setting: Setting) -> Config:
 
 async def main(path: str) -> None:
     setting = msgspec.json.decode(Path(path).read_bytes(), type=Setting)
-    async with open_bus(setting.bus) as bus, Router(bus, config(setting)) as router:
+    async with open_bus(setting.bus) as bus, SessionManager(bus, config(setting)) as router:
         await router.create("agent", cwd=setting.cwd, policy=setting.policy, id="s", model=setting.model)
         listening = asyncio.Event()
 

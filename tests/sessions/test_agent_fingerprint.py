@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tieline.sessions.agent_fingerprint import premises
+from tieline.sessions.agent_fingerprint import fingerprint
 
 
 @pytest.fixture
@@ -65,38 +65,38 @@ CHANGES: dict[str, Callable[[Path, Path], None]] = {
 def test_what_counts(place: Path, tmp_path: Path, what: str) -> None:
     moved = {"CLAUDE_CONFIG_DIR": "claude", "CODEX_HOME": "codex", "XDG_CONFIG_HOME": "config"}
     env = {"HOME": str(tmp_path / "home")} | {name: str(tmp_path / folder) for name, folder in moved.items()}
-    before = premises(str(place), env)
-    assert premises(str(place), env) == before
+    before = fingerprint(str(place), env)
+    assert fingerprint(str(place), env) == before
     CHANGES[what](place, tmp_path)
-    assert premises(str(place), env) != before
+    assert fingerprint(str(place), env) != before
 
 
 def test_what_was_there_and_is_another(place: Path) -> None:
     seen: set[bytes] = set()
     for text in ("one", "two", "one"):
         write(place / "CLAUDE.md", text)
-        seen.add(premises(str(place), {}))
+        seen.add(fingerprint(str(place), {}))
     assert len(seen) == 2
 
 
 def test_work_and_state_do_not_count(place: Path, tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path / "home")}
-    before = premises(str(place), env)
+    before = fingerprint(str(place), env)
     write(place / "code.py", "2")
     write(place / "new.py")
     write(tmp_path / "home/.claude/projects/x/session.jsonl")
     write(tmp_path / "home/.codex/sessions/x.jsonl")
     write(tmp_path / "home/.claude.json", '{"numStartups":3,"projects":{"/elsewhere":{"mcpServers":{"a":{}}}}}')
-    assert premises(str(place), env) == before
+    assert fingerprint(str(place), env) == before
 
 
 def test_a_worktree_has_its_own_head(place: Path) -> None:
     git(place, "worktree", "add", "-q", "../second", "-b", "second")
     second = place.parent / "second"
-    before, first = premises(str(second), {}), premises(str(place), {})
+    before, first = fingerprint(str(second), {}), fingerprint(str(place), {})
     commit(second)
-    assert premises(str(second), {}) != before
-    assert premises(str(place), {}) == first
+    assert fingerprint(str(second), {}) != before
+    assert fingerprint(str(place), {}) == first
 
 
 def test_places_that_cannot_be_read(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_places_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / ".claude").write_text("a file")
     (tmp_path / ".claude.json").write_text("{")
     home = {"HOME": str(tmp_path)}
-    assert premises(str(tmp_path), home) == premises(str(tmp_path), home)
-    assert premises(str(tmp_path / "gone"), {"HOME": "/nowhere", "CODEX_HOME": "/nowhere"})
+    assert fingerprint(str(tmp_path), home) == fingerprint(str(tmp_path), home)
+    assert fingerprint(str(tmp_path / "gone"), {"HOME": "/nowhere", "CODEX_HOME": "/nowhere"})
 
 
 def test_pipes_do_not_block(place: Path, tmp_path: Path) -> None:
@@ -115,4 +115,4 @@ def test_pipes_do_not_block(place: Path, tmp_path: Path) -> None:
     for path in (place / "CLAUDE.md", place / ".env", tmp_path / "home/.claude.json"):
         os.mkfifo(path)
     env = {"HOME": str(tmp_path / "home")}
-    assert premises(str(place), env) == premises(str(place), env)
+    assert fingerprint(str(place), env) == fingerprint(str(place), env)

@@ -17,7 +17,7 @@ from tieline.events import Done, TurnStarted
 from tieline.policy import CAPABILITIES, Enforcement, Policy, Receipt, preset
 from tieline.script import Say, Stall
 from tieline.sessions.agent_options import quiet_s, spec_of, warm_spec
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 
 
 class Lax(Scripted):
@@ -30,9 +30,9 @@ class Lax(Scripted):
 
 
 @asynccontextmanager
-async def routing(url: str, driver: Scripted, **settings: Any) -> AsyncGenerator[Router]:
+async def routing(url: str, driver: Scripted, **settings: Any) -> AsyncGenerator[SessionManager]:
     config = Config(default_agent="scripted", environ=ENV, **settings)
-    async with open_bus(url) as bus, Router(bus, config, drivers={"scripted": driver}) as router:
+    async with open_bus(url) as bus, SessionManager(bus, config, drivers={"scripted": driver}) as router:
         yield router
 
 

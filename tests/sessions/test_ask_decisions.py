@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from tieline.events import Answer, Ask, Command, Edit, Event, Fetch, Mcp, OtherAction, Read, Remember
 from tieline.policy import Policy
-from tieline.sessions.ask_decisions import EXACTLY, Asks, OnAsk, same
+from tieline.sessions.ask_decisions import EXACTLY, AskDecisions, OnAsk, same
 
 RUN = Ask("q1", "permission", "run", tool="t1", action=Command("make"), capability="shell")
 
 
-async def decide(asks: Asks, ask: Ask) -> tuple[Answer, list[Event]]:
+async def decide(asks: AskDecisions, ask: Ask) -> tuple[Answer, list[Event]]:
     emitted: list[Event] = []
     async with asyncio.timeout(5):
         return await asks(ask, emitted.append), emitted
@@ -22,19 +22,19 @@ def nobody(ask: Ask) -> bool:
 
 
 async def test_allowed_by_policy_is_silent() -> None:
-    answer, emitted = await decide(Asks(Policy(shell="allow"), nobody), RUN)
+    answer, emitted = await decide(AskDecisions(Policy(shell="allow"), nobody), RUN)
     assert (answer.decision, answer.by, emitted) == ("allow", "policy", [])
 
 
 async def test_denied_by_policy_is_told() -> None:
-    answer, emitted = await decide(Asks(Policy(shell="deny"), nobody), RUN)
+    answer, emitted = await decide(AskDecisions(Policy(shell="deny"), nobody), RUN)
     assert answer.decision == "deny"
     assert "shell" in answer.reason
     assert emitted == [answer]
 
 
 async def test_people_are_asked_and_both_are_told() -> None:
-    answer, emitted = await decide(Asks(Policy(), lambda ask: True), RUN)
+    answer, emitted = await decide(AskDecisions(Policy(), lambda ask: True), RUN)
     told, decided = emitted
     assert isinstance(told, Ask)
     assert told.id != RUN.id, "agents number their asks from one; ours are told apart everywhere"
@@ -46,25 +46,25 @@ async def test_people_are_asked_and_both_are_told() -> None:
 async def test_the_capability_is_read_off_the_action() -> None:
     policy = Policy(file_write="deny", shell="allow", network="deny")
     for action, decision in ((Edit(("a",)), "deny"), (Command("x"), "allow"), (Fetch("u"), "deny")):
-        answer, _ = await decide(Asks(policy, nobody), Ask("q", "permission", action=action))
+        answer, _ = await decide(AskDecisions(policy, nobody), Ask("q", "permission", action=action))
         assert answer.decision == decision
 
 
 async def test_what_no_line_covers_goes_to_people() -> None:
     answer, emitted = await decide(
-        Asks(Policy("deny", "deny", "deny"), lambda ask: True), Ask("q", "permission", action=Read("x"))
+        AskDecisions(Policy("deny", "deny", "deny"), lambda ask: True), Ask("q", "permission", action=Read("x"))
     )
     assert answer.decision == "allow"
     assert len(emitted) == 2
 
 
 async def test_questions_are_never_for_the_policy() -> None:
-    answer, _ = await decide(Asks(Policy("allow", "allow", "allow"), None), Ask("q", "question"))
+    answer, _ = await decide(AskDecisions(Policy("allow", "allow", "allow"), None), Ask("q", "question"))
     assert (answer.decision, answer.by) == ("deny", "nobody")
 
 
 async def test_a_question_is_not_answered_by_yes() -> None:
-    answer, _ = await decide(Asks(Policy(), lambda ask: True), Ask("q", "question"))
+    answer, _ = await decide(AskDecisions(Policy(), lambda ask: True), Ask("q", "question"))
     assert answer.decision == "deny"
     assert "what was chosen" in answer.reason
 
@@ -74,7 +74,7 @@ async def test_expiry() -> None:
         await asyncio.Event().wait()
         return True
 
-    answer, _ = await decide(Asks(Policy(), never, expiry_s=0.01), RUN)
+    answer, _ = await decide(AskDecisions(Policy(), never, expiry_s=0.01), RUN)
     assert (answer.decision, answer.by) == ("deny", "expiry")
 
 
@@ -82,7 +82,7 @@ async def test_a_broken_callback_denies() -> None:
     def broken(ask: Ask) -> bool:
         raise RuntimeError("oops")
 
-    answer, _ = await decide(Asks(Policy(), broken), RUN)
+    answer, _ = await decide(AskDecisions(Policy(), broken), RUN)
     assert (answer.decision, answer.by) == ("deny", "error")
     assert "oops" in answer.reason
 
@@ -96,7 +96,7 @@ async def test_memory_is_for_the_very_same_action() -> None:
         return Answer(ask.id, "allow", by="caller", remember="session")
 
     on_ask: OnAsk = once
-    asks = Asks(Policy(), on_ask)
+    asks = AskDecisions(Policy(), on_ask)
     await decide(asks, RUN)
     again, emitted = await decide(asks, Ask("q2", "permission", tool="t2", action=Command("make")))
     assert (again.ask, again.tool, again.by, emitted, count) == ("q2", "t2", "memory", [], 1)
@@ -112,7 +112,7 @@ async def test_memory_is_for_the_very_same_input() -> None:
         asked.append(ask)
         return Answer(ask.id, "allow", by="caller", remember="session")
 
-    asks = Asks(Policy(), once)
+    asks = AskDecisions(Policy(), once)
     for action in (OtherAction(), Mcp("files", "remove")):
         for path, number in (("a", 1), ("b", 2), ("a", 2)):
             await decide(asks, Ask("q", "permission", action=action, input={"path": path}))
@@ -123,8 +123,8 @@ async def test_memory_is_for_the_very_same_input() -> None:
 async def test_an_agent_makes_no_rule_of_what_it_did_not_offer() -> None:
     """It offers "always"; the person has the very same remembered for the session: that is ours, and no rule of its."""
 
-    def remember(level: Remember) -> Asks:
-        return Asks(Policy(), lambda ask: Answer(ask.id, "allow", by="caller", remember=level))
+    def remember(level: Remember) -> AskDecisions:
+        return AskDecisions(Policy(), lambda ask: Answer(ask.id, "allow", by="caller", remember=level))
 
     ask = Ask("q", "permission", action=Command("make"), remember=("always",), scopes={"always": "make, for ever"})
     answer, (told, decided) = await decide(remember("session"), ask)
@@ -141,21 +141,21 @@ async def test_what_was_not_offered_is_not_allowed_with_it() -> None:
     def always(ask: Ask) -> Answer:
         return Answer(ask.id, "allow", by="caller", remember="always")
 
-    answer, _ = await decide(Asks(Policy(), always), RUN)
+    answer, _ = await decide(AskDecisions(Policy(), always), RUN)
     assert answer.decision == "deny"
     assert "always" in answer.reason
 
 
 async def test_what_the_agent_withholds_can_only_be_denied() -> None:
     ask = replace(RUN, withheld="the middle of the command", remember=("session",), scopes={"session": "x"})
-    answer, emitted = await decide(Asks(Policy(), lambda ask: True), ask)
+    answer, emitted = await decide(AskDecisions(Policy(), lambda ask: True), ask)
     assert (answer.decision, answer.by) == ("deny", "caller")
     assert "the middle of the command" in answer.reason
     assert isinstance(emitted[0], Ask)
     assert emitted[0].remember == ()
-    asks = Asks(Policy(), None)
+    asks = AskDecisions(Policy(), None)
     asks.remembered[same(ask)] = Answer("q", "allow", remember="session")
     answer, _ = await decide(asks, ask)
     assert answer.decision == "deny", "what was remembered may have been another one"
-    answer, _ = await decide(Asks(Policy(shell="allow"), nobody), ask)
+    answer, _ = await decide(AskDecisions(Policy(shell="allow"), nobody), ask)
     assert answer.decision == "allow", "the policy allows it whatever it is"

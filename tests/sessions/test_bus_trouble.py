@@ -15,7 +15,7 @@ from tieline.config import Config
 from tieline.drivers.scripted import Scripted
 from tieline.events import Answer, Ask, Text, TurnStarted
 from tieline.script import Say
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.sessions.pending_asks import AlreadyAnswered, PendingAsks
 from tieline.sessions.records import ASKS
 from tieline.testing.wait_for import eventually
@@ -65,7 +65,7 @@ async def test_the_disk_is_full_for_a_while(tmp_path: Path) -> None:
 
         driver = Scripted([[Say("said")]], on_told=told)
         config = Config(environ=ENV)
-        async with Router(bus, config, drivers={"scripted": driver}) as router:  # type: ignore[arg-type]
+        async with SessionManager(bus, config, drivers={"scripted": driver}) as router:  # type: ignore[arg-type]
             await router.create("scripted", cwd=str(tmp_path), policy=FULL, id="s")
             await router.prompt("s", "first", id="p1")
             await eventually(lambda: bus.refused >= 3, "nothing was refused", timeout=30)

@@ -15,7 +15,7 @@ from tieline.bus import open_bus
 from tieline.events import Answer, Event, Text, TurnStarted
 from tieline.policy import Policy
 from tieline.script import Reply, Run, Say, Stall
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.testing.stream_checks import verify
 from tieline.testing.wait_for import at_work_in, eventually
 
@@ -69,12 +69,12 @@ async def kill_when(tmp_path: Path, *said: str) -> None:
 
 
 @asynccontextmanager
-async def next_owner(setting: Setting) -> AsyncGenerator[Router, None]:
-    async with open_bus(setting.bus) as bus, Router(bus, config(setting)) as router:
+async def next_owner(setting: Setting) -> AsyncGenerator[SessionManager, None]:
+    async with open_bus(setting.bus) as bus, SessionManager(bus, config(setting)) as router:
         yield router
 
 
-async def turns_of(router: Router) -> list[list[Event]]:
+async def turns_of(router: SessionManager) -> list[list[Event]]:
     """The log, cut into turns, each held to the promises of a stream."""
     seqs: list[int] = []
     turns: list[list[Event]] = []
@@ -89,7 +89,7 @@ async def turns_of(router: Router) -> list[list[Event]]:
     return turns
 
 
-async def outcome(router: Router, prompt: str) -> str:
+async def outcome(router: SessionManager, prompt: str) -> str:
     await eventually(lambda: router.prompts.is_over("s", prompt), f"{prompt} did not end", timeout=60)
     return (await router.prompts.get("s", prompt)).status
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tieline.sessions.agent_fingerprint import premises
+from tieline.sessions.agent_fingerprint import fingerprint
 from tieline.sessions.workspace_diff import branch, changes, snapshot
 
 pytestmark = pytest.mark.slow
@@ -252,7 +252,7 @@ async def test_nothing_of_it_runs_and_the_diff_is_right(trap: str, template: Pat
     (repository / DIRTY).write_text("after\n")
     (repository / "new.txt").write_text("new\n")
     diff = await changes(str(repository), env, began)
-    premises(str(repository), env)
+    fingerprint(str(repository), env)
     assert not ran.exists(), ran.read_text()
     assert branch(str(repository)) in ("trunk", "side")
     assert began

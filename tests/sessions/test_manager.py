@@ -19,9 +19,9 @@ from tieline.events import Answer, Ask, Done, Event, Status, Text, TextDelta, Tu
 from tieline.policy import Policy
 from tieline.script import Inquire, Reply, Run, Say, Stall, Think, Write
 from tieline.sessions.event_log import EventLog
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.sessions.pending_asks import AlreadyAnswered
-from tieline.sessions.prompt_queue import Prompts
+from tieline.sessions.prompt_queue import PromptQueue
 from tieline.sessions.records import AskRecord, PromptRecord, SessionRecord
 from tieline.testing.stream_checks import verify
 from tieline.testing.wait_for import eventually
@@ -39,17 +39,17 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
 @asynccontextmanager
 async def routing(
     url: str, replies: Sequence[Reply], *, on_stall: Callable[[], None] = lambda: None, **options: Any
-) -> AsyncGenerator[Router, None]:
+) -> AsyncGenerator[SessionManager, None]:
     settings = {name: options.pop(name) for name in ("pool", "watchdog", "policy") if name in options}
     config = Config(default_agent="scripted", environ=ENV | options.pop("env", {}), **settings)
     async with (
         open_bus(url) as bus,
-        Router(bus, config, drivers={"scripted": Scripted(replies, on_stall=on_stall)}, **options) as router,
+        SessionManager(bus, config, drivers={"scripted": Scripted(replies, on_stall=on_stall)}, **options) as router,
     ):
         yield router
 
 
-async def until_done(router: Router, session: str, *, after: int = 0, turns: int = 1) -> list[Event]:
+async def until_done(router: SessionManager, session: str, *, after: int = 0, turns: int = 1) -> list[Event]:
     """A session's events up to the end of so many turns."""
     seen: list[Event] = []
     async with asyncio.timeout(60):
@@ -61,12 +61,12 @@ async def until_done(router: Router, session: str, *, after: int = 0, turns: int
     raise AssertionError("the log ended")
 
 
-async def settled(router: Router, session: str, prompt: str) -> PromptRecord:
+async def settled(router: SessionManager, session: str, prompt: str) -> PromptRecord:
     await eventually(lambda: router.prompts.is_over(session, prompt), f"{prompt} did not end", timeout=60)
     return await router.prompts.get(session, prompt)
 
 
-async def pending(router: Router) -> AskRecord:
+async def pending(router: SessionManager) -> AskRecord:
     await eventually(lambda: bool(router.asks.pending()), "nothing was asked", timeout=60)
     return router.asks.pending()[0]
 
@@ -396,7 +396,7 @@ async def test_nothing_starts_once_the_end_has_begun(tmp_path: Path, url: str) -
         alone = await router.prompt(other.id, "elsewhere")
     assert [[record.title for record in turns] for turns in waited] == [["long"], []]
     async with open_bus(url) as bus:
-        prompts = Prompts(bus)
+        prompts = PromptQueue(bus)
         assert (await prompts.get(session.id, first.id)).outcome == "interrupted"
         for id, prompt in ((session.id, second), (session.id, late), (other.id, alone)):
             assert (await prompts.get(id, prompt.id)).status == "queued"
@@ -410,7 +410,7 @@ async def test_nothing_starts_once_the_end_has_begun(tmp_path: Path, url: str) -
 
 async def test_a_prompt_that_was_only_just_taken_waits_again(tmp_path: Path, url: str) -> None:
     async with open_bus(url) as bus:
-        prompts = Prompts(bus)
+        prompts = PromptQueue(bus)
         first, _ = await prompts.receive("one", Prompt("first"))
         second, _ = await prompts.receive("one", Prompt("second"))
         taken = await prompts.start("one")

@@ -15,7 +15,7 @@ from tieline.errors import UsageError
 from tieline.events import Answer
 from tieline.policy import Policy
 from tieline.script import Reply, Run, Say, Stall
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.testing.wait_for import eventually
 
 ASKING = Policy("ask", "ask", "ask")
@@ -27,10 +27,10 @@ async def bus(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
         yield bus
 
 
-def node(bus: Bus, name: str, *replies: Reply, stalled: asyncio.Event | None = None) -> Router:
+def node(bus: Bus, name: str, *replies: Reply, stalled: asyncio.Event | None = None) -> SessionManager:
     driver = Scripted(replies, on_stall=stalled.set if stalled else lambda: None)
     config = Config(default_agent="scripted", environ=ENV)
-    return Router(bus, config, node=name, drivers={"scripted": driver})
+    return SessionManager(bus, config, node=name, drivers={"scripted": driver})
 
 
 async def test_another_router_leaves_state_alone(bus: Bus, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_several_agents_side_by_side(bus: Bus, tmp_path: Path) -> None:
         "asker": Scripted([[Run("touch asked")], [Say("by the asker")]], name="asker"),
         "sleeper": Scripted([[Stall()]], name="sleeper", on_stall=stalled.set),
     }
-    async with Router(bus, Config(default_agent="talker", environ=ENV), drivers=drivers) as router:
+    async with SessionManager(bus, Config(default_agent="talker", environ=ENV), drivers=drivers) as router:
         for name in ("", "asker", "sleeper"):
             await router.create(name, cwd=str(tmp_path), policy=ASKING, id=name or "first")
             await router.prompt(name or "first", "go", id="p")

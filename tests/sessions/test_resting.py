@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from tieline.bus import open_bus
 from tieline.config import Config, PoolConfig
 from tieline.drivers.base import AskFn, Spec
-from tieline.drivers.scripted import Playing, Scripted
+from tieline.drivers.scripted import Scripted, ScriptedConversation
 from tieline.events import Answer, Ask
 from tieline.policy import Policy
 from tieline.script import Reply, Run, Say
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.testing.wait_for import eventually
 
 FULL = Policy("allow", "allow", "allow")
@@ -31,7 +31,7 @@ class Resumable(Scripted):
         self.resumed: list[str] = []
 
     @asynccontextmanager
-    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Playing, None]:
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[ScriptedConversation, None]:
         self.open_now += 1
         self.resumed += [spec.resume] if spec.resume else []
         try:
@@ -46,7 +46,7 @@ async def test_only_the_last_ones_stay(tmp_path: Path) -> None:
     config = Config(environ={"PATH": "/usr/bin:/bin"}, pool=PoolConfig(number=2))
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        Router(bus, config, drivers={"scripted": driver}) as router,
+        SessionManager(bus, config, drivers={"scripted": driver}) as router,
     ):
 
         async def turn(session: str, turns: int) -> None:
@@ -74,7 +74,7 @@ async def test_what_is_remembered_for_the_session_outlives_its_agent(tmp_path: P
     config = Config(environ={"PATH": "/usr/bin:/bin"}, pool=PoolConfig(number=1))
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        Router(bus, config, drivers={"scripted": driver}) as router,
+        SessionManager(bus, config, drivers={"scripted": driver}) as router,
     ):
         asking = Policy("ask", "ask", "ask")
         asked: list[str] = []

@@ -11,19 +11,19 @@ from tests.sessions.test_manager import ENV
 from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.drivers.base import AskFn, Driver, Spec
-from tieline.drivers.scripted import Playing, Scripted
+from tieline.drivers.scripted import Scripted, ScriptedConversation
 from tieline.errors import AgentStartFailed
-from tieline.node.agent_inventory import Agents
+from tieline.node.agent_inventory import AgentInventory
 from tieline.policy import Policy
 from tieline.script import Say
 from tieline.sessions import prompt_runner, running_sessions
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.testing.wait_for import eventually
 
 FULL = Policy("allow", "allow", "allow")
 
 
-class Mortal(Playing):
+class Mortal(ScriptedConversation):
     dead = False
 
     @property
@@ -43,7 +43,7 @@ class Fragile(Scripted):
         self.broken = False
 
     @asynccontextmanager
-    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Playing, None]:
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[ScriptedConversation, None]:
         if self.broken:
             raise AgentStartFailed(self.name, "it did not come up")
         self.opened.append(Mortal(self, spec, ask))
@@ -53,18 +53,18 @@ class Fragile(Scripted):
 
 
 @asynccontextmanager
-async def routed(tmp_path: Path, driver: Driver) -> AsyncGenerator[tuple[Router, str], None]:
+async def routed(tmp_path: Path, driver: Driver) -> AsyncGenerator[tuple[SessionManager, str], None]:
     """A session that has had its first turn."""
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        Router(bus, Config(environ=ENV), drivers={"scripted": driver}) as router,
+        SessionManager(bus, Config(environ=ENV), drivers={"scripted": driver}) as router,
     ):
         session = await router.create("scripted", cwd=str(tmp_path), policy=FULL)
         await turn(router, session.id)
         yield router, session.id
 
 
-async def turn(router: Router, session: str) -> None:
+async def turn(router: SessionManager, session: str) -> None:
     before = router.get(session).turns
     await router.prompt(session, "go")
     await eventually(lambda: router.get(session).turns > before, "no turn", timeout=30)
@@ -109,7 +109,7 @@ async def test_the_node_looks_again_at_once(tmp_path: Path) -> None:
     driver = Fragile()
     async with routed(tmp_path, driver) as (router, session):
         config = Config(environ=ENV)
-        async with Agents(config, router.driver) as agents:
+        async with AgentInventory(config, router.driver) as agents:
             await agents.refresh()
             looked: list[bool] = []
             probe = driver.probe

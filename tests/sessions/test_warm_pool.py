@@ -17,7 +17,7 @@ from tieline.config import Config, PoolConfig
 from tieline.drivers.acp.driver import Acp, create
 from tieline.drivers.base import Driver, Spec
 from tieline.policy import Policy
-from tieline.sessions.manager import Router
+from tieline.sessions.manager import SessionManager
 from tieline.sessions.session import Session
 from tieline.sessions.transcript import Message
 from tieline.sessions.warm_pool import Pool
@@ -283,7 +283,7 @@ async def test_sessions_are_served_from_it(tmp_path: Path, env: dict[str, str]) 
     config = Config(environ=env, pool=PoolConfig(number=2, warm=(warm, {**warm, "cwd": "/nowhere"})))
     async with (
         open_bus("sqlite://:memory:") as bus,
-        Router(bus, config, drivers={"small": agent()}) as router,
+        SessionManager(bus, config, drivers={"small": agent()}) as router,
     ):
         for number in range(3):
             await ready(router.pool, 1)

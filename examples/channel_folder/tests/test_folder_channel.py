@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tieline.channels.base import Surroundings
-from tieline.testing.channel_contract import ID, ME, ChannelContract, Context
+from tieline.channels.base import ChannelContext
+from tieline.testing.channel_contract import ID, ME, ChannelContract, FakeDeliveryContext
 
 FILE = Path(__file__).parents[1] / "folder_channel.py"
 spec = importlib.util.spec_from_file_location("folder_channel", FILE)
@@ -24,7 +24,7 @@ class FolderFar:
     """The other side is a folder."""
 
     address = f"relay.folder.{ID}"
-    surroundings = Surroundings()
+    surroundings = ChannelContext()
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -63,9 +63,11 @@ class TestFolder(ChannelContract):
 
 
 async def test_a_message_is_one_file_however_often_it_comes(tmp_path: Path) -> None:
-    channel = folder_channel.create(ID, folder_channel.CONFIG(folder=str(tmp_path)), Surroundings())
+    channel = folder_channel.create(ID, folder_channel.CONFIG(folder=str(tmp_path)), ChannelContext())
     contract = TestFolder()
     far = FolderFar(tmp_path)
     for _ in range(3):
-        assert (await channel.deliver(far.address, contract.envelope(far, "once"), Context())).status == "delivered"
+        assert (
+            await channel.deliver(far.address, contract.envelope(far, "once"), FakeDeliveryContext())
+        ).status == "delivered"
     assert far.texts() == ["From: relay.user.contract\n\nonce\n"]

@@ -28,7 +28,7 @@ from ..config import Config
 from ..errors import TielineError, UsageError
 from ..state_directory import FILLING, FORMER, LOCKS, REPLACING, STAGING
 from ..version import __version__
-from .process_lock import only_one
+from .process_lock import single_instance
 
 FORMAT = 1
 MANIFEST = "tieline-backup.json"
@@ -235,7 +235,7 @@ def restore(env: Mapping[str, str], file: Path) -> Restored:
     if not file.is_file():
         raise UsageError(f"{file} is not a file", field="file", hint="Name what `tieline backup` wrote.")
     state = paths.state(env)
-    with only_one(env):
+    with single_instance(env):
         state_directory.finish_replacing(state)
         staging = state_directory.stage(state)
         try:

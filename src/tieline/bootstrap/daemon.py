@@ -19,24 +19,24 @@ from .. import config as configuration
 from .. import paths, state_directory
 from ..bus import open_bus
 from ..bus.base import Bus
-from ..client.hub_address import Running
+from ..client.hub_address import RunningHub
 from ..config import Config
 from ..errors import TielineError
 from ..hub.app import build
-from ..hub.http.server import Serving, serve
+from ..hub.http.server import ServerAddress, serve
 from ..hub.hub import Hub
 from ..hub.ops.logs import Logs, logger
 from ..hub.security.unix_socket import socket_path
-from ..node.command_executor import Executor
-from ..node.hub_credentials import Joined, read_joined, write_situation
-from ..node.hub_link import Link, Situation
-from ..node.node_identity import Identity, identify
+from ..node.command_executor import CommandExecutor
+from ..node.hub_credentials import HubCredentials, read_credentials, write_link_status
+from ..node.hub_link import HubLink, LinkStatus
+from ..node.node_identity import NodeIdentity, identify
 from ..processes import subreaper
-from ..sessions.manager import Router
+from ..sessions.manager import SessionManager
 from ..version import __version__
-from .process_lock import REJOIN, Order, Started, described, only_one
-from .relay import relaying
-from .shutdown_progress import Farewell
+from .process_lock import REJOIN, StartOptions, StartResult, running_file, single_instance
+from .relay import open_relay
+from .shutdown_progress import ShutdownProgress
 
 # --- putting together -------------------------------------------------------------------------------------
 
@@ -47,33 +47,33 @@ def bus_url(config: Config) -> str:
 
 @asynccontextmanager
 async def node_on(
-    bus: Bus, config: Config, identity: Identity, farewell: Farewell | None = None
-) -> AsyncGenerator[Executor]:
+    bus: Bus, config: Config, identity: NodeIdentity, farewell: ShutdownProgress | None = None
+) -> AsyncGenerator[CommandExecutor]:
     """This machine's sessions and agents."""
-    farewell = farewell or Farewell(config.environ)
+    farewell = farewell or ShutdownProgress(config.environ)
     async with (
-        Router(bus, config, node=identity.id, ending=farewell.turns) as router,
-        Executor(router, bus, config, identity=identity) as executor,
+        SessionManager(bus, config, node=identity.id, ending=farewell.turns) as router,
+        CommandExecutor(router, bus, config, identity=identity) as executor,
     ):
         yield executor
 
 
 @asynccontextmanager
 async def hub_on(
-    config: Config, *, node: bool = True, rejoin: asyncio.Event | None = None, farewell: Farewell | None = None
-) -> AsyncGenerator[tuple[Hub, Serving]]:
+    config: Config, *, node: bool = True, rejoin: asyncio.Event | None = None, farewell: ShutdownProgress | None = None
+) -> AsyncGenerator[tuple[Hub, ServerAddress]]:
     """A hub that serves, by what the configuration says, inside the block. `rejoin` is set when this machine joined
     another hub, or left it."""
     env = config.environ
-    farewell = farewell or Farewell(env)
+    farewell = farewell or ShutdownProgress(env)
     async with AsyncExitStack() as stack:
         stack.callback(farewell.step, "")
         bus = await stack.enter_async_context(open_bus(bus_url(config)))
-        local: Executor | None = None
+        local: CommandExecutor | None = None
         if node:
             local = await stack.enter_async_context(node_on(bus, config, identify(env), farewell))
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
-        await stack.enter_async_context(relaying(hub, wait=False))
+        await stack.enter_async_context(open_relay(hub, wait=False))
         stack.callback(farewell.step, "the channels")
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))
@@ -91,7 +91,7 @@ async def hub_on(
         yield hub, serving
 
 
-def reachable(serving: Serving) -> str:
+def reachable(serving: ServerAddress) -> str:
     """Where other devices reach it: by the address that this machine has in its network, if it listens on all."""
     if serving.host not in ("", "0.0.0.0", "::"):
         return serving.url
@@ -105,35 +105,37 @@ def reachable(serving: Serving) -> str:
 
 
 async def _link(
-    bus: Bus, executor: Executor, env: Mapping[str, str], joined: Joined, *, keep_days: float = 0.0
+    bus: Bus, executor: CommandExecutor, env: Mapping[str, str], joined: HubCredentials, *, keep_days: float = 0.0
 ) -> None:
     """This machine's node, joined to a hub elsewhere until it is cancelled. How it is, is written down for those who
     ask; also how it ended. Raises KeyRefused, BusError."""
     log = logger("node")
 
-    def changed(situation: Situation) -> None:
-        write_situation(env, situation)
+    def changed(situation: LinkStatus) -> None:
+        write_link_status(env, situation)
         log.info("link", hub=joined.url, state=situation.state, problem=situation.problem)
 
-    link = Link(bus, executor, url=joined.url, key=joined.key, changed=changed, keep_days=keep_days)
-    write_situation(env, link.situation)
+    link = HubLink(bus, executor, url=joined.url, key=joined.key, changed=changed, keep_days=keep_days)
+    write_link_status(env, link.situation)
     try:
         await link.run()
     except TielineError as error:
-        changed(Situation(state="refused", problem=f"{error.message}. {error.hint}".strip()))
+        changed(LinkStatus(state="refused", problem=f"{error.message}. {error.hint}".strip()))
         raise
     except asyncio.CancelledError:
-        write_situation(env, None)
+        write_link_status(env, None)
         raise
 
 
 @asynccontextmanager
-async def _linked(bus: Bus, executor: Executor, env: Mapping[str, str], again: asyncio.Event) -> AsyncGenerator[None]:
+async def _linked(
+    bus: Bus, executor: CommandExecutor, env: Mapping[str, str], again: asyncio.Event
+) -> AsyncGenerator[None]:
     """A link to the hub that this machine is joined to, if it is; looked at anew whenever `again` is set."""
 
     async def link() -> None:
         try:
-            if joined := read_joined(env):
+            if joined := read_credentials(env):
                 await _link(bus, executor, env, joined)
         except TielineError as error:
             logger("node").error("no link", problem=error.message, hint=error.hint)
@@ -161,46 +163,46 @@ async def _linked(bus: Bus, executor: Executor, env: Mapping[str, str], again: a
 # --- running ----------------------------------------------------------------------------------------------
 
 
-def configured(config: Config, order: Order) -> Config:
+def configured(config: Config, order: StartOptions) -> Config:
     """The configuration with what was said on the command line."""
     hub = config.hub
     changes = {"host": order.host or hub.host, "insecure": order.insecure or hub.insecure}
     return replace(config, hub=replace(hub, port=hub.port if order.port is None else order.port, **changes))
 
 
-async def run_hub(config: Config, *, node: bool = True, started: Callable[[Started], None]) -> None:
+async def run_hub(config: Config, *, node: bool = True, started: Callable[[StartResult], None]) -> None:
     """Until a signal ends it. Raises AlreadyRunning, StateUnusable, BusError, UsageError."""
     env = config.environ
     rejoin = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(REJOIN, rejoin.set)
-    with only_one(env):
+    with single_instance(env):
         state_directory.prepare(env)
-        farewell = Farewell(env)
+        farewell = ShutdownProgress(env)
         async with hub_on(config, node=node, rejoin=rejoin, farewell=farewell) as (hub, serving):
-            running = Running(serving.url, os.getpid(), __version__, hub.switch.local, config.source, serving.socket)
-            with described(env, running):
+            running = RunningHub(serving.url, os.getpid(), __version__, hub.switch.local, config.source, serving.socket)
+            with running_file(env, running):
                 secret, _ = await hub.devices.offer("page", name="", by="owner")
                 waiting = hub.channels.waiting() if hub.channels else ()
                 told = _end_signals()
-                started(Started(url=hub.url, login=f"{hub.url.rstrip('/')}/#login={secret}", waiting=waiting))
+                started(StartResult(url=hub.url, login=f"{hub.url.rstrip('/')}/#login={secret}", waiting=waiting))
                 hub.log.info("up", url=hub.url, node=hub.switch.local)
                 await _told_to_end(told)
                 hub.log.info("going down")
                 farewell.begin(_stop_starting(hub.local))
 
 
-async def run_node(config: Config, *, started: Callable[[Started], None]) -> None:
+async def run_node(config: Config, *, started: Callable[[StartResult], None]) -> None:
     """Joined, until a signal ends it. Raises KeyRefused when the hub has forgotten this machine."""
     env = config.environ
-    joined = read_joined(env, needed=True)
+    joined = read_credentials(env, needed=True)
     assert joined is not None
-    with only_one(env):
+    with single_instance(env):
         state_directory.prepare(env)
-        farewell = Farewell(env)
+        farewell = ShutdownProgress(env)
         async with open_bus(bus_url(config)) as bus, node_on(bus, config, identify(env), farewell) as executor:
             linking = _link(bus, executor, env, joined, keep_days=config.hub.keep_events_days)
             tasks = [asyncio.create_task(linking), asyncio.create_task(_told_to_end(_end_signals()))]
-            started(Started(url=joined.url))
+            started(StartResult(url=joined.url))
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 if tasks[0].done():
@@ -212,7 +214,7 @@ async def run_node(config: Config, *, started: Callable[[Started], None]) -> Non
                 await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _stop_starting(node: Executor | None) -> int:
+def _stop_starting(node: CommandExecutor | None) -> int:
     """Nothing begins from here on; how many prompts wait for the next start."""
     if node is None:
         return 0
@@ -240,7 +242,7 @@ async def _told_to_end(told: asyncio.Event) -> None:
             asyncio.get_running_loop().remove_signal_handler(number)
 
 
-def run(config: Config, order: Order, started: Callable[[Started], None], *, foreground: bool) -> None:
+def run(config: Config, order: StartOptions, started: Callable[[StartResult], None], *, foreground: bool) -> None:
     """In this process, with its log in the file and, in the foreground, on the terminal."""
     config = configured(config, order)
     subreaper.become()
@@ -248,7 +250,7 @@ def run(config: Config, order: Order, started: Callable[[Started], None], *, for
         asyncio.run(_run(config, order, started))
 
 
-async def _run(config: Config, order: Order, started: Callable[[Started], None]) -> None:
+async def _run(config: Config, order: StartOptions, started: Callable[[StartResult], None]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, subreaper.kill_orphans)
     if order.what == "node":
         await run_node(config, started=started)
@@ -258,10 +260,10 @@ async def _run(config: Config, order: Order, started: Callable[[Started], None])
 
 def main(argument: str) -> int:
     """A process in the background: does what it is told and says on a descriptor how it began."""
-    order = msgspec.json.decode(argument, type=Order)
+    order = msgspec.json.decode(argument, type=StartOptions)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal it was started from may go
 
-    def say(started: Started) -> None:
+    def say(started: StartResult) -> None:
         nonlocal said
         if not said:
             said = True
@@ -272,12 +274,12 @@ def main(argument: str) -> int:
     try:
         run(configuration.load(), order, say, foreground=False)
     except BaseExceptionGroup as group:
-        say(Started(problem=str(group.exceptions[0])))
+        say(StartResult(problem=str(group.exceptions[0])))
         raise
     except TielineError as error:
         if said:
             logger("daemon").error("ended", problem=error.message)
-        say(Started(problem=error.message, hint=error.hint))
+        say(StartResult(problem=error.message, hint=error.hint))
         return 1
     return 0
 

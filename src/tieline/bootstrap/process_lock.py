@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from .. import paths
-from ..client.hub_address import Running
+from ..client.hub_address import RunningHub
 from ..errors import TielineError
 from ..node.hub_credentials import write_private
 
@@ -23,7 +23,7 @@ REJOIN = signal.SIGUSR1
 """Tells a hub that this machine joined another one, or left it: it looks at `places.node_file` again."""
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class StartOptions(Struct, frozen=True, kw_only=True):
     """What shall run, as it is told to a process in the background."""
 
     what: Literal["hub", "node"] = "hub"
@@ -34,7 +34,7 @@ class Order(Struct, frozen=True, kw_only=True):
     ready: int = -1  # the descriptor to say on that it runs
 
 
-class Started(Struct, frozen=True, kw_only=True):
+class StartResult(Struct, frozen=True, kw_only=True):
     """Said when it runs, or why it does not."""
 
     url: str = ""
@@ -45,7 +45,7 @@ class Started(Struct, frozen=True, kw_only=True):
 
 
 class AlreadyRunning(TielineError):
-    def __init__(self, running: Running | None) -> None:
+    def __init__(self, running: RunningHub | None) -> None:
         where = f" at {running.url} (process {running.pid})" if running else ""
         super().__init__(f"one runs already{where}", hint="See `tieline status`; `tieline down` ends it.")
         self.running = running
@@ -59,7 +59,7 @@ def lock_file(env: Mapping[str, str]) -> Path:
 
 
 @contextmanager
-def only_one(env: Mapping[str, str]) -> Generator[None]:
+def single_instance(env: Mapping[str, str]) -> Generator[None]:
     """Held while it runs. Raises AlreadyRunning."""
     path = lock_file(env)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -76,7 +76,7 @@ def only_one(env: Mapping[str, str]) -> Generator[None]:
         os.close(descriptor)
 
 
-def holder(env: Mapping[str, str]) -> int:
+def running_pid(env: Mapping[str, str]) -> int:
     """The process that runs here, 0 for none. What it wrote down may be older than it: the lock is the truth."""
     try:
         descriptor = os.open(lock_file(env), os.O_RDWR | os.O_CLOEXEC)
@@ -92,18 +92,18 @@ def holder(env: Mapping[str, str]) -> int:
         os.close(descriptor)
 
 
-def read_running(env: Mapping[str, str]) -> Running | None:
+def read_running(env: Mapping[str, str]) -> RunningHub | None:
     """The hub that runs here, as it described itself."""
-    pid = holder(env)
+    pid = running_pid(env)
     try:
-        found = msgspec.json.decode(paths.running_file(env).read_bytes(), type=Running)
+        found = msgspec.json.decode(paths.running_file(env).read_bytes(), type=RunningHub)
     except (OSError, msgspec.MsgspecError):
         return None
     return found if found.pid == pid else None
 
 
 @contextmanager
-def described(env: Mapping[str, str], running: Running) -> Generator[None]:
+def running_file(env: Mapping[str, str], running: RunningHub) -> Generator[None]:
     path = paths.running_file(env)
     write_private(path, msgspec.json.encode(running))
     try:

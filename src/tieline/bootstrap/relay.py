@@ -9,7 +9,7 @@ import msgspec
 from .. import paths
 from ..ask_parts import ask_parts, parts_text, scope_of
 from ..bus.base import Bus
-from ..channels.base import AskNote, NewSession, NodeOffline, Surroundings
+from ..channels.base import AskNote, ChannelContext, SessionNodeOffline, SessionRequest
 from ..drivers.base import Attachment
 from ..errors import TielineError, UsageError
 from ..events import Answer, Command, Edit, Fetch, Mcp, Remember
@@ -46,9 +46,9 @@ _prompt = msgspec.json.Decoder(PromptRecord).decode
 
 
 @asynccontextmanager
-async def relaying(hub: Hub, *, watch: bool = True, wait: bool = True) -> AsyncGenerator[Relay, None]:
+async def open_relay(hub: Hub, *, watch: bool = True, wait: bool = True) -> AsyncGenerator[Relay, None]:
     """The hub's relay and channels, inside the block. Without `wait`, channels that take their time start behind."""
-    surroundings = Surroundings(
+    surroundings = ChannelContext(
         env=hub.env,
         state_dir=str(paths.state(hub.env) / "channels"),
         public_url=hub.config.hub.public_url,
@@ -99,7 +99,7 @@ class HubSessions:
     def bus(self) -> Bus:
         return self._hub.bus
 
-    async def create(self, session: str, wanted: NewSession) -> None:
+    async def create(self, session: str, wanted: SessionRequest) -> None:
         node = wanted.node or self._hub.switch.local
         if not node:
             raise UsageError("the hub has no node of its own", field="node", hint="Name one in the channel's config.")
@@ -154,10 +154,10 @@ class HubSessions:
     async def _tell(self, node: str, command: AnyCommand, *, by: str = "") -> None:
         known = self._hub.state.nodes.get(node)
         if known is not None and not known.online and node != self._hub.switch.local:
-            raise NodeOffline(node)
-        told = await self._hub.switch.tell(node, command, by=by or BY, id=new_id(), expires_s=TELL_S)
+            raise SessionNodeOffline(node)
+        told = await self._hub.switch.dispatch(node, command, by=by or BY, id=new_id(), expires_s=TELL_S)
         if isinstance(told, CommandView):
-            raise NodeOffline(node)
+            raise SessionNodeOffline(node)
         _check(told)
 
 
@@ -184,7 +184,7 @@ class HubAsks:
         said = Answer(ask=ask, decision="allow" if allow else "deny", by=by, remember=remember)
         kind = ApprovePermission if allow else DenyPermission
         command = kind(session=record.session, ask=ask, answer=said, digest=digest)
-        told = await self._hub.switch.tell(await node_of(self._hub, record.session), command, by=by, id=new_id())
+        told = await self._hub.switch.dispatch(await node_of(self._hub, record.session), command, by=by, id=new_id())
         if isinstance(told, CommandView):
             return "Its machine is away; it is decided when it is back."
         _check(told)

@@ -14,7 +14,7 @@ SLOW_S = 1.0
 """A step of the end that takes longer than this is told."""
 
 
-class Farewell:
+class ShutdownProgress:
     """`begin` when the end has begun; then `step` by step. Nothing is said before it began."""
 
     def __init__(self, env: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ MOST_UNHEARD_BYTES = 4 * 1024 * 1024
 """Announcements kept for one listener who is slow."""
 
 
-class Listener:
+class AnnouncementListener:
     """One pattern. `put` never waits."""
 
     def __init__(self, pattern: str) -> None:
@@ -46,20 +46,20 @@ class Listener:
         return announcement
 
 
-class Listeners:
+class AnnouncementListeners:
     """Everybody who listens in this process."""
 
     def __init__(self) -> None:
-        self._exact: dict[str, set[Listener]] = {}
-        self._wild: dict[str, dict[Listener, Callable[[str], bool]]] = {}
+        self._exact: dict[str, set[AnnouncementListener]] = {}
+        self._wild: dict[str, dict[AnnouncementListener, Callable[[str], bool]]] = {}
 
-    def add(self, listener: Listener) -> None:
+    def add(self, listener: AnnouncementListener) -> None:
         if is_literal(listener.pattern):
             self._exact.setdefault(listener.pattern, set()).add(listener)
         else:
             self._wild.setdefault(family(listener.pattern), {})[listener] = matcher(listener.pattern)
 
-    def remove(self, listener: Listener) -> None:
+    def remove(self, listener: AnnouncementListener) -> None:
         if is_literal(listener.pattern):
             self._exact[listener.pattern].discard(listener)
             if not self._exact[listener.pattern]:

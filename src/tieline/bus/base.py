@@ -188,7 +188,7 @@ class Bus(Protocol):
         self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
     ) -> int: ...
 
-    def publishing(
+    def publish_nowait(
         self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Future[int]:
         """The same, under way when it returns: for many in order, without a task for each."""

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from ..bus.base import Bus
 from ..drivers.base import Attachment
-from ..envelopes import AttachmentRef, DeliveryResult, Envelope, Limits, Payload, Receipt
+from ..envelopes import AttachmentRef, DeliveryResult, Envelope, Limits, MessageReceipt, Payload
 from ..errors import TielineError
 from ..events import Remember
 from ..policy import Policy
@@ -84,7 +84,7 @@ class Sender(Protocol):
         limits: Limits | None = None,
         key: str = "",
         within: str = "",
-    ) -> Receipt:
+    ) -> MessageReceipt:
         """Stored when it returns. Raises Refused with a reason code; after a BusError or RelayStandby nobody knows
         whether it is stored. The same `key` again is the same message.
 
@@ -117,7 +117,7 @@ class Outlet(Protocol):
         """Something delivered before got further: a person has read it."""
         ...
 
-    async def status(self, id: str) -> Receipt: ...
+    async def status(self, id: str) -> MessageReceipt: ...
 
     async def remember(self, key: str, value: bytes, *, ttl_s: int) -> None:
         """Keep something small on the bus for so long: it is there after a restart, and for this channel alone. Keys
@@ -151,7 +151,7 @@ class Channel(Protocol):
     def status(self) -> ChannelStatus: ...
 
 
-class NewSession(Struct, frozen=True, kw_only=True):
+class SessionRequest(Struct, frozen=True, kw_only=True):
     """What a session shall be like that is made for a name."""
 
     agent: str = ""
@@ -164,7 +164,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
     accept_unenforced: bool = False
 
 
-class Sessions(Protocol):
+class SessionService(Protocol):
     """Tells sessions what to do, wherever they run. What comes of it is read from the bus: the tables `sessions` and
     `prompts` and the logs `events.<session>` have the sessions of every node.
 
@@ -174,7 +174,7 @@ class Sessions(Protocol):
     @property
     def bus(self) -> Bus: ...
 
-    async def create(self, session: str, wanted: NewSession) -> None:
+    async def create(self, session: str, wanted: SessionRequest) -> None:
         """A session with this id; one that is there stays as it is."""
         ...
 
@@ -216,7 +216,7 @@ class AskNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     outcome: str = ""  # when it is over: how, and by whom
 
 
-class Asks(Protocol):
+class AskService(Protocol):
     """The asks of every session, and the one way to decide them."""
 
     def subscribe(self, told: Callable[[AskNote], None]) -> Callable[[], None]:
@@ -228,17 +228,17 @@ class Asks(Protocol):
         ...
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class ChannelContext(Struct, frozen=True, kw_only=True):
     """What a channel may need of the program around it."""
 
     env: Mapping[str, str] = {}
     state_dir: str = ""  # where it may keep files, below a folder with its id
     public_url: str = ""  # where the hub is reached from outside
-    sessions: Sessions | None = None  # for channels that deliver to agents
-    asks: Asks | None = None  # for channels through which people decide
+    sessions: SessionService | None = None  # for channels that deliver to agents
+    asks: AskService | None = None  # for channels through which people decide
 
 
-Factory = Callable[[str, Struct, Surroundings], Channel]
+Factory = Callable[[str, Struct, ChannelContext], Channel]
 
 
 class ChannelModule(Protocol):
@@ -249,7 +249,7 @@ class ChannelModule(Protocol):
     def create(self) -> Factory: ...
 
 
-class NodeOffline(TielineError):
+class SessionNodeOffline(TielineError):
     """The machine that runs a session is not connected."""
 
     def __init__(self, node: str) -> None:
@@ -276,24 +276,24 @@ def time_left(context: DeliveryContext) -> float:
 __all__ = [
     "MAX_CONCURRENT",
     "AskNote",
-    "Asks",
+    "AskService",
     "AttachmentRef",
     "Channel",
+    "ChannelContext",
     "ChannelModule",
     "ChannelStatus",
     "DeliveryContext",
     "DeliveryResult",
     "Envelope",
     "Factory",
-    "NewSession",
-    "NodeOffline",
+    "MessageReceipt",
     "Outlet",
     "Payload",
     "Progress",
-    "Receipt",
     "Sender",
-    "Sessions",
-    "Surroundings",
+    "SessionNodeOffline",
+    "SessionRequest",
+    "SessionService",
     "dead",
     "delivered",
     "failed",

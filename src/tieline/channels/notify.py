@@ -18,16 +18,16 @@ from msgspec import Struct
 
 from ..config import setting
 from ..errors import UsageError
-from ..relay.ask_forwarder import AskMail, forwarder, note_of
+from ..relay.ask_forwarder import AskForwarder, forwarder, note_of
 from ..visible_text import marked
 from .base import (
     Channel,
+    ChannelContext,
     ChannelStatus,
     DeliveryContext,
     DeliveryResult,
     Envelope,
     Outlet,
-    Surroundings,
     dead,
     delivered,
     failed,
@@ -93,7 +93,7 @@ CONFIG = NotifyConfig
 class Notify:
     max_concurrent = THREADS
 
-    def __init__(self, id: str, config: NotifyConfig, surroundings: Surroundings, service: Any) -> None:
+    def __init__(self, id: str, config: NotifyConfig, surroundings: ChannelContext, service: Any) -> None:
         self.id = id
         self.subject_prefix = f"relay.notify.{id}"
         self.display_name = f"Notifications {id}"
@@ -108,7 +108,7 @@ class Notify:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"notify-{self.id}")
         if self._config.asks and self._asks is not None:
             sender = relay.sender(forwarder(self.subject_prefix))
-            mail = AskMail(self._asks, sender, lambda: [self.subject_prefix], relay.report)
+            mail = AskForwarder(self._asks, sender, lambda: [self.subject_prefix], relay.report)
             await self._stack.enter_async_context(mail)
         self._state = "running"
 
@@ -165,7 +165,7 @@ class Notify:
         return title[:200], body if left <= 0 else f"{body[:limit]}… ({left} more characters)"
 
 
-def create(id: str, config: Struct, surroundings: Surroundings) -> Channel:
+def create(id: str, config: Struct, surroundings: ChannelContext) -> Channel:
     assert isinstance(config, NotifyConfig)
     import logging
 

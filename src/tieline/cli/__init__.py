@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # not imported from typing, which costs more than all the
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from ..processes.spawn import Launched
+    from ..processes.spawn import SpawnedProcess
 
 
 def main() -> None:
@@ -24,10 +24,10 @@ def main() -> None:
             if early is not None:
                 greet_ahead(early, request)
             from .errors import reported
-            from .run.target import carry_out
+            from .run.target import execute
 
             gc.enable()
-            _leave(reported(lambda: carry_out(request)))
+            _leave(reported(lambda: execute(request)))
     from .app import start
 
     gc.enable()
@@ -42,7 +42,7 @@ def _leave(status: int) -> "NoReturn":
     os._exit(status)
 
 
-def _start_ahead(arguments: list[str]) -> "Launched | None":
+def _start_ahead(arguments: list[str]) -> "SpawnedProcess | None":
     """Let the agent start while we import. Where a configuration might say something else, it waits for its turn."""
     from .. import environment
     from .run.target import FLAG, hub_here
@@ -52,6 +52,6 @@ def _start_ahead(arguments: list[str]) -> "Launched | None":
         return None
     if FLAG not in arguments and hub_here(env) is not None:
         return None  # it has the agent
-    from ..drivers.prestart import start_ahead
+    from ..drivers.prestart import prestart
 
-    return start_ahead(arguments[0], environment.for_children(env))
+    return prestart(arguments[0], environment.for_children(env))

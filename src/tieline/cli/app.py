@@ -9,14 +9,14 @@ import typer
 
 from ..version import __version__
 from .errors import reported
-from .help import Group
+from .help import HelpGroup
 
 HELP = ("-h", "--help")
 FAMILIES = ("local", "config", "hub", "service", "backup", "sessions", "asks", "node", "access", "relay")
 """Modules with `add(app)`, in the order of the help."""
 
 app = typer.Typer(
-    cls=Group,
+    cls=HelpGroup,
     rich_markup_mode=None,  # rich would take longer to import than all the rest; help.py lays the help out
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -41,7 +41,7 @@ def start(arguments: Sequence[str]) -> int:
 def _help(verb: str) -> str:
     """A verb's help without the library's parsing, which imports as much again as all the rest."""
     group = typer.main.get_command(app)
-    command = group.commands.get(verb) if isinstance(group, Group) else None
+    command = group.commands.get(verb) if isinstance(group, HelpGroup) else None
     if command is None:
         return ""
     above = typer.Context(group, info_name="tieline")

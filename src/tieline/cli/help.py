@@ -15,7 +15,7 @@ MAX_WIDTH = 100
 GAP = 2
 
 
-class Command(typer.core.TyperCommand):
+class HelpCommand(typer.core.TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]  # AGENT, not {AGENT}
 
@@ -23,7 +23,7 @@ class Command(typer.core.TyperCommand):
         return _page(self, ctx, {})
 
 
-class Group(typer.core.TyperGroup):
+class HelpGroup(typer.core.TyperGroup):
     default_verb = ""
     """What is meant when the first word is none of its verbs."""
 
@@ -45,12 +45,12 @@ class Group(typer.core.TyperGroup):
 
 def family(app: typer.Typer, name: str, about: str, *, panel: str, examples: str) -> typer.Typer:
     """A verb that has verbs of its own."""
-    group = typer.Typer(cls=Group, rich_markup_mode=None, no_args_is_help=True)
+    group = typer.Typer(cls=HelpGroup, rich_markup_mode=None, no_args_is_help=True)
     app.add_typer(group, name=name, help=about, epilog=examples, rich_help_panel=panel)
     return group
 
 
-def _page(command: Command | Group, ctx: Any, commands: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+def _page(command: HelpCommand | HelpGroup, ctx: Any, commands: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     width = min(MAX_WIDTH, shutil.get_terminal_size().columns)
     bold = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() and environment.variable("TERM") != "dumb" else ("", "")
     sections: dict[str, list[tuple[str, str]]] = {title: list(rows) for title, rows in commands.items()}

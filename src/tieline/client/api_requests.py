@@ -12,7 +12,7 @@ from ..ids import new_id
 from ..protocol.views import CommandView
 from ..version import __version__
 from .errors import HubFailed, HubUnreachable, refusal
-from .http import ConnectionLost, Http
+from .http import ConnectionLost, HttpClient
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 
 
-class Requests:
+class ApiRequests:
     """What all parts of the client share: the connection and its manners."""
 
     def __init__(self, url: str, token: str = "", *, socket: str = "", patience_s: float = 15.0) -> None:
@@ -34,7 +34,7 @@ class Requests:
         self._socket = socket
         headers = {"User-Agent": f"tieline/{__version__}", "Accept": "application/json"}
         key = {"Authorization": f"Bearer {token}"} if token else {}
-        self.http = Http(self.url, {**headers, **key}, socket=socket)
+        self.http = HttpClient(self.url, {**headers, **key}, socket=socket)
         self._reached = False
 
     async def get(self, path: str, kind: type[T], /, **query: Any) -> T:

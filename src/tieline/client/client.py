@@ -7,13 +7,13 @@ from typing import Literal
 from ..environment import inherited
 from ..protocol.stream_frames import AnyHubFrame, Subscribe
 from .hub_address import find
-from .messages import Mail
-from .nodes import Access, Machines
-from .sessions import Sessions
-from .stream import Connection, Door, follow
+from .messages import MessagesApi
+from .nodes import AccessApi, NodesApi
+from .sessions import SessionsApi
+from .stream import Connection, StreamTransport, follow
 
 
-class Client(Sessions, Machines, Access, Mail):
+class Client(SessionsApi, NodesApi, AccessApi, MessagesApi):
     """`async with Client(url, token) as client`; `socket` is the owner's way in, on the hub's own machine.
 
     Whatever changes something is sent with an id of its own and again when the connection is lost on the way: it
@@ -47,13 +47,13 @@ class Client(Sessions, Machines, Access, Mail):
         `visible`: a person looks at it, so no push is needed.
         """
         if by == "sse":
-            from .stream_transports import ServerSent
+            from .stream_transports import SseTransport
 
-            door: Door = ServerSent(self.url, self.http)
+            door: StreamTransport = SseTransport(self.url, self.http)
         else:
-            from .stream_transports import WebSocket
+            from .stream_transports import WebSocketTransport
 
-            door = WebSocket(self.url, self._token, self._socket)
+            door = WebSocketTransport(self.url, self._token, self._socket)
         subscribe = Subscribe(
             after=after,
             epoch=epoch,

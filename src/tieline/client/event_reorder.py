@@ -31,11 +31,11 @@ MAX_SESSIONS = 1000
 RUNNING = ("working", "waiting", "stuck")
 
 
-class InOrder:
+class EventReorderer:
     """The frames of a stream, those of each session in order."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Order] = {}  # the last active last
+        self._sessions: dict[str, SessionOrder] = {}  # the last active last
         self._before: dict[str, tuple[bool, bool]] = {}  # of those not heard of yet: does a turn run, were there any
 
     def take(self, frame: AnyHubFrame) -> Sequence[AnyHubFrame]:
@@ -59,18 +59,18 @@ class InOrder:
             self._sessions.clear()
         self._before = {one.id: (one.status in RUNNING, one.turns > 0) for one in ready.snapshot.sessions}
 
-    def _of(self, session: str) -> "Order":
+    def _of(self, session: str) -> "SessionOrder":
         order = self._sessions.pop(session, None)
         if order is None:
             running, known = self._before.pop(session, (False, False))
-            order = Order(open=running, known=known)
+            order = SessionOrder(open=running, known=known)
             while len(self._sessions) >= MAX_SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
         self._sessions[session] = order
         return order
 
 
-class Order:
+class SessionOrder:
     """Of one session."""
 
     def __init__(self, *, open: bool = False, known: bool = False) -> None:

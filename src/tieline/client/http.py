@@ -34,13 +34,13 @@ class ConnectionLost(Exception):
         self.sent = sent
 
 
-class Reply(Struct, frozen=True):
+class HttpResponse(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: bytes = b""
 
 
-class Http:
+class HttpClient:
     """`async with Http(url, headers) as http`."""
 
     def __init__(self, url: str, headers: Mapping[str, str], *, socket: str = "") -> None:
@@ -57,10 +57,10 @@ class Http:
             raise UsageError(f"{url!r} has no usable port", field="url") from None
         self._prefix = parts.path.rstrip("/")
         self._headers = {"Host": parts.netloc.rpartition("@")[2], **headers}
-        self._idle: list[_Connection] = []
+        self._idle: list[_HttpConnection] = []
         self._closed = False
 
-    async def __aenter__(self) -> "Http":
+    async def __aenter__(self) -> "HttpClient":
         return self
 
     async def __aexit__(self, *exit: object) -> None:
@@ -77,7 +77,7 @@ class Http:
         headers: Mapping[str, str] = {},
         body: bytes = b"",
         timeout: float = REQUEST_S,
-    ) -> Reply:
+    ) -> HttpResponse:
         """One request, its whole answer. Raises ConnectionLost."""
         try:
             async with asyncio.timeout(timeout):
@@ -97,7 +97,7 @@ class Http:
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Mapping[str, str] = {}, headers: Mapping[str, str] = {}
-    ) -> AsyncGenerator[tuple[Reply, AsyncIterator[bytes]], None]:
+    ) -> AsyncGenerator[tuple[HttpResponse, AsyncIterator[bytes]], None]:
         """A response whose body is read as it comes. Raises ConnectionLost, also while it is read."""
         connection = await self._connect()
         try:
@@ -105,7 +105,7 @@ class Http:
                 await connection.send(self._head("GET", path, query, headers, b""))
                 status, received = await connection.head()
             async with aclosing(connection.body(status, received)) as chunks:
-                yield Reply(status, received), chunks
+                yield HttpResponse(status, received), chunks
         except TimeoutError:
             raise ConnectionLost("no answer in time", sent=True) from None
         finally:
@@ -113,13 +113,13 @@ class Http:
 
     async def _exchange(
         self,
-        connection: "_Connection",
+        connection: "_HttpConnection",
         method: str,
         path: str,
         query: Mapping[str, str],
         headers: Mapping[str, str],
         body: bytes,
-    ) -> Reply:
+    ) -> HttpResponse:
         whole = False
         try:
             await connection.send(self._head(method, path, query, headers, body) + body)
@@ -130,14 +130,14 @@ class Http:
                 if len(content) > MAX_BODY:
                     raise ConnectionLost(f"the answer has more than {MAX_BODY:,} bytes", sent=True)
             whole = received.get("connection", "").lower() != "close"
-            return Reply(status, received, bytes(content))
+            return HttpResponse(status, received, bytes(content))
         finally:
             if whole and not self._closed and len(self._idle) < MAX_IDLE:
                 self._idle.append(connection)
             else:
                 await connection.close()
 
-    async def _connect(self) -> "_Connection":
+    async def _connect(self) -> "_HttpConnection":
         try:
             async with asyncio.timeout(CONNECT_S):
                 if self._socket:
@@ -150,7 +150,7 @@ class Http:
             raise ConnectionLost(f"no connection within {CONNECT_S:g} s", sent=False) from None
         except OSError as error:
             raise ConnectionLost(error.strerror or str(error), sent=False) from None
-        return _Connection(reader, writer)
+        return _HttpConnection(reader, writer)
 
     def _head(self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> bytes:
         target = self._prefix + quote(path)
@@ -170,7 +170,7 @@ def _safe(value: str) -> str:
     return value
 
 
-class _Connection:
+class _HttpConnection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer

@@ -12,7 +12,7 @@ from .errors import NoHub
 CONNECT_S = 2.0
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class HubAddress(Struct, frozen=True, kw_only=True):
     url: str
     token: str = ""
     socket: str = ""  # the owner's way in, where it runs on this machine, for this user
@@ -20,7 +20,7 @@ class Address(Struct, frozen=True, kw_only=True):
     config: str | None = None  # the file that it was configured by, where that is known
 
 
-class Running(Struct, frozen=True):
+class RunningHub(Struct, frozen=True):
     """What a hub writes down about itself while it runs."""
 
     url: str
@@ -31,10 +31,10 @@ class Running(Struct, frozen=True):
     socket: str = ""  # the owner's way in
 
 
-def running(env: Mapping[str, str]) -> Running | None:
+def running(env: Mapping[str, str]) -> RunningHub | None:
     """The hub that runs here, if one does: what it wrote down, while its process lives."""
     try:
-        found = msgspec.json.decode(paths.running_file(env).read_bytes(), type=Running)
+        found = msgspec.json.decode(paths.running_file(env).read_bytes(), type=RunningHub)
         os.kill(found.pid, 0)
     except PermissionError:
         return None  # the file is another user's, or the process is: neither is ours
@@ -43,12 +43,12 @@ def running(env: Mapping[str, str]) -> Running | None:
     return found
 
 
-def own(env: Mapping[str, str]) -> Address | None:
+def own(env: Mapping[str, str]) -> HubAddress | None:
     """This machine's hub, by its socket; None where none runs."""
     found = running(env)
     if found is None or not found.socket:
         return None
-    return Address(url=found.url, socket=found.socket, node=found.node, config=found.config)
+    return HubAddress(url=found.url, socket=found.socket, node=found.node, config=found.config)
 
 
 def reachable(path: str) -> bool:
@@ -64,10 +64,10 @@ def reachable(path: str) -> bool:
         return True
 
 
-def find(env: Mapping[str, str]) -> Address:
+def find(env: Mapping[str, str]) -> HubAddress:
     """The hub to talk to. What is named explicitly comes first. Raises NoHub."""
     if url := env.get("TIELINE_HUB"):
-        return Address(url=url, token=env.get("TIELINE_TOKEN", ""))
+        return HubAddress(url=url, token=env.get("TIELINE_TOKEN", ""))
     if address := own(env):
         return address
     raise NoHub

@@ -27,7 +27,7 @@ from ..protocol.messages import (
     ThreadView,
     TraceView,
 )
-from .api_requests import Requests
+from .api_requests import ApiRequests
 
 OWNER = "relay.user.owner"
 """The inbox of whoever is let in."""
@@ -37,7 +37,7 @@ LOOK_S = (0.2, 2.0)
 """Between two looks at a receipt: at first, and at most."""
 
 
-class Mail(Requests):
+class MessagesApi(ApiRequests):
     async def send_message(self, new: NewMessage) -> MessageView:
         """Stored when it returns. Sent again after a lost connection, it is the same message."""
         new = replace(new, key=new.key or new_id())
@@ -121,4 +121,4 @@ class Mail(Requests):
         return await self.change("POST", f"channels/{id}/test", ChannelTestView, test or ChannelTest())
 
 
-__all__ = ["ASK_S", "OWNER", "Limits", "Mail"]
+__all__ = ["ASK_S", "OWNER", "Limits", "MessagesApi"]

@@ -6,10 +6,10 @@ from ..protocol.audit import AuditKind, AuditLine
 from ..protocol.push import PushKey, PushTest, PushView
 from ..protocol.request_bodies import Claim, Pairing, PushSubscription
 from ..protocol.views import AgentView, CommandView, DeviceView, DirectoryView, NodeView
-from .api_requests import Requests
+from .api_requests import ApiRequests
 
 
-class Machines(Requests):
+class NodesApi(ApiRequests):
     async def nodes(self) -> list[NodeView]:
         return await self.get("nodes", list[NodeView])
 
@@ -32,7 +32,7 @@ class Machines(Requests):
         return await self.get("agents", list[AgentView], node=node)
 
 
-class Access(Requests):
+class AccessApi(ApiRequests):
     async def me(self) -> Me:
         return await self.get("me", Me)
 

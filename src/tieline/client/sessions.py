@@ -10,10 +10,10 @@ from ..protocol.request_bodies import Decision, Forking, NewPrompt, NewSession, 
 from ..protocol.views import CommandView, PromptView
 from ..sessions.records import AskRecord, SessionRecord
 from ..sessions.transcript import Message
-from .api_requests import Requests
+from .api_requests import ApiRequests
 
 
-class Sessions(Requests):
+class SessionsApi(ApiRequests):
     """What a node has not answered yet comes back as a CommandView: it is durable, and will be done."""
 
     async def sessions(

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..protocol.stream_frames import SILENCE_S, AnyHubFrame, EventFrame, Ready, Subscribe
 from .errors import HubUnreachable
-from .event_reorder import InOrder
+from .event_reorder import EventReorderer
 from .http import ConnectionLost
 
 FIRST_PAUSE_S = 0.1
@@ -30,7 +30,7 @@ class Connection(Struct, frozen=True):
     problem: str = ""
 
 
-class Door(Protocol):
+class StreamTransport(Protocol):
     """One way in: a WebSocket, or server-sent events."""
 
     def open(self, subscribe: Subscribe) -> AbstractAsyncContextManager[AsyncIterator[AnyHubFrame]]:
@@ -40,7 +40,7 @@ class Door(Protocol):
 
 
 async def follow(
-    door: Door,
+    door: StreamTransport,
     subscribe: Subscribe,
     *,
     url: str,
@@ -54,7 +54,7 @@ async def follow(
     there is told at once where there is a limit.
     """
     pause, away_since = FIRST_PAUSE_S, None
-    in_order = InOrder()
+    in_order = EventReorderer()
     while True:
         on_connection(Connection("connecting"))
         try:

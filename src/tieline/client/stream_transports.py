@@ -30,7 +30,7 @@ from ..protocol.stream_frames import (
 from ..version import __version__
 from ..wire.sse import EventTooLong, SseParser
 from .errors import HubFailed, Unauthorized, named, refusal
-from .http import ConnectionLost, Http
+from .http import ConnectionLost, HttpClient
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -45,7 +45,7 @@ SMALL = 2048
 _decode = msgspec.json.Decoder(AnyHubFrame).decode
 
 
-class WebSocket:
+class WebSocketTransport:
     def __init__(self, url: str, token: str, path: str = "") -> None:
         self._url = url
         self._token = token
@@ -116,8 +116,8 @@ class WebSocket:
         return ConnectionLost(told.message if told else reason or "the hub went away", sent=True)
 
 
-class ServerSent:
-    def __init__(self, url: str, http: Http) -> None:
+class SseTransport:
+    def __init__(self, url: str, http: HttpClient) -> None:
         self._url = url
         self._http = http
 

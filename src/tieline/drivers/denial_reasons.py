@@ -19,7 +19,7 @@ def refusal(ask: Ask, answer: Answer) -> str:
     return f"[Your request was refused{f' ({what})' if what else ''}. The reason given: {answer.reason}]"
 
 
-class Unsaid:
+class PendingReasons:
     """Reasons that the model has not heard: they go before the next prompt."""
 
     def __init__(self) -> None:

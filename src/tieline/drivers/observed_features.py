@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ..wire.bounded_read import read_regular
 from .base import Driver
-from .run_as import OtherUser
+from .run_as import RunAsDriver
 
 MAX_FILE = 64 * 1024
 MAX_AGENTS = 100
@@ -34,7 +34,7 @@ never ran here. Empty: its driver is not one of ours and does not say."""
 Family = Literal["image/*", "audio/*", "text/*", "application/*"]
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class ObservedFeatures(Struct, frozen=True, kw_only=True):
     """Features in an agent's own word."""
 
     resume: bool
@@ -43,19 +43,19 @@ class Told(Struct, frozen=True, kw_only=True):
     model: bool | None = None  # None: it was not the occasion
 
 
-class Meeting(Struct, frozen=True, kw_only=True):
+class Observation(Struct, frozen=True, kw_only=True):
     version: str
-    features: Told
+    features: ObservedFeatures
     when: float
     program: str  # what ran, as a digest: by the same name another program may run tomorrow
 
 
-Meetings = dict[str, Meeting]
+Meetings = dict[str, Observation]
 
 _writing = threading.Lock()
 
 
-class Met:
+class ObservedAgents:
     """By agent's name. Without a file it is kept for as long as this lives."""
 
     def __init__(self, file: Path | None = None) -> None:
@@ -64,17 +64,17 @@ class Met:
         self._read: Meetings = {}
         self._state: tuple[int, ...] = ()
 
-    def of(self, name: str, program: str) -> Meeting | None:
+    def of(self, name: str, program: str) -> Observation | None:
         """The last time that this program ran by this name."""
         met = [found for each in (self._stored(), self._own) if (found := each.get(name)) and found.program == program]
         return max(met, key=lambda found: found.when, default=None)
 
-    def note(self, name: str, program: str, version: str, told: Told) -> None:
+    def note(self, name: str, program: str, version: str, told: ObservedFeatures) -> None:
         """Never raises. Two processes that write at once may lose one's news until its next session."""
         before = self.of(name, program)
         if before is not None and told.model is None:
             told = msgspec.structs.replace(told, model=before.features.model)
-        now = Meeting(version=version[:MAX_VERSION], features=told, when=time.time(), program=program)
+        now = Observation(version=version[:MAX_VERSION], features=told, when=time.time(), program=program)
         self._own[name] = now
         if (
             before is None
@@ -84,7 +84,7 @@ class Met:
             with suppress(OSError), _writing:
                 self._write({**self._stored(), name: now})
 
-    def _stored(self) -> Mapping[str, Meeting]:
+    def _stored(self) -> Mapping[str, Observation]:
         """The file as it is now: another process may have written it."""
         if self._file is None:
             return {}
@@ -121,7 +121,7 @@ class Met:
 class Learns(Protocol):
     """A driver of agents that say themselves what they can do."""
 
-    met: Met
+    met: ObservedAgents
 
     @property
     def basis(self) -> Basis: ...
@@ -148,4 +148,4 @@ def unverified_of(driver: Driver) -> tuple[str, ...]:
 
 def _own(driver: Driver) -> Driver:
     """The agent's, whoever it runs as."""
-    return driver.driver if isinstance(driver, OtherUser) else driver
+    return driver.driver if isinstance(driver, RunAsDriver) else driver

@@ -23,7 +23,7 @@ WORDS = {"codex": "tieline.drivers.codex.thread_params"}
 """Agent → a module that has `first_words(spec)`: `HELLO` and what opens the conversation."""
 
 
-def start_ahead(agent: str, env: Mapping[str, str]) -> "spawn.Launched | None":
+def prestart(agent: str, env: Mapping[str, str]) -> "spawn.SpawnedProcess | None":
     if module := LIGHT.get(agent):
         with suppress(TielineError, OSError, ValueError):  # the driver will say it properly
             how = import_module(module)
@@ -34,7 +34,7 @@ def start_ahead(agent: str, env: Mapping[str, str]) -> "spawn.Launched | None":
     return None
 
 
-def greet_ahead(early: "spawn.Launched", agent: str, spec: "Spec") -> None:
+def send_first_message(early: "spawn.SpawnedProcess", agent: str, spec: "Spec") -> None:
     """Open the conversation, as the driver will, while the rest is imported."""
     if module := WORDS.get(agent):
         words: bytes = import_module(module).first_words(spec)

@@ -17,8 +17,8 @@ from ..environment import SECRET
 from ..errors import UnknownAgent, UsageError
 from .acp_presets import PRESETS
 from .base import Driver
-from .observed_features import Learns, Met
-from .run_as import NODE_INSTEAD, OtherUser, account
+from .observed_features import Learns, ObservedAgents
+from .run_as import NODE_INSTEAD, RunAsDriver, account
 
 Factory = Callable[[str, Mapping[str, Any]], Driver]
 
@@ -78,7 +78,7 @@ def create(name: str, config: Config) -> Driver:
         raise UnknownAgent(kind, known, difflib.get_close_matches(kind, known, cutoff=0.5))
     driver = factory(name, options)
     if isinstance(driver, Learns) and config.environ:
-        driver.met = Met(paths.agents_file(config.environ))
+        driver.met = ObservedAgents(paths.agents_file(config.environ))
     if not user:
         return driver
     if kind not in BUILT_IN or kind == "scripted" or "url" in options:  # nobody would see to it that it is so
@@ -87,7 +87,7 @@ def create(name: str, config: Config) -> Driver:
             field=f"agents.{name}.run_as",
             hint=NODE_INSTEAD,
         )
-    return OtherUser(driver, account(name, user))
+    return RunAsDriver(driver, account(name, user))
 
 
 def turn_timeout_s(name: str, config: Config) -> float | None:

@@ -48,7 +48,7 @@ def account(agent: str, name: str) -> Account:
     return Account(found.pw_name, found.pw_dir, found.pw_shell)
 
 
-class OtherUser:
+class RunAsDriver:
     """A driver whose agent is started as another user."""
 
     def __init__(self, driver: Driver, account: Account) -> None:
@@ -85,7 +85,7 @@ class OtherUser:
 
 def told(driver: Driver, receipt: Receipt) -> Receipt:
     """A conversation's receipt, with who runs it."""
-    return run_as(receipt, driver.user) if isinstance(driver, OtherUser) else receipt
+    return run_as(receipt, driver.user) if isinstance(driver, RunAsDriver) else receipt
 
 
 def give(env: Mapping[str, str], *paths: str) -> None:

@@ -67,7 +67,7 @@ COMMAND_TIMEOUT_S = 60.0
 OUTPUT_KEPT = 8 * 1024 * 1024
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptedOptions(Struct, frozen=True, forbid_unknown_fields=True):
     script: Annotated[
         str, setting("JSON file with what the agent does. Without it the demo plays.", "/home/me/script.json")
     ] = ""
@@ -75,7 +75,7 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def create(name: str, options: Mapping[str, Any]) -> "Scripted":
-    chosen = options_of(Options, name, options)
+    chosen = options_of(ScriptedOptions, name, options)
     return Scripted(script.load(chosen.script) if chosen.script else DEMO, name=name, env=chosen.env)
 
 
@@ -111,15 +111,15 @@ class Scripted:
         return Receipt.from_lines({c: Enforcement(policy.level(c), "prompt") for c in CAPABILITIES})
 
     @asynccontextmanager
-    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["Playing", None]:
-        playing = Playing(self, replace(spec, env={**spec.env, **self.env}), ask)
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["ScriptedConversation", None]:
+        playing = ScriptedConversation(self, replace(spec, env={**spec.env, **self.env}), ask)
         try:
             yield playing
         finally:
             await playing.close()
 
 
-class Playing:
+class ScriptedConversation:
     """A conversation: the replies that are still to be played."""
 
     def __init__(self, driver: Scripted, spec: Spec, ask: AskFn) -> None:

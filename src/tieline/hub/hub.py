@@ -17,30 +17,30 @@ from ..errors import UsageError
 from ..events import Answer
 from ..protocol.views import DeviceView, NodeView
 from ..sessions.caller_session import caller as caller_session
-from .http.problems import Refused
-from .nodes.dispatcher import Switch
-from .nodes.registry import Nodes
+from .http.problems import RequestRefused
+from .nodes.dispatcher import CommandDispatcher
+from .nodes.registry import NodeRegistry
 from .ops.logs import logger
 from .ops.metrics import Metrics
 from .ops.tracing import Traces, provider
-from .push.notifier import Pushes
+from .push.notifier import PushNotifier
 from .security import access_rules
-from .security.audit_log import Audit
+from .security.audit_log import AuditLog
 from .security.auth import Auth, signature
 from .security.devices import Devices
-from .security.idempotency import Once
+from .security.idempotency import IdempotencyStore
 from .security.origins import Origins
-from .security.peer_credentials import Peer
-from .security.rate_limit import Rates
-from .state.live_state import State
-from .stream.encoded_frames import Peek, Whole
+from .security.peer_credentials import LocalPeer
+from .security.rate_limit import RateLimiter
+from .state.live_state import LiveState
+from .stream.encoded_frames import EventSummary, LogEvent
 from .stream.fanout import Fanout
 
 if TYPE_CHECKING:
-    from ..node.command_executor import Executor
+    from ..node.command_executor import CommandExecutor
     from ..relay import Relay
     from ..relay.plugins.reload import ChannelSet
-    from .http.responses import Visit
+    from .http.responses import RequestContext
 
 GUESSES = 10
 GUESSES_S = 60.0
@@ -55,26 +55,28 @@ class Hub:
     """`async with Hub(bus, config, env=…, local=executor) as hub`. `local` is the node in this process, if there is
     one; its owner enters and leaves it."""
 
-    def __init__(self, bus: Bus, config: Config, *, env: Mapping[str, str], local: "Executor | None" = None) -> None:
+    def __init__(
+        self, bus: Bus, config: Config, *, env: Mapping[str, str], local: "CommandExecutor | None" = None
+    ) -> None:
         self.bus = bus
         self.config = config
         self.env = env
         self.local = local
         self.url = config.hub.public_url  # where people reach it; its server fills it in when nobody said
         self.log = logger("hub")
-        self.audit = Audit(paths.audit_file(env))
+        self.audit = AuditLog(paths.audit_file(env))
         self.devices = Devices(bus)
         self.devices.expired = self._expired
         self.auth = Auth(self.devices)
         self.origins = Origins(config.hub)
-        self.once = Once(bus)
-        self.guesses = Rates(tries=GUESSES, per_s=GUESSES_S)
-        self.offers = Rates(tries=OFFERS, per_s=GUESSES_S)
-        self.state = State(bus)
+        self.once = IdempotencyStore(bus)
+        self.guesses = RateLimiter(tries=GUESSES, per_s=GUESSES_S)
+        self.offers = RateLimiter(tries=OFFERS, per_s=GUESSES_S)
+        self.state = LiveState(bus)
         self.fanout = Fanout(bus, self.state, keep_events_days=config.hub.keep_events_days)
-        self.nodes = Nodes(bus, env)
-        self.switch = Switch(bus, self.nodes, local)
-        self.push = Pushes(bus, self.state, self.fanout, self.devices, config.hub)
+        self.nodes = NodeRegistry(bus, env)
+        self.switch = CommandDispatcher(bus, self.nodes, local)
+        self.push = PushNotifier(bus, self.state, self.fanout, self.devices, config.hub)
         self.metrics = Metrics(self)
         self.traces = Traces(self, provider(config.hub.traces)) if config.hub.traces else None
         self.relay: Relay | None = None  # the daemon gives them
@@ -104,7 +106,7 @@ class Hub:
         """The node in this process."""
         return None if self.local is None else self.state.nodes.get(self.local.identity.id)
 
-    def _happened(self, whole: Whole, peek: Peek) -> None:
+    def _happened(self, whole: LogEvent, peek: EventSummary) -> None:
         if peek.type == "done":
             self.metrics.turn(peek.status)
         elif peek.type == "answer":
@@ -113,7 +115,7 @@ class Hub:
     def _expired(self, device: DeviceView) -> None:
         self.audit.record("revoke", "hub", "", device=signature(device), why="it was not used for 90 days")
 
-    def _decided(self, whole: Whole) -> None:
+    def _decided(self, whole: LogEvent) -> None:
         """Wherever it was decided, and on whichever machine: the log of the session tells it."""
         try:
             answer = msgspec.json.decode(whole.data, type=Answer)
@@ -125,7 +127,7 @@ class Hub:
         remember = "" if answer.remember == "once" else answer.remember
         self.audit.record("decision", answer.by, answer.via, **said, remember=remember)
 
-    def session_of(self, peer: Peer) -> str:
+    def session_of(self, peer: LocalPeer) -> str:
         """The session that an agent's process speaks for; empty when that cannot be told."""
         if self.local is None or peer.mark is None:
             return ""
@@ -137,14 +139,14 @@ class Hub:
     def guess(self, scope: MutableMapping[str, Any]) -> None:
         """Somebody tries a secret out. Right ones are given back by the route."""
         if wait := self.guesses.take(caller(scope)):
-            raise Refused("TooManyRequests", "too many tries", hint="Wait a little.", retry_s=wait)
+            raise RequestRefused("TooManyRequests", "too many tries", hint="Wait a little.", retry_s=wait)
 
     def refused(self, scope: MutableMapping[str, Any], device: DeviceView | None, why: str) -> None:
         who = signature(device) if device else ""
         request = f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"
         self.audit.record("refusal", who, via(scope), why=why, request=request)
 
-    def note(self, scope: MutableMapping[str, Any], visit: "Visit", status: int, seconds: float) -> None:
+    def note(self, scope: MutableMapping[str, Any], visit: "RequestContext", status: int, seconds: float) -> None:
         """A request is over."""
         self.metrics.request(scope, visit, status, seconds)
         why = visit.why or scope["state"].get("why", "")

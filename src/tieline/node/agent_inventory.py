@@ -25,7 +25,7 @@ SOON_S = 10.0
 SIGN_IN = "Not signed in: use its own login command on that machine."
 
 
-class Agents:
+class AgentInventory:
     """`async with Agents(config, driver) as agents`: `views` is what is known, `changed` are called when it changes."""
 
     def __init__(self, config: Config, driver: Callable[[str], Driver]) -> None:
@@ -38,7 +38,7 @@ class Agents:
         self._again = asyncio.Event()
         self._doubted = float("-inf")
 
-    async def __aenter__(self) -> "Agents":
+    async def __aenter__(self) -> "AgentInventory":
         self._clock = asyncio.create_task(self._look_again())
         return self
 

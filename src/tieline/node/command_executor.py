@@ -16,12 +16,12 @@ from ..bus.base import Bus, Table
 from ..config import Config
 from ..errors import BusError, Conflict, TielineError, UsageError, kind_of
 from ..protocol import commands as c
-from ..protocol.commands import Order, Refusal, Result
+from ..protocol.commands import CommandEnvelope, Refusal, Result
 from ..protocol.node_link import NodeStatus
-from ..sessions.manager import Router
-from .agent_inventory import Agents
-from .command_handlers import Deeds
-from .node_identity import Identity
+from ..sessions.manager import SessionManager
+from .agent_inventory import AgentInventory
+from .command_handlers import CommandHandlers
+from .node_identity import NodeIdentity
 
 RESULTS = "results"
 KEPT_S = 7 * 24 * 3600
@@ -38,21 +38,21 @@ _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Result).decode
 
 
-class Executor:
+class CommandExecutor:
     """`async with Executor(router, bus, config, identity=…) as executor`. The router is entered by its owner."""
 
-    def __init__(self, router: Router, bus: Bus, config: Config, *, identity: Identity) -> None:
+    def __init__(self, router: SessionManager, bus: Bus, config: Config, *, identity: NodeIdentity) -> None:
         self.router = router
         self.identity = identity
-        self.agents = Agents(config, router.driver)
+        self.agents = AgentInventory(config, router.driver)
         router.lost.append(self.agents.look_soon)
         self._config = config
-        self._deeds = Deeds(router, config, self.agents)
+        self._deeds = CommandHandlers(router, config, self.agents)
         self._table: Table = bus.table(RESULTS)
         self._known: OrderedDict[str, Result] = OrderedDict()
         self._running: dict[str, asyncio.Future[Result]] = {}
 
-    async def __aenter__(self) -> "Executor":
+    async def __aenter__(self) -> "CommandExecutor":
         await self.agents.__aenter__()
         return self
 
@@ -69,7 +69,7 @@ class Executor:
             sessions=len(self.router.sessions()),
         )
 
-    async def carry_out(self, order: Order) -> Result:
+    async def execute(self, order: CommandEnvelope) -> Result:
         """Apply it, unless it was applied before or its time is up."""
         if isinstance(order.command, c.READING):
             return await self._apply(order)
@@ -94,7 +94,7 @@ class Executor:
                 self._known.popitem(last=False)
         return result
 
-    async def _once(self, order: Order) -> Result:
+    async def _once(self, order: CommandEnvelope) -> Result:
         if not isinstance(order.command, ONCE):
             return await self._apply(order)
         try:
@@ -118,11 +118,11 @@ class Executor:
         except TielineError as error:
             return _refusal(order, error)
 
-    async def _apply(self, order: Order) -> Result:
+    async def _apply(self, order: CommandEnvelope) -> Result:
         if _late(order):
             return _refused(order, EXPIRED, "it came too late", "Look at the present state and decide anew.")
         try:
-            done = await self._deeds.do(order)
+            done = await self._deeds.handle(order)
             return Result(id=order.id, value=msgspec.Raw(_encode(done)), at=time.time())
         except TielineError as error:
             return _refusal(order, error)
@@ -130,7 +130,7 @@ class Executor:
             return _refused(order, "InternalError", f"{order.command.name} failed: {type(error).__name__}: {error}")
 
 
-def _late(order: Order) -> bool:
+def _late(order: CommandEnvelope) -> bool:
     return 0 < order.expires_at < time.time()
 
 
@@ -140,10 +140,10 @@ def _passes(result: Result) -> bool:
     return kind is not None and issubclass(kind, BusError)
 
 
-def _refusal(order: Order, error: TielineError) -> Result:
+def _refusal(order: CommandEnvelope, error: TielineError) -> Result:
     field = error.field if isinstance(error, UsageError) else ""
     return _refused(order, type(error).__name__, error.message, error.hint, field)
 
 
-def _refused(order: Order, code: str, message: str, hint: str = "", field: str = "") -> Result:
+def _refused(order: CommandEnvelope, code: str, message: str, hint: str = "", field: str = "") -> Result:
     return Result(id=order.id, refusal=Refusal(code=code, message=message, hint=hint, field=field), at=time.time())

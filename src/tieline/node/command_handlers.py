@@ -12,16 +12,16 @@ from ..drivers.base import Prompt
 from ..errors import Unsupported, UsageError
 from ..events import Answer
 from ..protocol import commands as c
-from ..protocol.commands import Order
+from ..protocol.commands import CommandEnvelope
 from ..protocol.views import AgentView, DirectoryView, PromptView, view
-from ..sessions.manager import Router
+from ..sessions.manager import SessionManager
 from ..sessions.pending_asks import AlreadyAnswered
 from ..sessions.records import AskRecord, SessionRecord
 from ..sessions.transcript import Message
-from .agent_inventory import Agents
+from .agent_inventory import AgentInventory
 from .directory_browser import browse
 
-GIVES: Mapping[type[c.Command], Any] = {
+RESULT_TYPES: Mapping[type[c.NodeCommand], Any] = {
     c.ListSessions: list[SessionRecord],
     c.CreateSession: SessionRecord,
     c.ChangeSession: SessionRecord,
@@ -43,13 +43,13 @@ GIVES: Mapping[type[c.Command], Any] = {
 """The type of a result's value, per command."""
 
 
-class Deeds:
-    def __init__(self, router: Router, config: Config, agents: Agents) -> None:
+class CommandHandlers:
+    def __init__(self, router: SessionManager, config: Config, agents: AgentInventory) -> None:
         self._router = router
         self._config = config
         self._agents = agents
 
-    async def do(self, order: Order) -> object:
+    async def handle(self, order: CommandEnvelope) -> object:
         router = self._router
         match order.command:
             case c.ListSessions(archived=archived):
@@ -94,7 +94,7 @@ class Deeds:
                     "this machine", said, hint="It runs another version of Tieline; update the older one."
                 )
 
-    async def _create(self, order: Order, command: c.CreateSession) -> SessionRecord:
+    async def _create(self, order: CommandEnvelope, command: c.CreateSession) -> SessionRecord:
         return await self._router.create(
             command.agent or self._agents.chosen(),
             cwd=command.cwd or self._config.environ.get("HOME", "/"),
@@ -113,7 +113,7 @@ class Deeds:
             disallowed_tools=command.disallowed_tools,
         )
 
-    async def _send(self, order: Order, command: c.SendPrompt) -> PromptView:
+    async def _send(self, order: CommandEnvelope, command: c.SendPrompt) -> PromptView:
         if any(attachment.path for attachment in command.attachments):
             hint = "Send its content; a path would name a file of the node's machine."
             raise UsageError("an attachment is given by path", field="attachments", hint=hint)
@@ -135,7 +135,7 @@ class Deeds:
         return view(prompt)
 
     async def _decide(
-        self, order: Order, command: c.ApprovePermission | c.DenyPermission | c.AnswerQuestion
+        self, order: CommandEnvelope, command: c.ApprovePermission | c.DenyPermission | c.AnswerQuestion
     ) -> AskRecord:
         record, _ = await self._router.asks.get(command.ask)
         self._router.get(record.session)
@@ -156,7 +156,7 @@ def session_of(order: str) -> str:
     return hashlib.sha256(order.encode()).hexdigest()[:28]
 
 
-def _own(order: Order, command: c.ApprovePermission | c.DenyPermission | c.AnswerQuestion) -> Answer:
+def _own(order: CommandEnvelope, command: c.ApprovePermission | c.DenyPermission | c.AnswerQuestion) -> Answer:
     """The answer as the command means it, by whom the hub says it is."""
     decision = command.answer.decision
     if isinstance(command, c.ApprovePermission):

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from ..bus.base import Bus, Table
 from ..errors import BusClosed, BusError
-from ..protocol.commands import Order, Result, decode_order
-from .command_executor import Executor
+from ..protocol.commands import CommandEnvelope, Result, decode_envelope
+from .command_executor import CommandExecutor
 
 INBOX = "inbox"
 PLACES = "places"
@@ -28,71 +28,71 @@ AGAIN_S = 1.0
 _encode = msgspec.json.encode
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class InboxPosition(Struct, frozen=True, kw_only=True):
     """The last order that is here, by the numbers of the sender's log."""
 
     log: str = ""
     seq: int = 0
 
 
-class Inbox:
+class CommandInbox:
     """`load` it, `run` it in a task; `take` what comes."""
 
     def __init__(self, bus: Bus, name: str) -> None:
         """The name says whose orders they are and how they come."""
-        self.place = Place()
+        self.place = InboxPosition()
         self._name = name
         self._table: Table = bus.table(INBOX)
         self._places: Table = bus.table(PLACES)
         self._held: set[str] = set()
-        self._waiting: asyncio.Queue[tuple[str, Order]] = asyncio.Queue()  # bounded by what is held
+        self._waiting: asyncio.Queue[tuple[str, CommandEnvelope]] = asyncio.Queue()  # bounded by what is held
         self._room = asyncio.Event()
 
     async def load(self) -> None:
         if entry := await self._places.get(self._name):
-            self.place = msgspec.json.decode(entry.value, type=Place)
+            self.place = msgspec.json.decode(entry.value, type=InboxPosition)
         for entry in sorted(await self._table.entries(f"{self._name}.>"), key=lambda entry: entry.revision):
             log, seq = entry.key.split(".")[-2:]
             if log == self.place.log and int(seq) > self.place.seq:
                 self.place = replace(self.place, seq=int(seq))  # we died before that was written down
-            self._hold(entry.key, decode_order(entry.value))
+            self._hold(entry.key, decode_envelope(entry.value))
 
-    async def take(self, log: str, orders: Sequence[tuple[int, Order]]) -> None:
+    async def take(self, log: str, orders: Sequence[tuple[int, CommandEnvelope]]) -> None:
         """Durable when it returns; what is here already is taken once."""
         while len(self._held) >= MOST_HELD:
             self._room.clear()
             await self._room.wait()
-        taken: list[tuple[str, Order]] = []
+        taken: list[tuple[str, CommandEnvelope]] = []
         try:
             for seq, order in orders:
                 key = f"{self._name}.{log}.{seq}"
                 if key not in self._held:
                     await self._table.put(key, _encode(order))
                     taken.append((key, order))
-            await self.move(Place(log=log, seq=orders[-1][0]))
+            await self.move(InboxPosition(log=log, seq=orders[-1][0]))
         finally:
             for key, order in taken:  # not before it is known that they came: else they might come and be done again
                 self._hold(key, order)
 
-    async def move(self, place: Place) -> None:
+    async def move(self, place: InboxPosition) -> None:
         if place != self.place:
             await self._places.put(self._name, _encode(place))
             self.place = place
 
-    def _hold(self, key: str, order: Order) -> None:
+    def _hold(self, key: str, order: CommandEnvelope) -> None:
         self._held.add(key)
         self._waiting.put_nowait((key, order))
 
-    async def run(self, executor: Executor, done: Callable[[Result], Awaitable[None]]) -> None:
+    async def run(self, executor: CommandExecutor, done: Callable[[Result], Awaitable[None]]) -> None:
         """Carry them out, until it is cancelled."""
         slots = asyncio.Semaphore(AT_ONCE)
         tails: dict[str, asyncio.Task[None]] = {}
 
-        async def one(key: str, order: Order, before: asyncio.Task[None] | None) -> None:
+        async def one(key: str, order: CommandEnvelope, before: asyncio.Task[None] | None) -> None:
             try:
                 if before is not None:
                     await asyncio.wait({before})
-                await self._carry_out(key, order, executor, done)
+                await self._execute(key, order, executor, done)
             finally:
                 slots.release()
 
@@ -109,10 +109,10 @@ class Inbox:
                 task = tails[session] = group.create_task(one(key, order, tails.get(session)))
                 task.add_done_callback(lambda task, session=session: over(session, task))
 
-    async def _carry_out(
-        self, key: str, order: Order, executor: Executor, done: Callable[[Result], Awaitable[None]]
+    async def _execute(
+        self, key: str, order: CommandEnvelope, executor: CommandExecutor, done: Callable[[Result], Awaitable[None]]
     ) -> None:
-        result = await executor.carry_out(order)
+        result = await executor.execute(order)
         while True:
             try:
                 await done(result)

@@ -10,18 +10,18 @@ from msgspec import Struct
 
 from .. import paths
 from ..errors import UsageError
-from .hub_link import Situation
+from .hub_link import LinkStatus
 
 
-class Joined(Struct, frozen=True, kw_only=True):
+class HubCredentials(Struct, frozen=True, kw_only=True):
     url: str
     key: str
     device: str = ""
 
 
-def read_joined(env: Mapping[str, str], *, needed: bool = False) -> Joined | None:
+def read_credentials(env: Mapping[str, str], *, needed: bool = False) -> HubCredentials | None:
     try:
-        return msgspec.json.decode(paths.node_file(env).read_bytes(), type=Joined)
+        return msgspec.json.decode(paths.node_file(env).read_bytes(), type=HubCredentials)
     except FileNotFoundError:
         if needed:
             hint = "Join one: `tieline pair --node` on the hub's machine, then `tieline node join URL` here."
@@ -31,32 +31,32 @@ def read_joined(env: Mapping[str, str], *, needed: bool = False) -> Joined | Non
         raise UsageError(f"{paths.node_file(env)} cannot be read: {error}", field="node") from None
 
 
-def write_joined(env: Mapping[str, str], joined: Joined) -> None:
+def write_credentials(env: Mapping[str, str], joined: HubCredentials) -> None:
     write_private(paths.node_file(env), msgspec.json.encode(joined))
 
 
-def forget_joined(env: Mapping[str, str]) -> None:
+def forget_credentials(env: Mapping[str, str]) -> None:
     paths.node_file(env).unlink(missing_ok=True)
 
 
-def situation_file(env: Mapping[str, str]) -> Path:
+def link_status_file(env: Mapping[str, str]) -> Path:
     return paths.state(env) / "link.json"
 
 
-def write_situation(env: Mapping[str, str], situation: Situation | None) -> None:
+def write_link_status(env: Mapping[str, str], situation: LinkStatus | None) -> None:
     """None: it does not run any longer. It is only there to be looked at: a full disk does not end the link."""
     with suppress(OSError):
         if situation is None:
-            situation_file(env).unlink(missing_ok=True)
+            link_status_file(env).unlink(missing_ok=True)
         else:
-            write_private(situation_file(env), msgspec.json.encode(situation))
+            write_private(link_status_file(env), msgspec.json.encode(situation))
 
 
-def read_situation(env: Mapping[str, str]) -> Situation:
+def read_link_status(env: Mapping[str, str]) -> LinkStatus:
     try:
-        return msgspec.json.decode(situation_file(env).read_bytes(), type=Situation)
+        return msgspec.json.decode(link_status_file(env).read_bytes(), type=LinkStatus)
     except (OSError, msgspec.MsgspecError):
-        return Situation()
+        return LinkStatus()
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -18,10 +18,10 @@ from ..errors import BusClosed, BusError, TielineError, UsageError
 from ..protocol import OLDEST, PROTOCOL
 from ..protocol import node_link as p
 from ..version import __version__
-from .command_executor import Executor
-from .command_inbox import Inbox
-from .link_connection import Uplink
-from .result_outbox import Outbox
+from .command_executor import CommandExecutor
+from .command_inbox import CommandInbox
+from .link_connection import LinkConnection
+from .result_outbox import ResultOutbox
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -52,12 +52,12 @@ class KeyRefused(TielineError):
 class Ended(Exception):
     """The connection ended, and why."""
 
-    def __init__(self, problem: str, refused: p.Refused | None = None) -> None:
+    def __init__(self, problem: str, refused: p.LinkRefused | None = None) -> None:
         super().__init__(problem)
         self.refused = refused
 
 
-class Situation(Struct, frozen=True, kw_only=True):
+class LinkStatus(Struct, frozen=True, kw_only=True):
     """How the link is."""
 
     state: State = "away"
@@ -65,23 +65,23 @@ class Situation(Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()
 
 
-class Link:
+class HubLink:
     """`await Link(bus, executor, url=…, key=…).run()`: joined for as long as it runs. Orders that are here are carried
     out whether or not the hub is there."""
 
     def __init__(
         self,
         bus: Bus,
-        executor: Executor,
+        executor: CommandExecutor,
         *,
         url: str,
         key: str,
-        changed: Callable[[Situation], None] = lambda situation: None,
+        changed: Callable[[LinkStatus], None] = lambda situation: None,
         keep_days: float = 0.0,
         first_s: float = FIRST_S,
         most_s: float = MOST_S,
     ) -> None:
-        self.situation = Situation()
+        self.situation = LinkStatus()
         self._bus = bus
         self._executor = executor
         self._url = link_url(url)
@@ -92,8 +92,8 @@ class Link:
         self._most_s = most_s
         self._tries = 0
         self._joined_at: float | None = None
-        self._inbox = Inbox(bus, f"link.{executor.identity.id}")
-        self._outbox = Outbox(bus, executor.identity.id)
+        self._inbox = CommandInbox(bus, f"link.{executor.identity.id}")
+        self._outbox = ResultOutbox(bus, executor.identity.id)
 
     async def trim(self, older_than: float) -> int:
         """Remove the events from before a time that the hub has. Says how many records."""
@@ -142,7 +142,7 @@ class Link:
                 lasted = time.monotonic() - self._joined_at
                 self._tries = 0 if lasted > STEADY_S else min(self._tries, SOON)
             lasting = refused is not None and refused.code in ("Forbidden", "NodeTooOld", "HubTooOld")
-            self._be(Situation(state="refused" if lasting else "away", problem=problem))
+            self._be(LinkStatus(state="refused" if lasting else "away", problem=problem))
             wait = REFUSED_S if lasting else min(self._most_s, self._first_s * 2 ** min(self._tries, 16))
             self._tries += 1
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
@@ -167,7 +167,7 @@ class Link:
                 await self._speak(socket)
         except InvalidStatus as error:
             status = error.response.status_code
-            refused = p.Refused(code="Unauthenticated", message="") if status == 401 else None
+            refused = p.LinkRefused(code="Unauthenticated", message="") if status == 401 else None
             raise Ended(f"the hub answered with status {status}", refused) from None
         except (OSError, EOFError, TimeoutError, WebSocketException, msgspec.DecodeError) as error:
             raise Ended(str(error) or type(error).__name__) from None
@@ -181,22 +181,22 @@ class Link:
             async with asyncio.timeout(within):
                 data = await socket.recv()
             frame = _decode(data)
-            if isinstance(frame, p.Refused):
+            if isinstance(frame, p.LinkRefused):
                 raise Ended(f"{frame.message} {frame.hint}".strip(), frame)
             return frame
 
         await send(self._hello())
         welcome = await receive(p.HANDSHAKE_S)
-        if not isinstance(welcome, p.Welcome):
+        if not isinstance(welcome, p.LinkWelcome):
             raise Ended("the hub did not say welcome")
         if not OLDEST <= welcome.protocol <= PROTOCOL:
             code = "HubTooOld" if welcome.protocol < OLDEST else "NodeTooOld"
             problem = f"the hub speaks protocol {welcome.protocol}, this node {OLDEST} to {PROTOCOL}"
-            raise Ended(problem, p.Refused(code=code, message=problem))
+            raise Ended(problem, p.LinkRefused(code=code, message=problem))
         self._joined_at = time.monotonic()
-        self._be(Situation(state="joined", limits=welcome.limits))
+        self._be(LinkStatus(state="joined", limits=welcome.limits))
         try:
-            await Uplink(self._bus, self._executor, self._inbox, self._outbox, welcome, send).run(receive)
+            await LinkConnection(self._bus, self._executor, self._inbox, self._outbox, welcome, send).run(receive)
         except ExceptionGroup as group:
             raise _cause(group) from None
 
@@ -215,7 +215,7 @@ class Link:
             hub=place.log,
         )
 
-    def _be(self, situation: Situation) -> None:
+    def _be(self, situation: LinkStatus) -> None:
         if situation != self.situation:
             self.situation = situation
             self._changed(situation)

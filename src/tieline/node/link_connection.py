@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from ..bus.base import Bus, Record
 from ..protocol import node_link as p
-from ..protocol.commands import READING, GetDiff, Order, Refusal, Result
+from ..protocol.commands import READING, CommandEnvelope, GetDiff, Refusal, Result
 from ..sessions.records import ASKS, PROMPTS, SESSIONS
-from .command_executor import Executor
-from .command_inbox import Inbox, Place
-from .result_outbox import Outbox
+from .command_executor import CommandExecutor
+from .command_inbox import CommandInbox, InboxPosition
+from .result_outbox import ResultOutbox
 
 UNKEPT = 4
 """Frames of records that may be on their way at once."""
@@ -32,9 +32,15 @@ Send = Callable[[p.AnyUpFrame], Awaitable[None]]
 Receive = Callable[[], Awaitable[p.AnyDownFrame]]
 
 
-class Uplink:
+class LinkConnection:
     def __init__(
-        self, bus: Bus, executor: Executor, inbox: Inbox, outbox: Outbox, welcome: p.Welcome, send: Send
+        self,
+        bus: Bus,
+        executor: CommandExecutor,
+        inbox: CommandInbox,
+        outbox: ResultOutbox,
+        welcome: p.LinkWelcome,
+        send: Send,
     ) -> None:
         self._bus = bus
         self._executor = executor
@@ -47,7 +53,7 @@ class Uplink:
         outbox.kept = welcome.after
         self._flying: list[int] = []
         self._status = asyncio.Event()
-        self._orders: asyncio.Queue[tuple[int, Order]] = asyncio.Queue(maxsize=p.BATCH)
+        self._orders: asyncio.Queue[tuple[int, CommandEnvelope]] = asyncio.Queue(maxsize=p.BATCH)
         self._readers = asyncio.Semaphore(READERS)
         self._ahead_s = time.time() - welcome.at if welcome.at else 0.0  # our clock, of the hub's
 
@@ -58,7 +64,7 @@ class Uplink:
         self._outbox.changed.set()
         self._status.set()
         if self._inbox.place.log != self._welcome.epoch:
-            await self._inbox.move(Place(log=self._welcome.epoch))
+            await self._inbox.move(InboxPosition(log=self._welcome.epoch))
         works: list[Coroutine[Any, Any, None]] = [
             self._listen(receive),
             self._say_records(),
@@ -87,12 +93,12 @@ class Uplink:
                     self._outbox.kept = max(self._outbox.kept, seq)
                     self._flying = [last for last in self._flying if last > seq]
                     self._kept.set()
-                case p.Orders(orders=orders):
+                case p.LinkCommands(orders=orders):
                     for one in orders:
                         await self._orders.put(one)
                 case p.Heard(ids=ids):
                     await self._outbox.heard(ids)
-                case p.Welcome() | p.Refused() | p.Beat():
+                case p.LinkWelcome() | p.LinkRefused() | p.LinkBeat():
                     pass
 
     async def _take_orders(self) -> None:
@@ -107,16 +113,16 @@ class Uplink:
                 if isinstance(order.command, READING):
                     await self._readers.acquire()
                     self._group.create_task(self._answer(order))
-            await self._send(p.Taken(seq=batch[-1][0]))
+            await self._send(p.LinkTaken(seq=batch[-1][0]))
 
-    def _timed(self, order: Order) -> Order:
+    def _timed(self, order: CommandEnvelope) -> CommandEnvelope:
         """When it expires, by our clock."""
         return replace(order, expires_at=order.expires_at + self._ahead_s) if order.expires_at else order
 
-    async def _answer(self, order: Order) -> None:
+    async def _answer(self, order: CommandEnvelope) -> None:
         """Asking is not kept: whoever asked is waiting, or it is of no use."""
         try:
-            await self._send(p.Results(results=(fitting(order, await self._executor.carry_out(order)),)))
+            await self._send(p.Results(results=(fitting(order, await self._executor.execute(order)),)))
         finally:
             self._readers.release()
 
@@ -150,7 +156,7 @@ class Uplink:
                 self._kept.clear()
                 await self._kept.wait()
             self._flying.append(own[-1].seq)
-            await self._send(p.Records(records=tuple(map(_logged, own))))
+            await self._send(p.LinkRecords(records=tuple(map(_logged, own))))
 
     async def _tell_session(self, session: str) -> bool:
         """Whether it is ours; the hub hears of it before it hears its events."""
@@ -192,10 +198,10 @@ class Uplink:
             return
         if value is None:
             if told.pop(key, None) is not None:
-                await self._send(p.State(table=table, key=key))
+                await self._send(p.LinkState(table=table, key=key))
         elif self._executor.router.owns(_session(table, key, value)):
             told[key] = revision
-            await self._send(p.State(table=table, key=key, value=msgspec.Raw(value)))
+            await self._send(p.LinkState(table=table, key=key, value=msgspec.Raw(value)))
 
     async def _say_results(self) -> None:
         said: set[str] = set()
@@ -225,7 +231,7 @@ class Uplink:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(p.HEARTBEAT_S)
-            await self._send(p.Beat(at=time.time()))
+            await self._send(p.LinkBeat(at=time.time()))
 
 
 class _OfSession(msgspec.Struct):
@@ -245,7 +251,7 @@ def _logged(record: Record) -> p.LogRecord:
     )
 
 
-def fitting(order: Order, result: Result) -> Result:
+def fitting(order: CommandEnvelope, result: Result) -> Result:
     """The result as it fits into a frame. A diff that is too long is cut, and says so; anything else is refused."""
     size = len(result.value)  # type: ignore[arg-type]
     if size <= MOST_RESULT:

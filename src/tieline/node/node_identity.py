@@ -14,15 +14,15 @@ from ..ids import new_id
 from ..version import __version__
 
 
-class Identity(Struct, frozen=True, kw_only=True):
+class NodeIdentity(Struct, frozen=True, kw_only=True):
     id: str
     name: str = ""
     platform: str = ""
     version: str = __version__
 
 
-def identify(env: Mapping[str, str]) -> Identity:
-    return Identity(
+def identify(env: Mapping[str, str]) -> NodeIdentity:
+    return NodeIdentity(
         id=kept_id(paths.state(env) / "node-id"),
         name=socket.gethostname().partition(".")[0] or "this machine",
         platform=f"{platform.system()} {platform.machine()}".strip().lower(),

@@ -27,7 +27,7 @@ def _epoch(node: str) -> str:
     return f"{node}.epoch"
 
 
-class Outbox:
+class ResultOutbox:
     def __init__(self, bus: Bus, node: str) -> None:
         self.epoch = ""  # of this node's log
         self.kept = 0  # the last of its records that the hub said it has, since we run

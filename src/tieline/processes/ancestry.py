@@ -20,7 +20,7 @@ ATTEMPTS = 20
 """At a parent that changes while it is looked at."""
 
 
-def descent_of(pid: int) -> str | None:
+def agent_ancestor(pid: int) -> str | None:
     """The mark of our agent that this process is or descends from; UNKNOWN; None when there is no agent above it.
 
     The number must stay that process's while this runs: hold a pidfd, or look afterwards whether it still is.
@@ -30,7 +30,7 @@ def descent_of(pid: int) -> str | None:
     if not spawn.REAPERS:
         return _by_mark(pid)
     ours = spawn.reapers()
-    current, found = pid, process_table.about(pid)
+    current, found = pid, process_table.process_info(pid)
     for _ in range(MOST):
         if found is None:
             return UNKNOWN
@@ -44,11 +44,11 @@ def descent_of(pid: int) -> str | None:
     return UNKNOWN
 
 
-def _parent(pid: int, found: process_table.About) -> tuple[int, process_table.About | None]:
+def _parent(pid: int, found: process_table.ProcessInfo) -> tuple[int, process_table.ProcessInfo | None]:
     """Whoever is its parent at one moment: its own parent may end meanwhile, and the number become another's."""
     for _ in range(ATTEMPTS):
-        above = process_table.about(found.parent)
-        again = process_table.about(pid)
+        above = process_table.process_info(found.parent)
+        again = process_table.process_info(pid)
         if again is None or again.start != found.start:
             return pid, None
         if above is not None and again.parent == found.parent:

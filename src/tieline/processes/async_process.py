@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from ..wire.lines import MAX_LINE, LineSplitter, LineTooLong
-from .spawn import Launched, launch
+from .spawn import SpawnedProcess, spawn
 
 CLOSE_GRACE_S = 2.0
 """After its input was closed: the time an agent gets to leave by itself."""
@@ -30,7 +30,7 @@ CHUNK = 256 * 1024
 
 
 class Process:
-    def __init__(self, launched: Launched, *, max_line: int = MAX_LINE) -> None:
+    def __init__(self, launched: SpawnedProcess, *, max_line: int = MAX_LINE) -> None:
         self._launched = launched
         self._child = launched.child
         self._max_line = max_line
@@ -55,7 +55,7 @@ class Process:
     ) -> "Process":
         """Start it now, or take the one that was started ahead and told the beginning of `words`. Raises OSError (not
         found, not executable, no such directory, arguments too long) and ValueError (a null byte in an argument)."""
-        return cls(launch(argv, cwd=cwd, env=env, words=words), max_line=max_line)
+        return cls(spawn(argv, cwd=cwd, env=env, words=words), max_line=max_line)
 
     @property
     def pid(self) -> int:

@@ -34,7 +34,7 @@ class Reaped:
     @property
     def reapers(self) -> tuple[int, ...]:
         """Its reaper, as long as the number is that one's."""
-        found = process_table.about(self.reaper)
+        found = process_table.process_info(self.reaper)
         return (self.reaper,) if found and found.start == self._start else ()
 
     def poll(self) -> int | None:

@@ -22,12 +22,12 @@ def _nothing() -> str:
 
 known: Callable[[], str] = _nothing
 """What a new guard must be told first."""
-_guard: "Guard | None" = None
+_guard: "GuardClient | None" = None
 _lost = False
 _lock = Lock()
 
 
-class Guard:
+class GuardClient:
     """The process that ends our children should we not be able to. It goes when its input ends."""
 
     def __init__(self, pid: int, input: int) -> None:
@@ -105,7 +105,7 @@ def fork() -> None:
     pid = os.fork()
     if pid:
         theirs.close()
-        _guard = Guard(pid, ours.detach())
+        _guard = GuardClient(pid, ours.detach())
         return
     try:
         os.setsid()
@@ -130,7 +130,7 @@ def _rights(descriptor: int) -> tuple[int, int, bytes]:
     return _socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptor.to_bytes(4, sys.byteorder)
 
 
-def _start() -> Guard:
+def _start() -> GuardClient:
     import subprocess
 
     ours, theirs = _socket.socketpair()
@@ -151,7 +151,7 @@ def _start() -> Guard:
     finally:
         theirs.close()
     popen.returncode = 0  # we wait for it ourselves; at our end it is meant to be there still
-    return Guard(popen.pid, ours.detach())
+    return GuardClient(popen.pid, ours.detach())
 
 
 def _forked() -> None:

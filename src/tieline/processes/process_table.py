@@ -18,7 +18,7 @@ REAPER = "tieline-reaper"
 _SET_DUMPABLE, _SET_NAME, _SET_CHILD_SUBREAPER = 4, 15, 36
 
 
-class About:
+class ProcessInfo:
     """What /proc says of a process. `start` tells it from a later one with the same number."""
 
     __slots__ = ("name", "parent", "start", "state")
@@ -37,16 +37,16 @@ class About:
         return self.state in "ZX"
 
 
-def about(pid: int) -> About | None:
+def process_info(pid: int) -> ProcessInfo | None:
     """None: there is none of that number, or it cannot be seen."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 (pathlib costs more to import than all of this)
-            return About(file.read())
+            return ProcessInfo(file.read())
     except (OSError, ValueError, IndexError):
         return None
 
 
-def everyone() -> list[int]:
+def all_processes() -> list[int]:
     """Empty where there is no /proc."""
     with suppress(OSError):
         return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208
@@ -58,15 +58,15 @@ def children() -> list[int]:
     me = os.getpid()
     with suppress(OSError), open(f"/proc/self/task/{me}/children", "rb") as file:  # noqa: PTH123
         return [int(pid) for pid in file.read().split()]
-    return [pid for pid in everyone() if (found := about(pid)) and found.parent == me]
+    return [pid for pid in all_processes() if (found := process_info(pid)) and found.parent == me]
 
 
-def below(*roots: int) -> list[int]:
+def descendants(*roots: int) -> list[int]:
     """All descendants of these that still run."""
     families: dict[int, list[int]] = {}
     over: set[int] = set()
-    for pid in everyone():
-        if found := about(pid):
+    for pid in all_processes():
+        if found := process_info(pid):
             families.setdefault(found.parent, []).append(pid)
             if found.over:
                 over.add(pid)
@@ -84,7 +84,7 @@ def marked(marks: set[str]) -> list[int]:
     """Processes that carry one of the marks."""
     needles = [f"{MARK}={mark}\0".encode() for mark in marks]
     found: list[int] = []
-    for pid in everyone() if needles else ():
+    for pid in all_processes() if needles else ():
         if pid != os.getpid():
             with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
                 environ = file.read()
@@ -96,7 +96,7 @@ def marked(marks: set[str]) -> list[int]:
 def kill(groups: list[int], marks: set[str], number: int, reapers: tuple[int, ...] = ()) -> bool:
     """Signal these groups, all that carry the marks and all below the reapers, each once: to many agents a second
     SIGTERM means to drop everything. Whether there was anyone."""
-    others = {pid for pid in (*marked(marks), *(below(*reapers) if reapers else ())) if _group(pid) not in groups}
+    others = {pid for pid in (*marked(marks), *(descendants(*reapers) if reapers else ())) if _group(pid) not in groups}
     anyone = False
     for group in groups:
         with suppress(OSError):
@@ -110,7 +110,7 @@ def kill(groups: list[int], marks: set[str], number: int, reapers: tuple[int, ..
 def end_below(root: int, number: int) -> bool:
     """Signal all below it. Whether there was anyone."""
     anyone = False
-    for pid in below(root):
+    for pid in descendants(root):
         anyone = _signal(pid, number) or anyone
     return anyone
 

@@ -52,7 +52,7 @@ def serve(control: "_socket.socket", watched: list[int]) -> None:
     for pipe in pipes:
         os.close(pipe)
     os.chdir("/")  # a directory that somebody stands in cannot be unmounted
-    me = process_table.about(os.getpid())
+    me = process_table.process_info(os.getpid())
     with suppress(OSError):
         control.send(f"{agent} {os.getpid()} {me.start if me else 0} {int(holds)}\n".encode())
     _watch(agent, control, reading, watched)
@@ -171,7 +171,7 @@ def _end(agent: int) -> None:
     deadline = time.monotonic() + GRACE_S
     while time.monotonic() < deadline:
         process_table.reap(but=agent)
-        if not process_table.below(me):
+        if not process_table.descendants(me):
             return
         time.sleep(0.02)
     for _ in range(ROUNDS):

@@ -24,7 +24,7 @@ started: ContextVar[list[str] | None] = ContextVar("started", default=None)
 """Set to a list, it gets the mark of every child that is started from there, and by the tasks made there."""
 
 
-class Launched:
+class SpawnedProcess:
     """A child that was started and not yet attached to an event loop."""
 
     def __init__(self, child: Child, mark: str) -> None:
@@ -67,7 +67,9 @@ class Launched:
             guard_client.tell(f"-{self.mark}\n")
 
 
-def launch(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str, str], words: bytes = b"") -> Launched:
+def spawn(
+    argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str, str], words: bytes = b""
+) -> SpawnedProcess:
     """Start it, unless it was started ahead and told nothing but the beginning of `words`, which it will be told
     first. Raises OSError as Popen does, and ValueError for an argument with a null byte."""
     if _ahead and (early := _ahead.pop(_key(argv, cwd, env), None)):
@@ -79,7 +81,7 @@ def launch(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str
     user = own.pop(process_table.RUN_AS, "")
     if user and not REAPERS:  # never as ourselves instead
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), user)
-    launched = Launched(_reaped(argv, cwd, own, mark, user) if REAPERS else _spawned(argv, cwd, own, mark), mark)
+    launched = SpawnedProcess(_reaped(argv, cwd, own, mark, user) if REAPERS else _spawned(argv, cwd, own, mark), mark)
     _live[mark] = launched
     if (marks := started.get()) is not None:
         marks.append(mark)
@@ -183,15 +185,15 @@ def find(name: str, path: str) -> str:
     return ""
 
 
-def ahead(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str, str]) -> Launched:
+def ahead(argv: Sequence[str], *, cwd: str | os.PathLike[str], env: Mapping[str, str]) -> SpawnedProcess:
     """Start it before it is asked for: the next `launch` of the very same takes it. If nobody does, it ends with us."""
     guard_client.fork()
-    early = launch(argv, cwd=cwd, env=env)
+    early = spawn(argv, cwd=cwd, env=env)
     _ahead[_key(argv, cwd, env)] = early
     return early
 
 
-def _discard(early: Launched) -> None:
+def _discard(early: SpawnedProcess) -> None:
     early.signal(signal.SIGKILL)
     early.child.wait(1.0)
     for pipe in (early.child.stdin, early.child.stdout, early.child.stderr):
@@ -203,8 +205,8 @@ def _key(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str
     return (tuple(argv), os.fspath(cwd), frozenset(env.items()))
 
 
-_ahead: dict[tuple[object, ...], Launched] = {}
-_live: dict[str, Launched] = {}
+_ahead: dict[tuple[object, ...], SpawnedProcess] = {}
+_live: dict[str, SpawnedProcess] = {}
 
 
 def _groups() -> str:

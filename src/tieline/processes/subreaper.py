@@ -35,7 +35,7 @@ def kill_orphans() -> None:
     if not has_orphans(me) or me == 1:  # in a container everybody's orphans come to the first process
         return
     if orphans := _orphans():
-        for pid in (*process_table.below(*orphans), *orphans):
+        for pid in (*process_table.descendants(*orphans), *orphans):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         for pid in orphans:
@@ -47,7 +47,7 @@ def _orphans() -> list[int]:
     """Our children without the guard, reapers at work, and the processes of our own session: an agent begins a session
     of its own, and nothing that it starts can enter ours. So the exit status of a process that a plugin started stays
     the plugin's."""
-    reapers = {pid for pid in spawn.reapers() if (found := process_table.about(pid)) and not found.over}
+    reapers = {pid for pid in spawn.reapers() if (found := process_table.process_info(pid)) and not found.over}
     return [
         pid
         for pid in process_table.children()

@@ -10,15 +10,15 @@ from ..events import Answer
 from ..policy import Policy
 
 
-class Command(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="name", tag=""):
+class NodeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="name", tag=""):
     name: ClassVar[str]
 
 
-class ListSessions(Command, tag="list_sessions", frozen=True, kw_only=True):
+class ListSessions(NodeCommand, tag="list_sessions", frozen=True, kw_only=True):
     archived: bool = False
 
 
-class CreateSession(Command, tag="create_session", frozen=True, kw_only=True):
+class CreateSession(NodeCommand, tag="create_session", frozen=True, kw_only=True):
     session: str = ""  # the id it shall have; the same one again is the same session
     agent: str = ""
     cwd: str = ""
@@ -36,7 +36,7 @@ class CreateSession(Command, tag="create_session", frozen=True, kw_only=True):
     disallowed_tools: tuple[str, ...] = ()
 
 
-class ChangeSession(Command, tag="change_session", frozen=True, kw_only=True):
+class ChangeSession(NodeCommand, tag="change_session", frozen=True, kw_only=True):
     """What is None stays."""
 
     session: str
@@ -47,22 +47,22 @@ class ChangeSession(Command, tag="change_session", frozen=True, kw_only=True):
     archived: bool | None = None
 
 
-class ForkSession(Command, tag="fork_session", frozen=True, kw_only=True):
+class ForkSession(NodeCommand, tag="fork_session", frozen=True, kw_only=True):
     session: str
     title: str = ""
 
 
-class CloseSession(Command, tag="close_session", frozen=True, kw_only=True):
+class CloseSession(NodeCommand, tag="close_session", frozen=True, kw_only=True):
     session: str
 
 
-class AbortSession(Command, tag="abort_session", frozen=True, kw_only=True):
+class AbortSession(NodeCommand, tag="abort_session", frozen=True, kw_only=True):
     """Interrupt the running turn."""
 
     session: str
 
 
-class SendPrompt(Command, tag="send_prompt", frozen=True, kw_only=True):
+class SendPrompt(NodeCommand, tag="send_prompt", frozen=True, kw_only=True):
     session: str
     prompt: str  # its id
     text: str = ""
@@ -71,60 +71,60 @@ class SendPrompt(Command, tag="send_prompt", frozen=True, kw_only=True):
     system: str = ""  # what this turn adds to the system instruction
 
 
-class Steer(Command, tag="steer", frozen=True, kw_only=True):
+class Steer(NodeCommand, tag="steer", frozen=True, kw_only=True):
     session: str
     text: str
 
 
-class CancelPrompt(Command, tag="cancel_prompt", frozen=True, kw_only=True):
+class CancelPrompt(NodeCommand, tag="cancel_prompt", frozen=True, kw_only=True):
     session: str
     prompt: str
 
 
-class MovePrompt(Command, tag="move_prompt", frozen=True, kw_only=True):
+class MovePrompt(NodeCommand, tag="move_prompt", frozen=True, kw_only=True):
     session: str
     prompt: str
     before: str = ""
 
 
-class ApprovePermission(Command, tag="approve_permission", frozen=True, kw_only=True):
+class ApprovePermission(NodeCommand, tag="approve_permission", frozen=True, kw_only=True):
     session: str
     ask: str
     answer: Answer
     digest: str = ""
 
 
-class DenyPermission(Command, tag="deny_permission", frozen=True, kw_only=True):
+class DenyPermission(NodeCommand, tag="deny_permission", frozen=True, kw_only=True):
     session: str
     ask: str
     answer: Answer
     digest: str = ""
 
 
-class AnswerQuestion(Command, tag="answer_question", frozen=True, kw_only=True):
+class AnswerQuestion(NodeCommand, tag="answer_question", frozen=True, kw_only=True):
     session: str
     ask: str
     answer: Answer
     digest: str = ""
 
 
-class GetMessages(Command, tag="get_messages", frozen=True, kw_only=True):
+class GetMessages(NodeCommand, tag="get_messages", frozen=True, kw_only=True):
     session: str
     after: int = 0
     limit: int = 1000
 
 
-class GetDiff(Command, tag="get_diff", frozen=True, kw_only=True):
+class GetDiff(NodeCommand, tag="get_diff", frozen=True, kw_only=True):
     session: str
 
 
-class Browse(Command, tag="browse", frozen=True, kw_only=True):
+class Browse(NodeCommand, tag="browse", frozen=True, kw_only=True):
     """The directories inside one; empty is the user's home."""
 
     path: str = ""
 
 
-class Refresh(Command, tag="refresh", frozen=True, kw_only=True):
+class Refresh(NodeCommand, tag="refresh", frozen=True, kw_only=True):
     """Look again which agents are installed and signed in."""
 
 
@@ -136,13 +136,13 @@ AnyCommand = (
 )  # fmt: skip
 
 
-class Unknown(Command, tag="unknown", frozen=True, kw_only=True):
+class Unknown(NodeCommand, tag="unknown", frozen=True, kw_only=True):
     """One of another version of Tieline. Whoever is told it refuses it, by its name."""
 
     said: str = ""
 
 
-COMMANDS: tuple[type[Command], ...] = AnyCommand.__args__
+COMMANDS: tuple[type[NodeCommand], ...] = AnyCommand.__args__
 for _command in (*COMMANDS, Unknown):
     _command.name = str(_command.__struct_config__.tag)
 
@@ -151,7 +151,7 @@ READING = (ListSessions, GetMessages, GetDiff, Browse)
 """These change nothing: asking twice is harmless, and a late answer is of no use."""
 
 
-class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CommandEnvelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command on its way: `commands.<node>` on the hub's bus, then over the link, then the node's own bus."""
 
     id: str
@@ -171,18 +171,18 @@ class _Strange(Struct, frozen=True, kw_only=True):
     expires_at: float = 0.0
 
 
-_order = msgspec.json.Decoder(Order).decode
+_order = msgspec.json.Decoder(CommandEnvelope).decode
 _strange = msgspec.json.Decoder(_Strange).decode
 
 
-def decode_order(data: bytes) -> Order:
+def decode_envelope(data: bytes) -> CommandEnvelope:
     """Also one whose command this version does not know: it is to be refused, not to stand in the way."""
     try:
         return _order(data)
     except msgspec.ValidationError:
         found = _strange(data)
         command = Unknown(said=str(found.command.get("name", ""))[:100])
-        return Order(id=found.id, command=command, by=found.by, at=found.at, expires_at=found.expires_at)
+        return CommandEnvelope(id=found.id, command=command, by=found.by, at=found.at, expires_at=found.expires_at)
 
 
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from ..envelopes import AttachmentRef, DeadLetter, Envelope, Limits, Payload, Receipt, State
+from ..envelopes import AttachmentRef, DeadLetter, Envelope, Limits, MessageReceipt, Payload, State
 from .request_bodies import Body
 
 MAX_PAGE = 500
@@ -95,7 +95,7 @@ class ChannelReload(Body, frozen=True, kw_only=True):
 class MessageView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message and where it is; `steps` of the receipt are what happened, in order."""
 
-    receipt: Receipt
+    receipt: MessageReceipt
     state: State  # how far it got
     envelope: Envelope | None = None  # no longer kept: None
     reason: str = ""
@@ -125,7 +125,7 @@ class TraceView(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class AnswerView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of an ask: the answer, or the reason why there is none."""
 
-    receipt: Receipt
+    receipt: MessageReceipt
     answer: Envelope | None = None
     reason: str = ""  # a code: timeout, idle_without_answer, died_without_answer …
     detail: str = ""
@@ -197,7 +197,7 @@ class ChannelTestView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: MessageView
 
 
-def message_view(receipt: Receipt, envelope: Envelope | None = None) -> MessageView:
+def message_view(receipt: MessageReceipt, envelope: Envelope | None = None) -> MessageView:
     return MessageView(
         receipt=receipt, envelope=envelope, state=receipt.state, reason=receipt.reason, attempts=receipt.attempts
     )

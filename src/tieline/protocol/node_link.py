@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from .commands import Order, Result
+from .commands import CommandEnvelope, Result
 from .views import AgentView
 
 MAX_FRAME = 4 * 1024 * 1024
@@ -54,7 +54,7 @@ class Hello(LinkFrame, tag="hello", frozen=True, kw_only=True):
     hub: str = ""  # of the log that `orders` is a place in
 
 
-class Welcome(LinkFrame, tag="welcome", frozen=True, kw_only=True):
+class LinkWelcome(LinkFrame, tag="welcome", frozen=True, kw_only=True):
     protocol: int  # the one both speak
     epoch: str  # of the hub's log
     version: str = ""
@@ -63,7 +63,7 @@ class Welcome(LinkFrame, tag="welcome", frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()  # what this pair goes without
 
 
-class Refused(LinkFrame, tag="refused", frozen=True, kw_only=True):
+class LinkRefused(LinkFrame, tag="refused", frozen=True, kw_only=True):
     code: str
     message: str
     hint: str = ""
@@ -77,7 +77,7 @@ class LogRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float = 0.0
 
 
-class Records(LinkFrame, tag="records", frozen=True, kw_only=True):
+class LinkRecords(LinkFrame, tag="records", frozen=True, kw_only=True):
     records: tuple[LogRecord, ...]
 
 
@@ -85,7 +85,7 @@ class Kept(LinkFrame, tag="kept", frozen=True, kw_only=True):
     seq: int
 
 
-class State(LinkFrame, tag="state", frozen=True, kw_only=True):
+class LinkState(LinkFrame, tag="state", frozen=True, kw_only=True):
     table: Literal["sessions", "prompts", "asks"]
     key: str
     value: Raw = Raw(b"null")  # null: it is gone
@@ -95,11 +95,11 @@ class Synced(LinkFrame, tag="synced", frozen=True, kw_only=True):
     table: Literal["sessions", "prompts", "asks"]
 
 
-class Orders(LinkFrame, tag="orders", frozen=True, kw_only=True):
-    orders: tuple[tuple[int, Order], ...]  # with their place in the hub's log
+class LinkCommands(LinkFrame, tag="orders", frozen=True, kw_only=True):
+    orders: tuple[tuple[int, CommandEnvelope], ...]  # with their place in the hub's log
 
 
-class Taken(LinkFrame, tag="taken", frozen=True, kw_only=True):
+class LinkTaken(LinkFrame, tag="taken", frozen=True, kw_only=True):
     seq: int
 
 
@@ -125,12 +125,12 @@ class NodeStatus(LinkFrame, tag="status", frozen=True, kw_only=True):
     sessions: int = 0
 
 
-class Beat(LinkFrame, tag="beat", frozen=True, kw_only=True):
+class LinkBeat(LinkFrame, tag="beat", frozen=True, kw_only=True):
     at: float = 0.0
 
 
-AnyUpFrame = Hello | Records | State | Synced | Taken | Results | Delta | NodeStatus | Beat
-AnyDownFrame = Welcome | Refused | Kept | Heard | Orders | Beat
+AnyUpFrame = Hello | LinkRecords | LinkState | Synced | LinkTaken | Results | Delta | NodeStatus | LinkBeat
+AnyDownFrame = LinkWelcome | LinkRefused | Kept | Heard | LinkCommands | LinkBeat
 
 for _frame in (*AnyUpFrame.__args__, *AnyDownFrame.__args__):
     _frame.type = str(_frame.__struct_config__.tag)

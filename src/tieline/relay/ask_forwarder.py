@@ -7,7 +7,7 @@ from types import TracebackType
 
 import msgspec
 
-from ..channels.base import AskNote, Asks, Sender
+from ..channels.base import AskNote, AskService, Sender
 from ..envelopes import Envelope, Payload, Refused
 from ..errors import BusError, TielineError
 
@@ -19,11 +19,11 @@ AGAIN_S = (0.5, 10.0)
 """The first and the longest pause before a bus that failed is tried again."""
 
 
-class AskMail:
+class AskForwarder:
     """`async with AskMail(asks, sender, addresses, report)`: each change of an ask, once to each address."""
 
     def __init__(
-        self, asks: Asks, sender: Sender, addresses: Callable[[], Iterable[str]], report: Callable[[str], None]
+        self, asks: AskService, sender: Sender, addresses: Callable[[], Iterable[str]], report: Callable[[str], None]
     ) -> None:
         self._asks = asks
         self._sender = sender
@@ -32,7 +32,7 @@ class AskMail:
         self._waiting: asyncio.Queue[AskNote] = asyncio.Queue(MAX_WAITING)
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "AskMail":
+    async def __aenter__(self) -> "AskForwarder":
         self._task = asyncio.create_task(self._run())
         self._unsubscribe = self._asks.subscribe(self._told)
         return self

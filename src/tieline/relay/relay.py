@@ -20,30 +20,30 @@ from ..envelopes import (
     Envelope,
     Limits,
     Message,
+    MessageReceipt,
     Payload,
-    Receipt,
+    ReceiptStep,
     RelayStandby,
-    Step,
     UnknownMessage,
     address,
 )
 from ..errors import UsageError
 from .delivery.attempts import Attempts, reached
-from .delivery.attribution import Works
+from .delivery.attribution import ActiveDeliveries
 from .delivery.dead_letters import DeadLetters
-from .delivery.dispatcher import Dispatch
-from .delivery.endpoint_queue import LaneView
-from .delivery.maintenance import Tending
-from .plugins.channel_registry import Handler, Registry
+from .delivery.dispatcher import Dispatcher
+from .delivery.endpoint_queue import EndpointQueueView
+from .delivery.maintenance import Maintenance
+from .plugins.channel_registry import ChannelRegistry, Handler
 from .request_reply import PREFIX as ASK_PREFIX
-from .request_reply import Inquiries
+from .request_reply import RequestReply
 from .schedules import Schedules
-from .senders import Correspondent
+from .senders import AddressSender
 from .settings import Settings
-from .storage.inbox import Inbox
-from .storage.lease import Lease
-from .storage.store import Ledger, derived
-from .submit import Letter, Sending
+from .storage.inbox import MessageInbox
+from .storage.lease import ActiveRelayLease
+from .storage.store import RelayStore, derived
+from .submit import SendRequest, Submitter
 
 INBOXES = ("relay.user", "relay.program")
 """Below these, every address is an inbox that somebody fetches from."""
@@ -53,27 +53,27 @@ class Relay:
     def __init__(self, bus: Bus, config: Config, *, settings: Settings | None = None) -> None:
         own = config.relay
         self.settings = settings or Settings()
-        self.works = Works()
-        self.ledger = Ledger(
+        self.works = ActiveDeliveries()
+        self.ledger = RelayStore(
             bus,
             keep_s=own.keep_s,
             keep_unread_s=own.keep_unread_s,
             keep_dead_s=own.keep_dead_s,
             keep_keys_s=self.settings.keep_keys_s,
         )
-        self.dispatch = Dispatch(self.ledger, self.settings, keep_unread_s=own.keep_unread_s)
-        self.lease = Lease(bus.table("relay"), self.settings.lease_s)
-        self.sending = Sending(own, self.ledger, self.dispatch, self.works, self.check_active)
+        self.dispatch = Dispatcher(self.ledger, self.settings, keep_unread_s=own.keep_unread_s)
+        self.lease = ActiveRelayLease(bus.table("relay"), self.settings.lease_s)
+        self.sending = Submitter(own, self.ledger, self.dispatch, self.works, self.check_active)
         self.attempts = Attempts(
             self.dispatch, self.ledger, self.settings, self.works, self.sending.answer, lambda: self.lease.valid
         )
         self.dispatch.attempts = self.attempts
-        self.tending = Tending(self.ledger, self.dispatch)
+        self.tending = Maintenance(self.ledger, self.dispatch)
         self.schedules = Schedules(config.schedules, self.send, self._not_sent)
         self.on_schedule_failed: Callable[[str, str], None] = lambda id, why: None
-        self.registry = Registry(self)
+        self.registry = ChannelRegistry(self)
         self.dead = DeadLetters(self.ledger, self._again)
-        self.inquiries = Inquiries(self.ledger, self.dispatch, self.sending)
+        self.inquiries = RequestReply(self.ledger, self.dispatch, self.sending)
         self._settled = asyncio.Event()
         self._activated = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -137,9 +137,9 @@ class Relay:
 
     # --- sending ---
 
-    def sender(self, subject: str) -> Correspondent:
+    def sender(self, subject: str) -> AddressSender:
         """Who has this can send as that address: give it to nobody else."""
-        return Correspondent(self, subject)
+        return AddressSender(self, subject)
 
     async def send(
         self,
@@ -154,10 +154,10 @@ class Relay:
         key: str = "",
         within: str = "",
         id: str = "",
-    ) -> Receipt:
+    ) -> MessageReceipt:
         """Stored when it returns; see `channels.base.Sender`."""
         return await self.sending.send(
-            Letter(
+            SendRequest(
                 sender=sender,
                 subject=subject,
                 payload=Payload(payload) if isinstance(payload, str) else payload,
@@ -185,13 +185,13 @@ class Relay:
         """The answer; see `channels.base.Sender`."""
         self.check_active()
         said = Payload(payload) if isinstance(payload, str) else payload
-        letter = Letter(sender=sender, subject=subject, payload=said, limits=limits, key=key, within=within)
+        letter = SendRequest(sender=sender, subject=subject, payload=said, limits=limits, key=key, within=within)
         return await self.inquiries.ask(letter, timeout)
 
-    async def _again(self, letter: DeadLetter) -> Receipt:
+    async def _again(self, letter: DeadLetter) -> MessageReceipt:
         old = letter.envelope
         return await self.sending.send(
-            Letter(
+            SendRequest(
                 id=derived(old.id, "again"),
                 sender=old.sender,
                 subject=old.subject,
@@ -205,12 +205,12 @@ class Relay:
 
     # --- where is it ---
 
-    async def status(self, id: str) -> Receipt:
+    async def status(self, id: str) -> MessageReceipt:
         if receipt := await self._receipt(id):
             return receipt
         raise UnknownMessage(id)
 
-    async def _receipt(self, id: str) -> Receipt | None:
+    async def _receipt(self, id: str) -> MessageReceipt | None:
         self.check_active()
         if live := self.dispatch.live.get(id):
             return replace(live.receipt, waiting=self.dispatch.waiting(live))
@@ -231,7 +231,7 @@ class Relay:
         found.sort(key=lambda receipt: (receipt.steps[0].at, receipt.seq))
         return [await self.ledger.message(receipt) for receipt in found]
 
-    async def recent(self, limit: int = 100) -> list[Receipt]:
+    async def recent(self, limit: int = 100) -> list[MessageReceipt]:
         """The newest messages, newest first."""
         self.check_active()
         ids = sorted({*await self.ledger.newest(limit), *self.dispatch.live}, reverse=True)[:limit]
@@ -243,26 +243,26 @@ class Relay:
         live = self.dispatch.live.get(id)
         receipt = await self.status(id)
         if not reached(receipt, state):
-            receipt = self.dispatch.add(receipt, Step(state, time.time()))
+            receipt = self.dispatch.add(receipt, ReceiptStep(state, time.time()))
             if live is not None:
                 live.receipt = receipt
             await self.ledger.keep(receipt)
             self.dispatch.tell(receipt)
 
-    def subscribe(self, heard: Callable[[Receipt], None]) -> Callable[[], None]:
+    def subscribe(self, heard: Callable[[MessageReceipt], None]) -> Callable[[], None]:
         """Each receipt, as soon as its newest step is durable."""
         self.dispatch.heard.append(heard)
         return lambda: self.dispatch.heard.remove(heard)
 
     # --- endpoints ---
 
-    def inbox(self, subject: str) -> Inbox:
+    def inbox(self, subject: str) -> MessageInbox:
         self.check_active()
         subject = address(subject)
         lane = self.dispatch.lanes.match(subject)
         if lane is None or lane.kind != "inbox":
             raise UsageError(f"{subject} is not an inbox", field="subject", hint=f"Inboxes are below {INBOXES[0]}.")
-        return Inbox(subject, self.dispatch, self.ledger)
+        return MessageInbox(subject, self.dispatch, self.ledger)
 
     def inboxes(self) -> dict[str, int]:
         """Address → how many are unread, where any are."""
@@ -298,8 +298,8 @@ class Relay:
         """Let what runs come to its end, then stop it. With `keep` its address stays, and mail for it waits."""
         await self.registry.unregister(id, keep=keep, grace_s=grace_s)
 
-    def channels(self) -> list[LaneView]:
+    def channels(self) -> list[EndpointQueueView]:
         return [view for view in self.endpoints() if view.kind == "channel"]
 
-    def endpoints(self) -> list[LaneView]:
+    def endpoints(self) -> list[EndpointQueueView]:
         return sorted((lane.view() for _, _, lane in self.dispatch.lanes.all()), key=lambda view: view.subject)

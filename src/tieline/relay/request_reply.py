@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..channels.base import DeliveryContext, dead, delivered
-from ..envelopes import DeliveryResult, Envelope, Limits, Receipt, Unanswered, address
+from ..envelopes import DeliveryResult, Envelope, Limits, MessageReceipt, Unanswered, address
 from ..ids import new_id
 
 if TYPE_CHECKING:
-    from .delivery.dispatcher import Dispatch
-    from .storage.store import Ledger
-    from .submit import Letter, Sending
+    from .delivery.dispatcher import Dispatcher
+    from .storage.store import RelayStore
+    from .submit import SendRequest, Submitter
 
 PREFIX = "relay.ask"
 
@@ -28,14 +28,14 @@ WORDS = {
 }
 
 
-class Inquiries:
-    def __init__(self, ledger: "Ledger", dispatch: "Dispatch", sending: "Sending") -> None:
+class RequestReply:
+    def __init__(self, ledger: "RelayStore", dispatch: "Dispatcher", sending: "Submitter") -> None:
         self._ledger = ledger
         self._dispatch = dispatch
         self._sending = sending
         self._waiting: dict[str, set[asyncio.Future[Envelope]]] = {}  # several who ask with one key are at one address
 
-    async def ask(self, letter: "Letter", timeout: float) -> Envelope:
+    async def ask(self, letter: "SendRequest", timeout: float) -> Envelope:
         """Send it, and wait for its answer. Raises Refused, or Unanswered with the reason."""
         loop = asyncio.get_running_loop()
         own = new_id()
@@ -46,7 +46,7 @@ class Inquiries:
         answered: asyncio.Future[Envelope] = loop.create_future()
         told: asyncio.Future[str] = loop.create_future()  # an answer that came before we waited; empty: none will come
 
-        def heard(receipt: Receipt) -> None:
+        def heard(receipt: MessageReceipt) -> None:
             if told.done():
                 return
             if receipt.subject == at and receipt.over:
@@ -94,7 +94,7 @@ class Inquiries:
         return delivered()
 
 
-def silence(receipt: Receipt) -> str:
+def silence(receipt: MessageReceipt) -> str:
     """Why no answer will come; empty while one may."""
     if receipt.answer or not receipt.over:
         return ""

@@ -46,7 +46,7 @@ def _pattern(text: str) -> Callable[[str], bool]:
     return matcher(folded)
 
 
-class Rates:
+class SendRateLimiter:
     """A bucket per sender: so many a minute, and at most a minute's worth at once."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:

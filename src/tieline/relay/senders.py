@@ -3,15 +3,15 @@
 from typing import TYPE_CHECKING
 
 from ..channels.base import Progress
-from ..envelopes import Envelope, Limits, Payload, Receipt, address, under
+from ..envelopes import Envelope, Limits, MessageReceipt, Payload, address, under
 from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from .delivery.endpoint_queue import Lane
+    from .delivery.endpoint_queue import EndpointQueue
     from .relay import Relay
 
 
-class Correspondent:
+class AddressSender:
     """Sends as one address (`channels.base.Sender`). Made by `Relay.sender` for those who may."""
 
     def __init__(self, relay: "Relay", subject: str) -> None:
@@ -29,7 +29,7 @@ class Correspondent:
         limits: Limits | None = None,
         key: str = "",
         within: str = "",
-    ) -> Receipt:
+    ) -> MessageReceipt:
         return await self._relay.send(
             subject,
             payload,
@@ -57,14 +57,14 @@ class Correspondent:
         )
 
 
-class ChannelOutlet:
+class ChannelRelay:
     """The relay, as far as one channel may use it (`channels.base.Outlet`)."""
 
-    def __init__(self, relay: "Relay", lane: "Lane") -> None:
+    def __init__(self, relay: "Relay", lane: "EndpointQueue") -> None:
         self._relay = relay
         self._lane = lane
 
-    def sender(self, subject: str) -> Correspondent:
+    def sender(self, subject: str) -> AddressSender:
         if not under(self._lane.subject, address(subject)):
             raise UsageError(
                 f"the channel {self._lane.id} cannot send as {subject}",
@@ -78,7 +78,7 @@ class ChannelOutlet:
         if under(self._lane.subject, receipt.subject):  # a channel speaks of its own mail alone
             await self._relay.progress(id, state)
 
-    async def status(self, id: str) -> Receipt:
+    async def status(self, id: str) -> MessageReceipt:
         return await self._relay.status(id)
 
     async def remember(self, key: str, value: bytes, *, ttl_s: int) -> None:

@@ -20,11 +20,11 @@ from ..envelopes import (
     DeadLetter,
     Envelope,
     Limits,
+    MessageReceipt,
     Payload,
-    Receipt,
+    ReceiptStep,
     Refused,
     RelayStandby,
-    Step,
     address,
     encode,
     under,
@@ -33,11 +33,11 @@ from ..errors import BadSubject, BusClosed, BusError, BusUnavailable
 from ..ids import new_id
 from . import budget as budgets
 from .delivery.attempts import reached
-from .delivery.attribution import Work, Works
-from .delivery.dispatcher import Dispatch
+from .delivery.attribution import ActiveDeliveries, ActiveDelivery
+from .delivery.dispatcher import Dispatcher
 from .request_reply import PREFIX as ASK_PREFIX
-from .rules import Rates, Rules
-from .storage.store import Ledger, derived, receipt_of
+from .rules import Rules, SendRateLimiter
+from .storage.store import RelayStore, derived, receipt_of
 
 SYSTEM = "relay.system"
 RESERVED = (SYSTEM, ASK_PREFIX)
@@ -50,7 +50,7 @@ Their senders were told that it is not known."""
 _THREAD = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Letter(Struct, frozen=True, kw_only=True):
+class SendRequest(Struct, frozen=True, kw_only=True):
     """What somebody wants to send."""
 
     sender: str
@@ -66,9 +66,14 @@ class Letter(Struct, frozen=True, kw_only=True):
     again: bool = False  # a dead letter's: by a person's decision, not by the sender's
 
 
-class Sending:
+class Submitter:
     def __init__(
-        self, config: RelayConfig, ledger: Ledger, dispatch: Dispatch, works: Works, check_active: Callable[[], None]
+        self,
+        config: RelayConfig,
+        ledger: RelayStore,
+        dispatch: Dispatcher,
+        works: ActiveDeliveries,
+        check_active: Callable[[], None],
     ) -> None:
         self._config = config
         self._ledger = ledger
@@ -76,11 +81,11 @@ class Sending:
         self._works = works
         self._check_active = check_active
         self._rules = Rules(config.allow, config.deny)
-        self._rates = Rates(config.rate_per_minute)
+        self._rates = SendRateLimiter(config.rate_per_minute)
         self._unsure: deque[tuple[Envelope, bytes, object]] = deque()
         self._doubt = asyncio.Event()
 
-    async def send(self, letter: Letter) -> Receipt:
+    async def send(self, letter: SendRequest) -> MessageReceipt:
         self._check_active()
         sender, subject = address(letter.sender), _address(letter.subject)
         reply_to = _address(letter.reply_to) if letter.reply_to else ""
@@ -132,7 +137,7 @@ class Sending:
         id = derived(envelope.id, "answer")
         if await self.known(id) is not None:
             return id, ""
-        letter = Letter(
+        letter = SendRequest(
             id=id,
             sender=envelope.subject,
             subject=envelope.reply_to,
@@ -145,7 +150,7 @@ class Sending:
         except Refused as refusal:
             return "", refusal.reason
 
-    async def known(self, id: str) -> Receipt | None:
+    async def known(self, id: str) -> MessageReceipt | None:
         live = self._dispatch.live.get(id)
         return live.receipt if live else await self._ledger.receipt(id)
 
@@ -181,7 +186,7 @@ class Sending:
 
     # --- checks ---
 
-    def _check_way(self, letter: Letter, sender: str, subject: str) -> None:
+    def _check_way(self, letter: SendRequest, sender: str, subject: str) -> None:
         for prefix in RESERVED:
             if under(prefix, subject) and not (prefix == ASK_PREFIX and letter.in_reply_to):
                 raise Refused("reserved_subject", f"{subject} is the relay's own: nobody can send there")
@@ -197,10 +202,10 @@ class Sending:
 
     def _budget(
         self,
-        letter: Letter,
+        letter: SendRequest,
         sender: str,
         answered: Envelope | None,
-        work: Work | None,
+        work: ActiveDelivery | None,
         cause: Envelope | None,
         now: float,
     ) -> Budget:
@@ -221,7 +226,7 @@ class Sending:
         lane = self._dispatch.lanes.match(subject)
         return lane is not None and (lane.kind == "inbox" or (or_chat and lane.people))
 
-    async def _accept(self, envelope: Envelope, *, fresh: bool) -> Receipt:
+    async def _accept(self, envelope: Envelope, *, fresh: bool) -> MessageReceipt:
         """Store it: as offered where that can be, if its id is fresh. Any other may be in the log already, which then
         says of it what it said before."""
         subject = envelope.subject
@@ -266,7 +271,7 @@ class Sending:
             return
         if live is not None and live.task is not None and answer.id == derived(original.id, "answer"):
             return  # whoever delivers it writes it down
-        receipt = self._dispatch.add(receipt, Step("answered", time.time()), answer=answer.id)
+        receipt = self._dispatch.add(receipt, ReceiptStep("answered", time.time()), answer=answer.id)
         if live is not None:
             live.receipt = receipt
         try:

@@ -23,7 +23,7 @@ FILES = ("AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEM
 """In the directory, in those above it, and in the user's home."""
 
 
-class Own(Struct, frozen=True):
+class OwnFiles(Struct, frozen=True):
     """A folder of an agent's own, in the same places, or where a variable says that the user's is."""
 
     folder: str
@@ -35,17 +35,18 @@ class Own(Struct, frozen=True):
 OPENCODE_FILES = ("AGENTS.md", "opencode.json", "opencode.jsonc")
 OPENCODE_FOLDERS = ("agent", "agents", "command", "commands", "mode", "modes", "plugin", "plugins", "skill", "skills")
 OWN = (
-    Own(".claude", "CLAUDE_CONFIG_DIR",
+    OwnFiles(".claude", "CLAUDE_CONFIG_DIR",
         ("CLAUDE.md", "settings.json", "settings.local.json", "plugins/installed_plugins.json"),
         ("agents", "commands", "output-styles", "rules", "skills")),
-    Own(".codex", "CODEX_HOME", ("AGENTS.md", "AGENTS.override.md", "config.toml"), ("prompts", "rules", "skills")),
-    Own(".gemini", "", ("GEMINI.md", "settings.json", "system.md", ".env"),
+    OwnFiles(".codex", "CODEX_HOME", ("AGENTS.md", "AGENTS.override.md", "config.toml"),
+        ("prompts", "rules", "skills")),
+    OwnFiles(".gemini", "", ("GEMINI.md", "settings.json", "system.md", ".env"),
         ("agents", "commands", "extensions", "policies", "skills")),
-    Own(".qwen", "", ("QWEN.md", "settings.json", ".env"), ("agents", "commands", "extensions", "skills")),
-    Own(".opencode", "OPENCODE_CONFIG_DIR", OPENCODE_FILES, OPENCODE_FOLDERS),
-    Own(".config", "XDG_CONFIG_HOME",
+    OwnFiles(".qwen", "", ("QWEN.md", "settings.json", ".env"), ("agents", "commands", "extensions", "skills")),
+    OwnFiles(".opencode", "OPENCODE_CONFIG_DIR", OPENCODE_FILES, OPENCODE_FOLDERS),
+    OwnFiles(".config", "XDG_CONFIG_HOME",
         tuple(f"opencode/{name}" for name in OPENCODE_FILES), tuple(f"opencode/{name}" for name in OPENCODE_FOLDERS)),
-    Own(".agents", "", (), ("skills",)),
+    OwnFiles(".agents", "", (), ("skills",)),
 )  # fmt: skip
 MAX_FILES = 100
 """In a folder, that are looked at; of these size and time must do."""
@@ -53,7 +54,7 @@ MAX_BYTES = 1024 * 1024
 MAX_STATE = 32 * 1024 * 1024
 
 
-def premises(cwd: str, env: Mapping[str, str]) -> bytes:
+def fingerprint(cwd: str, env: Mapping[str, str]) -> bytes:
     """A digest: the same as long as nothing of it has changed. It looks at some hundred places: not for the loop."""
     digest = hashlib.blake2b(digest_size=16)
     found = git_repository.find(cwd)
@@ -79,7 +80,7 @@ def _places(cwd: str, env: Mapping[str, str]) -> Iterator[str]:
     yield from dict.fromkeys((cwd, *map(str, Path(cwd).parents), *home))
 
 
-def _own(cwd: str, env: Mapping[str, str]) -> Iterator[tuple[str, Own]]:
+def _own(cwd: str, env: Mapping[str, str]) -> Iterator[tuple[str, OwnFiles]]:
     """The agents' own folders that are there."""
     for own in OWN:
         found = [f"{place}/{own.folder}" for place in _places(cwd, env)]

@@ -43,7 +43,7 @@ class SessionOptions(TypedDict, total=False):
     disallowed_tools: Sequence[str]
 
 
-def settled(options: SessionOptions, config: Config, agent: str) -> dict[str, Any]:
+def resolve_options(options: SessionOptions, config: Config, agent: str) -> dict[str, Any]:
     """The options as a record keeps them: the caller's, else those that are configured for the agent."""
     defaults = config.defaults(agent)
     policy = options.get("policy")
@@ -97,5 +97,5 @@ def warm_spec(entry: Mapping[str, Any], place: int, config: Config) -> tuple[str
     if not agent:
         raise UsageError(f"pool.warm[{place}] names no agent", field=f"pool.warm[{place}].agent")
     options = cast("SessionOptions", {name: getattr(warm, name) for name in SessionOptions.__annotations__})
-    record = SessionRecord(id="", agent=agent, cwd=warm.cwd, **settled(options, config, agent))
+    record = SessionRecord(id="", agent=agent, cwd=warm.cwd, **resolve_options(options, config, agent))
     return agent, spec_of(record, config.for_children())

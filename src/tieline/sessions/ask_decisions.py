@@ -67,7 +67,7 @@ def same(ask: Ask) -> bytes:
     return msgspec.json.encode((ask.action, ask.input), order="sorted", enc_hook=repr)
 
 
-class Asks:
+class AskDecisions:
     """Decides for one session."""
 
     def __init__(self, policy: Policy, on_ask: OnAsk | None, *, expiry_s: float | None = DEFAULT_EXPIRY_S) -> None:

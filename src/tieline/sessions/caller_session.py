@@ -9,13 +9,13 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..processes import spawn
-from .manager import Router
+from .manager import SessionManager
 from .records import SessionRecord
 
 HINT = "Name the session with --session."
 
 
-def caller(router: Router, mark: str, cwd: str, claimed: str = "") -> str:
+def caller(router: SessionManager, mark: str, cwd: str, claimed: str = "") -> str:
     """The session's id. Raises UsageError rather than to guess: who it is decides what it may spend."""
     if mark not in spawn.live():
         raise UsageError("the command does not come from an agent of this node", field="mark")
@@ -34,7 +34,7 @@ def caller(router: Router, mark: str, cwd: str, claimed: str = "") -> str:
     return found[0].id
 
 
-def _possible(router: Router, mark: str) -> list[SessionRecord]:
+def _possible(router: SessionManager, mark: str) -> list[SessionRecord]:
     """Sessions at work whose agent it may be: the one it was started for, and those of the same kind that have no
     process of their own, for they may share it."""
     marks = {id: _marks(router, id) for id in router.runners}
@@ -48,6 +48,6 @@ def _possible(router: Router, mark: str) -> list[SessionRecord]:
     return [record for record in working if may_be(record)]
 
 
-def _marks(router: Router, id: str) -> set[str]:
+def _marks(router: SessionManager, id: str) -> set[str]:
     session = router.runners[id].session
     return set() if session is None else {*session.marks} & spawn.live().keys()

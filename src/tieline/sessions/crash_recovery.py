@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from ..events import Done, Error, Init, ToolResult, ToolUse, TurnStarted
 from .ask_decisions import lost
 from .event_log import EventLog
-from .prompt_queue import Prompts
+from .prompt_queue import PromptQueue
 from .records import AskRecord, PromptRecord, SessionRecord, add
 
 CHANGED = ("status", "problem", "outcome", "turns", "tokens", "native_id")
@@ -21,7 +21,7 @@ async def expire_ask(log: EventLog, record: AskRecord) -> None:
 
 
 async def close_turn(
-    log: EventLog, prompts: Prompts, prompt: PromptRecord, record: SessionRecord, problem: str = STOPPED
+    log: EventLog, prompts: PromptQueue, prompt: PromptRecord, record: SessionRecord, problem: str = STOPPED
 ) -> SessionRecord:
     """A prompt that was running gets its truthful end: the log's own if the turn had come to it, else indeterminate.
     Doing it again, after it was done in part, is fine.

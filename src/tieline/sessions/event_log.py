@@ -24,7 +24,7 @@ MAX_IN_FLIGHT = 64
 """Events of one turn that may be on their way to the disk at once."""
 
 
-class Entry(Struct, frozen=True):
+class LogEntry(Struct, frozen=True):
     """An event and its place in the log; deltas have none."""
 
     event: AnyEvent
@@ -68,11 +68,11 @@ class EventLog:
             seq = await self._bus.publish(subject(session), piece, id=own, headers={PART: f"{part + 1}/{last}"})
         return seq
 
-    def appending(self, session: str, event: Event) -> "asyncio.Future[int] | None":
+    def append_nowait(self, session: str, event: Event) -> "asyncio.Future[int] | None":
         """Under way when it returns; None if it takes more than one record. Without an id: nobody writes it a second
         time, and to look for the first would cost as much as to write it."""
         data = encode(event)
-        return self._bus.publishing(subject(session), data) if len(data) <= MAX_RECORD else None
+        return self._bus.publish_nowait(subject(session), data) if len(data) <= MAX_RECORD else None
 
     async def announce(self, session: str, event: Event) -> None:
         """A delta, for those who listen now, in whichever process. One that is too large for it is not said."""
@@ -80,12 +80,12 @@ class EventLog:
         if len(data) <= MAX_RECORD:
             await self._bus.announce(deltas_subject(session), data)
 
-    def writer(self, session: str) -> "Writer":
-        return Writer(self, session)
+    def writer(self, session: str) -> "LogWriter":
+        return LogWriter(self, session)
 
     async def read(
         self, session: str, *, after: int = 0, follow: bool = True, deltas: bool = False
-    ) -> AsyncGenerator[Entry, None]:
+    ) -> AsyncGenerator[LogEntry, None]:
         """The session's events after a cursor, then as they happen."""
         if not (follow and deltas):
             async for entry in _entries(self._bus.read(subject(session), after=after, follow=follow)):
@@ -107,7 +107,7 @@ class EventLog:
             await asyncio.gather(*pumps, return_exceptions=True)
 
 
-class Writer:
+class LogWriter:
     """Writes one turn: in order, many at once on their way, all of them down when `close` returns."""
 
     def __init__(self, log: EventLog, session: str) -> None:
@@ -122,7 +122,7 @@ class Writer:
             return
         while len(self._flying) >= MAX_IN_FLIGHT:
             self._last = await self._flying.popleft()
-        if flying := self._log.appending(self._session, event):
+        if flying := self._log.append_nowait(self._session, event):
             self._flying.append(flying)
         else:  # nothing may come between its records
             await self.close()
@@ -146,18 +146,18 @@ class _Joint:
 
     def __init__(self) -> None:
         self._tickets = count()
-        self._durable: deque[tuple[int, Entry]] = deque()
-        self._deltas: deque[tuple[int, Entry]] = deque(maxlen=MAX_UNREAD_DELTAS)
+        self._durable: deque[tuple[int, LogEntry]] = deque()
+        self._deltas: deque[tuple[int, LogEntry]] = deque(maxlen=MAX_UNREAD_DELTAS)
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
 
     async def hear(self, announcements: AsyncGenerator[Announcement, None]) -> None:
         async with aclosing(announcements):
             async for announcement in announcements:
-                self._deltas.append((next(self._tickets), Entry(decode(announcement.data))))
+                self._deltas.append((next(self._tickets), LogEntry(decode(announcement.data))))
                 self._changed.set()
 
-    async def pump(self, entries: AsyncGenerator[Entry, None]) -> None:
+    async def pump(self, entries: AsyncGenerator[LogEntry, None]) -> None:
         async with aclosing(entries):
             async for entry in entries:
                 self._durable.append((next(self._tickets), entry))
@@ -166,7 +166,7 @@ class _Joint:
                     self._room.clear()
                     await self._room.wait()
 
-    async def entries(self, pumps: "set[asyncio.Task[None]]") -> AsyncGenerator[Entry, None]:
+    async def entries(self, pumps: "set[asyncio.Task[None]]") -> AsyncGenerator[LogEntry, None]:
         while True:
             if self._durable and not (self._deltas and self._deltas[0][0] < self._durable[0][0]):
                 entry = self._durable.popleft()[1]
@@ -186,7 +186,7 @@ class _Joint:
                     waiter.cancel()
 
 
-async def _entries(records: AsyncGenerator[Record, None]) -> AsyncGenerator[Entry, None]:
+async def _entries(records: AsyncGenerator[Record, None]) -> AsyncGenerator[LogEntry, None]:
     """Records as events. Parts are joined; an event whose last part was never written (a crash) is left out."""
     parts: list[bytes] = []
     async with aclosing(records):
@@ -194,7 +194,7 @@ async def _entries(records: AsyncGenerator[Record, None]) -> AsyncGenerator[Entr
             part = record.headers.get(PART)
             if part is None:
                 parts.clear()
-                yield Entry(decode(record.data), record.seq, happened_at(record))
+                yield LogEntry(decode(record.data), record.seq, happened_at(record))
                 continue
             number, last = (int(word) for word in part.split("/"))
             if number == 1:
@@ -202,5 +202,5 @@ async def _entries(records: AsyncGenerator[Record, None]) -> AsyncGenerator[Entr
             parts.append(record.data)
             if number == last:
                 if len(parts) == last:  # else the reader's cursor was in the middle of it
-                    yield Entry(decode(b"".join(parts)), record.seq, happened_at(record))
+                    yield LogEntry(decode(b"".join(parts)), record.seq, happened_at(record))
                 parts.clear()

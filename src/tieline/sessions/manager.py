@@ -21,20 +21,20 @@ from ..errors import TielineError, Unsupported, UsageError
 from ..events import Answer, Ask
 from ..ids import new_id
 from . import crash_recovery, workspace_diff
-from .agent_options import SessionOptions, quiet_s, settled, spec_of, warm_spec
+from .agent_options import SessionOptions, quiet_s, resolve_options, spec_of, warm_spec
 from .ask_decisions import DEFAULT_EXPIRY_S
-from .event_log import Entry, EventLog
+from .event_log import EventLog, LogEntry
 from .pending_asks import PendingAsks
-from .prompt_queue import Prompts
-from .prompt_runner import Runner
+from .prompt_queue import PromptQueue
+from .prompt_runner import PromptRunner
 from .records import AskRecord, PromptRecord, SessionRecord
-from .running_sessions import Ending, Runners
-from .store import Roster
+from .running_sessions import Ending, RunningSessions
+from .store import SessionStore
 from .transcript import MAX_MESSAGES, Message, fold, last_diff
 from .warm_pool import Pool
 
 
-class Router:
+class SessionManager:
     """`async with Router(bus, config) as router`: the agents live inside the block, the sessions' state outlives it."""
 
     def __init__(
@@ -48,19 +48,19 @@ class Router:
         ending: Ending = lambda turns: None,
     ) -> None:
         self.log = EventLog(bus)
-        self.prompts = Prompts(bus)
-        self.runners = Runners()
+        self.prompts = PromptQueue(bus)
+        self.runners = RunningSessions()
         self.asks = PendingAsks(bus, expiry_s=ask_expiry_s, changed=self.runners.asking)
         self.pool = Pool(config.pool)
         self._config = config
         self._node = node
-        self._roster = Roster(bus, node)
+        self._roster = SessionStore(bus, node)
         self._drivers: dict[str, Driver] = dict(drivers or {})
         self._ending = ending
         self.lost: list[Callable[[str], None]] = []  # told the agent that died or did not open
         self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> "Router":
+    async def __aenter__(self) -> "SessionManager":
         warm = [warm_spec(entry, place, self._config) for place, entry in enumerate(self._config.pool.warm)]
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.pool)
@@ -119,7 +119,7 @@ class Router:
             fork_of=resume if fork else "",
             created_at=now,
             active_at=now,
-            **settled(options, self._config, agent),
+            **resolve_options(options, self._config, agent),
         )
         check(self.driver(agent), replace(self._spec(record), resume=resume, fork=fork))
         return await self._roster.add(record)
@@ -239,7 +239,7 @@ class Router:
 
     def events(
         self, session: str, *, after: int = 0, follow: bool = True, deltas: bool = False
-    ) -> AsyncGenerator[Entry, None]:
+    ) -> AsyncGenerator[LogEntry, None]:
         self.get(session)
         return self.log.read(session, after=after, follow=follow, deltas=deltas)
 
@@ -265,14 +265,14 @@ class Router:
     def _spec(self, record: SessionRecord) -> Spec:
         return spec_of(record, self._config.for_children())
 
-    def _runner(self, id: str) -> Runner:
+    def _runner(self, id: str) -> PromptRunner:
         if id not in self.runners:
             record = self.get(id)
 
             async def on_ask(ask: Ask) -> Answer:
                 return await self.asks.wait(id, ask)
 
-            self.runners[id] = Runner(
+            self.runners[id] = PromptRunner(
                 record,
                 self.driver(record.agent),
                 self._spec(record),

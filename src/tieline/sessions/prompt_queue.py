@@ -29,7 +29,7 @@ KEPT_S = 7 * 24 * 3600
 """How long a finished prompt, and with it the harmlessness of sending it again, is kept."""
 
 
-class Prompts:
+class PromptQueue:
     def __init__(self, bus: Bus) -> None:
         self._table: Table = bus.table(PROMPTS)
         self._waiting: dict[str, dict[str, PromptRecord]] = {}

@@ -14,7 +14,7 @@ from ..events import Answer, Ask, Done, Error, Event, Init, Status, Text, TurnSt
 from . import crash_recovery, workspace_diff
 from .ask_decisions import OnAsk
 from .event_log import EventLog
-from .prompt_queue import Prompts
+from .prompt_queue import PromptQueue
 from .records import PromptRecord, SessionRecord, SessionStatus, add
 from .safe_git import GitFailed
 from .session import Session
@@ -34,7 +34,7 @@ T = TypeVar("T")
 Keep = Callable[[SessionRecord], Coroutine[Any, Any, None]]
 
 
-class Runner:
+class PromptRunner:
     def __init__(
         self,
         record: SessionRecord,
@@ -42,7 +42,7 @@ class Runner:
         spec: Spec,
         *,
         log: EventLog,
-        prompts: Prompts,
+        prompts: PromptQueue,
         pool: Pool,
         on_ask: OnAsk,
         keep: Keep,
@@ -99,7 +99,7 @@ class Runner:
             self._task = asyncio.create_task(self._rest())
 
     async def _rest(self) -> None:
-        await self._let_go()
+        await self._close_agent()
         await self._work()  # what came meanwhile
 
     def revive(self) -> None:
@@ -111,9 +111,9 @@ class Runner:
             self._lost()
 
     async def _revive(self) -> None:
-        await self._let_go()
+        await self._close_agent()
         with suppress(TielineError, OSError):  # the next prompt says why not
-            await self._awake()
+            await self._ensure_open()
         await self._work()
 
     @property
@@ -144,27 +144,27 @@ class Runner:
                 self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await asyncio.gather(*self._saving, return_exceptions=True)
-        await self._let_go()
+        await self._close_agent()
 
     async def _work(self) -> None:
-        while not self._ending and (prompt := await self._insist(self._prompts.start, self.record.id)):
+        while not self._ending and (prompt := await self._retry(self._prompts.start, self.record.id)):
             if self._ending:  # it was only just taken
-                await self._insist(self._prompts.give_back, prompt)
+                await self._retry(self._prompts.give_back, prompt)
                 return
             try:
                 await self._turn(prompt)
             except BusError:
-                await self._insist(self._make_good, prompt)
+                await self._retry(self._repair, prompt)
         self._idle()
 
-    async def _make_good(self, prompt: PromptRecord) -> None:
+    async def _repair(self, prompt: PromptRecord) -> None:
         """The bus did not take what the turn had to say. It gets its truthful end, as after a crash."""
-        await self._let_go()
+        await self._close_agent()
         ended = await crash_recovery.close_turn(self._log, self._prompts, prompt, self.record, crash_recovery.UNWRITTEN)
         self._stop = False
         await self._change(**{name: getattr(ended, name) for name in crash_recovery.CHANGED}, active_at=time.time())
 
-    async def _insist(self, work: Callable[[A], Awaitable[T]], what: A) -> T:
+    async def _retry(self, work: Callable[[A], Awaitable[T]], what: A) -> T:
         """Until the bus takes it: what was accepted must go on when the disk has room, or the server is back."""
         wait = FIRST_WAIT_S
         while True:
@@ -183,7 +183,7 @@ class Runner:
         self._heard = time.monotonic()
         watchdog = asyncio.create_task(self._watch(writer.write))
         try:
-            session = await self._awake()
+            session = await self._ensure_open()
             said = Prompt(prompt.text, prompt.attachments, prompt.system)
             async with aclosing(session.turn(said, timeout=prompt.timeout_s)) as events:
                 async for event in events:
@@ -214,7 +214,7 @@ class Runner:
     async def _finish(self, done: Done, seq: int) -> None:
         failed = done.status == "error"
         if failed and self._driver.features.resume:
-            await self._let_go()  # whatever state it is in, the next prompt begins with a fresh one, by resume
+            await self._close_agent()  # whatever state it is in, the next prompt begins with a fresh one, by resume
         await self._change(
             status="failed" if failed else "idle",
             problem=done.error if failed else "",
@@ -234,11 +234,11 @@ class Runner:
             self._pool.prepare(self._driver, self._refill)
             self._refill = None
 
-    async def _awake(self) -> Session:
+    async def _ensure_open(self) -> Session:
         """The open conversation; else a warm one from the pool; else a new one, by resume if there was one before."""
         if self.session is not None and not self.session.alive and self._driver.features.resume:
             self._lost()
-            await self._let_go()  # it died since its last turn: by resume it goes on
+            await self._close_agent()  # it died since its last turn: by resume it goes on
         if self.session is not None:
             return self.session
         record = self.record
@@ -271,7 +271,7 @@ class Runner:
             self._refill = spec
         return session
 
-    async def _let_go(self) -> None:
+    async def _close_agent(self) -> None:
         session, self.session = self.session, None
         if session is not None:
             await session.close()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from .prompt_runner import Runner
+from .prompt_runner import PromptRunner
 from .records import SessionRecord
 
 Ending = Callable[[tuple[SessionRecord, ...]], None]
@@ -16,7 +16,7 @@ LOOK_S = 1.0
 """How often it is looked whether the agents that have nothing to do still live."""
 
 
-class Runners(dict[str, Runner]):
+class RunningSessions(dict[str, PromptRunner]):
     def __init__(self) -> None:
         super().__init__()
         self.ending = False
@@ -39,7 +39,7 @@ class Runners(dict[str, Runner]):
         if runner := self.get(session):
             runner.asking(waits)
 
-    def wake(self, runner: Runner) -> None:
+    def wake(self, runner: PromptRunner) -> None:
         """Work on what waits, unless the end has begun: then it waits on, for the next start."""
         if not self.ending:
             runner.wake()
@@ -55,7 +55,7 @@ class Runners(dict[str, Runner]):
         self.stop_starting()
         running = {id: runner for id, runner in self.items() if runner.busy and runner.record.status in AT_WORK}
 
-        async def close(id: str, runner: Runner) -> None:
+        async def close(id: str, runner: PromptRunner) -> None:
             try:
                 await runner.close()
             finally:

@@ -13,7 +13,7 @@ from ..errors import SessionClosed, TielineError, Unsupported
 from ..events import Answer, Done, Error, Event, Init, TurnStarted
 from ..policy import Receipt
 from ..processes import spawn
-from .ask_decisions import DEFAULT_EXPIRY_S, Asks, OnAsk
+from .ask_decisions import DEFAULT_EXPIRY_S, AskDecisions, OnAsk
 
 ABANDON_GRACE_S = 10.0
 """How long an abandoned turn may take to end after its interrupt; then the conversation is closed."""
@@ -39,7 +39,7 @@ class Session:
         self.timeout_s = timeout_s
         self.driver = driver
         self.spec = spec
-        self._asks = Asks(spec.policy, on_ask, expiry_s=ask_expiry_s)
+        self._asks = AskDecisions(spec.policy, on_ask, expiry_s=ask_expiry_s)
         self._conversation: Conversation | None = None
         self._stack = AsyncExitStack()
         self._turn = asyncio.Lock()

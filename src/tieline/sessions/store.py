@@ -22,7 +22,7 @@ class _Kept(Struct):
     lock: asyncio.Lock
 
 
-class Roster:
+class SessionStore:
     def __init__(self, bus: Bus, node: str) -> None:
         self._table: Table = bus.table(SESSIONS)
         self._node = node

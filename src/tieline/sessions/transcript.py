@@ -20,7 +20,7 @@ from ..events import (
     TurnStarted,
     Warning,
 )
-from .event_log import Entry
+from .event_log import LogEntry
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,7 +44,7 @@ MAX_MESSAGES = 10_000
 """Items that are given at most; the log has them all."""
 
 
-async def fold(entries: AsyncIterator[Entry], *, limit: int) -> list[Message]:
+async def fold(entries: AsyncIterator[LogEntry], *, limit: int) -> list[Message]:
     """The last `limit` items. A tool call and its result, an ask and its answer, are one item each."""
     items: dict[str, Message] = {}
     turn = 0
@@ -57,7 +57,7 @@ async def fold(entries: AsyncIterator[Entry], *, limit: int) -> list[Message]:
     return list(items.values())
 
 
-async def last_diff(entries: AsyncIterator[Entry]) -> str:
+async def last_diff(entries: AsyncIterator[LogEntry]) -> str:
     """The newest of the agent's own, which are whole; empty when it shows none."""
     found = ""
     async for entry in entries:
@@ -66,7 +66,7 @@ async def last_diff(entries: AsyncIterator[Entry]) -> str:
     return found
 
 
-def _take(items: dict[str, Message], entry: Entry, turn: int) -> None:
+def _take(items: dict[str, Message], entry: LogEntry, turn: int) -> None:
     seq, at, event = entry.seq, entry.at, entry.event
     own = f"#{seq}"
     match event:

@@ -20,7 +20,7 @@ from ..config import PoolConfig
 from ..drivers.base import Driver, Spec, whole_env
 from ..errors import TielineError
 from ..processes import spawn
-from .agent_fingerprint import premises
+from .agent_fingerprint import fingerprint
 from .session import Session
 
 LOOK_S = 30.0
@@ -100,7 +100,7 @@ class Pool:
                 opening.task.cancel()
         if key not in self._ready:
             return None
-        now = await asyncio.to_thread(premises, spec.cwd, whole_env(driver, spec.env))
+        now = await asyncio.to_thread(fingerprint, spec.cwd, whole_env(driver, spec.env))
         ready = self._ready.get(key)
         if ready is None:  # somebody else was faster
             return None
@@ -137,7 +137,7 @@ class Pool:
             while len(self._ready) >= self._limits.number:
                 await asyncio.wait({self._evict(self._last_wanted())})
             with suppress(TielineError, OSError):  # it fails again, and is told, when somebody really wants it
-                before = await asyncio.to_thread(premises, spec.cwd, whole_env(driver, spec.env))
+                before = await asyncio.to_thread(fingerprint, spec.cwd, whole_env(driver, spec.env))
                 session = Session(driver, replace(spec, ahead=True), ask_expiry_s=None)
                 async with AsyncExitStack() as stack:
                     await stack.enter_async_context(session)
@@ -183,7 +183,7 @@ class Pool:
         """Another one in the place of each whose premises have changed."""
         for key, ready in list(self._ready.items()):
             driver, spec = ready.session.driver, ready.session.spec
-            now = await asyncio.to_thread(premises, spec.cwd, whole_env(driver, spec.env))
+            now = await asyncio.to_thread(fingerprint, spec.cwd, whole_env(driver, spec.env))
             if now != ready.premises and self._ready.get(key) is ready:
                 self._evict(key)
                 self._open_soon(key, driver, spec, ready)

@@ -23,9 +23,9 @@ import msgspec
 import pytest
 
 from ..bus import open_bus
-from ..channels.base import Channel, DeliveryContext, Progress, Surroundings
+from ..channels.base import Channel, ChannelContext, DeliveryContext, Progress
 from ..config import Config
-from ..envelopes import Budget, DeliveryResult, Envelope, Limits, Payload, Receipt, address, under
+from ..envelopes import Budget, DeliveryResult, Envelope, Limits, MessageReceipt, Payload, address, under
 from ..errors import UsageError
 from ..relay import Relay, Settings
 from .wait_for import eventually
@@ -45,7 +45,7 @@ class Far(Protocol):
         ...
 
     @property
-    def surroundings(self) -> Surroundings: ...
+    def surroundings(self) -> ChannelContext: ...
 
     @property
     def address(self) -> str:
@@ -65,7 +65,7 @@ class Far(Protocol):
         ...
 
 
-class Context:
+class FakeDeliveryContext:
     """A delivery context without a relay behind it."""
 
     def __init__(self, ttl_s: float = 60.0) -> None:
@@ -81,7 +81,7 @@ class Context:
         pass
 
 
-class Outlet:
+class FakeOutlet:
     """For a channel that is started by itself."""
 
     def __init__(self, relay: Relay, prefix: str) -> None:
@@ -96,7 +96,7 @@ class Outlet:
     async def progress(self, id: str, state: Progress) -> None:
         pass
 
-    async def status(self, id: str) -> Receipt:
+    async def status(self, id: str) -> MessageReceipt:
         return await self._relay.status(id)
 
     async def remember(self, key: str, value: bytes, *, ttl_s: int) -> None:
@@ -161,7 +161,7 @@ class ChannelContract:
             before = tasks()
             channel = self.make(far)
             for _ in range(2):  # again, after another process ran the relay for a while
-                await channel.start(Outlet(relay, channel.subject_prefix))
+                await channel.start(FakeOutlet(relay, channel.subject_prefix))
                 assert channel.status().state == "running"
                 await channel.stop()
                 assert channel.status().state == "stopped"
@@ -182,7 +182,7 @@ class ChannelContract:
         """Nothing in the context need be looked at, and the same message may come again."""
         async with self.relaying(far, tmp_path) as (_, channel):
             for _ in range(2):
-                result = await bounded(channel.deliver(far.address, self.envelope(far, "again"), Context()))
+                result = await bounded(channel.deliver(far.address, self.envelope(far, "again"), FakeDeliveryContext()))
                 assert result.status == "delivered", result
 
     async def test_a_failure_is_tried_again(self, far: Far, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ class ChannelContract:
         """A message that is out of time is not worth waiting for."""
         async with self.relaying(far, tmp_path) as (relay, channel):
             far.fail(1000)
-            context = Context(ttl_s=0.2)
+            context = FakeDeliveryContext(ttl_s=0.2)
             await bounded(settled(channel, far.address, self.envelope(far, "late", ttl_s=0.2), context))
             sent = await relay.send(far.address, "late", sender=ME, limits=Limits(ttl_s=0.3))
             assert (await over(relay, sent.id)).state in ("expired", "dead")
@@ -212,12 +212,16 @@ class ChannelContract:
     async def test_a_cancelled_delivery_leaves_nothing(self, far: Far, tmp_path: Path) -> None:
         async with self.relaying(far, tmp_path) as (_, channel):
             before = tasks()
-            task = asyncio.create_task(settled(channel, far.address, self.envelope(far, "cancelled"), Context()))
+            task = asyncio.create_task(
+                settled(channel, far.address, self.envelope(far, "cancelled"), FakeDeliveryContext())
+            )
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await eventually(lambda: tasks() <= before, f"left over: {tasks() - before}", timeout=BOUND)
-            result = await bounded(channel.deliver(far.address, self.envelope(far, "next", id="m2"), Context()))
+            result = await bounded(
+                channel.deliver(far.address, self.envelope(far, "next", id="m2"), FakeDeliveryContext())
+            )
             assert result.status == "delivered", result
 
     # --- coming in ---
@@ -250,10 +254,10 @@ async def settled(
         return None
 
 
-async def over(relay: Relay, id: str) -> Receipt:
-    done: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+async def over(relay: Relay, id: str) -> MessageReceipt:
+    done: asyncio.Future[MessageReceipt] = asyncio.get_running_loop().create_future()
 
-    def heard(receipt: Receipt) -> None:
+    def heard(receipt: MessageReceipt) -> None:
         if receipt.id == id and receipt.over and not done.done():
             done.set_result(receipt)
 

@@ -22,7 +22,7 @@ WAIT_S = 30.0
 ESCAPES = re.compile(r"\x1b(\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\^_])")
 
 
-class CommandLine:
+class CliProcess:
     """`tieline` with an environment from scratch, and agents that play scripts."""
 
     def __init__(self, root: Path, *, path: str = "/usr/bin:/bin") -> None:

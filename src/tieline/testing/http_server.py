@@ -16,7 +16,7 @@ IDLE_S = 120.0
 TLS_HELLO = b"\x16"
 
 
-class Request:
+class HttpRequest:
     """One request and its response."""
 
     def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes, out: asyncio.StreamWriter):
@@ -62,7 +62,7 @@ class Request:
 class LoopbackServer:
     """`async with LoopbackServer(handler) as server`: on a free port of 127.0.0.1, at `server.url`."""
 
-    def __init__(self, handler: Callable[[Request], Awaitable[None]]) -> None:
+    def __init__(self, handler: Callable[[HttpRequest], Awaitable[None]]) -> None:
         self._handler = handler
         self._connections: set[asyncio.Task[None]] = set()
         self.url = ""
@@ -95,7 +95,7 @@ class LoopbackServer:
             self._connections.discard(task)
             writer.close()
 
-    async def _next(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request | None:
+    async def _next(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> HttpRequest | None:
         async with asyncio.timeout(IDLE_S):
             first_byte = await reader.readexactly(1)
             if first_byte == TLS_HELLO:
@@ -107,7 +107,7 @@ class LoopbackServer:
         if headers.get("expect", "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = await self._body(reader, headers)
-        return Request(method, target, headers, body, writer)
+        return HttpRequest(method, target, headers, body, writer)
 
     async def _body(self, reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
         async with asyncio.timeout(IDLE_S):

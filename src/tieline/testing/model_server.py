@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from ..script import AnyStep, Call, Cut, Fail, Reply, Say, Stall, Think
-from .http_server import LoopbackServer, Request
+from .http_server import HttpRequest, LoopbackServer
 
 Dialect = Callable[[AnyStep], tuple[str, Mapping[str, Any]]]
 """How an agent's tools are called for a neutral step: (tool name, input)."""
 
 
-class Voice(Protocol):
+class ModelApi(Protocol):
     """One vendor's streaming format. It writes one response; the model tells it what to say.
 
     The model calls `start`, then any of `think`, `say`, `call`, then `finish`. `say` and `think` come in pieces;
@@ -26,16 +26,16 @@ class Voice(Protocol):
     """
 
     @staticmethod
-    def hears(request: Request) -> bool:
+    def hears(request: HttpRequest) -> bool:
         """Whether this request is in this format."""
         ...
 
     @staticmethod
-    async def aside(request: Request) -> bool:
+    async def aside(request: HttpRequest) -> bool:
         """Answer a call that is not part of the main loop (a title, a token count). False: it is."""
         ...
 
-    def __init__(self, request: Request) -> None: ...
+    def __init__(self, request: HttpRequest) -> None: ...
 
     @property
     def told(self) -> tuple[int, int]:
@@ -58,14 +58,14 @@ class Voice(Protocol):
 
 
 class ScriptedModel:
-    def __init__(self, *voices: type[Voice], dialect: Dialect | None = None) -> None:
+    def __init__(self, *voices: type[ModelApi], dialect: Dialect | None = None) -> None:
         self._voices = voices
         self._dialect = dialect
         self._replies: deque[Reply] = deque()
         self._server = LoopbackServer(self._answer)
         self.requests: list[Any] = []
         """The body of every main-loop call so far."""
-        self._spoken: list[Voice] = []
+        self._spoken: list[ModelApi] = []
         self.asides: list[str] = []
         """What it was asked besides, such as to count tokens."""
         self.unheard: list[str] = []
@@ -110,7 +110,7 @@ class ScriptedModel:
         self.called.clear()
         self.stalled.clear()
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: HttpRequest) -> None:
         kind = next((voice for voice in self._voices if voice.hears(request)), None)
         if kind is None:
             self.unheard.append(f"{request.method} {request.target}")
@@ -129,7 +129,7 @@ class ScriptedModel:
         self._spoken.append(voice)
         await self._speak(voice, request, reply)
 
-    async def _speak(self, voice: Voice, request: Request, reply: Reply) -> None:
+    async def _speak(self, voice: ModelApi, request: HttpRequest, reply: Reply) -> None:
         for step in reply:
             if isinstance(step, Fail):
                 await voice.refuse(step.status, step.message)

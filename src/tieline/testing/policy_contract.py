@@ -18,7 +18,7 @@ from ..api import open_session
 from ..events import Ask, Event, ToolResult, ToolUse, needs
 from ..policy import CAPABILITIES, Capability, Policy, every_policy
 from ..script import Get, Run, Say, Write
-from .http_server import LoopbackServer, Request
+from .http_server import HttpRequest, LoopbackServer
 from .rig import Rig
 from .stream_checks import collect, done, of
 
@@ -101,7 +101,7 @@ class Web:
     url = ""
     hits = 0
 
-    async def answer(self, request: Request) -> None:
+    async def answer(self, request: HttpRequest) -> None:
         self.hits += 1
         await request.respond(200, b"<html><body>the page</body></html>", "text/html")
 

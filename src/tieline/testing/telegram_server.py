@@ -15,13 +15,13 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from .http_server import LoopbackServer, Request
+from .http_server import HttpRequest, LoopbackServer
 
 TOKEN = "4242:TEST-bot-token"
 MAX_CALLS = 10_000
 
 
-class Call(msgspec.Struct, frozen=True):
+class BotCall(msgspec.Struct, frozen=True):
     """What the bot asked of the API."""
 
     method: str
@@ -37,7 +37,7 @@ class BotApi:
 
     def __init__(self, token: str = TOKEN) -> None:
         self.token = token
-        self.calls: deque[Call] = deque(maxlen=MAX_CALLS)
+        self.calls: deque[BotCall] = deque(maxlen=MAX_CALLS)
         self.files: dict[str, bytes] = {}  # path → content, for getFile
         self.webhook = ""
         self._updates: deque[bytes] = deque()
@@ -117,10 +117,10 @@ class BotApi:
 
     # --- what the bot did ------------------------------------------------------------------------------
 
-    def made(self, method: str) -> list[Call]:
+    def made(self, method: str) -> list[BotCall]:
         return [call for call in list(self.calls) if call.method == method.lower()]
 
-    async def called(self, method: str, count: int = 1, *, timeout: float = 30.0) -> list[Call]:
+    async def called(self, method: str, count: int = 1, *, timeout: float = 30.0) -> list[BotCall]:
         """Wait until a method was called so often."""
         try:
             async with asyncio.timeout(timeout), self._changed:
@@ -145,7 +145,7 @@ class BotApi:
 
     # --- the protocol ----------------------------------------------------------------------------------
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: HttpRequest) -> None:
         if request.path.startswith(f"/file/bot{self.token}/"):
             content = self.files.get(request.path.removeprefix(f"/file/bot{self.token}/"))
             await request.respond(200 if content is not None else 404, content or b"", "application/octet-stream")
@@ -155,17 +155,17 @@ class BotApi:
             await request.respond(401, b'{"ok":false,"error_code":401,"description":"Unauthorized"}')
             return
         fields, files = _form(request)
-        call = Call(request.path.removeprefix(prefix).lower(), fields, files)
+        call = BotCall(request.path.removeprefix(prefix).lower(), fields, files)
         for failure in list(self._failures):
             if failure[0] == call.method:
                 self._failures.remove(failure)
-                await self._keep(Call(f"refused:{call.method}", fields, files))
+                await self._keep(BotCall(f"refused:{call.method}", fields, files))
                 await request.respond(failure[1], failure[2])
                 return
         result = await self._result(call)
         await request.respond(200, b'{"ok":true,"result":' + result + b"}")
 
-    async def _result(self, call: Call) -> bytes:
+    async def _result(self, call: BotCall) -> bytes:
         fields = dict(call.fields)
         chat = int(fields["chat_id"]) if fields.get("chat_id", "").lstrip("-").isdigit() else 1
         if call.method == "getupdates":
@@ -187,10 +187,10 @@ class BotApi:
             if call.method == "setwebhook":
                 self.webhook = fields.get("url", "")
             result = True
-        await self._keep(Call(call.method, fields, call.files))
+        await self._keep(BotCall(call.method, fields, call.files))
         return msgspec.json.encode(result)
 
-    async def _keep(self, call: Call) -> None:
+    async def _keep(self, call: BotCall) -> None:
         async with self._changed:
             self.calls.append(call)
             self._changed.notify_all()
@@ -227,7 +227,7 @@ def _user(id: int, *, bot: bool = False) -> dict[str, Any]:
     return {"id": id, "is_bot": bot, "first_name": "Ada", "username": f"user{id}"}
 
 
-def _form(request: Request) -> tuple[dict[str, str], dict[str, bytes]]:
+def _form(request: HttpRequest) -> tuple[dict[str, str], dict[str, bytes]]:
     kind = request.headers.get("content-type", "")
     if "multipart/form-data" not in kind:
         return {

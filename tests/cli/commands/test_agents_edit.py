@@ -11,7 +11,7 @@ import tomlkit
 from tieline import config as configuration
 from tieline.cli.commands import config_file
 from tieline.script import Fail, Say
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 
 BEFORE = """# mine, by hand
 default_agent = "helper"   # the quick one
@@ -25,11 +25,11 @@ port = 8200
 """
 
 
-def file_of(cli: CommandLine) -> Path:
+def file_of(cli: CliProcess) -> Path:
     return Path(cli.env["TIELINE_CONFIG"])
 
 
-def test_added_tested_and_removed(cli: CommandLine) -> None:
+def test_added_tested_and_removed(cli: CliProcess) -> None:
     file_of(cli).write_text(BEFORE)
     ended = cli.run("agents", "add", "reviewer", "--", "/bin/echo", "--print", "{prompt}")
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -48,7 +48,7 @@ def test_added_tested_and_removed(cli: CommandLine) -> None:
     assert cli.run("agents", "add", "reviewer", "--", "/bin/echo").returncode == 0, "and again"
 
 
-def test_everything_that_can_be_said(cli: CommandLine) -> None:
+def test_everything_that_can_be_said(cli: CliProcess) -> None:
     given = ["--type", "claude-code", "--arg=--add-dir", "--arg", "../lib", "--env", "TOKEN=env:HOME", "--env", "A=b=c"]
     more = ["--model", "opus", "--effort", "low", "--set", "user_rules=true", "--set", "mode=plan", "--default"]
     ended = cli.run("agents", "add", "work", *given, *more, "--json")
@@ -100,7 +100,7 @@ def test_everything_that_can_be_said(cli: CommandLine) -> None:
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(
-    cli: CommandLine, arguments: list[str], problem: str, hint: str
+    cli: CliProcess, arguments: list[str], problem: str, hint: str
 ) -> None:
     file_of(cli).write_text(BEFORE)
     ended = cli.run("agents", *arguments)
@@ -109,13 +109,13 @@ def test_what_is_wrong_is_said_and_nothing_is_written(
     assert file_of(cli).read_text() == BEFORE
 
 
-def test_replaced_where_it_is_wanted(cli: CommandLine) -> None:
+def test_replaced_where_it_is_wanted(cli: CliProcess) -> None:
     file_of(cli).write_text(BEFORE)
     assert cli.run("agents", "add", "helper", "--type", "codex", "--replace").returncode == 0
     assert configuration.load(environ=cli.env).agents == {"helper": {"type": "codex"}}
 
 
-def test_a_known_agent_gets_settings_without_a_type(cli: CommandLine) -> None:
+def test_a_known_agent_gets_settings_without_a_type(cli: CliProcess) -> None:
     assert cli.run("agents", "add", "codex", "--model", "big").returncode == 0
     assert cli.run("agents", "add", "opencode", "--set", "agent=plan").returncode == 0
     agents = configuration.load(environ=cli.env).agents
@@ -152,7 +152,7 @@ def test_however_the_file_is_written(before: str) -> None:
     assert tomllib.loads(after) == {**there, "default_agent": "mine"}
 
 
-def test_a_file_that_is_broken_or_missing(cli: CommandLine) -> None:
+def test_a_file_that_is_broken_or_missing(cli: CliProcess) -> None:
     file_of(cli).write_text("agents = [")
     ended = cli.run("agents", "add", "x", "--type", "codex")
     assert ended.returncode == 2 and "not valid TOML" in ended.stderr
@@ -162,7 +162,7 @@ def test_a_file_that_is_broken_or_missing(cli: CommandLine) -> None:
     assert stat.S_IMODE(file_of(cli).stat().st_mode) == 0o600, "secrets may stand in it"
 
 
-def test_a_link_and_its_mode_stay(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_link_and_its_mode_stay(cli: CliProcess, tmp_path: Path) -> None:
     real = tmp_path / "dotfiles.toml"
     real.write_text(BEFORE)
     real.chmod(0o640)
@@ -173,7 +173,7 @@ def test_a_link_and_its_mode_stay(cli: CommandLine, tmp_path: Path) -> None:
     assert "x" in tomlkit.parse(real.read_text())["agents"]  # type: ignore[operator]
 
 
-def test_several_at_the_same_time(cli: CommandLine) -> None:
+def test_several_at_the_same_time(cli: CliProcess) -> None:
     started = [cli.start("agents", "add", f"agent-{number}", "--type", "codex") for number in range(4)]
     for process in started:
         process.communicate(timeout=30)
@@ -182,7 +182,7 @@ def test_several_at_the_same_time(cli: CommandLine) -> None:
     assert not list(file_of(cli).parent.glob(".tieline*"))
 
 
-def test_an_agent_that_does_not_work(cli: CommandLine) -> None:
+def test_an_agent_that_does_not_work(cli: CliProcess) -> None:
     cli.agent("broken", [Fail(529, "the model is overloaded")])
     cli.agent("fine", [Say("hello")])
     ended = cli.run("agents", "test", "broken", "--prompt", "hello")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tieline.cli.commands.node import show
-from tieline.node.hub_credentials import Joined, write_joined, write_situation
-from tieline.node.hub_link import Situation
+from tieline.node.hub_credentials import HubCredentials, write_credentials, write_link_status
+from tieline.node.hub_link import LinkStatus
 
 EVIL = "one\x1b[2J\u202etwo\nthree"
 
@@ -18,8 +18,8 @@ def test_what_a_hub_says_is_marked(
     env = {"TIELINE_HOME": str(tmp_path), "TIELINE_CONFIG": str(tmp_path / "t.toml")}
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    write_joined(env, Joined(url="https://hub.example", key="k", device="d"))
-    write_situation(env, Situation(state="refused", problem=EVIL, limits=(EVIL,)))
+    write_credentials(env, HubCredentials(url="https://hub.example", key="k", device="d"))
+    write_link_status(env, LinkStatus(state="refused", problem=EVIL, limits=(EVIL,)))
     assert show(json=False) == 1
     out = capsys.readouterr().out
     assert not {"\x1b", "\u202e"} & set(out)

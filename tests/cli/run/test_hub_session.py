@@ -10,7 +10,7 @@ import pytest
 from tests.client.proxy import Proxy
 from tests.hub.conftest import Running, running
 
-from tieline.cli.run.hub_session import Visit
+from tieline.cli.run.hub_session import HubSession
 from tieline.client import Client, HubUnreachable
 from tieline.drivers.base import Prompt
 from tieline.events import Answer, Ask, Done, Event, Status, Text
@@ -22,9 +22,9 @@ from tieline.sessions.ask_decisions import OnAsk, allow
 BOUND_S = 30.0
 
 
-def visit(client: Client, hub: Running, on_ask: OnAsk = lambda ask: allow(ask), **more: Any) -> Visit:
+def visit(client: Client, hub: Running, on_ask: OnAsk = lambda ask: allow(ask), **more: Any) -> HubSession:
     new = NewSession(id=new_id(), node=hub.hub.switch.local, agent="scripted", cwd=hub.cwd, policy="full")
-    return Visit(client, new, on_ask, **more)
+    return HubSession(client, new, on_ask, **more)
 
 
 async def test_a_hub_that_stays_away(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_whoever_leaves_ends_the_turn(tmp_path: Path) -> None:
 )
 def test_whoever_was_faster_is_told(via: str, told: tuple[str, str]) -> None:
     """With the same answer as the person here: the log says from which process it came."""
-    one = Visit(Client("http://127.0.0.1:1", ""), NewSession(agent="scripted"), allow)
+    one = HubSession(Client("http://127.0.0.1:1", ""), NewSession(agent="scripted"), allow)
     one._said["ask"] = Answer("ask", "allow", by="person")  # pyright: ignore[reportPrivateUsage]
     found = one._by_us(Answer("ask", "allow", by="owner", via=via.format(here=os.getpid())))  # pyright: ignore[reportPrivateUsage]
     assert (found.by, found.via) == told

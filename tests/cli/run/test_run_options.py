@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tieline.cli import app
-from tieline.cli.run.run_options import Request, attachment, checked, options_of, parse, policy_of
+from tieline.cli.run.run_options import RunOptions, attachment, checked, options_of, parse, policy_of
 from tieline.errors import UsageError
 from tieline.policy import PRESETS, Policy
 
@@ -24,11 +24,11 @@ def option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:
+def by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> RunOptions:
     """What the full parser makes of it: the request that it would carry out."""
-    seen: list[Request] = []
+    seen: list[RunOptions] = []
 
-    def carry_out(request: Request) -> int:
+    def carry_out(request: RunOptions) -> int:
         seen.append(request)
         return 0
 
@@ -38,7 +38,7 @@ def by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:
 
 
 def test_both_parsers_know_every_option() -> None:
-    assert {*PLAIN, *LISTS, *FLAGS, "agent", "prompt"} == set(Request.__struct_fields__)
+    assert {*PLAIN, *LISTS, *FLAGS, "agent", "prompt"} == set(RunOptions.__struct_fields__)
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *LISTS, *FLAGS])
@@ -52,7 +52,7 @@ def test_each_option_is_read_alike(name: str, monkeypatch: pytest.MonkeyPatch) -
     for form in forms:
         quick = parse(form)
         assert quick is not None
-        assert getattr(quick, name) != getattr(Request(agent="", prompt=""), name), "it has an effect"
+        assert getattr(quick, name) != getattr(RunOptions(agent="", prompt=""), name), "it has an effect"
         assert quick == by_typer(form, monkeypatch)
 
 
@@ -82,8 +82,8 @@ def test_parse_never_fails(arguments: list[str]) -> None:
     parse(arguments)
 
 
-def request(**changes: Any) -> Request:
-    return Request(agent="a", prompt="p", **changes)
+def request(**changes: Any) -> RunOptions:
+    return RunOptions(agent="a", prompt="p", **changes)
 
 
 def test_policy() -> None:
@@ -116,7 +116,7 @@ def test_values_that_cannot_be_meant(changes: dict[str, Any]) -> None:
 
 
 def test_tools_keep_their_parentheses() -> None:
-    request = Request(agent="a", prompt="p", allowed_tools=("Read, Bash(git add:*, git commit:*)", "Edit"))
+    request = RunOptions(agent="a", prompt="p", allowed_tools=("Read, Bash(git add:*, git commit:*)", "Edit"))
     assert options_of(request, "ask").get("allowed_tools") == ("Read", "Bash(git add:*, git commit:*)", "Edit")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tieline import events
 from tieline.script import Fail, Inquire, Outline, Propose, Run, Say, Stall, Think, Write
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 from tieline.testing.stream_checks import done, of, verify
 from tieline.testing.wait_for import at_work_in, eventually
 
@@ -25,7 +25,7 @@ def stream(output: str) -> list[events.Event]:
 # --- what goes where ----------------------------------------------------------------------------------------
 
 
-def test_answer_on_stdout_the_rest_on_stderr(cli: CommandLine) -> None:
+def test_answer_on_stdout_the_rest_on_stderr(cli: CliProcess) -> None:
     cli.agent(
         "helper",
         [Think("Let me see."), Outline(("Look", "Tell"), 1), Say("I'll look."), Run("echo seen")],
@@ -40,7 +40,7 @@ def test_answer_on_stdout_the_rest_on_stderr(cli: CommandLine) -> None:
     assert ESCAPE not in ended.stdout + ended.stderr
 
 
-def test_control_codes_of_the_agent_are_not_passed_on(cli: CommandLine) -> None:
+def test_control_codes_of_the_agent_are_not_passed_on(cli: CliProcess) -> None:
     cli.agent("sly", [Run("printf '\\033[2J\\033]0;title\\007'; exit 3")], [Say("a\x1b[31mred\x1b[0m\x07 b\u202ec")])
     ended = cli.run("run", "sly", "hello", "--policy", "full")
     assert ended.returncode == 0
@@ -48,7 +48,7 @@ def test_control_codes_of_the_agent_are_not_passed_on(cli: CommandLine) -> None:
     assert "red" in ended.stdout
 
 
-def test_json_is_events_and_nothing_else(cli: CommandLine) -> None:
+def test_json_is_events_and_nothing_else(cli: CliProcess) -> None:
     cli.agent("helper", [Run("echo seen")], [Say("Seen.", chunks=3)])
     ended = cli.run("run", "helper", "look", "--json", "--allow=shell")
     assert ended.returncode == 0
@@ -58,13 +58,13 @@ def test_json_is_events_and_nothing_else(cli: CommandLine) -> None:
     assert ended.stderr == ""
 
 
-def test_prompt_from_stdin(cli: CommandLine) -> None:
+def test_prompt_from_stdin(cli: CliProcess) -> None:
     cli.agent("helper", [Say("ok")])
     ended = cli.run("run", "helper", "-", "--json", given="a prompt\nof two lines\n")
     assert stream(ended.stdout)[0] == events.TurnStarted("a prompt\nof two lines\n")
 
 
-def test_directory(cli: CommandLine, tmp_path: Path) -> None:
+def test_directory(cli: CliProcess, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     cli.agent("writer", [Write("made.txt", "x")], [Say("ok")])
     ended = cli.run("run", "writer", "write", "--cwd", str(tmp_path / "other"), "--allow", "file-write")
@@ -72,7 +72,7 @@ def test_directory(cli: CommandLine, tmp_path: Path) -> None:
     assert (tmp_path / "other/made.txt").read_text() == "x"
 
 
-def test_attachments_are_refused_where_the_agent_cannot_take_them(cli: CommandLine) -> None:
+def test_attachments_are_refused_where_the_agent_cannot_take_them(cli: CliProcess) -> None:
     cli.agent("helper", [Say("ok")])
     (cli.place / "notes.md").write_text("# notes")
     ended = cli.run("run", "helper", "read it", "--attach", "notes.md")
@@ -80,7 +80,7 @@ def test_attachments_are_refused_where_the_agent_cannot_take_them(cli: CommandLi
     assert "does not support attachments of type text/markdown" in ended.stderr
 
 
-def test_closed_streams(cli: CommandLine) -> None:
+def test_closed_streams(cli: CliProcess) -> None:
     cli.agent("helper", [Run("true")], [Say("ok")])
     for closed in ("<&-", "<&- 2>&-", "<&- >&- 2>&-"):
         ended = subprocess.run(
@@ -95,7 +95,7 @@ def test_closed_streams(cli: CommandLine) -> None:
 # --- who decides --------------------------------------------------------------------------------------------
 
 
-def test_asks_are_denied_when_nobody_can_be_asked(cli: CommandLine) -> None:
+def test_asks_are_denied_when_nobody_can_be_asked(cli: CliProcess) -> None:
     cli.agent("writer", [Write("made.txt", "x")], [Say("I could not.")])
     ended = cli.run("run", "writer", "write")
     assert ended.returncode == 0
@@ -106,7 +106,7 @@ def test_asks_are_denied_when_nobody_can_be_asked(cli: CommandLine) -> None:
     assert not (cli.place / "made.txt").exists()
 
 
-def test_json_says_on_stderr_that_nobody_could_be_asked(cli: CommandLine) -> None:
+def test_json_says_on_stderr_that_nobody_could_be_asked(cli: CliProcess) -> None:
     cli.agent("writer", [Write("made.txt", "x")], [Say("I could not.")])
     ended = cli.run("run", "writer", "write", "--json")
     stream(ended.stdout)
@@ -114,7 +114,7 @@ def test_json_says_on_stderr_that_nobody_could_be_asked(cli: CommandLine) -> Non
 
 
 @pytest.mark.parametrize(("how", "written"), [("allow", True), ("deny", False)])
-def test_on_ask(cli: CommandLine, how: str, written: bool) -> None:
+def test_on_ask(cli: CliProcess, how: str, written: bool) -> None:
     cli.agent("writer", [Propose("1. write"), Write("made.txt", "x")], [Say("ok")])
     ended = cli.run("run", "writer", "write", "--json", "--on-ask", how)
     answers = of(stream(ended.stdout), events.Answer)
@@ -123,14 +123,14 @@ def test_on_ask(cli: CommandLine, how: str, written: bool) -> None:
     assert ended.stderr == ""
 
 
-def test_on_ask_allow_does_not_choose(cli: CommandLine) -> None:
+def test_on_ask_allow_does_not_choose(cli: CliProcess) -> None:
     cli.agent("asker", [Inquire("Which?", ("left", "right"))], [Say("ok")])
     (answer,) = of(stream(cli.run("run", "asker", "go", "--json", "--on-ask", "allow").stdout), events.Answer)
     assert answer.decision == "deny"
     assert "decide it yourself" in answer.reason
 
 
-def test_policy_options(cli: CommandLine) -> None:
+def test_policy_options(cli: CliProcess) -> None:
     cli.agent("busy", [Write("made.txt", "x"), Run("touch ran.txt")], [Say("ok")])
     arguments = ["--policy", "full", "--deny", "file_write,network", "--json"]
     seen = stream(cli.run("run", "busy", "go", *arguments).stdout)
@@ -141,7 +141,7 @@ def test_policy_options(cli: CommandLine) -> None:
     assert (cli.place / "ran.txt").exists()
 
 
-def test_policy_of_the_configuration(cli: CommandLine) -> None:
+def test_policy_of_the_configuration(cli: CliProcess) -> None:
     cli.configure('policy = "read-only"\n')
     cli.agent("writer", [Write("made.txt", "x")], [Say("ok")])
     ended = cli.run("run", "writer", "write")
@@ -152,7 +152,7 @@ def test_policy_of_the_configuration(cli: CommandLine) -> None:
 # --- exit statuses ------------------------------------------------------------------------------------------
 
 
-def test_failed_turn_is_1(cli: CommandLine) -> None:
+def test_failed_turn_is_1(cli: CliProcess) -> None:
     cli.agent("broken", [Say("half an answer"), Fail(500, "the model is down")])
     ended = cli.run("run", "broken", "go")
     assert ended.returncode == 1
@@ -160,14 +160,14 @@ def test_failed_turn_is_1(cli: CommandLine) -> None:
     assert ended.stdout == "half an answer\n"
 
 
-def test_timeout_is_124(cli: CommandLine) -> None:
+def test_timeout_is_124(cli: CliProcess) -> None:
     cli.agent("slow", [Say("wait"), Stall()])
     ended = cli.run("run", "slow", "go", "--timeout", "0.3")
     assert ended.returncode == 124
     assert "timed out: no end within 0.3 s" in ended.stderr
 
 
-async def stalled(cli: CommandLine, *arguments: str) -> "subprocess.Popen[bytes]":
+async def stalled(cli: CliProcess, *arguments: str) -> "subprocess.Popen[bytes]":
     """A run whose command is at work: `sleep 300` in the session's directory."""
     cli.agent("sleeper", [Run("trap '' TERM INT; touch begun; sleep 300; sleep 300")], [Say("never")])
     process = cli.start("run", "sleeper", "sleep", "--policy", "full", *arguments)
@@ -177,7 +177,7 @@ async def stalled(cli: CommandLine, *arguments: str) -> "subprocess.Popen[bytes]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-async def test_signal_ends_the_turn_and_leaves_nothing(cli: CommandLine, number: signal.Signals, status: int) -> None:
+async def test_signal_ends_the_turn_and_leaves_nothing(cli: CliProcess, number: signal.Signals, status: int) -> None:
     process = await stalled(cli, "--json")
     process.send_signal(number)
     out, errors = process.communicate(timeout=20)
@@ -188,7 +188,7 @@ async def test_signal_ends_the_turn_and_leaves_nothing(cli: CommandLine, number:
     await eventually(lambda: not at_work_in(cli.place), "a process is left")
 
 
-async def test_second_signal_leaves_at_once(cli: CommandLine) -> None:
+async def test_second_signal_leaves_at_once(cli: CliProcess) -> None:
     process = await stalled(cli, "--json")
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
@@ -200,7 +200,7 @@ async def test_second_signal_leaves_at_once(cli: CommandLine) -> None:
 
 
 @pytest.mark.slow
-async def test_kill_leaves_nothing(cli: CommandLine) -> None:
+async def test_kill_leaves_nothing(cli: CliProcess) -> None:
     process = await stalled(cli)
     assert at_work_in(cli.place)
     process.kill()
@@ -208,7 +208,7 @@ async def test_kill_leaves_nothing(cli: CommandLine) -> None:
     await eventually(lambda: not at_work_in(cli.place), "a process is left")
 
 
-async def test_reader_that_leaves(cli: CommandLine) -> None:
+async def test_reader_that_leaves(cli: CliProcess) -> None:
     cli.agent("chatty", [Run("sleep 300"), Say("x")])
     process = cli.start("run", "chatty", "talk", "--policy", "full", "--json")
     assert process.stdout is not None and process.stderr is not None
@@ -259,7 +259,7 @@ async def test_reader_that_leaves(cli: CommandLine) -> None:
     ],
     ids=lambda value: " ".join(value[1:])[:60] if value[0].startswith("run") else "",
 )  # fmt: skip
-def test_bad_input(cli: CommandLine, arguments: list[str], told: list[str]) -> None:
+def test_bad_input(cli: CliProcess, arguments: list[str], told: list[str]) -> None:
     cli.agent("helper", [Say("never said")])
     cli.configure('[agents.lost]\ntype = "scripted"\nscript = "gone.json"\n')
     cli.configure('[agents.odd]\ntype = "scripted"\ncolour = "red"\n')
@@ -282,7 +282,7 @@ def test_bad_input(cli: CommandLine, arguments: list[str], told: list[str]) -> N
         ('policy = "lax"\n', "unknown policy 'lax'"),
     ],
 )
-def test_bad_configuration(cli: CommandLine, toml: str, told: str) -> None:
+def test_bad_configuration(cli: CliProcess, toml: str, told: str) -> None:
     cli.configure(toml)
     ended = cli.run("run", "scripted", "x")
     assert ended.returncode == 2
@@ -290,7 +290,7 @@ def test_bad_configuration(cli: CommandLine, toml: str, told: str) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_unusable_directory(cli: CommandLine) -> None:
+def test_unusable_directory(cli: CliProcess) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may enter every directory")
     (cli.place / "closed").mkdir(mode=0o000)
@@ -302,14 +302,14 @@ def test_unusable_directory(cli: CommandLine) -> None:
 class TestShellAgents:
     """Programs that are no agents at all."""
 
-    def test_missing_binary(self, cli: CommandLine) -> None:
+    def test_missing_binary(self, cli: CliProcess) -> None:
         cli.configure('[agents.gone]\ntype = "shell"\ncommand = ["no-such-program", "{prompt}"]\ninstall = "get it"\n')
         ended = cli.run("run", "gone", "x", "--policy", "full")
         assert ended.returncode == 2
         assert "no-such-program" in ended.stderr and "get it" in ended.stderr
         assert "Traceback" not in ended.stderr
 
-    def test_exits_at_once(self, cli: CommandLine) -> None:
+    def test_exits_at_once(self, cli: CliProcess) -> None:
         command = '["/bin/sh", "-c", "echo I am broken >&2; exit 7", "sh", "{prompt}"]'
         cli.configure(f'[agents.short]\ntype = "shell"\ncommand = {command}\n')
         ended = cli.run("run", "short", "x", "--policy", "full")
@@ -317,7 +317,7 @@ class TestShellAgents:
         assert "exited with status 7" in ended.stderr and "I am broken" in ended.stderr
         assert "Traceback" not in ended.stderr
 
-    def test_prints_garbage(self, cli: CommandLine) -> None:
+    def test_prints_garbage(self, cli: CliProcess) -> None:
         command = '["/bin/sh", "-c", "head -c 5000 /dev/urandom", "sh", "{prompt}"]'
         cli.configure(f'[agents.noisy]\ntype = "shell"\noutput = "jsonl"\ntext_field = "text"\ncommand = {command}\n')
         ended = cli.run("run", "noisy", "x", "--policy", "full")
@@ -325,7 +325,7 @@ class TestShellAgents:
         assert "Traceback" not in ended.stderr
         assert ESCAPE not in ended.stdout + ended.stderr
 
-    def test_policy_that_nothing_enforces(self, cli: CommandLine) -> None:
+    def test_policy_that_nothing_enforces(self, cli: CliProcess) -> None:
         cli.configure('[agents.plain]\ntype = "shell"\ncommand = ["/bin/echo", "{prompt}"]\n')
         refused = cli.run("run", "plain", "hello", "--policy", "read-only")
         assert refused.returncode == 2

@@ -9,12 +9,12 @@ from rich.console import Console
 
 from tieline.cli import hub_connection
 from tieline.cli.terminal.plain_views import PlainView
-from tieline.cli.terminal.session_view import Watch
+from tieline.cli.terminal.session_view import SessionView
 from tieline.cli.terminal.turn_view import TerminalView
 from tieline.events import Answer, AnyEvent, Ask, Command, Done, Error, Init, Text, ToolResult, ToolUse, TurnStarted
 from tieline.protocol.stream_frames import EventFrame
 from tieline.sessions.ask_decisions import lost
-from tieline.sessions.event_log import Entry
+from tieline.sessions.event_log import LogEntry
 from tieline.sessions.records import SessionRecord
 from tieline.sessions.transcript import fold
 
@@ -32,7 +32,7 @@ def frames(events: list[AnyEvent], *, at: float) -> list[EventFrame]:
 
 
 def test_piped_all_of_it_is_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
-    watch = Watch(RECORD)
+    watch = SessionView(RECORD)
     for frame in frames([*turn("first", "one", first=True), *turn("second\nline", "two")], at=1000.0):
         watch.show(frame)
     shown = capsys.readouterr()
@@ -66,7 +66,7 @@ def test_a_decision_says_from_where(
 ) -> None:
     monkeypatch.setattr(hub_connection, "on_terminal", lambda: terminal)
     monkeypatch.setenv("COLUMNS", "120")
-    watch = Watch(RECORD)
+    watch = SessionView(RECORD)
     for frame in frames(decisions(), at=time.time()):
         watch.show(frame)
     watch.close()
@@ -80,7 +80,7 @@ def test_a_decision_says_from_where(
 def test_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Every turn's prompt; time from the turn's start; what Ctrl-C really does."""
     monkeypatch.setattr(hub_connection, "on_terminal", lambda: True)
-    watch = Watch(RECORD)
+    watch = SessionView(RECORD)
     began = time.time() - 3600
     for frame in frames([*turn("first", "one", first=True), *turn("second", "two")[:2]], at=began):
         watch.show(frame)
@@ -114,9 +114,9 @@ def test_what_a_restart_denied_says_so() -> None:
 
 
 async def test_an_id_that_is_used_again_is_another_call() -> None:
-    async def entries() -> AsyncIterator[Entry]:
+    async def entries() -> AsyncIterator[LogEntry]:
         for n, event in enumerate([*turn("first", "one"), *turn("second", "two")]):
-            yield Entry(seq=n + 1, at=float(n), event=event)
+            yield LogEntry(seq=n + 1, at=float(n), event=event)
 
     tools = [message for message in await fold(entries(), limit=100) if message.kind == "tool"]
     assert [message.tool.action for message in tools if message.tool] == [Command("one"), Command("two")]

@@ -10,15 +10,15 @@ import pytest
 from tests.channels.conftest import SECRET
 from tests.cli.hub_process import HubProcess
 
-from tieline.bootstrap.process_lock import Started
+from tieline.bootstrap.process_lock import StartResult
 from tieline.cli.commands import daemon_control
 from tieline.script import Say
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 
 FOLDER = Path(__file__).parents[3] / "examples/channel_folder/folder_channel.py"
 
 
-class Setting(CommandLine):
+class Setting(CliProcess):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.notes = root / "notes"
@@ -40,7 +40,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Generator[Setting, None, No
         yield setting
 
 
-def ok(hub: CommandLine, *arguments: str, given: str = "") -> str:
+def ok(hub: CliProcess, *arguments: str, given: str = "") -> str:
     ended = hub.run(*arguments, given=given)
     assert ended.returncode == 0, ended.stderr + ended.stdout
     return ended.stdout
@@ -166,7 +166,9 @@ def test_code_that_nobody_agreed_to_waits_for_a_reload(hub: Setting, tmp_path: P
 
 def test_a_start_tells_what_waits(capsys: pytest.CaptureFixture[str]) -> None:
     announce = daemon_control._announce  # pyright: ignore[reportPrivateUsage]
-    announce(Started(url="http://127.0.0.1:1", login="http://127.0.0.1:1/#x", waiting=("channels.a: nobody \x1b[2J",)))
+    announce(
+        StartResult(url="http://127.0.0.1:1", login="http://127.0.0.1:1/#x", waiting=("channels.a: nobody \x1b[2J",))
+    )
     said = capsys.readouterr().out
     assert "A channel waits for you: channels.a: nobody" in said and "tieline channels reload" in said
     assert "\x1b[2J" not in said
@@ -206,7 +208,7 @@ def test_bad_usage_is_told(hub: Setting) -> None:
 
 
 def test_without_a_hub_it_says_how_to_start_one(tmp_path: Path) -> None:
-    ended = CommandLine(tmp_path).run("channels", "list")
+    ended = CliProcess(tmp_path).run("channels", "list")
     assert ended.returncode == 1
     assert "tieline up" in ended.stderr
 
@@ -214,5 +216,5 @@ def test_without_a_hub_it_says_how_to_start_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["message send", "message ask", "dead retry", "channels test", "inbox"])
 def test_help_has_examples(tmp_path: Path, verb: str) -> None:
-    shown = ok(CommandLine(tmp_path), *verb.split(), "--help")
+    shown = ok(CliProcess(tmp_path), *verb.split(), "--help")
     assert f"tieline {verb}" in shown.partition("Examples")[2]

@@ -9,41 +9,41 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tieline.hub.app import Application
-from tieline.hub.http.request import Asked, Reply, answer
-from tieline.hub.http.routing import Map, get, post
+from tieline.hub.http.request import Request, Response, json_response
+from tieline.hub.http.routing import Router, get, post
 from tieline.hub.http.server import serve
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @get("/things/{id}", spec=None)
-async def thing(request: Asked, id: str) -> Reply:
-    return answer(id)
+async def thing(request: Request, id: str) -> Response:
+    return json_response(id)
 
 
 @post("/things/all", spec=None)
-async def everything(request: Asked) -> Reply:
-    return answer("all")
+async def everything(request: Request) -> Response:
+    return json_response("all")
 
 
 @get("/things/{id}/parts/{part}", "/first", spec=None)
 async def part(
-    request: Asked,
+    request: Request,
     wide: bool = False,
     word: str = "none",
     limit: Annotated[int, Meta(ge=1, le=9)] = 5,
     kind: Literal["a", "b"] | None = None,
-) -> Reply:
-    return answer([wide, word, limit, kind])
+) -> Response:
+    return json_response([wide, word, limit, kind])
 
 
 @get("/needs", spec=None)
-async def needs(request: Asked, word: str) -> Reply:
-    return answer(word)
+async def needs(request: Request, word: str) -> Response:
+    return json_response(word)
 
 
 @get("/broken", spec=None)
-async def broken(request: Asked) -> Reply:
+async def broken(request: Request) -> Response:
     raise RuntimeError("a secret of ours")
 
 
@@ -69,7 +69,7 @@ ROUTES = (thing, everything, part, needs, broken)
     ],
 )
 async def test_what_is_at_a_path(path: str, template: str | None, words: dict[str, str] | None) -> None:
-    found = Map(ROUTES).find(path)
+    found = Router(ROUTES).find(path)
     if template is None:
         assert found is None
     else:
@@ -79,7 +79,7 @@ async def test_what_is_at_a_path(path: str, template: str | None, words: dict[st
 
 async def test_two_for_the_same_door_are_refused() -> None:
     with pytest.raises(AssertionError, match="twice"):
-        Map([thing, thing])
+        Router([thing, thing])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.hub.conftest import caller, running
 
 from tieline.config import HubConfig
 from tieline.errors import UsageError
-from tieline.hub.http.server import Serving, bind, serve
+from tieline.hub.http.server import ServerAddress, bind, serve
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1"])
@@ -50,8 +50,8 @@ def test_a_taken_port_is_said() -> None:
 
 
 def test_addresses() -> None:
-    assert Serving(host="0.0.0.0", port=1, tls=False).url == "http://127.0.0.1:1"
-    assert Serving(host="::1", port=1, tls=True).url == "https://[::1]:1"
+    assert ServerAddress(host="0.0.0.0", port=1, tls=False).url == "http://127.0.0.1:1"
+    assert ServerAddress(host="::1", port=1, tls=True).url == "https://[::1]:1"
 
 
 async def nothing(scope: object, receive: object, send: object) -> None: ...

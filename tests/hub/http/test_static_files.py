@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.hub.conftest import Running, caller
 
-from tieline.hub.http.static_files import FOR_GOOD, STATIC, Shelf
+from tieline.hub.http.static_files import FOR_GOOD, STATIC, StaticFiles
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -88,5 +88,5 @@ async def test_no_way_out(shared: Running, path: str) -> None:
 
 
 async def test_without_a_build_it_says_what_to_do(tmp_path: Path) -> None:
-    assert Shelf(tmp_path / "nothing").page(None).status == 503  # type: ignore[arg-type]
+    assert StaticFiles(tmp_path / "nothing").page(None).status == 503  # type: ignore[arg-type]
     assert (STATIC / "index.html").is_file(), "`make setup` builds it"

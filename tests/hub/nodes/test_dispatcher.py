@@ -18,7 +18,7 @@ from tieline.hub.nodes.registry import NodeOffline, UnknownNode
 from tieline.hub.ops.background_tasks import background
 from tieline.policy import Policy
 from tieline.protocol import commands as c
-from tieline.protocol.commands import Order, Result, decode_order
+from tieline.protocol.commands import CommandEnvelope, Result, decode_envelope
 from tieline.protocol.node_link import CAPABILITIES
 from tieline.protocol.views import CommandView, NodeView
 from tieline.script import Say
@@ -51,10 +51,10 @@ async def test_its_own_node_is_a_call(hub: Running) -> None:
     switch = hub.hub.switch
     assert (await hub.hub.nodes.get(switch.local)).local
     create = c.CreateSession(session="s", agent="scripted", cwd=hub.cwd, policy=FULL)
-    made = await switch.tell(switch.local, create, by="me", id="create")
+    made = await switch.dispatch(switch.local, create, by="me", id="create")
     assert isinstance(made, Result) and made.refusal is None
     await until(lambda: shown(hub, "create", "applied"), "it is not shown as applied")
-    refused = await switch.tell(switch.local, c.CloseSession(session="none"), by="me", id="close")
+    refused = await switch.dispatch(switch.local, c.CloseSession(session="none"), by="me", id="close")
     assert isinstance(refused, Result) and refused.refusal is not None
     await until(lambda: shown(hub, "close", "refused"), "it is not shown as refused")
     assert await hub.hub.bus.last("commands.>") == 0
@@ -68,19 +68,19 @@ async def shown(hub: Running, id: str, state: str) -> bool:
 async def test_refused_before_it_is_sent(hub: Running) -> None:
     switch, nodes = hub.hub.switch, hub.hub.nodes
     with pytest.raises(UnknownNode):
-        await switch.tell("nobody", c.ListSessions(), by="me")
+        await switch.dispatch("nobody", c.ListSessions(), by="me")
     await nodes.enter(NodeView(id="old", limits=("diff",)))
     with pytest.raises(Unsupported):
-        await switch.tell("old", c.GetDiff(session="s"), by="me")
+        await switch.dispatch("old", c.GetDiff(session="s"), by="me")
     await nodes.change("old", online=False)
     with pytest.raises(NodeOffline):
-        await switch.tell("old", c.ListSessions(), by="me")
+        await switch.dispatch("old", c.ListSessions(), by="me")
     for id in ("a.b", "a b", "*", "x" * 200):
         with pytest.raises(UsageError):
-            await switch.tell("old", c.AbortSession(session="s"), by="me", id=id)
+            await switch.dispatch("old", c.AbortSession(session="s"), by="me", id=id)
     switch.orders._waiting["old"] = MOST_WAITING  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(UsageError, match="wait for the node already"):
-        await switch.tell("old", c.AbortSession(session="s"), by="me")
+        await switch.dispatch("old", c.AbortSession(session="s"), by="me")
     assert set(NEEDS.values()) <= set(CAPABILITIES)
 
 
@@ -88,14 +88,14 @@ async def test_nobody_answers_in_time(hub: Running) -> None:
     """A node that is said to be there, but is not: what reads is told, what changes is durable."""
     await hub.hub.nodes.enter(NodeView(id="deaf"))
     with pytest.raises(NodeOffline, match="did not answer"):
-        await hub.hub.switch.tell("deaf", c.ListSessions(), by="me", wait_s=0.05)
-    told = await hub.hub.switch.tell("deaf", c.AbortSession(session="s"), by="me", wait_s=0.05)
+        await hub.hub.switch.dispatch("deaf", c.ListSessions(), by="me", wait_s=0.05)
+    told = await hub.hub.switch.dispatch("deaf", c.AbortSession(session="s"), by="me", wait_s=0.05)
     assert isinstance(told, CommandView) and told.state == "sent"
 
 
 async def test_what_another_node_says_about_an_order_is_not_believed(hub: Running) -> None:
     await hub.hub.nodes.enter(NodeView(id="n1"))
-    told = await hub.hub.switch.tell("n1", c.AbortSession(session="s"), by="me", id="mine", wait_s=0)
+    told = await hub.hub.switch.dispatch("n1", c.AbortSession(session="s"), by="me", id="mine", wait_s=0)
     assert isinstance(told, CommandView)
     await hub.hub.switch.settle(Result(id="mine"), "n2")
     assert await shown(hub, "mine", "sent")
@@ -106,16 +106,16 @@ async def test_what_another_node_says_about_an_order_is_not_believed(hub: Runnin
 async def test_an_order_of_another_version_is_refused_and_stops_nobody(hub: Running) -> None:
     """As a newer hub on the same bus would send it."""
     bus, switch = hub.hub.bus, hub.hub.switch
-    await switch.orders.send(switch.local, Order(id="new", command=c.Unknown(said="something_newer")))
+    await switch.orders.send(switch.local, CommandEnvelope(id="new", command=c.Unknown(said="something_newer")))
     strange = b'{"id":"raw","command":{"name":"something_newer","field":[1]},"by":"me"}'
     await bus.publish(f"commands.{switch.local}", strange)
     create = c.CreateSession(session="s", agent="scripted", cwd=hub.cwd, policy=FULL)
-    await switch.orders.send(switch.local, Order(id="known", command=create))
+    await switch.orders.send(switch.local, CommandEnvelope(id="known", command=create))
     await until(lambda: shown(hub, "known", "applied"), "it hears no more")
     await until(lambda: shown(hub, "new", "refused"), "it is not refused")
     view = await switch.orders.get("new")
     assert view is not None and "something_newer" in view.problem
-    read = decode_order(strange)
+    read = decode_envelope(strange)
     assert (read.id, read.by, read.command) == ("raw", "me", c.Unknown(said="something_newer"))
 
 
@@ -139,13 +139,13 @@ async def test_any_hub_tells_any_node(nats_server: NatsServer, tmp_path: Path) -
                 session = f"s{place}"
                 for teller in (one, two):
                     create = c.CreateSession(session=session, agent="scripted", cwd=cwd, policy=FULL)
-                    made = await teller.hub.switch.tell(told, create, by="me", wait_s=30)
+                    made = await teller.hub.switch.dispatch(told, create, by="me", wait_s=30)
                     assert isinstance(made, Result) and made.refusal is None, made
                     assert msgspec.json.decode(made.value)["node"] == told
-                    browsed = await teller.hub.switch.tell(told, c.ListSessions(), by="me", wait_s=30)
+                    browsed = await teller.hub.switch.dispatch(told, c.ListSessions(), by="me", wait_s=30)
                     assert isinstance(browsed, Result) and session.encode() in bytes(browsed.value)
                 prompt = c.SendPrompt(session=session, prompt="p", text="go")
-                sent = await two.hub.switch.tell(told, prompt, by="me", wait_s=30)
+                sent = await two.hub.switch.dispatch(told, prompt, by="me", wait_s=30)
                 assert isinstance(sent, Result) and sent.refusal is None, sent
                 ended = await until_done(two.hub.bus, session)
                 assert sum(event.type == "turn_started" for event in ended) == 1
@@ -162,8 +162,8 @@ async def test_a_node_moves_to_another_hub(nats_server: NatsServer, tmp_path: Pa
     """The hub it was at is gone; another one on the bus goes on exactly there."""
     async with on_nats(nats_server, tmp_path / "one") as (one,), joined_to(one, tmp_path / "node", REPLIES) as node:
         create = c.CreateSession(session="s", agent="scripted", cwd=node.cwd, policy=FULL)
-        await one.hub.switch.tell(node.id, create, by="me", wait_s=30)
-        await one.hub.switch.tell(node.id, c.SendPrompt(session="s", prompt="p0", text="go"), by="me", wait_s=30)
+        await one.hub.switch.dispatch(node.id, create, by="me", wait_s=30)
+        await one.hub.switch.dispatch(node.id, c.SendPrompt(session="s", prompt="p0", text="go"), by="me", wait_s=30)
         await until_done(one.hub.bus, "s")
         async with on_nats(nats_server, tmp_path / "two") as (two,):
             link = node.link
@@ -175,7 +175,7 @@ async def test_a_node_moves_to_another_hub(nats_server: NatsServer, tmp_path: Pa
                 return entry is not None and entry.value != msgspec.json.encode(taken.value)
 
             await until(moved, "it did not come to the other hub")
-            sent = await two.hub.switch.tell(
+            sent = await two.hub.switch.dispatch(
                 node.id, c.SendPrompt(session="s", prompt="p1", text="go"), by="me", wait_s=30
             )
             assert isinstance(sent, Result) and sent.refusal is None

@@ -17,7 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tieline.hub.nodes import handshake
-from tieline.node.result_outbox import Outbox
+from tieline.node.result_outbox import ResultOutbox
 from tieline.policy import Policy
 from tieline.protocol import OLDEST, PROTOCOL
 from tieline.protocol import commands as c
@@ -87,7 +87,7 @@ REFUSED: list[tuple[p.AnyUpFrame, str, int]] = [
         "HubTooOld",
         handshake.CLOSE_TOO_OLD,
     ),
-    (p.Beat(), "BadFrame", handshake.CLOSE_BAD_FRAME),
+    (p.LinkBeat(), "BadFrame", handshake.CLOSE_BAD_FRAME),
 ]
 
 
@@ -117,15 +117,15 @@ def test_handshake_of_somebody_elses_node() -> None:
     older = DeviceView(id="d1", name="", kind="node", node="n1", created_at=1.0)
     assert handshake.check(HELLO, device, [device], "local") == ()
     assert handshake.check(HELLO, older, [device, older], "local") == ()
-    with pytest.raises(handshake.Closing, match="another device's key"):
+    with pytest.raises(handshake.LinkClosing, match="another device's key"):
         handshake.check(HELLO, device, [device, older], "local")
-    with pytest.raises(handshake.Closing, match="another node"):
+    with pytest.raises(handshake.LinkClosing, match="another node"):
         handshake.check(HELLO, device, [device], "n1")  # the hub's own
 
 
 async def test_a_node_on_the_hubs_own_bus_is_refused(hub: Running) -> None:
     """What the hub took over would be the node's own log again, without end."""
-    outbox = Outbox(hub.hub.bus, "n1")
+    outbox = ResultOutbox(hub.hub.bus, "n1")
     await outbox.load()
     async with dialled(hub) as socket:
         hello = msgspec.structs.replace(HELLO, epoch=outbox.epoch)
@@ -146,9 +146,9 @@ async def test_the_newer_link_of_a_node_takes_over(hub: Running) -> None:
         assert (await hub.hub.nodes.get("n1")).online
 
 
-def session(id: str) -> p.State:
+def session(id: str) -> p.LinkState:
     value = msgspec.json.encode(SessionRecord(id=id, agent="a", cwd="/"))
-    return p.State(table="sessions", key=id, value=msgspec.Raw(value))
+    return p.LinkState(table="sessions", key=id, value=msgspec.Raw(value))
 
 
 BAD = [
@@ -170,7 +170,7 @@ BAD = [
     b'{"type":"results","results":[{"id":"a.b"}]}',  # the hubs tell each other of results by their ids
     p.encode(HELLO),
     b"[" * 100_000,
-    p.encode(p.Records(records=tuple(p.LogRecord(seq=n, subject="events.s", data=b"") for n in range(300)))),
+    p.encode(p.LinkRecords(records=tuple(p.LogRecord(seq=n, subject="events.s", data=b"") for n in range(300)))),
 ]
 
 
@@ -196,19 +196,19 @@ async def test_a_frame_that_is_too_large(hub: Running) -> None:
 async def test_claims_about_others_have_no_effect(hub: Running) -> None:
     """A node that was broken into: it can lie about itself alone."""
     made = await hub.session(title="theirs")
-    order = await hub.hub.switch.tell(hub.hub.switch.local, c.AbortSession(session=made["id"]), by="me", id="o1")
+    order = await hub.hub.switch.dispatch(hub.hub.switch.local, c.AbortSession(session=made["id"]), by="me", id="o1")
     assert isinstance(order, Result)
     before = await hub.hub.bus.table("sessions").get(made["id"])
     async with dialled(hub) as socket:
         await welcomed(socket)
         for frame in (
             session(made["id"]),
-            p.State(table="sessions", key=made["id"]),
-            p.Records(records=(p.LogRecord(seq=1, subject=f"events.{made['id']}", data=b"{}"),)),
-            p.Records(records=(p.LogRecord(seq=2, subject="commands.x", data=b"{}"),)),
+            p.LinkState(table="sessions", key=made["id"]),
+            p.LinkRecords(records=(p.LogRecord(seq=1, subject=f"events.{made['id']}", data=b"{}"),)),
+            p.LinkRecords(records=(p.LogRecord(seq=2, subject="commands.x", data=b"{}"),)),
             p.Delta(session=made["id"], event=msgspec.Raw(b"{}")),
             p.Synced(table="sessions"),
-            p.Taken(seq=10**9),
+            p.LinkTaken(seq=10**9),
             p.Results(results=(Result(id="o1", refusal=c.Refusal(code="x", message="x")),)),
         ):
             await socket.send(p.encode(frame))
@@ -221,8 +221,8 @@ async def test_claims_about_others_have_no_effect(hub: Running) -> None:
 def nonsense(chance: random.Random) -> bytes:
     """A frame that is nearly right."""
     good: list[Any] = [
-        HELLO, session("s"), p.Synced(table="asks"), p.Taken(seq=3), p.Beat(at=1.0), p.NodeStatus(home="/"),
-        p.Records(records=(p.LogRecord(seq=chance.randrange(100), subject="events.s", data=b"{}"),)),
+        HELLO, session("s"), p.Synced(table="asks"), p.LinkTaken(seq=3), p.LinkBeat(at=1.0), p.NodeStatus(home="/"),
+        p.LinkRecords(records=(p.LogRecord(seq=chance.randrange(100), subject="events.s", data=b"{}"),)),
         p.Results(results=(Result(id="x"),)), p.Delta(session="s", event=msgspec.Raw(b'{"type":"text_delta"}')),
     ]  # fmt: skip
     data = bytearray(p.encode(chance.choice(good)))
@@ -278,8 +278,8 @@ async def test_fuzz(hub: Running, tmp_path: Path) -> None:
             tracemalloc.stop()
         assert after - before < 1_000_000
         create = c.CreateSession(session="t", agent="scripted", cwd=node.cwd, policy=Policy("allow", "allow", "allow"))
-        made = await hub.hub.switch.tell(node.id, create, by="me", wait_s=30)
+        made = await hub.hub.switch.dispatch(node.id, create, by="me", wait_s=30)
         assert isinstance(made, Result) and made.refusal is None
-        await hub.hub.switch.tell(node.id, c.SendPrompt(session="t", prompt="p", text="go"), by="me", wait_s=30)
+        await hub.hub.switch.dispatch(node.id, c.SendPrompt(session="t", prompt="p", text="go"), by="me", wait_s=30)
         await until_done(hub.hub.bus, "t")
     assert (await hub.client.get("/healthz")).status_code == 200

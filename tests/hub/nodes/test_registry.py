@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tieline.bus import Bus, open_bus
-from tieline.hub.nodes.registry import Lost, Nodes, Present, UnknownNode
+from tieline.hub.nodes.registry import Lost, NodeRegistry, Present, UnknownNode
 from tieline.protocol.views import NodeView
 from tieline.sessions.records import SessionRecord
 
@@ -26,14 +26,14 @@ def env(path: Path) -> dict[str, str]:
     return {"TIELINE_HOME": str(path)}
 
 
-async def offline(nodes: Nodes, id: str) -> None:
+async def offline(nodes: NodeRegistry, id: str) -> None:
     async with asyncio.timeout(30):
         while (await nodes.get(id)).online:  # noqa: ASYNC110 (it is a table of another's)
             await asyncio.sleep(0.02)
 
 
 async def test_comes_and_goes(bus: Bus, tmp_path: Path) -> None:
-    async with Nodes(bus, env(tmp_path)) as nodes:
+    async with NodeRegistry(bus, env(tmp_path)) as nodes:
         with pytest.raises(UnknownNode):
             await nodes.get("n1")
         with pytest.raises(UnknownNode):
@@ -49,7 +49,7 @@ async def test_comes_and_goes(bus: Bus, tmp_path: Path) -> None:
 
 
 async def test_the_newest_link_wins(bus: Bus, tmp_path: Path) -> None:
-    async with Nodes(bus, env(tmp_path)) as nodes:
+    async with NodeRegistry(bus, env(tmp_path)) as nodes:
         old = await nodes.enter(VIEW)
         new = await nodes.enter(VIEW)
         with pytest.raises(Lost):
@@ -60,7 +60,7 @@ async def test_the_newest_link_wins(bus: Bus, tmp_path: Path) -> None:
 
 
 async def test_a_presence_that_ran_out_comes_back(bus: Bus, tmp_path: Path) -> None:
-    async with Nodes(bus, env(tmp_path)) as nodes:
+    async with NodeRegistry(bus, env(tmp_path)) as nodes:
         presence = await nodes.enter(VIEW)
         await nodes.presence.delete("n1")
         await offline(nodes, "n1")
@@ -71,7 +71,7 @@ async def test_a_presence_that_ran_out_comes_back(bus: Bus, tmp_path: Path) -> N
 @pytest.mark.slow
 async def test_another_hub_that_dies(bus: Bus, tmp_path: Path) -> None:
     """Its nodes are shown as offline by those that are left, when the time of its word is up."""
-    async with Nodes(bus, env(tmp_path / "one")) as one, Nodes(bus, env(tmp_path / "two")) as two:
+    async with NodeRegistry(bus, env(tmp_path / "one")) as one, NodeRegistry(bus, env(tmp_path / "two")) as two:
         assert one.hub != two.hub
         presence = await one.enter(VIEW)
         value = msgspec.json.encode(presence.value)
@@ -82,7 +82,7 @@ async def test_another_hub_that_dies(bus: Bus, tmp_path: Path) -> None:
 async def test_ours_from_before_a_crash(bus: Bus, tmp_path: Path) -> None:
     ended = await asyncio.create_subprocess_exec("/bin/true")
     await ended.wait()
-    async with Nodes(bus, env(tmp_path)) as nodes:
+    async with NodeRegistry(bus, env(tmp_path)) as nodes:
         await nodes.enter(VIEW)
         await nodes.enter(NodeView(id="n2"))
         await nodes.enter(NodeView(id="n3"))
@@ -91,7 +91,7 @@ async def test_ours_from_before_a_crash(bus: Bus, tmp_path: Path) -> None:
     await table.put("n1", msgspec.json.encode(Present(hub=hub, link="x", pid=ended.pid)), ttl=600)
     await table.put("n2", msgspec.json.encode(Present(hub=hub, link="x", pid=os.getppid())), ttl=600)
     await table.put("n3", msgspec.json.encode(Present(hub="another", link="x", pid=ended.pid)), ttl=600)
-    async with Nodes(bus, env(tmp_path)) as nodes:
+    async with NodeRegistry(bus, env(tmp_path)) as nodes:
         assert {one.id: one.online for one in await nodes.all()} == {"n1": False, "n2": True, "n3": True}
 
 
@@ -102,7 +102,7 @@ async def test_removed_with_what_is_shown_of_it(bus: Bus, tmp_path: Path) -> Non
         await prompts.put(f"{id}.p", b"{}")
         await asks.put(f"ask-{id}", msgspec.json.encode({"session": id}))
     await bus.publish("commands.n1", b"{}")
-    async with Nodes(bus, env(tmp_path)) as nodes:
+    async with NodeRegistry(bus, env(tmp_path)) as nodes:
         await nodes.enter(VIEW)
         await nodes.remove("n1")
         with pytest.raises(UnknownNode):
@@ -117,7 +117,7 @@ async def test_removed_with_what_is_shown_of_it(bus: Bus, tmp_path: Path) -> Non
 
 async def test_one_leaves_while_another_enters(bus: Bus, tmp_path: Path) -> None:
     """In whichever order they get to the tables: whoever is there is shown."""
-    async with Nodes(bus, env(tmp_path)) as nodes:
+    async with NodeRegistry(bus, env(tmp_path)) as nodes:
         old = await nodes.enter(VIEW)
         for _ in range(50):
             new, _ = await asyncio.gather(nodes.enter(VIEW), old.leave())

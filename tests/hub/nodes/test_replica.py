@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tieline.bus import Bus, open_bus
 from tieline.events import Ask
 from tieline.hub.nodes.replica import Cursor, Replica
-from tieline.protocol.node_link import ORIGIN, LogRecord, State
+from tieline.protocol.node_link import ORIGIN, LinkState, LogRecord
 from tieline.sessions.event_log import AT, happened_at
 from tieline.sessions.records import AskRecord, PromptRecord, SessionRecord
 
@@ -29,9 +29,9 @@ def record(seq: int, session: str = "s") -> LogRecord:
     return LogRecord(seq=seq, subject=f"events.{session}", data=f"{session} {seq}".encode(), at=1000.0 + seq)
 
 
-def session(id: str, *, seq: int = 0, node: str = "whoever it says") -> State:
+def session(id: str, *, seq: int = 0, node: str = "whoever it says") -> LinkState:
     value = msgspec.json.encode(SessionRecord(id=id, agent="a", cwd="/", node=node, seq=seq))
-    return State(table="sessions", key=id, value=msgspec.Raw(value))
+    return LinkState(table="sessions", key=id, value=msgspec.Raw(value))
 
 
 async def replica(bus: Bus, node: str = "n1", epoch: str = "e1") -> Replica:
@@ -113,7 +113,7 @@ async def test_only_its_own_sessions(bus: Bus) -> None:
     other = await replica(bus, "n2")
     await other.take(session("theirs"))
     ask = AskRecord(id="a1", session="theirs", ask=Ask("a1", "plan"), digest="")
-    await other.take(State(table="asks", key="a1", value=msgspec.Raw(msgspec.json.encode(ask))))
+    await other.take(LinkState(table="asks", key="a1", value=msgspec.Raw(msgspec.json.encode(ask))))
     one = await replica(bus)
     await one.take(session("s"))
     assert (await stored(bus, "s")).node == "n1"
@@ -121,7 +121,7 @@ async def test_only_its_own_sessions(bus: Bus) -> None:
     await one.take(session("theirs", node="n2"))
     assert (await stored(bus, "theirs")).node == "n2"
     # One key for another.
-    await one.take(State(table="sessions", key="t", value=session("s").value))
+    await one.take(LinkState(table="sessions", key="t", value=session("s").value))
     assert await bus.table("sessions").get("t") is None
     # Another's events, and what is no session's at all.
     await one.keep([record(1, "theirs"), LogRecord(seq=2, subject="commands.n2", data=b"{}"), record(3)])
@@ -129,16 +129,16 @@ async def test_only_its_own_sessions(bus: Bus) -> None:
     assert await bus.last("commands.n2") == 0
     # Prompts and asks in another's session, or over another's.
     prompt = msgspec.json.encode(PromptRecord(id="p", session="theirs", text="x"))
-    await one.take(State(table="prompts", key="theirs.p", value=msgspec.Raw(prompt)))
+    await one.take(LinkState(table="prompts", key="theirs.p", value=msgspec.Raw(prompt)))
     own = msgspec.json.encode(PromptRecord(id="p", session="s", text="x"))
-    await one.take(State(table="prompts", key="theirs.p", value=msgspec.Raw(own)))
+    await one.take(LinkState(table="prompts", key="theirs.p", value=msgspec.Raw(own)))
     assert await bus.table("prompts").keys() == []
     mine = msgspec.structs.replace(ask, session="s")
-    await one.take(State(table="asks", key="a1", value=msgspec.Raw(msgspec.json.encode(mine))))
+    await one.take(LinkState(table="asks", key="a1", value=msgspec.Raw(msgspec.json.encode(mine))))
     entry = await bus.table("asks").get("a1")
     assert entry is not None and msgspec.json.decode(entry.value, type=AskRecord).session == "theirs"
     # What it does not have it cannot remove.
-    await one.take(State(table="sessions", key="theirs"))
+    await one.take(LinkState(table="sessions", key="theirs"))
     await one.synced("sessions")
     assert await bus.table("sessions").keys() == ["s", "theirs"]
     assert one.refused == 7
@@ -151,7 +151,7 @@ async def test_an_ask_is_its_own_under_its_own_id_only(bus: Bus) -> None:
 
     async def takes(key: str, id: str, inner: str) -> bool:
         forged = AskRecord(id=id, session="s", ask=Ask(inner, "plan"), digest="")
-        await one.take(State(table="asks", key=key, value=msgspec.Raw(msgspec.json.encode(forged))))
+        await one.take(LinkState(table="asks", key=key, value=msgspec.Raw(msgspec.json.encode(forged))))
         return await bus.table("asks").get(key) is not None
 
     assert not await takes("k1", "theirs", "theirs")
@@ -164,7 +164,7 @@ async def test_what_is_gone_at_the_node_goes(bus: Bus) -> None:
     one = await replica(bus)
     for id in ("s", "t", "u"):
         await one.take(session(id))
-    await one.take(State(table="sessions", key="t"))
+    await one.take(LinkState(table="sessions", key="t"))
     assert await bus.table("sessions").keys() == ["s", "u"]
     two = await replica(bus)
     await two.take(session("u"))

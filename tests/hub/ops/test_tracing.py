@@ -10,7 +10,7 @@ from tests.hub.conftest import running
 
 from tieline import script
 from tieline.config import HubConfig
-from tieline.testing.http_server import LoopbackServer, Request
+from tieline.testing.http_server import HttpRequest, LoopbackServer
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -21,7 +21,7 @@ class Collector:
     def __init__(self) -> None:
         self.spans: list[Any] = []
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: HttpRequest) -> None:
         body = request.body
         if request.headers.get("content-encoding") == "gzip":
             import gzip

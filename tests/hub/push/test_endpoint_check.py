@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tieline.hub.http.problems import Refused
+from tieline.hub.http.problems import RequestRefused
 from tieline.hub.push import endpoint_check
 
 PRIVATE = [
@@ -44,7 +44,7 @@ BAD = [
 
 @pytest.mark.parametrize("text", [*PRIVATE, *BAD])
 def test_refused(text: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         endpoint_check.parse(text)
     assert caught.value.field == "endpoint"
 
@@ -63,9 +63,9 @@ def test_the_public_internet_is_fine() -> None:
 
 def test_loopback_is_a_setting_of_tests() -> None:
     assert endpoint_check.parse("http://127.0.0.1:1234/x", loopback=True).port == 1234
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         endpoint_check.parse("http://10.0.0.1/x", loopback=True)
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         endpoint_check.parse("http://push.example.com/x", loopback=True)
 
 
@@ -80,5 +80,5 @@ async def test_a_name_that_points_inside_is_refused(monkeypatch: pytest.MonkeyPa
     one = endpoint_check.parse("https://push.example.com/x")
     assert await endpoint_check.resolve(one) == "93.184.216.34"
     found.append("10.0.0.1")
-    with pytest.raises(Refused, match="public internet"):
+    with pytest.raises(RequestRefused, match="public internet"):
         await endpoint_check.resolve(one)

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tieline.events import Ask, Command, Edit, Question
-from tieline.hub.push.rules import AskPending, Fact, NodeOffline, Subscription, TurnFinished, decide, notice
+from tieline.hub.push.rules import AskPending, Fact, NodeWentOffline, Subscription, TurnFinished, decide, notice
 from tieline.sessions.records import AskRecord
 
 NOW = 1_000_000.0
@@ -29,7 +29,7 @@ ASK = AskPending(
     title="Tidy the secret",
 )
 TURN = TurnFinished(session="s1", seq=9, status="success", text="I removed the secret.", agent="codex", title="Secret")
-NODE = NodeOffline(node="n1", name="laptop", since=NOW - 30)
+NODE = NodeWentOffline(node="n1", name="laptop", since=NOW - 30)
 FACTS: list[Fact] = [ASK, TURN, NODE]
 
 

@@ -34,13 +34,13 @@ async def test_whose_certificate_counts(
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
         push_service(serving) as service,
-        carrying.Courier(bus, contact="mailto:me@example.com", loopback=True, trust=trust) as courier,
+        carrying.PushSender(bus, contact="mailto:me@example.com", loopback=True, trust=trust) as courier,
     ):
         service.public_key = await courier.key()
         browser = service.browser()
         one = rules.Subscription(id="1", device="owner", endpoint=browser.endpoint, **browser.body()["keys"])
         notice = rules.test_notice(time.time())
-        told = await courier.carry(rules.Push(subscription=one, notice=notice, ttl_s=60, urgency="high"))
+        told = await courier.send(rules.Push(subscription=one, notice=notice, ttl_s=60, urgency="high"))
         assert (told.state, called) == (state, ["localhost"]), told
         assert [post.notice["kind"] for post in service.posts] == (["test"] if state == "sent" else [])
         assert len(service.tries) == len(service.posts), "something was said to a stranger"

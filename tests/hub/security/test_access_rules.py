@@ -16,11 +16,11 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tieline.hub.app import Application, all_routes
-from tieline.hub.http.request import Asked, Reply, answer
-from tieline.hub.http.routing import Plain, Route, get
+from tieline.hub.http.request import Request, Response, json_response
+from tieline.hub.http.routing import AsgiRoute, Route, get
 from tieline.hub.http.server import serve
 from tieline.hub.security import access_rules
-from tieline.hub.security.middleware import Gate
+from tieline.hub.security.middleware import SecurityMiddleware
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -51,11 +51,11 @@ PAGE = re.compile(
 """The page: the same for everybody, which a test makes sure of."""
 
 
-def every_door(routes: Iterable[Route | Plain]) -> list[tuple[str, str]]:
+def every_door(routes: Iterable[Route | AsgiRoute]) -> list[tuple[str, str]]:
     """Method and path of each; plain ASGI ones are asked in every way."""
     found: set[tuple[str, str]] = set()
     for route in routes:
-        if isinstance(route, Plain):
+        if isinstance(route, AsgiRoute):
             found |= {(method, route.path) for method in ("GET", "POST", "DELETE", WEBSOCKET)}
         else:
             paths = [re.sub(r"\{[^}]*\}", "x", path) for path in route.paths]
@@ -160,14 +160,14 @@ async def test_every_api_route_is_asked_of_strangers(shared: Running) -> None:
 
 async def test_the_check_sees_a_new_unguarded_door(shared: Running, stranger: Stranger, tmp_path: Path) -> None:
     @get("/unheard-of", spec=None)
-    async def new(request: Asked) -> Reply:
-        return answer("hello")
+    async def new(request: Request) -> Response:
+        return json_response("hello")
 
     app = Application(shared.hub, [new])
     assert ("GET", "/unheard-of") in every_door([new])
     async with stranger.serve(app, tmp_path / "bare") as bare:  # without the gate it is open, and the test above red
         assert await stranger.knock(bare, "GET", "/unheard-of") == 200
-    async with stranger.serve(Gate(app, shared.hub), tmp_path / "guarded") as guarded:
+    async with stranger.serve(SecurityMiddleware(app, shared.hub), tmp_path / "guarded") as guarded:
         assert await stranger.knock(guarded, "GET", "/unheard-of") == stranger.refused
 
 

@@ -10,7 +10,7 @@ from tests.hub.conftest import Running, caller
 
 from tieline import paths
 from tieline.hub.security import audit_log as audit_module
-from tieline.hub.security.audit_log import Audit
+from tieline.hub.security.audit_log import AuditLog
 from tieline.protocol.audit import AuditLine
 from tieline.script import Run
 from tieline.testing.wait_for import eventually
@@ -70,7 +70,7 @@ async def test_decisions_and_policies_leave_lines(shared: Running) -> None:
 
 async def test_a_stranger_who_is_refused_a_thousand_times_is_two_lines(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
-    async with Audit(file) as audit:
+    async with AuditLog(file) as audit:
         audit.record("decision", "owner", "here", decision="allow")
         for n in range(1000):
             audit.record("refusal", "", "192.0.2.1", why="who are you?", door=f"GET /{n}")
@@ -80,7 +80,7 @@ async def test_a_stranger_who_is_refused_a_thousand_times_is_two_lines(tmp_path:
             audit.record("refusal", "", f"2001:db8::{n:x}", why="who are you?")
         await audit.settled()
         assert len(file.read_text().splitlines()) < 2 + 2 * audit_module.MAX_WINDOWS
-    async with Audit(file) as audit:
+    async with AuditLog(file) as audit:
         found = await audit.read(kind="refusal", limit=1000)
         assert sum(one.count for one in found) == 2000
         assert [one.who for one in await audit.read(kind="decision")] == ["owner"]
@@ -96,7 +96,7 @@ async def test_refusals_at_the_door_are_told(shared: Running) -> None:
 
 
 async def test_pages_hang_together(tmp_path: Path) -> None:
-    async with Audit(tmp_path / "audit.jsonl") as audit:
+    async with AuditLog(tmp_path / "audit.jsonl") as audit:
         for n in range(25):
             audit.record("sign-in", f"device {n}", "192.0.2.1")
         seen: list[str] = []
@@ -115,12 +115,12 @@ async def test_lines_end_by_age_and_by_size_and_torn_ones_do_no_harm(
     old = AuditLine(seq=7, at=time.time() - 91 * 86400, what="sign-in", who="old")
     young = AuditLine(seq=8, at=time.time() - 89 * 86400, what="sign-in", who="young")
     file.write_bytes(b"\n".join(map(msgspec.json.encode, (old, young))) + b'\n{"seq":9,"at":1')
-    async with Audit(file) as audit:
+    async with AuditLog(file) as audit:
         audit.record("sign-in", "new", "here")
         assert [(one.who, one.seq) for one in await audit.read()] == [("new", 9), ("young", 8)]
     assert b"old" not in file.read_bytes()
     monkeypatch.setattr(audit_module, "MAX_BYTES", 4096)
-    async with Audit(file) as audit:
+    async with AuditLog(file) as audit:
         for n in range(100):
             audit.record("sign-in", f"{n} {'x' * 100}", "here")
             await audit.settled()
@@ -131,7 +131,7 @@ async def test_lines_end_by_age_and_by_size_and_torn_ones_do_no_harm(
 async def test_a_disk_that_takes_nothing_loses_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.write_text("in the way")
-    async with Audit(folder / "audit.jsonl") as audit:
+    async with AuditLog(folder / "audit.jsonl") as audit:
         audit.record("code", "owner", "here", file="plugin.py")
         await audit.settled()
         folder.unlink()

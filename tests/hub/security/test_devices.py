@@ -10,7 +10,7 @@ import pytest
 from tests.hub.conftest import Running, caller
 
 from tieline.bus import Bus, open_bus
-from tieline.hub.http.problems import Refused
+from tieline.hub.http.problems import RequestRefused
 from tieline.hub.security.devices import UNUSED_S, Device, Devices
 from tieline.protocol.audit import AuditLine
 from tieline.protocol.views import DeviceView
@@ -47,7 +47,7 @@ async def test_a_secret_of_one_who_was_revoked_lets_nobody_in(bus: Bus) -> None:
         phone, _ = await devices.add("page", "phone", by="owner")
         secret, _ = await devices.offer("client", by=phone.id)
         await devices.revoke(phone.id)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             await devices.claim(secret, ("client",))
         assert refused.value.code == "Unauthenticated"
 

@@ -9,8 +9,8 @@ import pytest
 from tests.hub.conftest import Running, caller, running
 
 from tieline.bus import open_bus
-from tieline.hub.http.problems import Refused
-from tieline.hub.security.idempotency import Message, Once, Send, deed, digest_of, identity
+from tieline.hub.http.problems import RequestRefused
+from tieline.hub.security.idempotency import IdempotencyStore, Message, Send, command_id, digest_of, idempotency_id
 
 
 def keyed(key: str) -> dict[str, str]:
@@ -121,12 +121,12 @@ class App:
 
 @pytest.fixture
 async def once(tmp_path: Path) -> Any:
-    async with open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus, Once(bus) as once:
+    async with open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus, IdempotencyStore(bus) as once:
         yield once
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
-async def test_what_may_pass_is_not_kept(once: Once, status: int) -> None:
+async def test_what_may_pass_is_not_kept(once: IdempotencyStore, status: int) -> None:
     app = App(status)
     for _ in range(2):
         await once.run("id", "digest", app, private=False)
@@ -166,7 +166,7 @@ async def test_a_retry_after_too_many_is_not_refused_for_a_day(hub: Running) -> 
     assert (await hub.client.post("/api/v1/pairings", json={}, headers=keyed("one"))).status_code == 201
 
 
-async def test_whoever_comes_second_waits_and_a_failure_lets_them_try(once: Once) -> None:
+async def test_whoever_comes_second_waits_and_a_failure_lets_them_try(once: IdempotencyStore) -> None:
     app = App()
     app.hold.clear()
     one = asyncio.create_task(once.run("id", "digest", app, private=False))
@@ -179,13 +179,13 @@ async def test_whoever_comes_second_waits_and_a_failure_lets_them_try(once: Once
     assert (answer.status, app.calls) == (200, 2)
 
 
-async def test_whoever_waits_too_long_is_told(once: Once, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_waits_too_long_is_told(once: IdempotencyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tieline.hub.security.idempotency.WAIT_S", 0.05)
     app = App()
     app.hold.clear()
     one = asyncio.create_task(once.run("id", "digest", app, private=False))
     await app.called.wait()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await once.run("id", "digest", app, private=False)
     assert refused.value.code == "InProgress"
     app.hold.set()
@@ -194,7 +194,7 @@ async def test_whoever_waits_too_long_is_told(once: Once, monkeypatch: pytest.Mo
 
 def test_identities_differ() -> None:
     made = {
-        identity(*parts)
+        idempotency_id(*parts)
         for parts in (
             ("d", "POST", "/a", "k"),
             ("e", "POST", "/a", "k"),
@@ -203,5 +203,5 @@ def test_identities_differ() -> None:
         )
     }
     assert len(made) == 4
-    assert deed("a", "b") != deed("a", "c")
+    assert command_id("a", "b") != command_id("a", "c")
     assert digest_of(b"a", b"b") != digest_of(b"", b"ab")

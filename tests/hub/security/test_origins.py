@@ -3,7 +3,7 @@
 import pytest
 
 from tieline.config import HubConfig
-from tieline.hub.http.problems import Refused
+from tieline.hub.http.problems import RequestRefused
 from tieline.hub.security.origins import Origins, host_name, is_loopback
 
 
@@ -27,8 +27,8 @@ def test_a_host_is_one_of_our_names_or_the_address_that_was_dialled() -> None:
     for ours in ("localhost:7433", "127.0.0.1", "HUB.test:7433", "192.0.2.7:7433"):
         origins.check_host(ours, dialled)
     for other in ("evil.test", "192.0.2.8:7433", ""):
-        with pytest.raises(Refused, match="does not go by the name"):
+        with pytest.raises(RequestRefused, match="does not go by the name"):
             origins.check_host(other, dialled)
     for unknown in ({}, {"server": None}):
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             origins.check_host("192.0.2.7", unknown)

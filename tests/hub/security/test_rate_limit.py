@@ -1,4 +1,4 @@
-from tieline.hub.security.rate_limit import MAX_CALLERS, Rates
+from tieline.hub.security.rate_limit import MAX_CALLERS, RateLimiter
 
 
 class Clock:
@@ -11,7 +11,7 @@ class Clock:
 
 def test_so_often_and_again_after_a_while() -> None:
     clock = Clock()
-    rates = Rates(tries=3, per_s=60, clock=clock)
+    rates = RateLimiter(tries=3, per_s=60, clock=clock)
     assert [rates.take("a") for _ in range(3)] == [0, 0, 0]
     assert 0 < rates.take("a") <= 20
     assert rates.take("b") == 0
@@ -21,14 +21,14 @@ def test_so_often_and_again_after_a_while() -> None:
 
 
 def test_given_back_it_does_not_count() -> None:
-    rates = Rates(tries=2, per_s=60, clock=Clock())
+    rates = RateLimiter(tries=2, per_s=60, clock=Clock())
     for _ in range(50):
         assert rates.take("a") == 0
         rates.give_back("a")
 
 
 def test_many_addresses_share_a_bucket_and_are_forgotten() -> None:
-    rates = Rates(tries=10, per_s=60, together=100, clock=Clock())
+    rates = RateLimiter(tries=10, per_s=60, together=100, clock=Clock())
     taken = [rates.take(f"address {number}") == 0 for number in range(2 * MAX_CALLERS)]
     assert sum(taken) == 100
     assert len(rates._buckets) <= MAX_CALLERS  # type: ignore[reportPrivateUsage]

@@ -15,12 +15,12 @@ from tests.hub.conftest import Running, caller
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from tieline.client.stream_transports import WebSocket
+from tieline.client.stream_transports import WebSocketTransport
 from tieline.hub.http import server
 from tieline.hub.security import access_rules, unauthenticated_limits
-from tieline.hub.security.unauthenticated_limits import Strangers
+from tieline.hub.security.unauthenticated_limits import UnauthenticatedLimits
 from tieline.protocol.stream_frames import Authenticate, Ready, Subscribe, encode
-from tieline.testing.cli_process import CommandLine
+from tieline.testing.cli_process import CliProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -72,7 +72,7 @@ async def test_after_signing_in_the_usual_limits_hold(shared: Running, by_header
 
 async def test_our_own_client_waits_with_what_is_large(shared: Running) -> None:
     large = Subscribe(sessions=tuple(f"session{number}" for number in range(2000)))
-    async with asyncio.timeout(30), WebSocket(shared.url, shared.token).open(large) as frames:
+    async with asyncio.timeout(30), WebSocketTransport(shared.url, shared.token).open(large) as frames:
         assert isinstance(await anext(frames), Ready)
 
 
@@ -119,13 +119,13 @@ class Line:
         self.aborted = True
 
 
-def came(registry: Strangers, host: str, *, at_work: bool = False) -> Line | None:
+def came(registry: UnauthenticatedLimits, host: str, *, at_work: bool = False) -> Line | None:
     line = Line(host, at_work)
     return line if registry.came(line, line) else None  # type: ignore[arg-type]
 
 
 async def test_who_makes_room_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = Strangers(per_address=2, together=5)
+    registry = UnauthenticatedLimits(per_address=2, together=5)
     busy, idle = came(registry, "192.0.2.1", at_work=True), came(registry, "192.0.2.1")
     assert busy and idle
     assert came(registry, "192.0.2.1") is None, "both are as young as a greeting"
@@ -143,7 +143,7 @@ async def test_who_makes_room_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_of_all_addresses_together_too() -> None:
-    registry = Strangers(per_address=2, together=4)
+    registry = UnauthenticatedLimits(per_address=2, together=4)
     assert [came(registry, f"192.0.2.{n}") is not None for n in range(6)] == [True] * 4 + [False] * 2
 
 
@@ -201,7 +201,7 @@ async def knock(port: int, stack: AsyncExitStack) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("many_files")
 async def test_a_thousand_strangers_take_no_more_memory_than_a_hundred(tmp_path: Path) -> None:
-    with HubProcess(CommandLine(tmp_path)) as hub:
+    with HubProcess(CliProcess(tmp_path)) as hub:
         taken: list[int] = []
         for number in (100, 100, 100, 1000):  # at first it takes what it keeps for everybody
             async with AsyncExitStack() as stack:

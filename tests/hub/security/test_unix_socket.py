@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.hub.conftest import running
 
-from tieline.bootstrap.process_lock import described
+from tieline.bootstrap.process_lock import running_file
 from tieline.client import connect
-from tieline.client.hub_address import Running as Found
+from tieline.client.hub_address import RunningHub as Found
 from tieline.errors import UsageError
-from tieline.hub.security.unix_socket import LONGEST, Local, socket_path
+from tieline.hub.security.unix_socket import LONGEST, OwnerSocket, socket_path
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ async def test_a_hub_whose_state_folder_is_deep_is_found(deep: Path) -> None:
         way = Path(hub.serving.socket)
         assert len(os.fsencode(way)) <= LONGEST and not way.is_relative_to(deep)
         assert [path.stat().st_mode & 0o777 for path in (way, way.parent)] == [0o600, 0o700]
-        with described(hub.env, Found(hub.url, os.getpid(), socket=str(way))):
+        with running_file(hub.env, Found(hub.url, os.getpid(), socket=str(way))):
             async with connect(hub.env) as client:
                 assert (await client.me()).device.id == "owner"
     assert not way.parent.exists()
@@ -56,7 +56,7 @@ def test_what_somebody_else_put_there_is_refused(deep: Path, what: str) -> None:
         path.parent.touch()
     try:
         with pytest.raises(UsageError, match="belongs to somebody else"):
-            Local(path)
+            OwnerSocket(path)
         assert not list(deep.iterdir())
     finally:
         path.parent.unlink()
@@ -66,13 +66,13 @@ def test_a_folder_that_others_can_enter_is_closed(deep: Path) -> None:
     path = socket_path({"TIELINE_HOME": str(deep / "state")})
     path.parent.mkdir()
     path.parent.chmod(0o777)
-    local = Local(path)
+    local = OwnerSocket(path)
     assert path.parent.stat().st_mode & 0o777 == 0o700
     local.close()
 
 
 def test_a_hub_that_ends_leaves_the_socket_of_the_next_one(tmp_path: Path) -> None:
-    first, second = (Local(tmp_path / "own" / "hub.sock") for _ in range(2))
+    first, second = (OwnerSocket(tmp_path / "own" / "hub.sock") for _ in range(2))
     first.close()
     second.socket.listen()
     with socket.socket(socket.AF_UNIX) as probe:

@@ -11,7 +11,7 @@ from tests.bus.conftest import NatsServer, running
 from tieline.bus import open_bus
 from tieline.bus.base import Bus
 from tieline.events import Ask
-from tieline.hub.state.live_state import State
+from tieline.hub.state.live_state import LiveState
 from tieline.protocol.stream_frames import AnyHubFrame, AskFrame, GoneFrame, NodeFrame, SessionFrame
 from tieline.protocol.views import CommandView, NodeView
 from tieline.sessions.records import AskRecord, PromptRecord, SessionRecord
@@ -33,7 +33,7 @@ async def bus(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
 class Told:
     """What a subscriber was told."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: LiveState) -> None:
         self.frames: list[AnyHubFrame] = []
         self._changed = asyncio.Event()
         state.subscribe(self._take)
@@ -69,8 +69,8 @@ async def test_what_is_there_is_known_when_it_is_entered(bus: Bus) -> None:
     await bus.table("prompts").put("s1.p0", encode(msgspec.structs.replace(waiting, id="p0", status="done")))
     await bus.table("nodes").put("n1", encode(NodeView(id="n1", online=True)))
     await bus.table("commands").put("c1", encode(CommandView(id="c1", node="n1", name="abort_session")))
-    async with State(bus) as state:
-        await state.settled()
+    async with LiveState(bus) as state:
+        await state.wait_loaded()
         shown = state.snapshot()
         assert {one.id for one in shown.sessions} == {f"s{number}" for number in range(5)}
         assert [one.id for one in shown.asks] == ["a1"]
@@ -82,7 +82,7 @@ async def test_what_is_there_is_known_when_it_is_entered(bus: Bus) -> None:
 async def test_changes_are_told_once_and_what_was_there_is_not(bus: Bus) -> None:
     sessions = bus.table("sessions")
     await sessions.put("old", session("old"))
-    async with State(bus) as state:
+    async with LiveState(bus) as state:
         told = Told(state)
         await sessions.put("new", session("new"))
         await bus.table("asks").put("a1", ask("a1"))
@@ -103,7 +103,7 @@ async def test_changes_are_told_once_and_what_was_there_is_not(bus: Bus) -> None
 async def test_a_value_that_is_not_understood_is_left_out(bus: Bus) -> None:
     sessions = bus.table("sessions")
     await sessions.put("bad", b"not json")
-    async with State(bus) as state:
+    async with LiveState(bus) as state:
         told = Told(state)
         await sessions.put("worse", b'{"id": 3}')
         await sessions.put("good", session("good"))
@@ -126,7 +126,7 @@ async def test_it_holds_under_changes_from_the_first_moment(bus: Bus) -> None:
         await sessions.put("last", session("last"))
 
     task = asyncio.create_task(churn())
-    async with State(bus) as state:
+    async with LiveState(bus) as state:
         seen = asyncio.Event()
         state.subscribe(lambda frame: seen.set())
         await task
@@ -139,7 +139,7 @@ async def test_it_holds_under_changes_from_the_first_moment(bus: Bus) -> None:
 
 
 async def test_leaving_leaves_nothing_behind(bus: Bus) -> None:
-    async with State(bus) as state:
+    async with LiveState(bus) as state:
         unsubscribe = state.subscribe(lambda frame: None)
         unsubscribe()
         unsubscribe()

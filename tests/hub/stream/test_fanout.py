@@ -12,11 +12,11 @@ from tests.hub.streaming import BOUND_S, client, served
 from tieline.bus import open_bus
 from tieline.bus.base import Bus
 from tieline.events import Text, TextDelta, encode
-from tieline.hub.state.live_state import State
+from tieline.hub.state.live_state import LiveState
 from tieline.hub.stream import ring_buffer as rings
-from tieline.hub.stream.encoded_frames import Packet
+from tieline.hub.stream.encoded_frames import EncodedFrame
 from tieline.hub.stream.fanout import Fanout
-from tieline.hub.stream.subscriber import Follower
+from tieline.hub.stream.subscriber import Subscriber
 from tieline.sessions.event_log import EventLog
 from tieline.sessions.records import SessionRecord
 from tieline.testing.wait_for import eventually
@@ -44,10 +44,10 @@ class Sink:
         return [frame["seq"] for frame in self.taken if frame["type"] == "event"]
 
 
-def follow(fanout: Fanout, sink: Sink, cursor: int = 0) -> Follower:
-    follower = Follower(fanout, sink.send, sink.dropped)
+def follow(fanout: Fanout, sink: Sink, cursor: int = 0) -> Subscriber:
+    follower = Subscriber(fanout, sink.send, sink.dropped)
     follower.want(cursor, None, events=True, deltas=True)
-    fanout.add(follower, Packet(b'{"type":"ready"}'))
+    fanout.add(follower, EncodedFrame(b'{"type":"ready"}'))
     return follower
 
 
@@ -57,7 +57,7 @@ async def write(bus: Bus, count: int, text: str = "x") -> list[int]:
 
 
 async def test_its_epoch_stays_and_its_ring_is_warm(tmp_path: Path) -> None:
-    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, State(bus) as state:
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, LiveState(bus) as state:
         async with Fanout(bus, state) as fanout:
             epoch = fanout.epoch
             seqs = await write(bus, 5)
@@ -67,14 +67,14 @@ async def test_its_epoch_stays_and_its_ring_is_warm(tmp_path: Path) -> None:
             recent = fanout.since(seqs[1])
             assert recent is not None
             assert [packet.seq for packet in recent] == seqs[2:]
-    async with open_bus(f"sqlite://{tmp_path}/other.db") as bus, State(bus) as state, Fanout(bus, state) as fanout:
+    async with open_bus(f"sqlite://{tmp_path}/other.db") as bus, LiveState(bus) as state, Fanout(bus, state) as fanout:
         assert fanout.epoch != epoch
 
 
 async def test_a_client_that_keeps_up_has_no_task(tmp_path: Path) -> None:
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        State(bus) as state,
+        LiveState(bus) as state,
         Fanout(bus, state) as fanout,
     ):
         sinks = [Sink() for _ in range(20)]
@@ -92,7 +92,7 @@ async def test_whoever_falls_out_of_the_ring_is_dropped(tmp_path: Path, monkeypa
     monkeypatch.setattr(rings, "RING_EVENTS", 10)
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        State(bus) as state,
+        LiveState(bus) as state,
         Fanout(bus, state) as fanout,
     ):
         slow, quick = Sink(), Sink()
@@ -114,7 +114,7 @@ async def test_deltas_beyond_measure_wait_for_their_item(tmp_path: Path) -> None
     """Of an item too large for what is kept, nothing more is said until it is whole: a hole would be worse."""
     async with (
         open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        State(bus) as state,
+        LiveState(bus) as state,
         Fanout(bus, state) as fanout,
     ):
         sink, quick = Sink(), Sink()
@@ -140,7 +140,7 @@ async def test_deltas_beyond_measure_wait_for_their_item(tmp_path: Path) -> None
 
 
 async def test_it_trims_what_is_too_old(tmp_path: Path) -> None:
-    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, State(bus) as state:
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, LiveState(bus) as state:
         await write(bus, 3)
         async with Fanout(bus, state, keep_events_days=1e-9) as fanout:
             async with asyncio.timeout(BOUND_S):

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tieline.hub.stream import ring_buffer as rings
-from tieline.hub.stream.encoded_frames import Packet
-from tieline.hub.stream.ring_buffer import Ring
+from tieline.hub.stream.encoded_frames import EncodedFrame
+from tieline.hub.stream.ring_buffer import RingBuffer
 
 
-def packet(seq: int, size: int) -> Packet:
-    return Packet(b"x" * size, seq=seq)
+def packet(seq: int, size: int) -> EncodedFrame:
+    return EncodedFrame(b"x" * size, seq=seq)
 
 
 @given(some.lists(some.tuples(some.integers(1, 3), some.integers(0, 40)), max_size=200), some.integers(0, 600))
@@ -20,7 +20,7 @@ def test_it_has_everything_after_its_floor(steps: list[tuple[int, int]], cursor:
         patch.setattr(rings, "RING_SIZE", 200)
         patch.setattr(rings, "SPARE", 3)
         patch.setattr(rings, "AT_ONCE", 7)
-        ring, seq, said = Ring(0), 0, list[int]()
+        ring, seq, said = RingBuffer(0), 0, list[int]()
         for gap, size in steps:
             seq += gap  # cursors have gaps
             said.append(seq)

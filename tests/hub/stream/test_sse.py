@@ -14,7 +14,7 @@ from tests.hub.streaming import BOUND_S, Served, client, on_sqlite, served
 from tieline.bus import open_bus
 from tieline.events import Text, TextDelta, encode
 from tieline.hub.http import server
-from tieline.hub.http.problems import Refused
+from tieline.hub.http.problems import RequestRefused
 from tieline.hub.stream.sse import subscription
 from tieline.sessions.event_log import EventLog
 from tieline.testing.wait_for import eventually
@@ -168,7 +168,7 @@ async def test_bad_requests_are_refused(hub: Served) -> None:
     ],
 )
 def test_bad_queries_are_named(query: bytes, last: str, field: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         subscription(query, last, "e")
     assert caught.value.field == field
 

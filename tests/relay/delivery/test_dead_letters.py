@@ -6,7 +6,7 @@ import pytest
 from tests.relay.conftest import over
 
 from tieline.channels.base import DeliveryContext, dead
-from tieline.envelopes import DeliveryResult, Envelope, Limits, Receipt, Refused
+from tieline.envelopes import DeliveryResult, Envelope, Limits, MessageReceipt, Refused
 from tieline.relay import Relay
 from tieline.testing.wait_for import eventually
 
@@ -35,7 +35,7 @@ async def test_an_answer_is_sent_again_after_its_question_has_run_out(relay: Rel
     await eventually(lambda: time.time() > sent.expires_at, "time stands still")
     broken = False
     ((_, again),) = await relay.dead.retry([answer])
-    assert isinstance(again, Receipt), again
+    assert isinstance(again, MessageReceipt), again
     assert (await over(relay, again.id)).state == "injected"
     (envelope,) = got
     assert (envelope.payload.text, envelope.in_reply_to, envelope.thread) == ("the answer", sent.id, sent.thread)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.relay.conftest import over, relaying, states, until, within
 
 from tieline.channels.base import ChannelStatus, DeliveryContext, Outlet, dead, delivered, failed
-from tieline.envelopes import DeliveryResult, Envelope, Limits, Receipt
+from tieline.envelopes import DeliveryResult, Envelope, Limits, MessageReceipt
 from tieline.errors import BusUnavailable, UsageError
 from tieline.relay import Relay
 from tieline.testing.wait_for import eventually
@@ -150,13 +150,13 @@ async def test_a_circuit_whose_trial_is_cut_off_is_tried_again(
     async def down(envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
         return failed("down", retry_after_s=0.01)
 
-    async def envelope(receipt: Receipt) -> Envelope | None:
+    async def envelope(receipt: MessageReceipt) -> Envelope | None:
         if away and where == "reading its body":
             cut_here.set()
             await asyncio.Event().wait()
         return await envelope_of(receipt)
 
-    async def written(receipt: Receipt, moment: str = "") -> None:
+    async def written(receipt: MessageReceipt, moment: str = "") -> None:
         if away and where == "writing its end" and receipt.steps[-1].state != "offered":
             cut_here.set()
             raise BusUnavailable("away")
@@ -314,7 +314,7 @@ async def test_mail_waits_for_its_channel_over_restarts(url: str) -> None:
 async def test_ten_thousand_are_accounted_for(url: str) -> None:
     """100 senders, 100 endpoints, one delivery in ten fails, some for good: delivered + expired + dead = accepted."""
     chance = random.Random(5)
-    ended: dict[str, Receipt] = {}
+    ended: dict[str, MessageReceipt] = {}
     heard: dict[str, int] = {}
     everything = asyncio.Event()
 
@@ -326,7 +326,7 @@ async def test_ten_thousand_are_accounted_for(url: str) -> None:
             raise RuntimeError("not this time")
         return None
 
-    def over_(receipt: Receipt) -> None:
+    def over_(receipt: MessageReceipt) -> None:
         if receipt.over:
             ended[receipt.id] = receipt
             if len(ended) == 10_000:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tieline import config as configuration
-from tieline.channels.base import Surroundings
+from tieline.channels.base import ChannelContext
 from tieline.config import ChannelConfig
 from tieline.relay.plugins.loader import BUILT_IN, ChannelError, build, check, forget, known_types
 from tieline.relay.plugins.trust import look
@@ -52,12 +52,12 @@ def local(path: Path, text: str = MODULE, **config: Any) -> ChannelConfig:
 
 def problem(wanted: ChannelConfig, env: dict[str, str] | None = None) -> ChannelError:
     with pytest.raises(ChannelError) as refused:
-        build(wanted, Surroundings(env=env or {}), source=SOURCE)
+        build(wanted, ChannelContext(env=env or {}), source=SOURCE)
     return refused.value
 
 
 def test_a_local_file_becomes_a_channel(tmp_path: Path) -> None:
-    built = build(local(tmp_path), Surroundings())
+    built = build(local(tmp_path), ChannelContext())
     assert (built.channel.id, built.channel.subject_prefix, built.channel.display_name) == (
         "plain",
         "relay.plain.plain",
@@ -71,7 +71,7 @@ def test_a_local_file_becomes_a_channel(tmp_path: Path) -> None:
 def test_a_relative_path_counts_from_the_configuration_file(tmp_path: Path) -> None:
     local(tmp_path)
     wanted = entry(path="plain_channel.py", config={"word": "near"})
-    built = build(wanted, Surroundings(), source=str(tmp_path / "tieline.toml"))
+    built = build(wanted, ChannelContext(), source=str(tmp_path / "tieline.toml"))
     assert built.channel.display_name == "near"
     forget(built.module)
 
@@ -91,10 +91,10 @@ def test_a_package_that_does_not_load_is_told_by_name(tmp_path: Path, monkeypatc
 
 def test_a_file_is_loaded_afresh_each_time(tmp_path: Path) -> None:
     wanted = local(tmp_path)
-    first = build(wanted, Surroundings())
+    first = build(wanted, ChannelContext())
     mark = look(wanted).mark
     local(tmp_path, MODULE.replace("config.word", '"changed"'))  # within the same second, of a similar length
-    second = build(wanted, Surroundings())
+    second = build(wanted, ChannelContext())
     assert (first.channel.display_name, second.channel.display_name) == ("hello", "changed")
     assert first.module != second.module
     assert look(wanted).mark != mark
@@ -107,7 +107,7 @@ def test_a_package_is_an_installed_module(tmp_path: Path, monkeypatch: pytest.Mo
     package.mkdir()
     (package / "__init__.py").write_text(MODULE)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    built = build(entry(package="tieline_plain_for_a_test", config={"word": "packed"}), Surroundings())
+    built = build(entry(package="tieline_plain_for_a_test", config={"word": "packed"}), ChannelContext())
     assert built.channel.display_name == "packed"
     del sys.modules["tieline_plain_for_a_test"]
 
@@ -122,7 +122,7 @@ def test_a_type_may_come_from_an_installed_package(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert "plain" in known_types()
     assert "tieline_plain_by_type" not in sys.modules, "being installed is not being loaded"
-    built = build(entry(type="plain", config={"word": "typed"}), Surroundings())
+    built = build(entry(type="plain", config={"word": "typed"}), ChannelContext())
     assert built.channel.display_name == "typed"
     del sys.modules["tieline_plain_by_type"]
 
@@ -145,13 +145,13 @@ NEEDED: dict[str, dict[str, Any]] = {
 )
 def test_every_built_in_type_loads(type: str) -> None:
     assert type in known_types()
-    check(entry(type=type, config=NEEDED[type]), Surroundings())
+    check(entry(type=type, config=NEEDED[type]), ChannelContext())
     with pytest.raises(ChannelError, match=r"channels\.plain\.config\.nonsense: no such setting"):
-        check(entry(type=type, config={**NEEDED[type], "nonsense": 1}), Surroundings())
+        check(entry(type=type, config={**NEEDED[type], "nonsense": 1}), ChannelContext())
 
 
 def test_what_the_environment_has_need_not_stand_in_the_file(tmp_path: Path) -> None:
-    built = build(local(tmp_path, word="env:WORD"), Surroundings(env={"WORD": "from outside"}))
+    built = build(local(tmp_path, word="env:WORD"), ChannelContext(env={"WORD": "from outside"}))
     assert built.channel.display_name == "from outside"
     forget(built.module)
     refused = problem(local(tmp_path, word="env:MISSING"))
@@ -249,7 +249,7 @@ def test_an_entry_that_is_not_understood_leaves_the_others(tmp_path: Path) -> No
 
 def test_the_example_is_a_channel(tmp_path: Path) -> None:
     wanted = ChannelConfig(id="notes", path=str(FOLDER), config={"folder": str(tmp_path)})
-    built = build(wanted, Surroundings())
+    built = build(wanted, ChannelContext())
     assert built.channel.subject_prefix == "relay.folder.notes"
     forget(built.module)
     relative = ChannelConfig(id="notes", path=str(FOLDER), config={"folder": "notes"})

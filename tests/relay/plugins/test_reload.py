@@ -12,7 +12,7 @@ from tests.relay.plugins.test_loader import MODULE
 
 from tieline import config as configuration
 from tieline.bus import open_bus
-from tieline.channels.base import Surroundings
+from tieline.channels.base import ChannelContext
 from tieline.relay import Relay
 from tieline.relay.plugins.reload import Changes, ChannelSet
 from tieline.testing.wait_for import eventually
@@ -88,7 +88,7 @@ async def following(path: Path, setting: Setting | None = None) -> AsyncGenerato
     setting = setting or Setting(path)
     config = configuration.load(environ=setting.env)
     async with open_bus(f"sqlite://{path}/bus.db") as bus, Relay(bus, config, settings=QUICK) as relay:
-        around = Surroundings(env=setting.env)
+        around = ChannelContext(env=setting.env)
         async with ChannelSet(relay, config, around, told=setting.heard.put_nowait) as channels:
             setting.channels, setting.relay = channels, relay
             yield setting

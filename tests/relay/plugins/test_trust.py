@@ -11,7 +11,7 @@ from tests.relay.plugins.test_loader import MODULE
 from tests.relay.plugins.test_reload import Setting, following
 
 from tieline.channels.agent import AgentConfig
-from tieline.channels.base import Surroundings
+from tieline.channels.base import ChannelContext
 from tieline.channels.notify import NotifyConfig
 from tieline.channels.telegram.settings import TelegramConfig
 from tieline.channels.webhook.settings import WebhookConfig
@@ -160,7 +160,7 @@ def test_what_was_looked_at_is_what_is_run(tmp_path: Path, canary: Canary) -> No
     entry = ChannelConfig(id="a", path=str(file), config={"word": "hello"})
     code = look(entry)
     file.write_text(canary.text)
-    built = build(entry, Surroundings(), code=code)
+    built = build(entry, ChannelContext(), code=code)
     forget(built.module)
     assert not canary.ran
 
@@ -168,7 +168,7 @@ def test_what_was_looked_at_is_what_is_run(tmp_path: Path, canary: Canary) -> No
 def test_a_pipe_is_no_code(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "channel.py")
     with pytest.raises(ChannelError, match="cannot be read"):
-        build(ChannelConfig(id="a", path=str(tmp_path / "channel.py")), Surroundings())
+        build(ChannelConfig(id="a", path=str(tmp_path / "channel.py")), ChannelContext())
 
 
 @pytest.mark.parametrize("record", [b"", b"[", b'{"a": 1}', b"\xff"])

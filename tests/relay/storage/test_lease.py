@@ -12,13 +12,13 @@ from tests.relay.conftest import QUICK, over, relaying, within
 from tieline.bus import open_bus
 from tieline.channels.base import DeliveryContext
 from tieline.envelopes import Envelope
-from tieline.relay.storage.lease import KEY, Holder, Lease
+from tieline.relay.storage.lease import KEY, ActiveRelayLease, Holder
 from tieline.testing.wait_for import eventually
 
 
 async def test_it_is_held_by_one(tmp_path: Path) -> None:
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
-        first, second = Lease(bus.table("relay"), 10), Lease(bus.table("relay"), 10)
+        first, second = ActiveRelayLease(bus.table("relay"), 10), ActiveRelayLease(bus.table("relay"), 10)
         assert await first.take()
         assert first.valid
         assert not await second.take()
@@ -39,7 +39,7 @@ async def test_a_holder_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
         assert gone.gone(), "its process is no more"
         assert not replace(gone, machine="elsewhere").gone(), "that cannot be told from here"
         await table.put(KEY, msgspec.json.encode(gone), ttl=3600)
-        lease = Lease(table, 10)
+        lease = ActiveRelayLease(table, 10)
         assert await lease.take()
         await lease.drop()
 
@@ -69,7 +69,7 @@ async def test_who_cannot_renew_it_stops(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_it_is_kept_while_it_is_renewed(tmp_path: Path) -> None:
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
-        lease = Lease(bus.table("relay"), 6)
+        lease = ActiveRelayLease(bus.table("relay"), 6)
         assert await lease.take()
         holding = asyncio.create_task(lease.hold())
         async with aclosing(bus.table("relay").watch(KEY)) as changes:

@@ -10,7 +10,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from ...errors import BusClosed, BusUnavailable
-from ..announcement_listeners import Listener
+from ..announcement_listeners import AnnouncementListener
 from ..base import (
     LEASE_S,
     MAX_DELIVERIES,
@@ -27,12 +27,12 @@ from ..base import (
     check_trim,
 )
 from ..subjects import check_name, check_pattern, check_subject
-from .connection import NO_MESSAGE, NO_STREAM, Link, Refused, connected
+from .connection import NO_MESSAGE, NO_STREAM, NatsConnection, NatsRefused, connected
 from .consumers import consume
 from .pull_consumer import ordered, record
-from .streams import PREFIX, Streams, stream_name
+from .streams import PREFIX, JetStreams, stream_name
 from .tables import NatsTable
-from .url import Target
+from .url import NatsUrl
 
 LIVE = "_tieline."
 """Goes before a subject that is announced. No family begins with _, so no stream ever stores it."""
@@ -40,16 +40,16 @@ LIVE = "_tieline."
 
 @asynccontextmanager
 async def open_bus(url: str) -> AsyncGenerator["NatsBus"]:
-    async with connected(Target.parse(url)) as link:
+    async with connected(NatsUrl.parse(url)) as link:
         yield NatsBus(link)
 
 
 class NatsBus:
     """Made by `open_bus`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: NatsConnection) -> None:
         self._link = link
-        self._streams = Streams(link)
+        self._streams = JetStreams(link)
 
     async def publish(
         self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
@@ -64,7 +64,7 @@ class NatsBus:
             own = dict(headers)
         return await self._streams.publish(subject, bytes(data), id, own)
 
-    def publishing(
+    def publish_nowait(
         self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
     ) -> "asyncio.Future[int]":
         return asyncio.ensure_future(self.publish(subject, data, id=id, headers=headers))
@@ -115,7 +115,7 @@ class NatsBus:
             what["seq"] = before
         try:
             return (await self._link.api(f"STREAM.PURGE.{stream_name(pattern)}", what, _Purged)).purged
-        except Refused as error:
+        except NatsRefused as error:
             if error.code == NO_STREAM:
                 return 0
             raise
@@ -129,7 +129,7 @@ class NatsBus:
     async def _cursor(self, pattern: str, which: dict[str, Any]) -> int:
         try:
             return (await self._link.api(f"STREAM.MSG.GET.{stream_name(pattern)}", which, _Found)).message.seq
-        except Refused as error:
+        except NatsRefused as error:
             if error.code in (NO_STREAM, NO_MESSAGE):
                 return 0
             raise
@@ -143,7 +143,7 @@ class NatsBus:
                 await self._link.send(LIVE + subject, bytes(data))
 
     async def listen(self, pattern: str) -> AsyncGenerator[Announcement, None]:
-        listener = Listener(check_pattern(pattern))
+        listener = AnnouncementListener(check_pattern(pattern))
         self._check_open()
 
         async def arrived(message: Msg) -> None:

@@ -10,7 +10,7 @@ GRACE_S = 2.0
 """How long what was cancelled may take to end."""
 
 
-async def heeding(work: Coroutine[Any, Any, T]) -> T:
+async def propagate_cancel(work: Coroutine[Any, Any, T]) -> T:
     """The client library swallows a cancellation that comes while it waits for room to send; this raises it."""
     task = asyncio.current_task()
     assert task is not None

@@ -21,8 +21,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from ...errors import BusClosed, BusError, BusFull, BusUnavailable
-from .cancellation import apart, heeding
-from .url import Target
+from .cancellation import apart, propagate_cancel
+from .url import NatsUrl
 
 T = TypeVar("T")
 
@@ -52,11 +52,11 @@ class ApiError(msgspec.Struct):
     description: str = ""
 
 
-class Answer(msgspec.Struct):
+class ApiReply(msgspec.Struct):
     error: ApiError | None = None
 
 
-class Refused(BusError):
+class NatsRefused(BusError):
     """The server said no; translated, unless whoever asked knows what to make of it."""
 
     def __init__(self, error: ApiError) -> None:
@@ -74,8 +74,8 @@ class Interrupted(Protocol):
         ...
 
 
-class Link:
-    def __init__(self, client: Client, target: Target) -> None:
+class NatsConnection:
+    def __init__(self, client: Client, target: NatsUrl) -> None:
         self.client = client
         self.target = target
         self.closed = False
@@ -121,7 +121,7 @@ class Link:
 
     async def _tell(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            return await heeding(work)
+            return await propagate_cancel(work)
         except nats.errors.ConnectionClosedError:
             if self.closed:
                 raise BusClosed from None
@@ -146,7 +146,7 @@ class Link:
             timer.cancel()
             del self._asked[token]
 
-    async def insist(
+    async def request_until_answered(
         self,
         subject: str,
         payload: bytes,
@@ -172,7 +172,7 @@ class Link:
                     await repair()
             except TimeoutError as error:
                 problem = str(error) or problem
-            except Refused as error:
+            except NatsRefused as error:
                 if error.status != 503 and error.code not in _LATER:
                     raise self.translated(error) from None
                 problem = str(error)
@@ -187,9 +187,11 @@ class Link:
     async def api(self, call: str, request: Mapping[str, Any], type: "type[T]", bound: float = BOUND_S) -> T:
         """A question to JetStream itself. Refusals are raised as Refused where the caller looks at the code."""
         body = msgspec.json.encode(request)
-        return await self.insist(f"$JS.API.{call}", body, lambda answer: accept(answer, type), bound=bound)
+        return await self.request_until_answered(
+            f"$JS.API.{call}", body, lambda answer: accept(answer, type), bound=bound
+        )
 
-    def translated(self, error: Refused) -> BusError:
+    def translated(self, error: NatsRefused) -> BusError:
         if error.code in _FULL:
             return BusFull(f"NATS at {self.target.shown}", str(error))
         if error.code in _OFF:
@@ -226,9 +228,9 @@ def _give_up(future: "asyncio.Future[Msg]") -> None:
 
 
 def accept(answer: Msg, type: "type[T]") -> T:
-    outcome = msgspec.json.decode(answer.data, type=Answer)
+    outcome = msgspec.json.decode(answer.data, type=ApiReply)
     if outcome.error is not None:
-        raise Refused(outcome.error)
+        raise NatsRefused(outcome.error)
     return msgspec.json.decode(answer.data, type=type)
 
 
@@ -242,10 +244,10 @@ def unique() -> str:
 
 
 @asynccontextmanager
-async def connected(target: Target) -> AsyncGenerator[Link]:
+async def connected(target: NatsUrl) -> AsyncGenerator[NatsConnection]:
     problems: list[Exception] = []
     client = Client()
-    link = Link(client, target)
+    link = NatsConnection(client, target)
 
     async def error(problem: Exception) -> None:
         problems[:] = [problem]

@@ -10,9 +10,9 @@ from nats.aio.msg import Msg
 from ...errors import BusUnavailable
 from ..base import Delivery, Record
 from ..dead_letters import dead_headers, dead_subject
-from .connection import Link
-from .pull_consumer import Meta, Pull, ensure_consumer, meta, record, request
-from .streams import Streams
+from .connection import NatsConnection
+from .pull_consumer import Meta, PullConsumer, ensure_consumer, meta, record, request
+from .streams import JetStreams
 
 NANO = 10**9
 
@@ -28,7 +28,13 @@ does not answer for them: they come again, and insisting longer would only hold 
 
 
 async def consume(
-    link: Link, streams: Streams, pattern: str, group: str, lease_s: float, max_deliveries: int, max_pending: int
+    link: NatsConnection,
+    streams: JetStreams,
+    pattern: str,
+    group: str,
+    lease_s: float,
+    max_deliveries: int,
+    max_pending: int,
 ) -> AsyncGenerator[Delivery, None]:
     stream = await streams.of(pattern)
     name = durable(group, pattern)
@@ -50,7 +56,7 @@ async def consume(
             if begun:  # it waits until the server is back
                 continue
             raise
-        pull = Pull(link, stream, name)
+        pull = PullConsumer(link, stream, name)
         try:
             async with pull:
                 while True:
@@ -58,7 +64,7 @@ async def consume(
                     if message is None:
                         continue
                     about = meta(message)
-                    lease = Lease(link, streams, group, message, about)
+                    lease = NatsLease(link, streams, group, message, about)
                     if about.attempt > max_deliveries:
                         await lease.reject(f"not settled in {max_deliveries} deliveries", max_deliveries)
                         continue
@@ -71,8 +77,8 @@ async def consume(
                     await link.send(message.reply, b"-NAK")
 
 
-class Lease:
-    def __init__(self, link: Link, streams: Streams, group: str, message: Msg, about: Meta) -> None:
+class NatsLease:
+    def __init__(self, link: NatsConnection, streams: JetStreams, group: str, message: Msg, about: Meta) -> None:
         self.record: Record = record(message, about)
         self._link = link
         self._streams = streams
@@ -97,4 +103,4 @@ class Lease:
         await self._say(b"+WPI")
 
     async def _say(self, word: bytes) -> None:
-        await self._link.insist(self._reply, word, lambda answer: None, bound=SETTLE_S)
+        await self._link.request_until_answered(self._reply, word, lambda answer: None, bound=SETTLE_S)

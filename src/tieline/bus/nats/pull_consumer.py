@@ -13,7 +13,7 @@ from nats.aio.subscription import Subscription
 from ...errors import BusClosed, BusUnavailable
 from ..base import MAX_RECORD, Record
 from .cancellation import apart
-from .connection import ANSWER_S, BOUND_S, NO_CONSUMER, NO_STREAM, Link, Refused, status, unique
+from .connection import ANSWER_S, BOUND_S, NO_CONSUMER, NO_STREAM, NatsConnection, NatsRefused, status, unique
 
 BATCH = 256
 BATCH_BYTES = 8 * MAX_RECORD
@@ -50,10 +50,10 @@ def record(message: Msg, about: Meta) -> Record:
     return Record(message.subject, about.seq, message.data, own, about.at)
 
 
-class Pull:
+class PullConsumer:
     """An inbox for pulled messages, with one request under way at most."""
 
-    def __init__(self, link: Link, stream: str, consumer: str) -> None:
+    def __init__(self, link: NatsConnection, stream: str, consumer: str) -> None:
         self._link = link
         self._ask = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._inbox = link.client.new_inbox()
@@ -64,7 +64,7 @@ class Pull:
         self._subscription: Subscription | None = None
         self._broken = False
 
-    async def __aenter__(self) -> "Pull":
+    async def __aenter__(self) -> "PullConsumer":
         self._subscription = await self._link.subscribe(f"{self._inbox}.*", self._arrived)
         self._link.listeners.add(self)
         return self
@@ -135,7 +135,14 @@ def request(batch: int, *, wait: bool) -> dict[str, Any]:
 
 
 async def ordered(
-    link: Link, stream: str, pattern: str, *, after: int, follow: bool, latest: bool = False, bare: bool = False
+    link: NatsConnection,
+    stream: str,
+    pattern: str,
+    *,
+    after: int,
+    follow: bool,
+    latest: bool = False,
+    bare: bool = False,
 ) -> AsyncGenerator[tuple[Msg, Meta], None]:
     """Everything that matches after a cursor, in order, each once, whatever becomes of the connection meanwhile.
     `latest`: begin with the last message of each subject. `bare`: without the data."""
@@ -172,7 +179,7 @@ async def ordered(
             if begun or asyncio.get_running_loop().time() < patience:  # whoever follows waits until it is back
                 continue
             raise
-        except Refused as error:
+        except NatsRefused as error:
             if error.code == NO_STREAM and not follow:
                 return
             raise
@@ -181,7 +188,7 @@ async def ordered(
             return
         place = 0
         try:
-            async with Pull(link, stream, consumer) as pull:
+            async with PullConsumer(link, stream, consumer) as pull:
                 while True:
                     message = await pull.next(request(BATCH, wait=follow))
                     if message is None:
@@ -205,16 +212,16 @@ class Made(msgspec.Struct):
     num_pending: int = 0
 
 
-async def _forget(link: Link, stream: str, consumer: str) -> None:
+async def _forget(link: NatsConnection, stream: str, consumer: str) -> None:
     """Best effort, nobody waits for it: the server forgets an unused reader by itself."""
     if not link.closed:
         with contextlib.suppress(Exception):
             await link.send(f"$JS.API.CONSUMER.DELETE.{stream}.{consumer}", b"")
 
 
-async def ensure_consumer(link: Link, stream: str, name: str, config: dict[str, Any]) -> None:
+async def ensure_consumer(link: NatsConnection, stream: str, name: str, config: dict[str, Any]) -> None:
     body = {"stream_name": stream, "config": {"durable_name": name, "name": name, **config}}
     await link.api(f"CONSUMER.CREATE.{stream}.{name}", body, Made)
 
 
-__all__ = ["NO_CONSUMER", "Meta", "Pull", "ensure_consumer", "meta", "ordered", "record", "request"]
+__all__ = ["NO_CONSUMER", "Meta", "PullConsumer", "ensure_consumer", "meta", "ordered", "record", "request"]

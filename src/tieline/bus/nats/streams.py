@@ -8,7 +8,7 @@ import msgspec
 from ...errors import BusFull, RecordTooLarge
 from ..base import DEDUPE_S
 from ..subjects import family
-from .connection import ApiError, Link, Refused, unique
+from .connection import ApiError, NatsConnection, NatsRefused, unique
 
 PREFIX = "tieline_"
 NAME_IN_USE = 10058
@@ -30,7 +30,7 @@ def stream_name(subject: str) -> str:
     return PREFIX + family(subject)
 
 
-class Lane:
+class StreamQueue:
     """Who publishes to a subject."""
 
     __slots__ = ("lock", "users")
@@ -40,13 +40,13 @@ class Lane:
         self.users = 0
 
 
-class Streams:
-    def __init__(self, link: Link) -> None:
+class JetStreams:
+    def __init__(self, link: NatsConnection) -> None:
         self._link = link
         self._known: set[str] = set()
         self._own = unique()
         self._numbers = count()
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, StreamQueue] = {}
 
     async def of(self, subject: str) -> str:
         """The stream that a subject or pattern belongs to; made when it is not there."""
@@ -69,7 +69,7 @@ class Streams:
         }
         try:
             await self._link.api(f"STREAM.CREATE.{name}", config, Nothing)
-        except Refused as error:
+        except NatsRefused as error:
             if error.code != NAME_IN_USE:  # it is there, with other settings that somebody chose
                 raise
         self._known.add(name)
@@ -78,7 +78,7 @@ class Streams:
         # One at a time per subject: what is asked again, after a lost answer, would come behind what was called later.
         lane = self._lanes.get(subject)
         if lane is None:
-            lane = self._lanes[subject] = Lane()
+            lane = self._lanes[subject] = StreamQueue()
         lane.users += 1
         try:
             async with lane.lock:
@@ -107,7 +107,7 @@ class Streams:
                 self._known.discard(stream_name(owner))
                 await self.of(owner)
 
-        return await self._link.insist(
+        return await self._link.request_until_answered(
             subject, data, lambda answer: _seq(answer.data), headers=headers, repair=repair if owner else None
         )
 
@@ -115,8 +115,8 @@ class Streams:
 def _seq(answer: bytes) -> int:
     acked = _decode_ack(answer)
     if acked.error is not None:
-        raise Refused(acked.error)
+        raise NatsRefused(acked.error)
     return acked.seq
 
 
-__all__ = ["BusFull", "Streams", "stream_name"]
+__all__ = ["BusFull", "JetStreams", "stream_name"]

@@ -8,9 +8,9 @@ import msgspec
 from ...errors import Conflict, UsageError
 from ..base import Change, Entry, check_put
 from ..subjects import check_key, check_key_pattern, check_name
-from .connection import NO_MESSAGE, WRONG_LAST, Link, Refused
+from .connection import NO_MESSAGE, WRONG_LAST, NatsConnection, NatsRefused
 from .pull_consumer import Msg, ordered
-from .streams import PREFIX, Streams
+from .streams import PREFIX, JetStreams
 
 MARKER_S = 3600
 """How long the server remembers that a key went away: a watcher that was cut off for less is told."""
@@ -29,7 +29,7 @@ class _Got(msgspec.Struct):
 
 
 class NatsTable:
-    def __init__(self, link: Link, streams: Streams, name: str) -> None:
+    def __init__(self, link: NatsConnection, streams: JetStreams, name: str) -> None:
         self.name = check_name("table", name)
         self._link = link
         self._streams = streams
@@ -50,7 +50,7 @@ class NatsTable:
         headers = {} if ttl is None else {"Nats-TTL": f"{ttl}s"}
         try:
             return await self._store(key, bytes(value), headers, expect)
-        except Refused as error:
+        except NatsRefused as error:
             if error.code not in WRONG_LAST or expect is None:
                 raise
         # What was deleted leaves a marker, and the marker has a revision: for us there is nothing.
@@ -58,7 +58,7 @@ class NatsTable:
         if found is not None and _gone(found):
             try:
                 return await self._store(key, bytes(value), headers, found.seq)
-            except Refused as error:
+            except NatsRefused as error:
                 if error.code not in WRONG_LAST:
                     raise
         raise Conflict(self.name, key, expect)
@@ -70,7 +70,7 @@ class NatsTable:
         await self._make()
         try:
             await self._store(key, b"", {"KV-Operation": "DEL", "Nats-TTL": f"{MARKER_S}s"}, expect)
-        except Refused as error:
+        except NatsRefused as error:
             if error.code not in WRONG_LAST or expect is None:
                 raise
             raise Conflict(self.name, key, expect) from None
@@ -117,7 +117,7 @@ class NatsTable:
         try:
             request = {"last_by_subj": self._prefix + key}
             return (await self._link.api(f"STREAM.MSG.GET.{self._stream}", request, _Got)).message
-        except Refused as error:
+        except NatsRefused as error:
             if error.code == NO_MESSAGE:
                 return None
             raise

@@ -7,13 +7,13 @@ from msgspec import Struct
 from ...errors import UsageError
 
 
-class Target(Struct, frozen=True):
+class NatsUrl(Struct, frozen=True):
     servers: tuple[str, ...]
     replicas: int
     shown: str  # without credentials
 
     @classmethod
-    def parse(cls, url: str) -> "Target":
+    def parse(cls, url: str) -> "NatsUrl":
         """nats://[user:password@]host:port[,host:port…][?replicas=n]. By default as many copies as servers, up to 3."""
         parts = urlsplit(url)
         login, at, hosts = parts.netloc.rpartition("@")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...errors import BusClosed, BusError, UsageError
-from ..announcement_listeners import Listener, Listeners
+from ..announcement_listeners import AnnouncementListener, AnnouncementListeners
 from ..base import (
     LEASE_S,
     MAX_DELIVERIES,
@@ -28,13 +28,13 @@ from ..base import (
     check_trim,
 )
 from ..subjects import check_name, check_pattern, check_subject
-from .consumer_groups import Groups, Options
+from .consumer_groups import ConsumeOptions, ConsumerGroups
 from .database_file import SQL, connect, migrate, owned, translate
-from .log_follower import Bell, Feed, Feeds
-from .record_query import Selection
-from .tables import SqliteTable, Tables
-from .transactions import Changed, Row, Store
-from .writer_thread import Writer
+from .log_follower import Bell, LogFollower, LogFollowers
+from .record_query import RecordQuery
+from .tables import SqliteTable, TableWatchers
+from .transactions import Changed, Row, Transactions
+from .writer_thread import WriterThread
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ def _prepare(path: str) -> "SqliteBus":
     connection = connect(path)
     try:
         migrate(connection, path)
-        store = Store(connection)
+        store = Transactions(connection)
         # Whoever held a lease was in a process that is gone.
         store.execute(SQL["end_leases"], (store.now,))
         return SqliteBus(path, store)
@@ -97,11 +97,11 @@ def _prepare(path: str) -> "SqliteBus":
 class SqliteBus:
     """Made by `open_bus`."""
 
-    def __init__(self, path: str, store: Store) -> None:
+    def __init__(self, path: str, store: Transactions) -> None:
         self._path = path
         self._store = store
-        self._feeds = Feeds()
-        self._listeners = Listeners()
+        self._feeds = LogFollowers()
+        self._listeners = AnnouncementListeners()
         self._bells: set[Bell] = set()
         self._closed = False
         self._local = threading.local()
@@ -110,9 +110,9 @@ class SqliteBus:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(self._store, self._path, self._committed)
-        self._groups = Groups(self._writer, self._read, self._feeds)
-        self._tables = Tables(self._writer, self._read)
+        self._writer = WriterThread(self._store, self._path, self._committed)
+        self._groups = ConsumerGroups(self._writer, self._read, self._feeds)
+        self._tables = TableWatchers(self._writer, self._read)
         self._tables.expires_at(self._store.execute(SQL["next_expiry"]).fetchone()[0])
 
     async def close(self) -> None:
@@ -133,9 +133,9 @@ class SqliteBus:
     async def publish(
         self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
     ) -> int:
-        return await self.publishing(subject, data, id=id, headers=headers)
+        return await self.publish_nowait(subject, data, id=id, headers=headers)
 
-    def publishing(
+    def publish_nowait(
         self, subject: str, data: bytes, *, id: str | None = None, headers: Mapping[str, str] | None = None
     ) -> "asyncio.Future[int]":
         check_subject(subject)
@@ -152,7 +152,7 @@ class SqliteBus:
 
     async def read(self, pattern: str, *, after: int = 0, follow: bool = True) -> AsyncGenerator[Record, None]:
         bell = Bell()
-        feed = Feed(check_pattern(pattern), after, bell.ring)
+        feed = LogFollower(check_pattern(pattern), after, bell.ring)
         self._bells.add(bell)
         self._feeds.add(feed)
         try:
@@ -185,7 +185,7 @@ class SqliteBus:
         check_consume(lease_s, max_deliveries, max_pending)
         if self._closed:
             raise BusClosed
-        deliveries = self._groups.consume(group, pattern, Options(lease_s, max_deliveries, max_pending))
+        deliveries = self._groups.consume(group, pattern, ConsumeOptions(lease_s, max_deliveries, max_pending))
         try:
             async for delivery in deliveries:
                 yield delivery
@@ -196,7 +196,7 @@ class SqliteBus:
         return SqliteTable(self._tables, name)
 
     async def trim(self, pattern: str, *, keep: int | None = None, before: int | None = None) -> int:
-        selection = Selection(check_pattern(pattern))
+        selection = RecordQuery(check_pattern(pattern))
         check_trim(keep, before)
 
         def look(connection: sqlite3.Connection) -> tuple[list[int], int]:
@@ -222,11 +222,11 @@ class SqliteBus:
         return removed
 
     async def first(self, pattern: str) -> int:
-        selection = Selection(check_pattern(pattern))
+        selection = RecordQuery(check_pattern(pattern))
         return await self._read(selection.oldest)
 
     async def last(self, pattern: str) -> int:
-        selection = Selection(check_pattern(pattern))
+        selection = RecordQuery(check_pattern(pattern))
         return await self._read(selection.newest)
 
     # --- announcements: one process owns the file, so whoever listens is in it ---
@@ -239,7 +239,7 @@ class SqliteBus:
         self._listeners.announce(Announcement(subject, bytes(data)))
 
     async def listen(self, pattern: str) -> AsyncGenerator[Announcement, None]:
-        listener = Listener(check_pattern(pattern))
+        listener = AnnouncementListener(check_pattern(pattern))
         if self._closed:
             raise BusClosed
         self._listeners.add(listener)
@@ -284,7 +284,7 @@ class SqliteBus:
         groups: list[Group] = []
         indexed = one("indexed")
         for number, name, pattern, cursor in connection.execute(SQL["groups"]).fetchall():
-            subjects = Selection(pattern).numbers(connection)
+            subjects = RecordQuery(pattern).numbers(connection)
             pending = sum(one("count_after", subject, cursor) for subject in subjects)
             new = connection.execute(SQL["new_subjects_after"], (max(cursor, indexed),))
             pending += sum(subject in subjects for (subject,) in new)

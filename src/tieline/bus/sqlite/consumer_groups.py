@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from ...errors import BusClosed
 from ..base import Delivery, Record
 from .database_file import SQL
-from .log_follower import Bell, Feed, Feeds, ReadFn
-from .transactions import Claim, Store
-from .writer_thread import Writer
+from .log_follower import Bell, LogFollower, LogFollowers, ReadFn
+from .transactions import LeaseClaim, Transactions
+from .writer_thread import WriterThread
 
 LONGEST_SLEEP = 3600.0
 """Clocks are set at times: nothing sleeps longer than this on the word of one."""
@@ -24,30 +24,30 @@ LONGEST_SLEEP = 3600.0
 Key = tuple[str, str]
 
 
-class Options(NamedTuple):
+class ConsumeOptions(NamedTuple):
     lease_s: float
     max_deliveries: int
     max_pending: int
 
 
-class Groups:
-    def __init__(self, writer: Writer, read: "ReadFn[Any]", feeds: Feeds) -> None:
+class ConsumerGroups:
+    def __init__(self, writer: WriterThread, read: "ReadFn[Any]", feeds: LogFollowers) -> None:
         self.writer = writer
         self.read = read
         self.feeds = feeds
         self._groups: dict[Key, _Group] = {}
 
-    async def consume(self, name: str, pattern: str, options: Options) -> AsyncGenerator[Delivery, None]:
+    async def consume(self, name: str, pattern: str, options: ConsumeOptions) -> AsyncGenerator[Delivery, None]:
         group = await self._join((name, pattern), options)
         try:
             while True:
                 record, attempt = await group.next()
-                lease = Lease(self, group, record, attempt, options.lease_s)
+                lease = SqliteLease(self, group, record, attempt, options.lease_s)
                 yield Delivery(record, attempt, lease, last=attempt >= options.max_deliveries)
         finally:
             await self._leave((name, pattern), group)
 
-    async def _join(self, key: Key, options: Options) -> "_Group":
+    async def _join(self, key: Key, options: ConsumeOptions) -> "_Group":
         while (group := self._groups.get(key)) is not None and group.stopping:
             await group.stopped.wait()
         if group is None:
@@ -79,7 +79,7 @@ class Groups:
 
 
 class _Group:
-    def __init__(self, groups: Groups, key: Key, options: Options) -> None:
+    def __init__(self, groups: ConsumerGroups, key: Key, options: ConsumeOptions) -> None:
         self.key = key
         self.options = options
         self.number = 0
@@ -127,7 +127,7 @@ class _Group:
         """Nobody is there to take it any more: it never was delivered."""
         number, key, groups = self.number, self.key, self._groups
 
-        def job(store: Store) -> None:
+        def job(store: Transactions) -> None:
             store.execute(SQL["give_back"], (store.now, number, record.seq, attempt))
 
         def done(future: "asyncio.Future[None]") -> None:
@@ -139,10 +139,10 @@ class _Group:
     # --- the task ---
 
     async def _serve(self) -> None:
-        feed: Feed | None = None
+        feed: LogFollower | None = None
         try:
             self.number, cursor = await self._groups.writer.do(lambda store: store.group(*self.key))
-            feed = Feed(self.key[1], cursor, self._bell.ring)
+            feed = LogFollower(self.key[1], cursor, self._bell.ring)
             self._groups.feeds.add(feed)
             self._open.set_result(None)
             while not self.stopping:
@@ -162,7 +162,7 @@ class _Group:
             self._fail(BusClosed())
             self.stopped.set()
 
-    async def _round(self, feed: Feed) -> None:
+    async def _round(self, feed: LogFollower) -> None:
         while self._waiters and self._waiters[0].done():
             self._waiters.popleft()
         want = sum(not waiter.done() for waiter in self._waiters)
@@ -189,7 +189,7 @@ class _Group:
             self._next_due = claim.next_due
         self._hand_out(claim.deliveries)
 
-    def _claim(self, fresh: list[Record], want: int) -> Callable[[Store], Claim]:
+    def _claim(self, fresh: list[Record], want: int) -> Callable[[Transactions], LeaseClaim]:
         lease_s, most, max_pending = self.options
         return lambda store: store.claim(self.number, self.key[0], fresh, want, lease_s, most, max_pending)
 
@@ -218,8 +218,8 @@ class _Group:
                 waiter.set_exception(error)
 
 
-class Lease:
-    def __init__(self, groups: Groups, group: _Group, record: Record, attempt: int, lease_s: float) -> None:
+class SqliteLease:
+    def __init__(self, groups: ConsumerGroups, group: _Group, record: Record, attempt: int, lease_s: float) -> None:
         self._groups = groups
         self._key = group.key
         self._number = group.number
@@ -242,8 +242,8 @@ class Lease:
         place = (self._number, self._record.seq, self._attempt)
         await self._do(lambda store: store.execute(SQL["extend"], (store.now + self._lease_s, *place)))
 
-    async def _do(self, job: Callable[[Store], object]) -> None:
-        def work(store: Store) -> None:
+    async def _do(self, job: Callable[[Transactions], object]) -> None:
+        def work(store: Transactions) -> None:
             job(store)
 
         future = self._groups.writer.do(work)

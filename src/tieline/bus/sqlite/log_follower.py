@@ -12,21 +12,21 @@ from typing import TypeVar
 
 from ..base import Record
 from ..subjects import family, is_literal, matcher
-from .record_query import CHUNK_BYTES, CHUNK_RECORDS, Selection
+from .record_query import CHUNK_BYTES, CHUNK_RECORDS, RecordQuery
 from .transactions import Row
 
 T = TypeVar("T")
 ReadFn = Callable[[Callable[[sqlite3.Connection], T]], Awaitable[T]]
 
 
-class Feed:
+class LogFollower:
     """One pattern from one cursor on."""
 
     def __init__(self, pattern: str, after: int, wake: Callable[[], None]) -> None:
         self.pattern = pattern
         self.buffer: deque[Record] = deque()
         self.behind = True  # there may be more in the log than in the buffer
-        self._selection = Selection(pattern)
+        self._selection = RecordQuery(pattern)
         self._cursor = after
         self._bytes = 0
         self._wake = wake
@@ -82,20 +82,20 @@ class Feed:
         return self._bytes > 0 and self._bytes + len(record.data) > CHUNK_BYTES
 
 
-class Feeds:
+class LogFollowers:
     """Who follows what. Records are only made for those who do."""
 
     def __init__(self) -> None:
-        self._exact: dict[str, list[Feed]] = {}
-        self._wild: dict[str, list[tuple[Callable[[str], bool], Feed]]] = {}
+        self._exact: dict[str, list[LogFollower]] = {}
+        self._wild: dict[str, list[tuple[Callable[[str], bool], LogFollower]]] = {}
 
-    def add(self, feed: Feed) -> None:
+    def add(self, feed: LogFollower) -> None:
         if is_literal(feed.pattern):
             self._exact.setdefault(feed.pattern, []).append(feed)
         else:
             self._wild.setdefault(family(feed.pattern), []).append((matcher(feed.pattern), feed))
 
-    def remove(self, feed: Feed) -> None:
+    def remove(self, feed: LogFollower) -> None:
         if is_literal(feed.pattern):
             rest = [other for other in self._exact[feed.pattern] if other is not feed]
             if rest:

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Wake(Generic[T]):
+class LoopWaker(Generic[T]):
     """`put` from a thread; the items come out in the loop, in order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, take: Callable[[T], None]) -> None:

@@ -30,7 +30,7 @@ PROBE_COST = 16
 """One look-up in the index costs about as much as scanning this many rows."""
 
 
-class Selection:
+class RecordQuery:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._literal = is_literal(pattern)

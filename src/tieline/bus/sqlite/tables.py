@@ -11,17 +11,17 @@ from ..base import Change, Entry, check_put
 from ..subjects import check_key, check_key_pattern, check_name, literal_prefix, matcher
 from .database_file import SQL
 from .log_follower import Bell, ReadFn
-from .transactions import Changed, Store
-from .writer_thread import Writer
+from .transactions import Changed, Transactions
+from .writer_thread import WriterThread
 
 PAGE = 500
 LONGEST_SLEEP = 3600.0
 
 
-class Tables:
+class TableWatchers:
     """All of them: who watches what, and when the next value's time is up."""
 
-    def __init__(self, writer: Writer, read: "ReadFn[Any]") -> None:
+    def __init__(self, writer: WriterThread, read: "ReadFn[Any]") -> None:
         self.writer = writer
         self.read = read
         self._watchers: dict[str, list[_Watcher]] = {}
@@ -88,7 +88,7 @@ class _Watcher:
 
 
 class SqliteTable:
-    def __init__(self, tables: Tables, name: str) -> None:
+    def __init__(self, tables: TableWatchers, name: str) -> None:
         self.name = check_name("table", name)
         self._tables = tables
 
@@ -106,7 +106,7 @@ class SqliteTable:
         check_put(key, value, expect, ttl)
         value = bytes(value)
 
-        def job(store: Store) -> tuple[int, float | None]:
+        def job(store: Transactions) -> tuple[int, float | None]:
             return store.put(self.name, key, value, expect, ttl), store.now + ttl if ttl is not None else None
 
         revision, expires = await self._tables.writer.do(job)

@@ -39,7 +39,7 @@ _ADD_RECORDS = [(rows, SQL["add_records"] + ", (?, ?, ?, ?, ?)" * (rows - 1)) fo
 """One statement for many rows takes two thirds of the time, and asks for the interpreter's lock once, not for each."""
 
 
-class Claim(NamedTuple):
+class LeaseClaim(NamedTuple):
     """What a group got: the deliveries (record, attempt), how many fresh ones that used, and what is left to come."""
 
     deliveries: list[tuple[Record, int]]
@@ -55,7 +55,7 @@ class Changed(NamedTuple):
     revision: int
 
 
-class Store:
+class Transactions:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.execute = connection.execute
@@ -183,7 +183,7 @@ class Store:
 
     def claim(
         self, group: int, name: str, fresh: list[Record], want: int, lease_s: float, most: int, max_pending: int
-    ) -> Claim:
+    ) -> LeaseClaim:
         """Leases up to `want`: first what is due again, then fresh records, as far as `max_pending` allows."""
         self.flush()
         given: list[tuple[Record, int]] = []
@@ -209,7 +209,7 @@ class Store:
         if used:
             self.execute(SQL["advance"], (fresh[used - 1].seq, group))
         due = self.execute(SQL["next_due"], (group,)).fetchone()
-        return Claim(given, used, due[0] if due else None, outstanding)
+        return LeaseClaim(given, used, due[0] if due else None, outstanding)
 
     def bury(self, group: int, name: str, record: Record, attempt: int, reason: str) -> None:
         self.execute(SQL["settle"], (group, record.seq))

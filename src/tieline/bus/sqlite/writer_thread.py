@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from ...errors import BusClosed, TielineError
 from .database_file import lay_out, translate
-from .loop_waker import Wake
-from .transactions import Changed, Publication, Row, Store
+from .loop_waker import LoopWaker
+from .transactions import Changed, Publication, Row, Transactions
 
 T = TypeVar("T")
 
@@ -28,12 +28,12 @@ LAY_OUT_AFTER = 20
 LONELY = 8
 """After so many transactions of one piece each, the next piece is handed over at once instead of after the round."""
 
-Work = tuple["asyncio.Future[Any]", Callable[[Store], Any] | None, Publication | None]
+Work = tuple["asyncio.Future[Any]", Callable[[Transactions], Any] | None, Publication | None]
 Committed = Callable[[list[Row], list[Changed]], None]
 
 
-class Writer:
-    def __init__(self, store: Store, path: str, committed: Committed) -> None:
+class WriterThread:
+    def __init__(self, store: Transactions, path: str, committed: Committed) -> None:
         self._store = store
         self._path = path
         self._committed = committed  # called in the loop after each transaction
@@ -42,7 +42,9 @@ class Writer:
         self._alone = 0  # transactions of late that were one piece of work
         self._queue: SimpleQueue[list[Work] | None] = SimpleQueue()
         self._closed = False
-        self._done: Wake[tuple[list[Row], list[Changed], list[Work], list[Any]]] = Wake(self._loop, self._finish)
+        self._done: LoopWaker[tuple[list[Row], list[Changed], list[Work], list[Any]]] = LoopWaker(
+            self._loop, self._finish
+        )
         self._thread = threading.Thread(target=self._run, name="tieline-bus-writer", daemon=True)
         self._thread.start()
 
@@ -53,7 +55,7 @@ class Writer:
         self._gather((future, None, publication))
         return future
 
-    def do(self, job: Callable[[Store], T]) -> "asyncio.Future[T]":
+    def do(self, job: Callable[[Transactions], T]) -> "asyncio.Future[T]":
         """Does a job inside a transaction. It may be done twice, the first time undone: it changes the store alone."""
         if self._closed:
             raise BusClosed

@@ -16,7 +16,7 @@ from msgspec import Struct
 from ...config import setting
 from ...errors import UsageError
 from ...policy import preset
-from ..base import NewSession, Surroundings
+from ..base import ChannelContext, SessionRequest
 from .channel import AgentChannel
 
 NAME = "Agents"
@@ -59,7 +59,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 CONFIG = AgentConfig
 
 
-def create(id: str, config: Struct, surroundings: Surroundings) -> AgentChannel:
+def create(id: str, config: Struct, surroundings: ChannelContext) -> AgentChannel:
     assert isinstance(config, AgentConfig)
     if surroundings.sessions is None:
         raise UsageError("there are no sessions here to deliver to", field=f"channels.{id}")
@@ -74,8 +74,8 @@ def create(id: str, config: Struct, surroundings: Surroundings) -> AgentChannel:
     )
 
 
-def _wanted(project: Project) -> NewSession:
-    return NewSession(
+def _wanted(project: Project) -> SessionRequest:
+    return SessionRequest(
         cwd=project.cwd,
         agent=project.agent,
         policy=preset(project.policy),

@@ -19,17 +19,17 @@ from ...sessions.records import SESSIONS
 from ..base import (
     ChannelStatus,
     DeliveryContext,
-    NewSession,
-    NodeOffline,
     Outlet,
-    Sessions,
+    SessionNodeOffline,
+    SessionRequest,
+    SessionService,
     dead,
     delivered,
     failed,
     time_left,
 )
 from .prompt_context import relay_context
-from .turn_follower import End, Turns
+from .turn_follower import TurnEnd, TurnFollower
 
 WITHDRAW_S = 3.0
 """How long a turn that is out of time or of calls may take to end."""
@@ -57,10 +57,10 @@ class AgentChannel:
         self,
         id: str,
         prefix: str,
-        sessions: Sessions,
-        projects: Mapping[str, NewSession],
+        sessions: SessionService,
+        projects: Mapping[str, SessionRequest],
         *,
-        default: NewSession | None = None,
+        default: SessionRequest | None = None,
         max_concurrent: int = 3,
         timeout_s: float = 0.0,
     ) -> None:
@@ -72,7 +72,7 @@ class AgentChannel:
         self._projects = projects
         self._default = default
         self._timeout_s = timeout_s or float("inf")
-        self._turns = Turns(sessions.bus)
+        self._turns = TurnFollower(sessions.bus)
         self._stack = AsyncExitStack()
         self._table = sessions.bus.table(SESSIONS)
         self._running = False
@@ -98,7 +98,7 @@ class AgentChannel:
             if session is None:
                 return dead("no_session", f"nothing answers for {subject}")
             return await self._turn(session, text, subject, envelope, context)
-        except NodeOffline as error:
+        except SessionNodeOffline as error:
             return failed("node_offline", error.message, counts=False)
         except UsageError as error:
             return dead("refused_by_session", f"{subject}: {error.message}")
@@ -171,7 +171,7 @@ class AgentChannel:
                 return dead("calls_exceeded", detail)
             end = ending.result() if ending.done() else None
             if end is None or (late and end.status != "success"):
-                end = End("timeout", error="its time was up")
+                end = TurnEnd("timeout", error="its time was up")
             return _result(session, subject, end)
         finally:
             self._working -= 1
@@ -180,7 +180,7 @@ class AgentChannel:
             await asyncio.gather(ending, limit, return_exceptions=True)
 
 
-def _result(session: str, subject: str, end: End) -> DeliveryResult:
+def _result(session: str, subject: str, end: TurnEnd) -> DeliveryResult:
     """An answer, silence, or a turn that failed: that is a dead letter, which a person may send again."""
     if end.status == "success":
         text = end.text.strip()

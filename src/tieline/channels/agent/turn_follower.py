@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(PromptRecord).decode
 Notify = Callable[[], Awaitable[None]]
 
 
-class End(Struct, frozen=True):
+class TurnEnd(Struct, frozen=True):
     """How it ended. `cancelled`: it never began. `indeterminate`: nobody knows."""
 
     status: Outcome | Literal["cancelled", "indeterminate"]
@@ -35,7 +35,7 @@ class End(Struct, frozen=True):
     error: str = ""
 
 
-class Turns:
+class TurnFollower:
     """`async with Turns(bus)`."""
 
     def __init__(self, bus: Bus) -> None:
@@ -44,7 +44,7 @@ class Turns:
         self._waiting: dict[str, set[asyncio.Future[PromptRecord]]] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "Turns":
+    async def __aenter__(self) -> "TurnFollower":
         self._task = asyncio.create_task(self._watch())
         return self
 
@@ -59,7 +59,9 @@ class Turns:
         """Whether there is such a prompt already: an earlier delivery of the same message."""
         return await self._table.get(prompt_key(session, prompt)) is not None
 
-    async def end(self, session: str, prompt: str, *, after: int, began: Notify, called: Callable[[int], None]) -> End:
+    async def end(
+        self, session: str, prompt: str, *, after: int, began: Notify, called: Callable[[int], None]
+    ) -> TurnEnd:
         """Wait for a turn's end. `began` is awaited when it begins, `called` told each model call's number."""
         key = prompt_key(session, prompt)
         over: asyncio.Future[PromptRecord] = asyncio.get_running_loop().create_future()
@@ -72,14 +74,16 @@ class Turns:
             if not reading.done():
                 record = over.result()
                 if record.status in ("cancelled", "indeterminate"):
-                    return End("cancelled" if record.status == "cancelled" else "indeterminate", error=record.problem)
+                    return TurnEnd(
+                        "cancelled" if record.status == "cancelled" else "indeterminate", error=record.problem
+                    )
                 await asyncio.wait({reading}, timeout=LATE_S)
                 if not reading.done():
-                    return End(record.outcome or "error", error=record.problem)
+                    return TurnEnd(record.outcome or "error", error=record.problem)
             done = reading.result()
             if done.status == "error" and (record := await self._prompt(key)) and record.status == "indeterminate":
-                return End("indeterminate", error=record.problem)
-            return End(done.status, done.text, done.error)
+                return TurnEnd("indeterminate", error=record.problem)
+            return TurnEnd(done.status, done.text, done.error)
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
@@ -93,7 +97,7 @@ class Turns:
 
     async def _read(self, session: str, prompt: str, after: int, began: Notify, called: Callable[[int], None]) -> Done:
         ours = False
-        calls = Calls()
+        calls = CallCounter()
         async with aclosing(self._log.read(session, after=after)) as entries:
             async for entry in entries:
                 match entry.event:
@@ -123,7 +127,7 @@ class Turns:
             await asyncio.sleep(AGAIN_S)
 
 
-class Calls:
+class CallCounter:
     """Counts a turn's model calls by what is seen of them: something new is said after results came in."""
 
     def __init__(self) -> None:

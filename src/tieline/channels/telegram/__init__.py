@@ -6,14 +6,14 @@ anything.
 
 from msgspec import Struct
 
-from ..base import Channel, Surroundings
+from ..base import Channel, ChannelContext
 from .settings import TelegramConfig
 
 NAME = "Telegram"
 CONFIG = TelegramConfig
 
 
-def create(id: str, config: Struct, surroundings: Surroundings) -> Channel:
+def create(id: str, config: Struct, surroundings: ChannelContext) -> Channel:
     from .channel import Telegram  # imports aiogram, which takes its time
 
     assert isinstance(config, TelegramConfig)

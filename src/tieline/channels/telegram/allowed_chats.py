@@ -17,7 +17,7 @@ MAX_PAIRED = 1000
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
 
-class Chats:
+class AllowedChats:
     def __init__(self, listed: tuple[int, ...], pairing: bool, folder: Path | None) -> None:
         self._listed = frozenset(listed)
         self._file = folder / "paired.json" if folder else None

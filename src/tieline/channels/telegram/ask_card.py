@@ -29,35 +29,35 @@ LASTING: dict[str, Remember] = {"s": "session", "w": "always"}
 """What a button says that approves more than this once."""
 
 
-class Card(Struct, frozen=True):
+class AskCard(Struct, frozen=True):
     before: tuple[str, ...]  # the ask itself, where it does not fit on its card
     text: str
     code: tuple[int, int] = (0, 0)  # where on the card the ask is, as Telegram counts
     allow: bool = False
 
 
-def card(note: AskNote, *, content: bool) -> Card:
+def card(note: AskNote, *, content: bool) -> AskCard:
     title = f"{note.agent or 'An agent'} asks: {note.title}"
     head = _cut("\n".join(marked(line).replace("\n", " ") for line in (title, note.place) if line), MAX_HEAD)
     if note.status != "pending":
-        return Card((), f"{head}\n\n{_cut(marked(note.outcome or note.status), MAX_HEAD)}")
+        return AskCard((), f"{head}\n\n{_cut(marked(note.outcome or note.status), MAX_HEAD)}")
     foot = _foot(note)
     see = f"All of it: tieline asks {note.id[-6:]}, or the page."
     if not content:
         hidden = len(note.content) + note.missing
-        return Card((), f"{head}\n\n{hidden} characters of it are not shown here. {see}{foot}")
+        return AskCard((), f"{head}\n\n{hidden} characters of it are not shown here. {see}{foot}")
     whole = f"{head}\n\n{note.content}{foot}"
     may = not note.withheld and not note.missing and note.kind != "question"
     if units(whole) <= LIMIT and not note.missing:
-        return Card((), whole, (units(head) + 2, units(note.content)), may)
+        return AskCard((), whole, (units(head) + 2, units(note.content)), may)
     found = pieces(note.content, ROOM)
     shown = found[:MAX_MESSAGES]
     numbered = tuple(f"{place}/{len(found)}\n{piece}" for place, piece in enumerate(shown, 1))
     left = sum(map(len, found[MAX_MESSAGES:])) + note.missing
     if not left:
-        return Card(numbered, f"{head}\n\nAll of it is above, in {len(found)} messages.{foot}", allow=may)
+        return AskCard(numbered, f"{head}\n\nAll of it is above, in {len(found)} messages.{foot}", allow=may)
     told = f"{left} characters of it are not shown here, so it can only be denied here. {see}"
-    return Card(numbered, f"{head}\n\n{told}{foot}")
+    return AskCard(numbered, f"{head}\n\n{told}{foot}")
 
 
 def pieces(text: str, limit: int) -> list[str]:

@@ -9,13 +9,13 @@ from aiogram import Bot
 from aiogram.types import Message
 
 from ...envelopes import AttachmentRef
-from .bot_api import Trouble, tried
+from .bot_api import TelegramError, tried
 
 FETCH_S = 60.0
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class Files:
+class Attachments:
     def __init__(self, bot: Bot, folder: Path | None, *, max_file: int, keep_days: float) -> None:
         self._bot = bot
         self._folder = folder / "files" if folder else None
@@ -37,9 +37,9 @@ class Files:
         name: str = getattr(found, "file_name", None) or ("photo.jpg" if message.photo else "file")
         kind: str = getattr(found, "mime_type", None) or ("image/jpeg" if message.photo else "application/octet-stream")
         if self._folder is None:
-            raise Trouble("there is no place to keep files in", again=False)
+            raise TelegramError("there is no place to keep files in", again=False)
         if (found.file_size or 0) > self._max_file:
-            raise Trouble(f"the file is larger than {self._max_file} bytes", again=False)
+            raise TelegramError(f"the file is larger than {self._max_file} bytes", again=False)
         path = self._folder / f"{_safe(found.file_unique_id)[:64]}-{_safe(name)[-80:]}"
         size = await self._fetch(found.file_id, path)
         return (AttachmentRef(url=path.absolute().as_uri(), name=name[:200], media_type=kind[:100], size=size),)
@@ -47,7 +47,7 @@ class Files:
     async def _fetch(self, id: str, path: Path) -> int:
         about = await tried(self._bot.get_file(id))
         if not about.file_path:
-            raise Trouble("Telegram does not say where the file is", again=False)
+            raise TelegramError("Telegram does not say where the file is", again=False)
         url = self._bot.session.api.file_url(self._bot.token, about.file_path)
         await asyncio.to_thread(self._room, path)
         draft = path.with_name(path.name + ".part")
@@ -58,15 +58,15 @@ class Files:
                     async for part in self._bot.session.stream_content(url, timeout=int(FETCH_S)):
                         size += len(part)
                         if size > self._max_file:
-                            raise Trouble(f"the file is larger than {self._max_file} bytes", again=False)
+                            raise TelegramError(f"the file is larger than {self._max_file} bytes", again=False)
                         await asyncio.to_thread(file.write, part)
             draft.replace(path)
         except TimeoutError:
-            raise Trouble("the file did not come in time", again=True) from None
-        except Trouble:
+            raise TelegramError("the file did not come in time", again=True) from None
+        except TelegramError:
             raise
         except Exception as error:  # aiohttp's many; the URL in their text has the token
-            raise Trouble(f"the file could not be fetched: {type(error).__name__}", again=True) from None
+            raise TelegramError(f"the file could not be fetched: {type(error).__name__}", again=True) from None
         finally:
             draft.unlink(missing_ok=True)
         return size

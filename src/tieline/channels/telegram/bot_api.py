@@ -34,7 +34,7 @@ UPDATES = ["message", "callback_query"]
 T = TypeVar("T")
 
 
-class Trouble(TielineError):
+class TelegramError(TielineError):
     """The API did not do it. `again`: it may, later; `wait_s`: not before."""
 
     def __init__(self, message: str, *, again: bool, wait_s: float | None = None, ours: bool = False) -> None:
@@ -87,18 +87,18 @@ async def tried(call: Awaitable[T]) -> T:
     try:
         return await call
     except TelegramRetryAfter as error:
-        raise Trouble("Telegram asks us to slow down", again=True, wait_s=float(error.retry_after)) from None
+        raise TelegramError("Telegram asks us to slow down", again=True, wait_s=float(error.retry_after)) from None
     except (TelegramUnauthorizedError, TelegramConflictError) as error:
-        raise Trouble(f"Telegram refuses the bot: {error.message}", again=True, wait_s=30.0, ours=True) from None
+        raise TelegramError(f"Telegram refuses the bot: {error.message}", again=True, wait_s=30.0, ours=True) from None
     except TelegramEntityTooLarge:
-        raise Trouble("it is too large for Telegram", again=False) from None
+        raise TelegramError("it is too large for Telegram", again=False) from None
     except (TelegramNetworkError, TelegramServerError) as error:
-        raise Trouble(f"Telegram cannot be reached: {error.message}", again=True) from None
+        raise TelegramError(f"Telegram cannot be reached: {error.message}", again=True) from None
     except AiogramError as error:
         told = getattr(error, "message", "") or type(error).__name__
-        raise Trouble(f"Telegram refuses it: {str(told)[:300]}", again=False) from None
+        raise TelegramError(f"Telegram refuses it: {str(told)[:300]}", again=False) from None
     except (ClientError, OSError, asyncio.IncompleteReadError) as error:
-        raise Trouble(f"Telegram cannot be reached: {type(error).__name__}", again=True) from None
+        raise TelegramError(f"Telegram cannot be reached: {type(error).__name__}", again=True) from None
 
 
 def read_update(raw: object, bot: Bot) -> Update | None:

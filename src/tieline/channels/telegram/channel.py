@@ -11,29 +11,29 @@ from typing import Any, Literal
 import msgspec
 from aiogram.types import Update
 
-from ...envelopes import UNSURE, Receipt
+from ...envelopes import UNSURE, MessageReceipt
 from ...errors import TielineError, UsageError
-from ...relay.ask_forwarder import AskMail, forwarder, note_of
+from ...relay.ask_forwarder import AskForwarder, forwarder, note_of
 from ...relay.plugins.inbound_webhooks import HookRefused, HookReply, HookRequest
 from ..base import (
+    ChannelContext,
     ChannelStatus,
     DeliveryContext,
     DeliveryResult,
     Envelope,
     Outlet,
-    Surroundings,
     dead,
     delivered,
     failed,
     time_left,
 )
-from .allowed_chats import Chats
-from .attachments import Files
-from .bot_api import UPDATES, RawUpdates, Trouble, make_bot, read_update, tried
-from .inbound import Ears
-from .live_reply import LiveAnswer
-from .message_index import Memory
-from .outbound import Voice
+from .allowed_chats import AllowedChats
+from .attachments import Attachments
+from .bot_api import UPDATES, RawUpdates, TelegramError, make_bot, read_update, tried
+from .inbound import UpdateHandler
+from .live_reply import LiveReply
+from .message_index import MessageIndex
+from .outbound import Outbound
 from .settings import TelegramConfig
 
 POLL_S = 25
@@ -51,14 +51,14 @@ class Telegram:
     people = True
     max_body = 256 * 1024
 
-    def __init__(self, id: str, config: TelegramConfig, surroundings: Surroundings) -> None:
+    def __init__(self, id: str, config: TelegramConfig, surroundings: ChannelContext) -> None:
         self.id = id
         self.subject_prefix = f"relay.telegram.{id}"
         self.display_name = f"Telegram {id}"
         self._config = config
         self._surroundings = surroundings
         self._folder = Path(surroundings.state_dir) / id if surroundings.state_dir else None
-        self._chats = Chats(config.chats, config.pairing, self._folder)
+        self._chats = AllowedChats(config.chats, config.pairing, self._folder)
         self._secret = config.secret or hashlib.sha256(f"tieline webhook {config.token}".encode()).hexdigest()
         self._hook = config.webhook_url or (
             f"{surroundings.public_url.rstrip('/')}/hooks/in/{id}" if surroundings.public_url else ""
@@ -70,9 +70,9 @@ class Telegram:
         self._problem = ""
         self._name = ""
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._live: dict[str, LiveAnswer] = {}
+        self._live: dict[str, LiveReply] = {}
         self._tries: dict[int, int] = {}  # of updates that could not be taken yet
-        self._ears: Ears | None = None
+        self._ears: UpdateHandler | None = None
         self._stack = AsyncExitStack()
 
     # --- its life --------------------------------------------------------------------------------------
@@ -81,12 +81,12 @@ class Telegram:
         self._relay = relay
         self._bot = make_bot(self._config.token, self._config.api, self._config.timeout_s)
         self._stack.push_async_callback(self._bot.session.close)
-        memory = Memory(relay)
-        self._voice = Voice(self._bot, self._config, memory)
+        memory = MessageIndex(relay)
+        self._voice = Outbound(self._bot, self._config, memory)
         keep = self._config.keep_files_days
-        files = Files(self._bot, self._folder, max_file=self._config.max_file, keep_days=keep)
+        files = Attachments(self._bot, self._folder, max_file=self._config.max_file, keep_days=keep)
         asks = self._surroundings.asks
-        self._ears = Ears(
+        self._ears = UpdateHandler(
             self.id,
             self.subject_prefix,
             self._config,
@@ -101,7 +101,7 @@ class Telegram:
         )
         if self._config.asks and asks is not None:
             sender = relay.sender(forwarder(self.subject_prefix))
-            mail = AskMail(asks, sender, self._addresses, relay.report)
+            mail = AskForwarder(asks, sender, self._addresses, relay.report)
             await self._stack.enter_async_context(mail)
         self._spawn(self._poll() if self._config.mode == "polling" else self._announce())
         self._state = "running"
@@ -139,8 +139,8 @@ class Telegram:
                     return delivered()
                 live = self._live.get(envelope.in_reply_to)
                 shown = await live.finish() if live is not None and live.chat == chat else 0
-                await self._voice.say(chat, envelope, instead_of=shown)
-        except Trouble as error:
+                await self._voice.send(chat, envelope, instead_of=shown)
+        except TelegramError as error:
             if error.again:
                 return failed("delivery_failed", error.message, retry_after_s=error.wait_s)
             return dead("rejected", error.message)
@@ -158,13 +158,13 @@ class Telegram:
     def _addresses(self) -> Sequence[str]:
         return [f"{self.subject_prefix}.{chat}" for chat in self._chats.all()]
 
-    def _follow(self, chat: int, sent: Receipt) -> None:
+    def _follow(self, chat: int, sent: MessageReceipt) -> None:
         """Show the answer to what a person sent, while it is written."""
         if len(self._live) >= MAX_LIVE or not (self._config.stream or self._config.typing) or sent.id in self._live:
             return
         sessions = self._surroundings.sessions
         bus = sessions.bus if sessions is not None else None
-        live = LiveAnswer(chat, sent, voice=self._voice, relay=self._relay, bus=bus, config=self._config)
+        live = LiveReply(chat, sent, voice=self._voice, relay=self._relay, bus=bus, config=self._config)
         self._live[sent.id] = live
         task = self._spawn(live.run())
         task.add_done_callback(lambda _: self._live.pop(sent.id, None))
@@ -186,8 +186,8 @@ class Telegram:
         if update is None:
             raise HookRefused(400, "bad_update", "this is no update of the Bot API", field="body")
         try:
-            await self._ears.hear(update)
-        except Trouble as error:
+            await self._ears.handle(update)
+        except TelegramError as error:
             raise HookRefused(503, "unavailable", error.message, retry_after_s=5.0) from None
         return HookReply(status=200)
 
@@ -199,7 +199,7 @@ class Telegram:
                 await tried(self._bot.set_webhook(self._hook, secret_token=self._secret, allowed_updates=UPDATES))
                 self._problem = ""
                 return
-            except Trouble as error:
+            except TelegramError as error:
                 pause = await self._unwell(error, pause)
 
     async def _poll(self) -> None:
@@ -217,11 +217,11 @@ class Telegram:
                 pause = PAUSE_S[0]
                 self._problem = ""
                 if found and not any(map(_numbered, found)):
-                    raise Trouble("Telegram gives updates without a number", again=True)
-            except (Trouble, *UNSURE) as error:
+                    raise TelegramError("Telegram gives updates without a number", again=True)
+            except (TelegramError, *UNSURE) as error:
                 pause = await self._unwell(error, pause)
             except Exception as error:  # whatever it is, the bot must not fall silent for good
-                pause = await self._unwell(Trouble(f"polling failed: {type(error).__name__}", again=True), pause)
+                pause = await self._unwell(TelegramError(f"polling failed: {type(error).__name__}", again=True), pause)
 
     async def _hear_all(self, found: list[dict[str, Any]]) -> None:
         """Each chat's in order, the chats at the same time."""
@@ -243,8 +243,8 @@ class Telegram:
         assert self._ears is not None
         for update in updates:
             try:
-                await self._ears.hear(update)
-            except Trouble as error:
+                await self._ears.handle(update)
+            except TelegramError as error:
                 self._tries[update.update_id] = self._tries.get(update.update_id, 0) + 1
                 if error.again and self._tries[update.update_id] < MAX_TRIES:
                     raise  # it is given again
@@ -258,7 +258,7 @@ class Telegram:
     async def _unwell(self, error: TielineError, pause: float) -> float:
         self._problem = error.message
         self._relay.report(error.message)
-        wait = error.wait_s if isinstance(error, Trouble) else None
+        wait = error.wait_s if isinstance(error, TelegramError) else None
         await asyncio.sleep(min(max(pause, wait or 0.0), PAUSE_S[1]))
         return min(pause * 2, PAUSE_S[1])
 

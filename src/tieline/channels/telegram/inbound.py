@@ -8,21 +8,21 @@ from aiogram import Bot
 from aiogram.types import CallbackQuery, Message, Update
 from aiogram.types import Message as Shown
 
-from ...envelopes import UNSURE, Payload, Receipt
+from ...envelopes import UNSURE, MessageReceipt, Payload
 from ...errors import TielineError
-from ..base import Asks, Outlet
-from .allowed_chats import Chats
+from ..base import AskService, Outlet
+from .allowed_chats import AllowedChats
 from .ask_card import pressed
-from .attachments import Files
-from .bot_api import Trouble, tried
-from .message_index import Memory
-from .outbound import Voice
+from .attachments import Attachments
+from .bot_api import TelegramError, tried
+from .message_index import MessageIndex
+from .outbound import Outbound
 from .settings import TelegramConfig
 
 HELP = "What you write here is passed on, and the answer comes here. Reply to a message to answer exactly that one."
 
 
-class Ears:
+class UpdateHandler:
     def __init__(
         self,
         id: str,
@@ -30,13 +30,13 @@ class Ears:
         config: TelegramConfig,
         *,
         bot: Bot,
-        chats: Chats,
-        voice: Voice,
-        memory: Memory,
-        files: Files,
+        chats: AllowedChats,
+        voice: Outbound,
+        memory: MessageIndex,
+        files: Attachments,
         relay: Outlet,
-        asks: Asks | None,
-        sent: Callable[[int, Receipt], None],
+        asks: AskService | None,
+        sent: Callable[[int, MessageReceipt], None],
     ) -> None:
         self._id = id
         self._prefix = prefix
@@ -51,7 +51,7 @@ class Ears:
         self._memory = memory
         self.unheard = 0
 
-    async def hear(self, update: Update) -> None:
+    async def handle(self, update: Update) -> None:
         """One update. Raises Trouble, or one of UNSURE, when it should be given again."""
         if update.message is not None:
             await self._message(update.message, update.update_id)
@@ -77,7 +77,7 @@ class Ears:
             return
         try:
             attachments = await self._files.of(message)
-        except Trouble as error:
+        except TelegramError as error:
             if error.again:
                 raise
             await self._say(chat, f"Not sent: {error.message}.")
@@ -162,7 +162,7 @@ class Ears:
 
     async def _without_buttons(self, query: CallbackQuery) -> None:
         if isinstance(query.message, Shown):
-            with suppress(Trouble):
+            with suppress(TelegramError):
                 await tried(
                     self._bot.edit_message_reply_markup(
                         chat_id=query.message.chat.id, message_id=query.message.message_id, reply_markup=None
@@ -170,12 +170,12 @@ class Ears:
                 )
 
     async def _answer(self, query: CallbackQuery, text: str) -> None:
-        with suppress(Trouble):  # one can answer for a short time only; the ask's own message tells how it ended
+        with suppress(TelegramError):  # one can answer for a short time only; the ask's own message tells how it ended
             await tried(self._bot.answer_callback_query(query.id, text=text[:200]))
 
     async def _say(self, chat: int, text: str) -> None:
         """What is said on the side; when it cannot be said, the message itself is not given again for it."""
         try:
             await self._voice.text(chat, text)
-        except Trouble as error:
+        except TelegramError as error:
             self._relay.report(error.message)

@@ -12,15 +12,15 @@ from contextlib import aclosing
 import msgspec
 
 from ...bus.base import Bus
-from ...envelopes import Receipt
+from ...envelopes import MessageReceipt
 from ...errors import TielineError
 from ...events import Text, TextDelta, TurnStarted
 from ...relay.request_reply import WORDS, silence
 from ...sessions.event_log import EventLog
 from ...sessions.records import SESSIONS, SessionRecord
 from ..base import Outlet
-from .bot_api import Trouble
-from .outbound import Voice
+from .bot_api import TelegramError
+from .outbound import Outbound
 from .settings import TelegramConfig
 from .text_split import LIMIT, units
 
@@ -36,11 +36,18 @@ MAX_TEXT = 200_000
 _record = msgspec.json.Decoder(SessionRecord).decode
 
 
-class LiveAnswer:
+class LiveReply:
     """One per message that a person sent and that waits for its answer."""
 
     def __init__(
-        self, chat: int, sent: Receipt, *, voice: Voice, relay: Outlet, bus: Bus | None, config: TelegramConfig
+        self,
+        chat: int,
+        sent: MessageReceipt,
+        *,
+        voice: Outbound,
+        relay: Outlet,
+        bus: Bus | None,
+        config: TelegramConfig,
     ) -> None:
         self.chat = chat
         self.message = 0  # the one that is edited
@@ -128,7 +135,7 @@ class LiveAnswer:
 
         await self._try(speak)
 
-    async def _tell(self, receipt: Receipt, reason: str) -> None:
+    async def _tell(self, receipt: MessageReceipt, reason: str) -> None:
         why = next((step.detail for step in reversed(receipt.steps) if step.detail), "")
         said = "It could not be delivered" if receipt.state in ("expired", "dead") else "No answer will come"
         words = f"{said}: {why[:500] or WORDS.get(reason, reason)}"
@@ -138,7 +145,7 @@ class LiveAnswer:
         """What is shown on the way is not worth more than one try; when told to slow down, we do."""
         try:
             await speak()
-        except Trouble as error:
+        except TelegramError as error:
             await self._pause(min(error.wait_s or 0.0, 60.0))
 
     async def _pause(self, seconds: float) -> None:

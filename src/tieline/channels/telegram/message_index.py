@@ -16,7 +16,7 @@ REMEMBERED = 2000
 KEEP_S = 7 * 86400
 
 
-class About(Struct, frozen=True, omit_defaults=True):
+class MessageSubject(Struct, frozen=True, omit_defaults=True):
     """What one message of ours was about."""
 
     id: str = ""  # of the envelope
@@ -24,26 +24,26 @@ class About(Struct, frozen=True, omit_defaults=True):
     thread: str = ""
 
 
-class Asked(Struct, frozen=True, omit_defaults=True):
+class ShownAsk(Struct, frozen=True, omit_defaults=True):
     """What the buttons of one ask decide."""
 
     ask: str
     digest: str
 
 
-class Memory:
+class MessageIndex:
     def __init__(self, relay: Outlet) -> None:
         self._relay = relay
         self._near: OrderedDict[str, bytes] = OrderedDict()
 
     async def told(self, chat: int, message: int, envelope: Envelope) -> None:
-        about = About(envelope.id, envelope.reply_to or envelope.sender, envelope.thread)
+        about = MessageSubject(envelope.id, envelope.reply_to or envelope.sender, envelope.thread)
         await self._keep(f"said.{chat}.{message}", msgspec.json.encode(about))
 
-    async def about(self, chat: int, message: int) -> About | None:
+    async def about(self, chat: int, message: int) -> MessageSubject | None:
         known = abs(message) < 2**53  # what Telegram gives; anything else is none of ours
         value = await self._look(f"said.{chat}.{message}") if known else None
-        return msgspec.json.decode(value, type=About) if value else None
+        return msgspec.json.decode(value, type=MessageSubject) if value else None
 
     async def showed(self, chat: int, ask: str, message: int) -> None:
         await self._keep(_shown(chat, ask), str(message).encode())
@@ -53,11 +53,11 @@ class Memory:
         return int(await self._look(_shown(chat, ask)) or 0)
 
     async def asked(self, token: str, note: AskNote) -> None:
-        await self._keep(f"button.{token}", msgspec.json.encode(Asked(note.id, note.digest)))
+        await self._keep(f"button.{token}", msgspec.json.encode(ShownAsk(note.id, note.digest)))
 
-    async def button(self, token: str) -> Asked | None:
+    async def button(self, token: str) -> ShownAsk | None:
         value = await self._look(f"button.{token}") if token.isalnum() and token.isascii() else None
-        return msgspec.json.decode(value, type=Asked) if value else None
+        return msgspec.json.decode(value, type=ShownAsk) if value else None
 
     async def _keep(self, key: str, value: bytes) -> None:
         self._near[key] = value

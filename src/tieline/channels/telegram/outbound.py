@@ -14,9 +14,9 @@ from aiogram.types import FSInputFile, InlineKeyboardMarkup, LinkPreviewOptions,
 from ...envelopes import AttachmentRef
 from ..base import AskNote, Envelope
 from .ask_card import buttons, card, token_of
-from .bot_api import Trouble, tried
+from .bot_api import TelegramError, tried
 from .formatting import rendered
-from .message_index import REMEMBERED, Memory
+from .message_index import REMEMBERED, MessageIndex
 from .settings import TelegramConfig
 from .text_split import split, units
 
@@ -28,7 +28,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Said:
+class SentParts:
     """What a chat was told last."""
 
     __slots__ = ("at", "envelope", "text")
@@ -39,20 +39,20 @@ class Said:
         self.text = text
 
 
-class Voice:
-    def __init__(self, bot: Bot, config: TelegramConfig, memory: Memory) -> None:
+class Outbound:
+    def __init__(self, bot: Bot, config: TelegramConfig, memory: MessageIndex) -> None:
         self._bot = bot
         self._config = config
         self._memory = memory
         self._progress: OrderedDict[str, int] = OrderedDict()  # envelope → parts of it that were said
-        self._last: OrderedDict[int, Said] = OrderedDict()
+        self._last: OrderedDict[int, SentParts] = OrderedDict()
 
-    def last(self, chat: int) -> Said | None:
+    def last(self, chat: int) -> SentParts | None:
         return self._last.get(chat)
 
     # --- saying ----------------------------------------------------------------------------------------
 
-    async def say(self, chat: int, envelope: Envelope, *, instead_of: int = 0) -> None:
+    async def send(self, chat: int, envelope: Envelope, *, instead_of: int = 0) -> None:
         """A whole envelope: its text in as many messages as it takes, then its files. Raises Trouble.
 
         `instead_of`: the message in which the answer was shown while it was written; the first part takes its place."""
@@ -66,7 +66,7 @@ class Voice:
                     self._keep(self._progress, envelope.id, number + 1)
                     await self._told(chat, instead_of, envelope, piece)
                     continue
-                except Trouble as error:
+                except TelegramError as error:
                     if error.again:
                         raise
             sent = await self.text(chat, piece)
@@ -131,7 +131,7 @@ class Voice:
                     link_preview_options=NO_PREVIEW,
                 )
             )
-        except Trouble as error:
+        except TelegramError as error:
             if "not modified" not in error.message:
                 raise
 
@@ -161,7 +161,7 @@ class Voice:
         return path if fits and any(path.is_relative_to(folder) for folder in folders) else None
 
     async def _told(self, chat: int, message: int, envelope: Envelope, text: str) -> None:
-        self._keep(self._last, chat, Said(envelope, text))
+        self._keep(self._last, chat, SentParts(envelope, text))
         await self._memory.told(chat, message, envelope)
 
     @staticmethod

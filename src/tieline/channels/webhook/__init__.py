@@ -6,14 +6,14 @@ In: `POST /hooks/in/<id>` on the hub, signed by one of `secrets`, goes to `to`. 
 
 from msgspec import Struct
 
-from ..base import Channel, Surroundings
+from ..base import Channel, ChannelContext
 from .settings import WebhookConfig
 
 NAME = "Webhook"
 CONFIG = WebhookConfig
 
 
-def create(id: str, config: Struct, surroundings: Surroundings) -> Channel:
+def create(id: str, config: Struct, surroundings: ChannelContext) -> Channel:
     from .channel import Webhook
 
     assert isinstance(config, WebhookConfig)

@@ -17,7 +17,7 @@ _PAIR = re.compile(r"([a-z-]{1,16})=([A-Za-z0-9._:-]{1,128})")
 _MAX = 512
 
 
-class Trail(Struct, frozen=True, kw_only=True):
+class LoopState(Struct, frozen=True, kw_only=True):
     id: str = ""  # the message that caused this one
     hops: int = 0
     max_hops: int = 0
@@ -39,7 +39,7 @@ def header(envelope: Envelope) -> str:
     )
 
 
-def trail(headers: Mapping[str, str]) -> Trail | None:
+def trail(headers: Mapping[str, str]) -> LoopState | None:
     """None: it comes from nowhere. What is malformed in it is left out."""
     value = headers.get(HEADER, "")
     if not value or len(value) > _MAX:
@@ -50,7 +50,7 @@ def trail(headers: Mapping[str, str]) -> Trail | None:
         text = found.get(name, "")
         return int(text) if text.isdigit() and len(text) <= 12 else None
 
-    return Trail(
+    return LoopState(
         id=found.get("id", ""),
         hops=number("hops") or 0,
         max_hops=number("max-hops") or 0,

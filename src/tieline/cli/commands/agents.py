@@ -14,7 +14,7 @@ from ...config import Config
 from ...drivers import registry
 from ...drivers.base import Driver, Features, StartsProgram
 from ...drivers.observed_features import Basis, basis_of, unverified_of
-from ...drivers.run_as import OtherUser
+from ...drivers.run_as import RunAsDriver
 from ...errors import TielineError, UnknownAgent
 from ..terminal.sanitize import one_line
 
@@ -30,7 +30,7 @@ CAN: dict[Basis, str] = {
 }
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class AgentReport(Struct, frozen=True, kw_only=True):
     """One agent, as `tieline agents --json` tells it."""
 
     name: str
@@ -73,19 +73,19 @@ def show(names: Sequence[str], *, json: bool) -> None:
         print("\n".join(plain(reports)))
 
 
-async def gather(names: Iterable[str], config: Config) -> list[Report]:
+async def gather(names: Iterable[str], config: Config) -> list[AgentReport]:
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
     return list(await asyncio.gather(*(look(name, config) for name in names)))
 
 
-async def look(name: str, config: Config) -> Report:
+async def look(name: str, config: Config) -> AgentReport:
     """Everything about one agent. Never raises: what is wrong with it is its report."""
     try:
         driver = await asyncio.to_thread(registry.create, name, config)
     except TielineError as error:
-        return Report(name=name, found=False, problem=error.message, hint=error.hint)
+        return AgentReport(name=name, found=False, problem=error.message, hint=error.hint)
     except Exception as error:  # a broken plugin must not hide the others
-        return Report(name=name, found=False, problem=f"its driver does not load: {type(error).__name__}: {error}")
+        return AgentReport(name=name, found=False, problem=f"its driver does not load: {type(error).__name__}: {error}")
     about: dict[str, Any] = {
         "floor": driver.floor,
         "tested": driver.tested,
@@ -93,20 +93,20 @@ async def look(name: str, config: Config) -> Report:
         "basis": basis_of(driver),
         "unverified": unverified_of(driver),
         **_program(driver),
-        "run_as": driver.user if isinstance(driver, OtherUser) else "",
+        "run_as": driver.user if isinstance(driver, RunAsDriver) else "",
     }
     try:
         async with asyncio.timeout(PROBE_S):
             probe = await driver.probe(config.for_children())
     except TimeoutError:
-        return Report(name=name, found=False, problem=f"it did not answer within {PROBE_S:g} s", **about)
+        return AgentReport(name=name, found=False, problem=f"it did not answer within {PROBE_S:g} s", **about)
     except Exception as error:
-        return Report(name=name, found=False, problem=f"{type(error).__name__}: {error}", **about)
+        return AgentReport(name=name, found=False, problem=f"{type(error).__name__}: {error}", **about)
     problem, hint = probe.problem, probe.hint
     if not problem and older(probe.version, driver.floor):
         problem = f"version {probe.version} is older than {driver.floor}, the oldest known to work"
         hint = hint or "Update it."
-    return Report(
+    return AgentReport(
         name=name,
         found=probe.found,
         path=probe.path,
@@ -119,7 +119,7 @@ async def look(name: str, config: Config) -> Report:
 
 
 def _program(driver: Driver) -> dict[str, Any]:
-    own = driver.driver if isinstance(driver, OtherUser) else driver
+    own = driver.driver if isinstance(driver, RunAsDriver) else driver
     return asdict(own.program) if isinstance(own, StartsProgram) else {}
 
 
@@ -138,7 +138,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def signed(report: Report) -> str:
+def signed(report: AgentReport) -> str:
     return {True: "yes", False: "no", None: "unknown"}[report.signed_in] if report.found else ""
 
 
@@ -160,7 +160,7 @@ def abilities(features: Features | None) -> list[str]:
     return can
 
 
-def plain(reports: Sequence[Report]) -> list[str]:
+def plain(reports: Sequence[AgentReport]) -> list[str]:
     """Without a terminal: one line per agent, what is wrong below it."""
     width = max((len(report.name) for report in reports), default=0)
     lines: list[str] = []

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ...drivers.observed_features import Basis
 from ..terminal.sanitize import clean, one_line
-from .agents import Report, abilities, signed
+from .agents import AgentReport, abilities, signed
 
 TESTED: dict[Basis, str] = {"": "", "tested": "yes", "told": "no: its own word", "unverified": "no"}
 SIGNED_STYLES = {"yes": "green", "no": "red", "unknown": "dim"}
@@ -19,7 +19,7 @@ def terminal() -> Console:
     return Console(markup=False, emoji=False, highlight=False)
 
 
-def print_table(reports: Sequence[Report], console: Console) -> None:
+def print_table(reports: Sequence[AgentReport], console: Console) -> None:
     """Those that are here in full, what is wrong with them, and how to get the others."""
     here = [report for report in reports if report.found]
     console.print()
@@ -35,7 +35,7 @@ def print_table(reports: Sequence[Report], console: Console) -> None:
     console.print()
 
 
-def _here(reports: Sequence[Report]) -> Table:
+def _here(reports: Sequence[AgentReport]) -> Table:
     table = _table("agent", "version", "signed in", "tested", "oldest")
     table.add_column("can")
     for report in reports:
@@ -53,20 +53,20 @@ def _here(reports: Sequence[Report]) -> Table:
     return table
 
 
-def _can(report: Report) -> str:
+def _can(report: AgentReport) -> str:
     able = ", ".join(each.split(" (")[0] for each in abilities(report.features))
     if report.basis == "unverified":
         return f"unverified, it never ran here: {able}"
     return f"{able}; unverified: {', '.join(report.unverified)}" if report.unverified else able
 
 
-def _problem(report: Report) -> Text:
+def _problem(report: AgentReport) -> Text:
     text = Text.assemble(("! ", "yellow"), (report.name, "bold"))
     text.append(f": {clean(report.problem)}" if report.problem else ":")
     return text.append(f"\n    {clean(report.hint)}" if report.hint else "", "dim")
 
 
-def _away(reports: Sequence[Report]) -> Table:
+def _away(reports: Sequence[AgentReport]) -> Table:
     table = _table("not here")
     table.add_column("why")
     table.add_column("what to do")

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ... import config as configuration
 from ... import paths
-from ...channels.base import Surroundings
+from ...channels.base import ChannelContext
 from ...client.client import Client
 from ...config import ChannelConfig, Config
 from ...protocol.messages import ChannelTest, ChannelView, ReloadView
@@ -132,7 +132,7 @@ def _verdict(entry: ChannelConfig, config: Config) -> Verdict:
         return Verdict(id=entry.id, good=False, problem="several channels have this id", field="id")
     if not entry.enabled:
         return Verdict(id=entry.id, good=True)
-    around = Surroundings(
+    around = ChannelContext(
         env=config.environ,
         state_dir=str(paths.state(config.environ) / "channels"),
         public_url=config.hub.public_url,

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ... import config as configuration
 from ... import paths
-from ...channels.base import Surroundings
+from ...channels.base import ChannelContext
 from ...config import DRIVERS_OWN, AgentEntry, ChannelConfig, Config
 from ...config_schema import Mistake, keys, mistakes
 from ...drivers import registry
@@ -215,7 +215,7 @@ def _channels(entries: Any, env: Mapping[str, str], source: str, unchecked: list
             unchecked.append(channel.id)
             continue  # checking its settings would run its code
         try:
-            check_channel(channel, Surroundings(env=env, state_dir=state_dir), source=source)
+            check_channel(channel, ChannelContext(env=env, state_dir=state_dir), source=source)
         except ChannelError as error:
             inner = error.field.removeprefix(f"channels.{channel.id}").strip(".")
             yield Mistake((*path, *(inner.split(".") if inner else ())), error.problem, error.hint)

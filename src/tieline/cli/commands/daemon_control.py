@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ... import config as configuration
 from ... import paths
-from ...bootstrap.process_lock import Order, Started, holder, read_running
+from ...bootstrap.process_lock import StartOptions, StartResult, read_running, running_pid
 from ...client.client import Client, connect
 from ...client.errors import HubError
 from ...config import Config
@@ -43,7 +43,7 @@ class NodeState(Struct, frozen=True, kw_only=True):
     agents: tuple[str, ...]  # those that are ready
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class DaemonReport(Struct, frozen=True, kw_only=True):
     """As `tieline status --json` tells it."""
 
     running: bool
@@ -60,8 +60,8 @@ class Report(Struct, frozen=True, kw_only=True):
 
 def start(*, node: bool, foreground: bool, host: str, port: int | None, insecure: bool) -> int:
     config = configuration.load()
-    order = Order(node=node, host=host, port=port, insecure=insecure)
-    if (pid := holder(config.environ)) and not foreground:
+    order = StartOptions(node=node, host=host, port=port, insecure=insecure)
+    if (pid := running_pid(config.environ)) and not foreground:
         return _runs_already(config, pid)
     if foreground:
         from ...bootstrap.daemon import run  # all the parts: only where they are needed
@@ -73,7 +73,7 @@ def start(*, node: bool, foreground: bool, host: str, port: int | None, insecure
     return 0
 
 
-def in_background(config: Config, order: Order) -> Started:
+def in_background(config: Config, order: StartOptions) -> StartResult:
     """A process in a session of its own, which says when it runs. Raises NotStarted with the end of its log."""
     env = config.environ
     log = paths.log_file(env)
@@ -112,7 +112,7 @@ def in_background(config: Config, order: Order) -> Started:
     return said
 
 
-def _wait(reading: int, process: "subprocess.Popen[bytes]") -> Started:
+def _wait(reading: int, process: "subprocess.Popen[bytes]") -> StartResult:
     import select
 
     deadline = time.monotonic() + START_S
@@ -123,14 +123,14 @@ def _wait(reading: int, process: "subprocess.Popen[bytes]") -> Started:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_S)
-            return Started(problem=f"it did not come up within {START_S:g} s")
+            return StartResult(problem=f"it did not come up within {START_S:g} s")
         chunk = os.read(reading, 65536)
         if not chunk:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(5.0)
-            return Started(problem="it ended before it was up")
+            return StartResult(problem="it ended before it was up")
         data += chunk
-    said = msgspec.json.decode(data, type=Started)
+    said = msgspec.json.decode(data, type=StartResult)
     if said.problem:
         with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_S)
@@ -160,7 +160,7 @@ def _runs_already(config: Config, pid: int) -> int:
     return 0
 
 
-def _announce(started: Started) -> None:
+def _announce(started: StartResult) -> None:
     show_link(started.login, started.url)
     for problem in started.waiting:
         print(
@@ -170,14 +170,14 @@ def _announce(started: Started) -> None:
 
 def stop() -> int:
     env = configuration.load().environ
-    pid = holder(env)
+    pid = running_pid(env)
     if not pid:
         print("Nothing runs here.")
         return 0
     ending = _Ending(env)
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    over = _gone(lambda: ending.show() or holder(env) != pid, STOP_S)
+    over = _gone(lambda: ending.show() or running_pid(env) != pid, STOP_S)
     ending.show(last=True)
     if over:
         _gone(lambda: not _lives(pid), 5.0)  # all is closed by now; the interpreter takes a moment
@@ -213,7 +213,7 @@ class _Ending:
 
 def ended(env: Mapping[str, str], pid: int, within: float) -> bool:
     """Wait until what runs here, runs here no longer. Whether it does not."""
-    return _gone(lambda: holder(env) != pid, within)
+    return _gone(lambda: running_pid(env) != pid, within)
 
 
 def _lives(pid: int) -> bool:
@@ -243,17 +243,19 @@ def show(*, json: bool) -> int:
     return 0 if report.running and not report.problem else 1
 
 
-async def _report(config: Config) -> Report:
+async def _report(config: Config) -> DaemonReport:
     env = config.environ
     running = read_running(env)
     if running is None and not env.get("TIELINE_HUB"):
-        pid = holder(env)
-        return Report(running=False, pid=pid, problem="a node runs here: see `tieline node status`" if pid else "")
+        pid = running_pid(env)
+        return DaemonReport(
+            running=False, pid=pid, problem="a node runs here: see `tieline node status`" if pid else ""
+        )
     try:
         async with connect(env, patience_s=5.0) as client:
             return await _ask(client, running.pid if running else 0)
     except HubError as error:
-        return Report(
+        return DaemonReport(
             running=True,
             url=running.url if running else env.get("TIELINE_HUB", ""),
             pid=running.pid if running else 0,
@@ -261,10 +263,10 @@ async def _report(config: Config) -> Report:
         )
 
 
-async def _ask(client: Client, pid: int) -> Report:
+async def _ask(client: Client, pid: int) -> DaemonReport:
     me, nodes, asks = await client.me(), await client.nodes(), await client.asks()
     sessions: list[SessionRecord] = await client.sessions()
-    return Report(
+    return DaemonReport(
         running=True,
         url=client.url,
         pid=pid,
@@ -286,7 +288,7 @@ async def _ask(client: Client, pid: int) -> Report:
     )
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: DaemonReport) -> list[str]:
     if not report.running:
         return [report.problem or "Nothing runs here. `tieline up` starts the hub."]
     process = f" (process {report.pid})" if report.pid else ""

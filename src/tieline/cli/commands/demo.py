@@ -14,10 +14,10 @@ from ... import config as configuration
 from ...api import open_session
 from ...drivers.base import Prompt
 from ...sessions.ask_decisions import OnAsk
-from ..run.run_options import Request
-from ..run.standalone import Own
-from ..run.terminal_io import Stage
-from ..run.turn_runner import Performance, Play
+from ..run.run_options import RunOptions
+from ..run.standalone import StandaloneTurn
+from ..run.terminal_io import TerminalIO
+from ..run.turn_runner import TurnRunner, TurnSource
 
 SCRIPT = Path(__file__).with_name("demo.json")
 PROMPT = "The greeting is wrong. Please mend it."
@@ -51,15 +51,15 @@ def _turn(place: Path, *, yes: bool) -> int:
     agents = {"demo": {"type": "scripted", "script": str(SCRIPT)}}
     config = replace(config, agents=agents, environ=_environment(config.environ))
     nobody = not (sys.stdin.isatty() and sys.stdout.isatty())
-    request = Request(agent="demo", prompt=PROMPT, cwd=str(place), on_ask="allow" if yes or nobody else "")
-    stage = Stage(request, config, show_prompt=True, choose_first=True)
+    request = RunOptions(agent="demo", prompt=PROMPT, cwd=str(place), on_ask="allow" if yes or nobody else "")
+    stage = TerminalIO(request, config, show_prompt=True, choose_first=True)
 
-    def opener(on_ask: OnAsk) -> Play:
-        return Own(open_session("demo", cwd=place, policy="ask", on_ask=on_ask, config=config))
+    def opener(on_ask: OnAsk) -> TurnSource:
+        return StandaloneTurn(open_session("demo", cwd=place, policy="ask", on_ask=on_ask, config=config))
 
     async def perform() -> int:
         leave = lambda: shutil.rmtree(place, ignore_errors=True)  # noqa: E731
-        return await Performance(stage, opener, Prompt(PROMPT), leave=leave).run()
+        return await TurnRunner(stage, opener, Prompt(PROMPT), leave=leave).run()
 
     return asyncio.run(perform())
 

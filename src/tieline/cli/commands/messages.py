@@ -8,7 +8,7 @@ import msgspec
 
 from ...client.client import Client
 from ...client.messages import OWNER
-from ...envelopes import AttachmentRef, DeadLetter, Limits, Step
+from ...envelopes import AttachmentRef, DeadLetter, Limits, ReceiptStep
 from ...environment import variable
 from ...errors import UsageError
 from ...processes import environment_mark
@@ -238,7 +238,7 @@ def _message(view: MessageView, indent: str = "") -> Sequence[hub_connection.Cel
     return (indent + receipt.id, (state, STYLES.get(view.state, "")), receipt.sender, receipt.subject, says)
 
 
-def _step(step: Step) -> Sequence[hub_connection.Cell]:
+def _step(step: ReceiptStep) -> Sequence[hub_connection.Cell]:
     why = " ".join(part for part in (step.reason, step.detail and f"({step.detail})") if part)
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.at))
     return ((step.state, STYLES.get(step.state, "")), at, str(step.attempt or ""), one_line(why, 80), step.channel)

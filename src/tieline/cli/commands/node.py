@@ -10,13 +10,20 @@ import msgspec
 from msgspec import Struct
 
 from ... import config as configuration
-from ...bootstrap.process_lock import REJOIN, AlreadyRunning, Order, holder, read_running
+from ...bootstrap.process_lock import REJOIN, AlreadyRunning, StartOptions, read_running, running_pid
 from ...client.client import Client
 from ...client.errors import HubError
 from ...config import Config
 from ...errors import UsageError
-from ...node.hub_credentials import Joined, forget_joined, read_joined, read_situation, write_joined, write_situation
-from ...node.hub_link import Situation, link_url
+from ...node.hub_credentials import (
+    HubCredentials,
+    forget_credentials,
+    read_credentials,
+    read_link_status,
+    write_credentials,
+    write_link_status,
+)
+from ...node.hub_link import LinkStatus, link_url
 from ...node.node_identity import identify
 from ...protocol.access import Paired
 from ...protocol.request_bodies import Claim
@@ -24,7 +31,7 @@ from ..terminal.sanitize import one_line
 from .daemon_control import STOP_S, ended, in_background
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class NodeReport(Struct, frozen=True, kw_only=True):
     """As `tieline node status --json` tells it."""
 
     joined: bool
@@ -38,7 +45,7 @@ class Report(Struct, frozen=True, kw_only=True):
 def join(url: str, *, secret: str, name: str, run: bool) -> int:
     config = configuration.load()
     env = config.environ
-    if read_joined(env) is not None:
+    if read_credentials(env) is not None:
         raise UsageError("this machine is joined to a hub already", field="url", hint="Leave it: `tieline node leave`.")
     address, found = split(url)
     link_url(address)
@@ -48,13 +55,13 @@ def join(url: str, *, secret: str, name: str, run: bool) -> int:
         raise UsageError("the URL has no secret", field="secret", hint=hint)
     me = identify(env)
     paired = asyncio.run(_pair(address, Claim(secret=secret, name=name or me.name, node=me.id)))
-    write_joined(env, Joined(url=address, key=paired.key, device=paired.device.id))
-    write_situation(env, None)  # of another time
+    write_credentials(env, HubCredentials(url=address, key=paired.key, device=paired.device.id))
+    write_link_status(env, None)  # of another time
     print(f"Joined {address} as {one_line(paired.device.name)}.")
     if not run:
         print("`tieline node run` lets it run agents here.")
         return 0
-    pid, hub = holder(env), read_running(env)
+    pid, hub = running_pid(env), read_running(env)
     if hub is not None and hub.node:
         _tell(pid, REJOIN)
         print(f"What `tieline up` started here (process {pid}) is a node there now. `tieline node status` tells how.")
@@ -64,7 +71,7 @@ def join(url: str, *, secret: str, name: str, run: bool) -> int:
         return 0
     if pid and not ended(env, pid, STOP_S):  # a node that was told to end, as it left another hub
         raise AlreadyRunning(None)
-    in_background(config, Order(what="node"))
+    in_background(config, StartOptions(what="node"))
     print("It runs in the background. `tieline node status` tells how it is, `tieline down` ends it.")
     return 0
 
@@ -83,15 +90,15 @@ async def _pair(address: str, claim: Claim) -> Paired:
 
 def run(*, foreground: bool) -> int:
     config = configuration.load()
-    joined = read_joined(config.environ, needed=True)
+    joined = read_credentials(config.environ, needed=True)
     assert joined is not None
     if foreground:
         print(f"A node of {joined.url}. Ctrl-C ends it.", flush=True)
         from ...bootstrap.daemon import run as run_here
 
-        run_here(config, Order(what="node"), lambda started: None, foreground=True)
+        run_here(config, StartOptions(what="node"), lambda started: None, foreground=True)
     else:
-        in_background(config, Order(what="node"))
+        in_background(config, StartOptions(what="node"))
         print(f"A node of {joined.url}, in the background.")
     return 0
 
@@ -113,16 +120,16 @@ def show(*, json: bool) -> int:
     return 0 if report.state == "joined" else 1
 
 
-def _report(config: Config) -> Report:
+def _report(config: Config) -> NodeReport:
     env = config.environ
-    joined = read_joined(env)
+    joined = read_credentials(env)
     if joined is None:
-        return Report(joined=False)
-    running = bool(holder(env))
-    situation = read_situation(env)
+        return NodeReport(joined=False)
+    running = bool(running_pid(env))
+    situation = read_link_status(env)
     if not running and situation.state != "refused":
-        situation = Situation()  # it was killed: what it wrote down is not so any longer
-    return Report(
+        situation = LinkStatus()  # it was killed: what it wrote down is not so any longer
+    return NodeReport(
         joined=True,
         running=running,
         hub=joined.url,
@@ -135,15 +142,15 @@ def _report(config: Config) -> Report:
 def leave() -> int:
     config = configuration.load()
     env = config.environ
-    joined = read_joined(env, needed=True)
+    joined = read_credentials(env, needed=True)
     assert joined is not None
     try:
         asyncio.run(_log_out(joined))
         told = ""
     except HubError as error:
         told = f"The hub was not told ({error.message}): revoke this machine there."
-    forget_joined(env)
-    if pid := holder(env):
+    forget_credentials(env)
+    if pid := running_pid(env):
         _tell(pid, REJOIN if read_running(env) else signal.SIGTERM)
     print(f"Left {joined.url}.")
     if told:
@@ -156,6 +163,6 @@ def _tell(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-async def _log_out(joined: Joined) -> None:
+async def _log_out(joined: HubCredentials) -> None:
     async with Client(joined.url, joined.key, patience_s=5.0) as client:
         await client.change("POST", "logout", type(None))

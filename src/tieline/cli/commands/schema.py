@@ -8,7 +8,7 @@ import msgspec
 from ... import events, policy, script
 from ...drivers.base import Prompt
 from ...errors import UsageError
-from .agents import Report
+from .agents import AgentReport
 
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "events": events.schema,
@@ -16,7 +16,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "receipt": lambda: _of("Tieline receipt", policy.Receipt),
     "prompt": lambda: _of("Tieline prompt", Prompt),
     "script": lambda: _of("Tieline script", list[list[script.AnyStep]]),
-    "agents": lambda: _of("Tieline agents", list[Report]),
+    "agents": lambda: _of("Tieline agents", list[AgentReport]),
 }
 
 

@@ -30,14 +30,14 @@ from ..errors import FAILED, say
 from ..run.run_options import attachment
 from ..run.turn_runner import EXIT, TICK_S
 from ..terminal.sanitize import clean, one_line
-from ..terminal.session_view import Watch
+from ..terminal.session_view import SessionView
 
 TITLE = 80
 MAX_PAGES = 20
 """Of a turn, looked through for its prompt; a longer one is shown without."""
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class PromptMessage(Struct, frozen=True, kw_only=True):
     """What `tieline send` was asked to do."""
 
     text: str
@@ -54,7 +54,7 @@ class Message(Struct, frozen=True, kw_only=True):
     json: bool = False
 
 
-def send(message: Message) -> int:
+def send(message: PromptMessage) -> int:
     _check(message)
     text = hub_connection.words_of(message.text)
     files = tuple(_content(path) for path in message.attach)
@@ -85,7 +85,7 @@ def send(message: Message) -> int:
     return hub_connection.call(work)
 
 
-def _check(message: Message) -> None:
+def _check(message: PromptMessage) -> None:
     only_new = [name for name in ("cwd", "node", "policy", "model", "title") if getattr(message, name)]
     if message.new and message.session:
         raise UsageError("both a session and --new", field="session", hint="One or the other.")
@@ -99,7 +99,7 @@ def _check(message: Message) -> None:
         )
 
 
-async def _create(client: Client, message: Message, text: str) -> SessionRecord | None:
+async def _create(client: Client, message: PromptMessage, text: str) -> SessionRecord | None:
     node = (await hub_connection.node(client, message.node)).id if message.node else ""
     # Without a machine's name the agent is meant to work where the person is.
     cwd = message.cwd if message.node else hub_connection.directory(message.cwd or ".")
@@ -128,7 +128,7 @@ def _content(path: str) -> Attachment:
 async def _wait(client: Client, record: SessionRecord, prompt: NewPrompt, *, json: bool) -> int:
     """Send it and show what happens until it is over; the exit status is the turn's."""
     prompt = replace(prompt, id=new_id())
-    watch = Watch(record, json=json)
+    watch = SessionView(record, json=json)
     stream = client.stream(sessions=[record.id], visible=True, by="sse")
     sent = ours = False
     try:
@@ -155,7 +155,7 @@ async def _wait(client: Client, record: SessionRecord, prompt: NewPrompt, *, jso
     return FAILED
 
 
-async def _ticking(frames: AsyncGenerator[AnyHubFrame, None], watch: Watch) -> AsyncGenerator[AnyHubFrame, None]:
+async def _ticking(frames: AsyncGenerator[AnyHubFrame, None], watch: SessionView) -> AsyncGenerator[AnyHubFrame, None]:
     """The frames, while the view's clock goes on."""
 
     async def tick() -> None:
@@ -179,7 +179,7 @@ def tail(given: str, *, follow: bool, number: int, json: bool) -> int:
 
     async def work(client: Client) -> int:
         record = await hub_connection.session(client, given)
-        watch = Watch(record, json=json)
+        watch = SessionView(record, json=json)
         try:
             if not follow:
                 for frame in await _last(client, record.id, number, prompt=not json):

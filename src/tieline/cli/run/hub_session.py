@@ -40,7 +40,7 @@ SAME = (
 """What a session must have in common with the run that goes on with it."""
 
 
-class Visit:
+class HubSession:
     """`async with Visit(client, new, on_ask) as visit`: it listens; `turn` then makes the session say something."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Visit:
         self._over = False
         self._problem: Exception | None = None
 
-    async def __aenter__(self) -> "Visit":
+    async def __aenter__(self) -> "HubSession":
         """The stream is open when it returns, so that nothing of the turn is missed."""
         if self._new.resume and not self._new.fork and (earlier := await self._earlier()):
             self._id, self._ours = earlier.id, False

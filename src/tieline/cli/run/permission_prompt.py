@@ -16,7 +16,7 @@ from ...events import Answer, Ask, Question, Remember
 from ...sessions.ask_decisions import allow, deny
 from ..terminal import event_text
 from ..terminal.ask_panel import about, panel, question_panel
-from ..terminal.keyboard import Keys
+from ..terminal.keyboard import Keyboard
 from ..terminal.sanitize import one_line
 
 BY = "person"
@@ -26,12 +26,12 @@ MAX_DIGITS = 9
 """More choices than one key can name are answered with a line."""
 
 
-class Desk:
+class PermissionPrompter:
     def __init__(
         self,
         agent: str,
         console: Console,
-        keys: Keys,
+        keys: Keyboard,
         *,
         cwd: str = "",
         pause: Callable[[], None] = lambda: None,

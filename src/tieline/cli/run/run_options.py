@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from ...config import Config
 from ...drivers.base import Attachment, Prompt
 from ...drivers.options import Options, spec_of
-from ...drivers.prestart import greet_ahead as greet
+from ...drivers.prestart import send_first_message as greet
 from ...environment import inherited
 from ...errors import UsageError
 from ...policy import CAPABILITIES, Capability, Level, Policy, preset
-from ...processes.spawn import Launched
+from ...processes.spawn import SpawnedProcess
 
 ON_ASK = ("prompt", "allow", "deny")
 TEXT_TYPES = ("text/markdown", "text/html", "text/csv")
@@ -29,7 +29,7 @@ SNIFFED = 8192
 """Bytes of an attachment that are looked at to tell text from other data."""
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class RunOptions(Struct, frozen=True, kw_only=True):
     agent: str
     prompt: str
     cwd: str = "."
@@ -54,7 +54,7 @@ class Request(Struct, frozen=True, kw_only=True):
     standalone: bool = False
 
 
-def checked(request: Request) -> Request:
+def checked(request: RunOptions) -> RunOptions:
     """Refuses values that cannot be meant, naming the option."""
     for name in ("max_turns", "max_budget_usd", "timeout"):
         value = getattr(request, name)
@@ -79,7 +79,7 @@ def _directory(cwd: str) -> str:
     return str(path)
 
 
-def policy_of(request: Request, default: str) -> Policy:
+def policy_of(request: RunOptions, default: str) -> Policy:
     """The preset, changed by --allow, --ask and --deny."""
     chosen = preset(request.policy or default)
     levels: dict[Capability, Level] = {}
@@ -96,7 +96,7 @@ def policy_of(request: Request, default: str) -> Policy:
     return replace(chosen, **levels)
 
 
-def options_of(request: Request, default: str) -> Options:
+def options_of(request: RunOptions, default: str) -> Options:
     """What the agent is opened with; `default` is the policy's preset where none is named."""
     return {
         "cwd": request.cwd,
@@ -114,14 +114,14 @@ def options_of(request: Request, default: str) -> Options:
     }
 
 
-def greet_ahead(early: Launched, request: Request) -> None:
+def greet_ahead(early: SpawnedProcess, request: RunOptions) -> None:
     """Tell an agent that was started ahead what it will be told. Only where no configuration says anything."""
     config = Config(environ=inherited())
     with suppress(UsageError):  # it is said in its place
         greet(early, request.agent, spec_of(config, **options_of(checked(request), config.policy)))
 
 
-def prompt_of(request: Request) -> Prompt:
+def prompt_of(request: RunOptions) -> Prompt:
     """The prompt, read from standard input where it is `-`, with its attachments."""
     text = request.prompt
     if text == "-":
@@ -209,7 +209,7 @@ _LISTS = ("allow", "ask", "deny", "allowed_tools", "disallowed_tools", "attach")
 _READERS: dict[str, _Reader] = {"max_turns": _whole, "max_budget_usd": _decimal, "timeout": _decimal}
 
 
-def parse(arguments: Sequence[str]) -> Request | None:
+def parse(arguments: Sequence[str]) -> RunOptions | None:
     """The request; None when it takes the full parser to understand it or to say what is wrong."""
     values: dict[str, Any] = {}
     positional: list[str] = []
@@ -222,7 +222,7 @@ def parse(arguments: Sequence[str]) -> Request | None:
         else:
             flag, given, value = word.partition("=")
             name = flag[2:].replace("-", "_")
-            if flag != f"--{name.replace('_', '-')}" or name not in Request.__struct_fields__[2:]:
+            if flag != f"--{name.replace('_', '-')}" or name not in RunOptions.__struct_fields__[2:]:
                 return None
             if name in _FLAGS:
                 if given:
@@ -240,4 +240,4 @@ def parse(arguments: Sequence[str]) -> Request | None:
             values[name] = (*values.get(name, ()), value) if name in _LISTS else value
     if len(positional) != 2:
         return None
-    return Request(agent=positional[0], prompt=positional[1], **values)
+    return RunOptions(agent=positional[0], prompt=positional[1], **values)

@@ -10,27 +10,27 @@ from ...drivers.base import Prompt, check_prompt
 from ...events import Event
 from ...sessions.ask_decisions import OnAsk
 from ...sessions.session import Session
-from .run_options import Request, checked, options_of, prompt_of
-from .terminal_io import Stage
-from .turn_runner import Performance, Play
+from .run_options import RunOptions, checked, options_of, prompt_of
+from .terminal_io import TerminalIO
+from .turn_runner import TurnRunner, TurnSource
 
 
-def carry_out(request: Request) -> int:
+def run_standalone(request: RunOptions) -> int:
     """Everything from the request to the exit status. Raises TielineError."""
     request = checked(request)
     config = configuration.load()
     options = options_of(request, config.policy)
     prompt = prompt_of(request)
 
-    def opener(on_ask: OnAsk) -> Play:
+    def opener(on_ask: OnAsk) -> TurnSource:
         session = open_session(request.agent, on_ask=on_ask, config=config, **options)
         check_prompt(session.driver, prompt)
-        return Own(session)
+        return StandaloneTurn(session)
 
-    return asyncio.run(Performance(Stage(request, config), opener, prompt, timeout=request.timeout).run())
+    return asyncio.run(TurnRunner(TerminalIO(request, config), opener, prompt, timeout=request.timeout).run())
 
 
-class Own:
+class StandaloneTurn:
     """A session of our own, to be performed."""
 
     def __init__(self, session: Session) -> None:
@@ -39,7 +39,7 @@ class Own:
         self.cwd = session.spec.cwd
         self.resumable = session.driver.features.resume
 
-    async def __aenter__(self) -> "Own":
+    async def __aenter__(self) -> "StandaloneTurn":
         await self._session.__aenter__()
         return self
 

@@ -8,8 +8,8 @@ from ... import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...client.hub_address import Address
-    from .run_options import Request
+    from ...client.hub_address import HubAddress
+    from .run_options import RunOptions
 
 FLAG = "--standalone"
 LARGEST = 700_000
@@ -17,7 +17,7 @@ LARGEST = 700_000
 HUB = "hub.json"
 
 
-def hub_here(env: Mapping[str, str]) -> "Address | None":
+def hub_here(env: Mapping[str, str]) -> "HubAddress | None":
     """This machine's hub, if it runs, has a node, is configured by the same file as we are, and can be reached.
 
     A hub elsewhere (`TIELINE_HUB`) is not meant: the directory that the agent shall work in is here.
@@ -32,20 +32,20 @@ def hub_here(env: Mapping[str, str]) -> "Address | None":
     return address if reachable(address.socket) else None
 
 
-def carry_out(request: "Request") -> int:
+def execute(request: "RunOptions") -> int:
     """The exit status. Raises TielineError."""
     address = None if request.standalone else hub_here(environment.inherited())
     if address is not None and _fits(request.attach):
         from . import via_hub
 
-        return via_hub.carry_out(request, address)
+        return via_hub.run_via_hub(request, address)
     if address is not None:
         from ..errors import say
 
         say("tieline: the attachments are too large for the hub: the agent is started here")
     from . import standalone
 
-    return standalone.carry_out(request)
+    return standalone.run_standalone(request)
 
 
 def _fits(files: Sequence[str]) -> bool:

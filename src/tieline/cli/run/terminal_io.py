@@ -11,20 +11,20 @@ from ...errors import UsageError
 from ...events import Answer, Ask
 from ...sessions.ask_decisions import allow, deny
 from ..terminal.plain_views import JsonView, PlainView, View
-from .run_options import Request
+from .run_options import RunOptions
 
 if TYPE_CHECKING:  # rich and termios: only where there is a terminal
     from rich.console import Console
 
-    from ..terminal.keyboard import Keys
-    from .permission_prompt import Desk
+    from ..terminal.keyboard import Keyboard
+    from .permission_prompt import PermissionPrompter
 
 SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
 
 
-class Stage:
+class TerminalIO:
     def __init__(
-        self, request: Request, config: Config, *, show_prompt: bool = False, choose_first: bool = False
+        self, request: RunOptions, config: Config, *, show_prompt: bool = False, choose_first: bool = False
     ) -> None:
         """`choose_first`: a question that nobody is asked is answered with its first choice."""
         self._request = request
@@ -33,9 +33,9 @@ class Stage:
         self._choose_first = choose_first
         self._on_terminal = sys.stdout.isatty() and not request.json and config.environ.get("TERM", "dumb") != "dumb"
         self._denied_for_nobody = False
-        self.keys: Keys | None = self._keyboard()
+        self.keys: Keyboard | None = self._keyboard()
 
-    def _keyboard(self) -> "Keys | None":
+    def _keyboard(self) -> "Keyboard | None":
         if self._request.on_ask in ("allow", "deny"):
             wanted = self._on_terminal  # only to keep stray keys off the live region
         else:
@@ -71,14 +71,14 @@ class Stage:
             cwd_option=where,
         )
 
-    def desk(self, agent: str, cwd: str, view: View) -> "Desk | None":
+    def desk(self, agent: str, cwd: str, view: View) -> "PermissionPrompter | None":
         """Where the person answers; None when nobody is to be asked."""
         if self.keys is None or self._request.on_ask in ("allow", "deny"):
             return None
-        from .permission_prompt import Desk
+        from .permission_prompt import PermissionPrompter
 
         console = self._console if self._on_terminal else _console(stderr=sys.stderr.isatty())
-        return Desk(agent, console, self.keys, cwd=cwd, pause=view.pause, resume=view.resume)
+        return PermissionPrompter(agent, console, self.keys, cwd=cwd, pause=view.pause, resume=view.resume)
 
     def automatic(self, ask: Ask) -> Answer:
         """The answer when no person is asked."""

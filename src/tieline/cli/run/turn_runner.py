@@ -13,10 +13,10 @@ from ...sessions.ask_decisions import OnAsk
 from ..errors import FAILED, INTERRUPTED, TIMEOUT
 from ..signals import Signals, Suspension
 from ..terminal.plain_views import View
-from .terminal_io import Stage
+from .terminal_io import TerminalIO
 
 if TYPE_CHECKING:
-    from .permission_prompt import Desk
+    from .permission_prompt import PermissionPrompter
 
 EXIT: dict[Outcome, int] = {
     "success": 0, "error": FAILED, "max_turns": FAILED, "max_budget": FAILED,
@@ -25,7 +25,7 @@ EXIT: dict[Outcome, int] = {
 TICK_S = 0.1
 
 
-class Play(Protocol):
+class TurnSource(Protocol):
     """What is performed: a session of our own, or one at a hub."""
 
     @property
@@ -50,15 +50,15 @@ class Play(Protocol):
     async def interrupt(self) -> None: ...
 
 
-Opener = Callable[[OnAsk], Play]
+Opener = Callable[[OnAsk], TurnSource]
 
 
-class Performance:
+class TurnRunner:
     """One turn on a stage: the agent is opened, its events shown, its asks answered, its end told."""
 
     def __init__(
         self,
-        stage: Stage,
+        stage: TerminalIO,
         opener: Opener,
         prompt: Prompt,
         *,
@@ -71,7 +71,7 @@ class Performance:
         self._prompt = prompt
         self._timeout = timeout
         self._leave = leave
-        self._desk: Desk | None = None
+        self._desk: PermissionPrompter | None = None
         self._phase = "opening"
         self._tasks: list[asyncio.Task[None]] = []
 

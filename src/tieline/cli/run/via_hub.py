@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ... import config as configuration
 from ...client.client import Client
-from ...client.hub_address import Address
+from ...client.hub_address import HubAddress
 from ...config import Config
 from ...drivers.base import Attachment, Prompt
 from ...errors import TielineError, UsageError
@@ -20,15 +20,15 @@ from ...ids import new_id
 from ...protocol.request_bodies import NewSession
 from ...sessions.ask_decisions import OnAsk
 from ..terminal.sanitize import one_line
-from .hub_session import PATIENCE_S, Visit
-from .run_options import Request, checked, options_of, prompt_of
-from .terminal_io import Stage
-from .turn_runner import Performance, Play
+from .hub_session import PATIENCE_S, HubSession
+from .run_options import RunOptions, checked, options_of, prompt_of
+from .terminal_io import TerminalIO
+from .turn_runner import TurnRunner, TurnSource
 
 TITLE = 80
 
 
-def carry_out(request: Request, address: Address) -> int:
+def run_via_hub(request: RunOptions, address: HubAddress) -> int:
     """Everything from the request to the exit status. Raises TielineError; HubUnreachable before anything happened
     when there is no hub after all."""
     request = checked(request)
@@ -41,10 +41,10 @@ def carry_out(request: Request, address: Address) -> int:
     async def perform() -> int:
         async with Client(address.url, address.token, socket=address.socket, patience_s=PATIENCE_S) as client:
 
-            def opener(on_ask: OnAsk) -> Play:
-                return Visit(client, new, on_ask, resumes=lambda: _resumes(request.agent, config))
+            def opener(on_ask: OnAsk) -> TurnSource:
+                return HubSession(client, new, on_ask, resumes=lambda: _resumes(request.agent, config))
 
-            return await Performance(Stage(request, config), opener, prompt, timeout=request.timeout).run()
+            return await TurnRunner(TerminalIO(request, config), opener, prompt, timeout=request.timeout).run()
 
     return asyncio.run(perform())
 

@@ -36,7 +36,7 @@ SLOW_S = 0.1
 """From here on a tool's time is worth a word."""
 
 
-class Running:
+class RunningTool:
     """A tool call that has no result yet."""
 
     def __init__(self, use: ToolUse, since: float) -> None:
@@ -57,7 +57,7 @@ def answer_line(event: Answer) -> Text | None:
     return Text(f"· {event_text.decided(event)}", "dim") if event.via else None
 
 
-def row_text(running: Running, cwd: str, width: int) -> Text:
+def row_text(running: RunningTool, cwd: str, width: int) -> Text:
     """Icon, verb and target, cut to the width."""
     use = running.use
     row = event_text.row(use.action, use.name, cwd, use.input)
@@ -71,7 +71,7 @@ def row_text(running: Running, cwd: str, width: int) -> Text:
     return text
 
 
-def result_row(running: Running, result: ToolResult, cwd: str, took: float, width: int) -> RenderableType:
+def result_row(running: RunningTool, result: ToolResult, cwd: str, took: float, width: int) -> RenderableType:
     if result.status == "denied":
         end = Text.assemble(("  ✗ denied", "red"))
         why = one_line(result.output)

@@ -41,7 +41,7 @@ OUTCOMES: dict[Outcome, tuple[str, str]] = {
 }
 
 
-class Row(Struct, frozen=True):
+class EventRow(Struct, frozen=True):
     """A tool call on one line."""
 
     icon: str
@@ -58,26 +58,28 @@ def decided(answer: Answer) -> str:
     return f"{what}: {chosen}" if chosen else what
 
 
-def row(action: AnyAction, name: str, cwd: str = "", arguments: Mapping[str, Any] = {}) -> Row:
+def row(action: AnyAction, name: str, cwd: str = "", arguments: Mapping[str, Any] = {}) -> EventRow:
     match action:
         case Read(path):
-            return Row("○", "read", _short(path, cwd))
+            return EventRow("○", "read", _short(path, cwd))
         case Edit(paths, diff):
             count = counts(diff)
-            return Row("✎", "edit", ", ".join(_short(path, cwd) for path in paths) + (f"  {count}" if count else ""))
+            return EventRow(
+                "✎", "edit", ", ".join(_short(path, cwd) for path in paths) + (f"  {count}" if count else "")
+            )
         case Command(command):
             first, *more = clean(command).strip().split("\n") or [""]
-            return Row("$", "", f"{first} …(+{len(more)} lines)" if more else first)
+            return EventRow("$", "", f"{first} …(+{len(more)} lines)" if more else first)
         case Search(query, path):
-            return Row("⌕", "search", f"{one_line(query)}" + (f" in {_short(path, cwd)}" if path else ""))
+            return EventRow("⌕", "search", f"{one_line(query)}" + (f" in {_short(path, cwd)}" if path else ""))
         case Fetch(url, query):
-            return Row("↓", "fetch", one_line(url or query))
+            return EventRow("↓", "fetch", one_line(url or query))
         case Mcp(server, tool):
-            return Row("◆", "use", f"{one_line(server)}: {one_line(tool)}")
+            return EventRow("◆", "use", f"{one_line(server)}: {one_line(tool)}")
         case Task(title):
-            return Row("»", "task", one_line(title))
+            return EventRow("»", "task", one_line(title))
         case OtherAction():
-            return Row("•", one_line(name), one_line(", ".join(f"{k}={v}" for k, v in arguments.items())))
+            return EventRow("•", one_line(name), one_line(", ".join(f"{k}={v}" for k, v in arguments.items())))
 
 
 def counts(diff: str) -> str:

@@ -18,7 +18,7 @@ MAX_LINE = 4096
 """What a terminal hands over as one line."""
 
 
-class Keys:
+class Keyboard:
     """`with keyboard() as keys`. Modes change its terminal; leaving the block, or the process, restores it."""
 
     def __init__(self, descriptor: int, *, ours: bool) -> None:
@@ -29,7 +29,7 @@ class Keys:
         self._touched = False
         self._wake_read, self._wake_write = os.pipe()
 
-    def __enter__(self) -> "Keys":
+    def __enter__(self) -> "Keyboard":
         atexit.register(self.restore)
         return self
 
@@ -131,11 +131,11 @@ class Keys:
             return b""
 
 
-def keyboard() -> Keys | None:
+def keyboard() -> Keyboard | None:
     """The terminal that the person types on: standard input, or the controlling one. None where there is none."""
     with suppress(OSError, termios.error, ValueError):
         if sys.stdin.isatty():
-            return Keys(sys.stdin.fileno(), ours=False)
+            return Keyboard(sys.stdin.fileno(), ours=False)
     with suppress(OSError, termios.error):
-        return Keys(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC), ours=True)
+        return Keyboard(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC), ours=True)
     return None

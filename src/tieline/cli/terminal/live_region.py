@@ -7,8 +7,8 @@ from rich.text import Text
 
 from ...events import PlanStep, Tokens
 from . import event_text
-from .event_rows import Running, checklist, row_text
-from .markdown import Page
+from .event_rows import RunningTool, checklist, row_text
+from .markdown import MarkdownPage
 from .sanitize import one_line, output
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -20,7 +20,7 @@ TEXT_KEPT = 8_000
 """Of a block that is still growing: more than any screen shows."""
 
 
-class Region:
+class LiveRegion:
     def __init__(self, clock: Callable[[], float], keys: str = "Ctrl-C interrupts") -> None:
         """`keys`: what the person can press."""
         self._clock = clock
@@ -29,7 +29,7 @@ class Region:
         self.cwd = ""
         self.doing = ""
         self.text = ""
-        self.tools: dict[str, Running] = {}
+        self.tools: dict[str, RunningTool] = {}
         self.plan: Sequence[PlanStep] = ()
         self.tokens: Tokens | None = None
         self._thought = ""
@@ -46,7 +46,7 @@ class Region:
         width = options.max_width
         yield Text()
         if self.text.strip():
-            yield Page(self.text[-TEXT_KEPT:], last=max(3, height - PLAN_LINES - 8))
+            yield MarkdownPage(self.text[-TEXT_KEPT:], last=max(3, height - PLAN_LINES - 8))
             yield Text()
         yield from self._tools(width)
         if self.plan:

@@ -7,7 +7,7 @@ from rich.segment import Segment
 from .sanitize import prose
 
 
-class Page:
+class MarkdownPage:
     """Markdown without the empty lines around it, and with links that show where they lead.
 
     `last`: only that many lines, from its end.

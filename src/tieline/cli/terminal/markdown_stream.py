@@ -51,7 +51,7 @@ def _after(fence: str, line: str) -> str:
     return "" if closes else fence
 
 
-class Prose:
+class MarkdownStream:
     """Texts as they come in: each block of them is handed out once, when it is whole."""
 
     def __init__(self) -> None:

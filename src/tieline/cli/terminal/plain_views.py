@@ -55,7 +55,7 @@ class View(Protocol):
         ...
 
 
-class Still:
+class NonInteractiveView:
     """The parts of a view that one without a terminal does not need."""
 
     resumable = False
@@ -76,7 +76,7 @@ class Still:
         pass
 
 
-class JsonView(Still):
+class JsonView(NonInteractiveView):
     """One event per line, and nothing else."""
 
     def __init__(self, out: IO[bytes], errors: IO[str]) -> None:
@@ -91,7 +91,7 @@ class JsonView(Still):
         print(f"tieline: {clean(message)}", file=self._errors, flush=True)
 
 
-class PlainView(Still):
+class PlainView(NonInteractiveView):
     """The answer on one stream, everything else on the other."""
 
     def __init__(self, out: IO[str], errors: IO[str], *, agent: str = "", cwd_option: str = "") -> None:
@@ -100,7 +100,7 @@ class PlainView(Still):
         self._errors = errors
         self._agent = agent
         self._cwd_option = cwd_option
-        self._rows: dict[str, event_text.Row] = {}
+        self._rows: dict[str, event_text.EventRow] = {}
         self._held = ""  # the last text: it may turn out to be the answer, which belongs to the other stream
         self._cwd = ""
         self._told: set[str] = set()  # errors
@@ -151,7 +151,7 @@ class PlainView(Still):
                 pass
 
     def _result(self, event: ToolResult) -> None:
-        row = self._rows.pop(event.id, event_text.Row("", "tool", event.id))
+        row = self._rows.pop(event.id, event_text.EventRow("", "tool", event.id))
         lines = output(event.output).strip().split("\n")
         what = f"{row.verb or row.icon} {row.target}".rstrip()
         if event.status == "ok":

@@ -15,7 +15,7 @@ from .plain_views import PlainView, View
 from .sanitize import clean
 
 
-class Watch:
+class SessionView:
     """`show` what comes; `close` at the end, twice is fine."""
 
     def __init__(self, record: SessionRecord, *, json: bool = False) -> None:

@@ -37,10 +37,10 @@ from ...events import (
 )
 from . import event_text
 from .diff_view import coloured
-from .event_rows import Running, answer_line, checklist, policy_line, result_row, summary_line, thought_line
-from .live_region import Region
-from .markdown import Page
-from .markdown_stream import Prose
+from .event_rows import RunningTool, answer_line, checklist, policy_line, result_row, summary_line, thought_line
+from .live_region import LiveRegion
+from .markdown import MarkdownPage
+from .markdown_stream import MarkdownStream
 from .sanitize import clean, one_line
 
 DIFF_LINES = 60
@@ -69,13 +69,13 @@ class TerminalView:
         self._show_prompt = show_prompt
         self._cwd_option = cwd_option
         self._clock = clock
-        self._region = Region(clock, keys)
+        self._region = LiveRegion(clock, keys)
         self._live: Live | None = None
         self._paused = False
         self._cwd = ""
         self._prompt = ""
         self._last = ""  # what was printed last: "", "row" or "block"
-        self._prose = Prose()
+        self._prose = MarkdownStream()
         self._shown_diffs: set[str] = set()  # paths whose change was seen already
         self._diff = ""
         self._thinking_since = 0.0
@@ -155,7 +155,7 @@ class TerminalView:
                 self._thought(text)
             case ToolUse():
                 self._region.doing = "working"
-                running = self._region.tools[event.id] = Running(event, self._clock())
+                running = self._region.tools[event.id] = RunningTool(event, self._clock())
                 running.told = isinstance(self._before, Plan) and isinstance(event.action, OtherAction)
             case ToolOutput(id, text):
                 if id in self._region.tools:
@@ -282,7 +282,7 @@ class TerminalView:
 
     def _pages(self, blocks: list[str]) -> None:
         for block in blocks:
-            self._block(Page(block))
+            self._block(MarkdownPage(block))
         self._region.text = self._prose.growing
 
     def _row(self, what: RenderableType) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..help import Command
+from ..help import HelpCommand
 from .hub import PANEL
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
@@ -60,4 +60,4 @@ tieline audit --json | jq '.[] | select(.what == "refusal")'
 
 def add(app: typer.Typer) -> None:
     for verb, examples in EXAMPLES.items():
-        app.command(cls=Command, epilog=examples, rich_help_panel=PANEL)(verb)
+        app.command(cls=HelpCommand, epilog=examples, rich_help_panel=PANEL)(verb)

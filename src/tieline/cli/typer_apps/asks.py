@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..help import Command
+from ..help import HelpCommand
 from .sessions import PANEL
 
 Asked = Annotated[
@@ -100,4 +100,4 @@ tieline answer 9be41d --text "neither: use SQLite"
 
 def add(app: typer.Typer) -> None:
     for verb, examples in EXAMPLES.items():
-        app.command(cls=Command, epilog=examples, rich_help_panel=PANEL)(verb)
+        app.command(cls=HelpCommand, epilog=examples, rich_help_panel=PANEL)(verb)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..help import Command
+from ..help import HelpCommand
 
 PANEL = "The hub"
 
@@ -78,4 +78,4 @@ tieline restore tieline.tar.gz
 
 def add(app: typer.Typer) -> None:
     for verb, examples in EXAMPLES.items():
-        app.command(cls=Command, epilog=examples, rich_help_panel=PANEL)(verb)
+        app.command(cls=HelpCommand, epilog=examples, rich_help_panel=PANEL)(verb)

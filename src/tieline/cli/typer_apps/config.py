@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..help import Command, family
+from ..help import HelpCommand, family
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
@@ -48,4 +48,4 @@ def add(app: typer.Typer) -> None:
     about = "The configuration file: what is wrong with it, and what is in effect."
     group = family(app, "config", about, panel="Commands", examples="tieline config check\ntieline config show")
     for verb, examples in EXAMPLES.items():
-        group.command(cls=Command, epilog=examples)(verb)
+        group.command(cls=HelpCommand, epilog=examples)(verb)

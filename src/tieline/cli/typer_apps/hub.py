@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..help import Command
+from ..help import HelpCommand
 
 PANEL = "The hub"
 
@@ -92,4 +92,4 @@ tieline pair --client --json             its secret for POST /api/v1/pair
 
 def add(app: typer.Typer) -> None:
     for verb, examples in EXAMPLES.items():
-        app.command(cls=Command, epilog=examples, rich_help_panel=PANEL)(verb)
+        app.command(cls=HelpCommand, epilog=examples, rich_help_panel=PANEL)(verb)

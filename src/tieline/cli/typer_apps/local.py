@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..help import Command, Group
+from ..help import HelpCommand, HelpGroup
 
 POLICY, AGENT, SESSION, OUTPUT = "Policy", "Agent", "Conversation", "Output and limits"
 
@@ -103,10 +103,10 @@ def run(
     ] = False,
 ) -> None:
     """Give an agent a task and watch it work. Its asks are answered with one key."""
-    from ..run.run_options import Request
-    from ..run.target import carry_out
+    from ..run.run_options import RunOptions
+    from ..run.target import execute
 
-    request = Request(
+    request = RunOptions(
         agent=agent,
         prompt=prompt,
         cwd=cwd,
@@ -130,7 +130,7 @@ def run(
         accept_unenforced=accept_unenforced,
         standalone=standalone,
     )
-    raise typer.Exit(carry_out(request))
+    raise typer.Exit(execute(request))
 
 
 def list_agents(
@@ -228,7 +228,7 @@ def demo(
     raise typer.Exit(play(yes=yes, keep=keep))
 
 
-class AgentsGroup(Group):
+class AgentsGroup(HelpGroup):
     """`tieline agents` and `tieline agents codex` list; its verbs are another matter."""
 
     default_verb = "list"
@@ -289,11 +289,11 @@ tieline demo --yes                       everything is allowed
 
 
 def add(app: typer.Typer) -> None:
-    app.command(cls=Command, epilog=EXAMPLES["run"])(run)
+    app.command(cls=HelpCommand, epilog=EXAMPLES["run"])(run)
     about = "What is installed: version, signed in or not, what each can do; and add, test or remove one."
     group = typer.Typer(cls=AgentsGroup, rich_markup_mode=None)
     app.add_typer(group, name="agents", help=about, epilog=EXAMPLES["agents"])
     for name, verb in (("list", list_agents), ("add", add_agent), ("test", test_agent), ("remove", remove_agent)):
-        group.command(name, cls=Command, epilog=AGENTS_EXAMPLES[name])(verb)
+        group.command(name, cls=HelpCommand, epilog=AGENTS_EXAMPLES[name])(verb)
     for verb in (schema, demo):
-        app.command(cls=Command, epilog=EXAMPLES[verb.__name__])(verb)
+        app.command(cls=HelpCommand, epilog=EXAMPLES[verb.__name__])(verb)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..help import Command, family
+from ..help import HelpCommand, family
 
 PANEL = "The hub"
 
@@ -66,4 +66,4 @@ def add(app: typer.Typer) -> None:
     about = "This machine as a node of a hub elsewhere: join, run, status, leave."
     group = family(app, "node", about, panel=PANEL, examples="tieline node join 'https://hub.example/#pair=4f…'")
     for verb, examples in EXAMPLES.items():
-        group.command(cls=Command, epilog=examples)(verb)
+        group.command(cls=HelpCommand, epilog=examples)(verb)

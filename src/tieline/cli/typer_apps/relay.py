@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..help import Command, family
+from ..help import HelpCommand, family
 
 PANEL = "Messages"
 FIND = "Which"
@@ -257,6 +257,6 @@ def add(app: typer.Typer) -> None:
         first = "\n".join(examples.splitlines()[0] for _, examples in verbs.values())
         group = family(app, name, about, panel=PANEL, examples=first)
         for verb, (work, examples) in verbs.items():
-            group.command(verb, cls=Command, epilog=examples)(work)
+            group.command(verb, cls=HelpCommand, epilog=examples)(work)
     examples = "\ntieline inbox\ntieline inbox --take\ntieline inbox --all\n"
-    app.command("inbox", cls=Command, epilog=examples, rich_help_panel=PANEL)(inbox)
+    app.command("inbox", cls=HelpCommand, epilog=examples, rich_help_panel=PANEL)(inbox)

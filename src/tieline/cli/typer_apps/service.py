@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..help import Command, family
+from ..help import HelpCommand, family
 
 if TYPE_CHECKING:
-    from ...bootstrap.process_lock import Started
+    from ...bootstrap.process_lock import StartResult
     from ..commands.service_manager import ServiceState
 
 PANEL = "The hub"
@@ -23,9 +23,9 @@ def install(
 ) -> None:
     """Start the hub now and after every reboot (systemd, or launchd on a Mac)."""
     from ... import config as configuration
-    from ...bootstrap.process_lock import holder
+    from ...bootstrap.process_lock import running_pid
     from ...errors import UsageError
-    from ...node.hub_credentials import read_joined
+    from ...node.hub_credentials import read_credentials
     from ..commands.service_manager import check_lasting, service_manager
 
     env = configuration.load().environ
@@ -34,10 +34,10 @@ def install(
         print(manager.definition(node=node), end="")
         return
     if node:
-        read_joined(env, needed=True)
+        read_credentials(env, needed=True)
     check_lasting()
     manager.check()
-    if (pid := holder(env)) and not manager.state().running:
+    if (pid := running_pid(env)) and not manager.state().running:
         raise UsageError(f"one runs here already (process {pid})", hint="End it: `tieline down`, then install.")
     manager.install(node=node)
     state = manager.state()
@@ -87,12 +87,12 @@ def run(node: Node = False) -> None:
     """What the service runs: the hub, in the foreground. Its log has no link to sign in with."""
     from ... import config as configuration
     from ...bootstrap.daemon import run as run_here
-    from ...bootstrap.process_lock import Order
+    from ...bootstrap.process_lock import StartOptions
 
-    def announce(started: "Started") -> None:
+    def announce(started: "StartResult") -> None:
         print(f"Tieline is at {started.url}", flush=True)
 
-    run_here(configuration.load(), Order(what="node" if node else "hub"), announce, foreground=True)
+    run_here(configuration.load(), StartOptions(what="node" if node else "hub"), announce, foreground=True)
 
 
 def _tell_boot(state: "ServiceState") -> None:
@@ -136,4 +136,4 @@ def add(app: typer.Typer) -> None:
     about = "The hub as a service, there after a reboot: install, uninstall, status, run."
     group = family(app, "service", about, panel=PANEL, examples="tieline service install")
     for verb, examples in EXAMPLES.items():
-        group.command(cls=Command, epilog=examples)(verb)
+        group.command(cls=HelpCommand, epilog=examples)(verb)

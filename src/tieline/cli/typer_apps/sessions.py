@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..help import Command
+from ..help import HelpCommand
 
 PANEL = "At the hub"
 
@@ -67,11 +67,11 @@ def send(
     json: Json = False,
 ) -> None:
     """Send a prompt to a session, or start one. It runs at the hub, whether you stay or not."""
-    from ..commands.sessions import Message, send
+    from ..commands.sessions import PromptMessage, send
 
     if new and session and not text:
         session, text = "", session
-    message = Message(
+    message = PromptMessage(
         session=session,
         text=text,
         new=new,
@@ -162,4 +162,4 @@ tieline open --print                     for another browser on this machine
 def add(app: typer.Typer) -> None:
     for verb, examples in EXAMPLES.items():
         name = "open" if verb is open_page else verb.__name__
-        app.command(name, cls=Command, epilog=examples, rich_help_panel=PANEL)(verb)
+        app.command(name, cls=HelpCommand, epilog=examples, rich_help_panel=PANEL)(verb)

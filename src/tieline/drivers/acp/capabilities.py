@@ -6,47 +6,47 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..observed_features import Family, Told
+from ..observed_features import Family, ObservedFeatures
 
 
-class Info(Struct, frozen=True):
+class AgentInfo(Struct, frozen=True):
     name: str = ""
     version: str = ""
 
 
-class Prompts(Struct, frozen=True, rename="camel"):
+class PromptCapabilities(Struct, frozen=True, rename="camel"):
     image: bool = False
     audio: bool = False
     embedded_context: bool = False
 
 
-class Servers(Struct, frozen=True):
+class McpCapabilities(Struct, frozen=True):
     http: bool = False
     sse: bool = False
 
 
-class Able(Struct, frozen=True, rename="camel"):
+class AgentCapabilities(Struct, frozen=True, rename="camel"):
     load_session: bool = False
-    prompt_capabilities: Prompts | None = None
-    mcp_capabilities: Servers | None = None
+    prompt_capabilities: PromptCapabilities | None = None
+    mcp_capabilities: McpCapabilities | None = None
     session_capabilities: Mapping[str, Any] | None = None
 
 
-class Way(Struct, frozen=True):
+class AuthMethod(Struct, frozen=True):
     """To sign in."""
 
     name: str = ""
 
 
-class Offered(Struct, frozen=True, rename="camel"):
+class InitializeResponse(Struct, frozen=True, rename="camel"):
     protocol_version: int = 0
-    agent_capabilities: Able | None = None
-    agent_info: Info | None = None
-    auth_methods: tuple[Way, ...] | None = None
+    agent_capabilities: AgentCapabilities | None = None
+    agent_info: AgentInfo | None = None
+    auth_methods: tuple[AuthMethod, ...] | None = None
 
     @property
-    def able(self) -> Able:
-        return self.agent_capabilities or Able()
+    def able(self) -> AgentCapabilities:
+        return self.agent_capabilities or AgentCapabilities()
 
     @property
     def version(self) -> str:
@@ -54,7 +54,7 @@ class Offered(Struct, frozen=True, rename="camel"):
 
     def takes(self, kind: str) -> bool:
         """Whether a prompt may have such content: image, audio, or a file's content."""
-        prompts = self.able.prompt_capabilities or Prompts()
+        prompts = self.able.prompt_capabilities or PromptCapabilities()
         return {"image": prompts.image, "audio": prompts.audio}.get(kind, prompts.embedded_context)
 
     def session(self, what: str) -> bool:
@@ -63,16 +63,16 @@ class Offered(Struct, frozen=True, rename="camel"):
 
     @property
     def http_servers(self) -> bool:
-        return (self.able.mcp_capabilities or Servers()).http
+        return (self.able.mcp_capabilities or McpCapabilities()).http
 
-    def told(self, model: bool | None) -> Told:
+    def told(self, model: bool | None) -> ObservedFeatures:
         """`model`: whether its session offered a choice of them, if that is known."""
         taken: dict[str, tuple[Family, ...]] = {
             "image": ("image/*",),
             "audio": ("audio/*",),
             "file": ("text/*", "application/*"),
         }
-        return Told(
+        return ObservedFeatures(
             resume=self.able.load_session or self.session("resume"),
             fork=self.session("fork"),
             attachments=tuple(family for kind, families in taken.items() if self.takes(kind) for family in families),
@@ -80,6 +80,6 @@ class Offered(Struct, frozen=True, rename="camel"):
         )
 
 
-def offered_by(answer: Any) -> Offered:
+def offered_by(answer: Any) -> InitializeResponse:
     """Raises msgspec.ValidationError."""
-    return msgspec.convert(answer, Offered, strict=False)
+    return msgspec.convert(answer, InitializeResponse, strict=False)

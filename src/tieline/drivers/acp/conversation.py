@@ -14,10 +14,10 @@ from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ..acp_presets import Preset
 from ..base import AskFn, Prompt, Spec
-from ..denial_reasons import Unsaid, refusal
+from ..denial_reasons import PendingReasons, refusal
 from ..turn_stream import Turn
-from .capabilities import Offered
-from .events import Normaliser
+from .capabilities import InitializeResponse
+from .events import AcpNormaliser
 from .permissions import CANCELLED, choose, elicited, permission_ask, questions_of
 from .prompt import blocks_of
 
@@ -45,7 +45,7 @@ ENDS: Mapping[str, Outcome] = {
 WHY = {"max_tokens": "the model reached its token limit", "refusal": "the model refused to go on"}
 
 
-class Talk:
+class AcpConversation:
     def __init__(self, agent: str, preset: Preset, spec: Spec, ask: AskFn, process: Process, receipt: Receipt) -> None:
         self.agent = agent
         self.preset = preset
@@ -53,25 +53,25 @@ class Talk:
         self.receipt = receipt
         self.native_id = ""
         self.model = ""
-        self.offered = Offered()
+        self.offered = InitializeResponse()
         self.chooses_model: bool | None = None  # whether its session offers a choice; None: it did not say
         self.unverified: tuple[str, ...] = ()  # what was asked for, and nobody has seen it do
         self.heard = 0  # session updates so far
         self._ask = ask
         self.process = process
         self._peer: Peer | None = None
-        self._normaliser = Normaliser(preset, spec.cwd)
+        self._normaliser = AcpNormaliser(preset, spec.cwd)
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
         self._open_asks: dict[str, asyncio.Task[Answer]] = {}
         self._asked = 0
-        self._unsaid = Unsaid()  # ACP's answers have no place for a reason
+        self._unsaid = PendingReasons()  # ACP's answers have no place for a reason
         self._turns = 0
         self._garbage: list[str] = []
         self._late: list[dict[str, Any]] = []
         self.ready = False  # the session is open, whatever was replayed has passed
 
-    def met(self, peer: Peer, offered: Offered) -> None:
+    def met(self, peer: Peer, offered: InitializeResponse) -> None:
         """The agent has introduced itself."""
         self._peer = peer
         self.offered = offered

@@ -24,10 +24,10 @@ from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer
 from ..acp_presets import PRESETS, STREAM, Preset
 from ..base import AskFn, Features, Probe, Program, Spec, check_args, wanted
-from ..observed_features import Basis, Meeting, Met
+from ..observed_features import Basis, Observation, ObservedAgents
 from ..registry import options_of
 from ..run_as import give
-from .conversation import Talk
+from .conversation import AcpConversation
 from .handshake import open_session
 from .nodejs_precompile import compiled
 from .observed_features import learnt, untold
@@ -43,7 +43,7 @@ UNSAFE = ("--yolo", "-y", "--admin-policy", "--policy", "--allowed-tools", "--al
 """Arguments of one agent or another that let it work unasked."""
 
 
-class Can(Struct, frozen=True, forbid_unknown_fields=True):
+class PresetFeatures(Struct, frozen=True, forbid_unknown_fields=True):
     """What a configured agent can do beyond the protocol's baseline."""
 
     model: Annotated[bool | None, setting("A model can be chosen.", True)] = None
@@ -53,7 +53,7 @@ class Can(Struct, frozen=True, forbid_unknown_fields=True):
     attachments: Annotated[tuple[str, ...] | None, setting("Media types of attachments.", ("image/*",))] = None
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class AcpOptions(Struct, frozen=True, forbid_unknown_fields=True):
     preset: Annotated[
         str, setting("A known ACP agent, whose settings are the defaults. `type` may name it instead.", "qwen")
     ] = ""
@@ -69,12 +69,12 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     mode: Annotated[str | None, setting("Session mode to set, by the agent's own name.", "default")] = None
     can: Annotated[
-        Can, setting("What the agent can do, where the preset or the agent does not tell.", {"model": True})
-    ] = Can()
+        PresetFeatures, setting("What the agent can do, where the preset or the agent does not tell.", {"model": True})
+    ] = PresetFeatures()
 
 
 def create(name: str, options: Mapping[str, Any]) -> "Acp":
-    chosen = options_of(Options, name, options)
+    chosen = options_of(AcpOptions, name, options)
     if chosen.preset and chosen.preset not in PRESETS:
         hint = f"Presets: {', '.join(PRESETS)}."
         raise UsageError(f"agents.{name}: unknown preset {chosen.preset!r}", field=f"agents.{name}.preset", hint=hint)
@@ -102,14 +102,14 @@ class Acp:
         *,
         command: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
-        can: Can | None = None,
+        can: PresetFeatures | None = None,
     ) -> None:
         self.name = name
         self.preset = preset
-        self.met = Met()
+        self.met = ObservedAgents()
         self._command = command or preset.command
         self.env = env or {}
-        self._can = asdict(can or Can())
+        self._can = asdict(can or PresetFeatures())
         started = msgspec.json.encode((self._command, preset.args))
         self._program = hashlib.sha256(started).hexdigest()[:16]
 
@@ -129,7 +129,7 @@ class Acp:
         met = self._meeting()
         return self.features.names() if met is None else untold(self.preset, self.features, met.features)
 
-    def _meeting(self) -> Meeting | None:
+    def _meeting(self) -> Observation | None:
         return None if self.tested else self.met.of(self.name, self._program)
 
     @property
@@ -158,7 +158,7 @@ class Acp:
         return Probe(found=True, path=path, version=version, signed_in=any(signs) or None, problem=problem)
 
     @asynccontextmanager
-    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Talk, None]:
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[AcpConversation, None]:
         if (rules := overruled(self.preset)) and not spec.accept_unenforced:
             held = [c for c in CAPABILITIES if spec.policy.level(c) != "allow"]
             if held:
@@ -169,7 +169,7 @@ class Acp:
         async with AsyncExitStack() as stack:
             scratch = stack.enter_context(TemporaryDirectory(prefix="tieline-", ignore_cleanup_errors=True))
             process = await stack.enter_async_context(self._start(spec, scratch))
-            talk = Talk(self.name, self.preset, spec, ask, process, self.enforce(spec.policy))
+            talk = AcpConversation(self.name, self.preset, spec, ask, process, self.enforce(spec.policy))
             peer = await stack.enter_async_context(Peer(process, talk, room=talk.room))
             await self._or_exit(process, talk, open_session(talk, peer))
             if not self.tested:
@@ -195,7 +195,7 @@ class Acp:
         except (OSError, ValueError) as error:
             raise AgentStartFailed(self.name, f"{argv[0]!r} cannot be started: {error}") from None
 
-    async def _or_exit(self, process: Process, talk: Talk, opening: Any) -> None:
+    async def _or_exit(self, process: Process, talk: AcpConversation, opening: Any) -> None:
         """Open the session, unless the agent exits first or takes too long."""
         task = asyncio.ensure_future(opening)
         gone = asyncio.ensure_future(process.wait(START_S))

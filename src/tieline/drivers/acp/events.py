@@ -33,7 +33,7 @@ GOVERNED = frozenset({"edit", "delete", "move", "execute", "fetch"})
 PROGRESS: Mapping[str, Any] = {"pending": "pending", "in_progress": "running", "completed": "done"}
 
 
-class Normaliser:
+class AcpNormaliser:
     """`begin(emit)` starts a turn, `feed` takes its updates, `end` tells what was still held back."""
 
     def __init__(self, preset: Preset, cwd: str = "") -> None:

@@ -13,7 +13,7 @@ from ...version import __version__
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ..base import McpServer
 from .capabilities import offered_by
-from .conversation import EXIT_S, Talk, details_of
+from .conversation import EXIT_S, AcpConversation, details_of
 
 PROTOCOL = 1
 AUTH_REQUIRED = -32000
@@ -25,7 +25,7 @@ REPLAY_S = 20.0
 Answer = Mapping[str, Any]
 
 
-async def open_session(talk: Talk, peer: Peer) -> None:
+async def open_session(talk: AcpConversation, peer: Peer) -> None:
     """Raises AgentStartFailed, Unsupported."""
     spec = talk.spec
     try:
@@ -73,7 +73,7 @@ def _introduction() -> dict[str, Any]:
     return {"protocolVersion": PROTOCOL, "clientCapabilities": able, "clientInfo": client}
 
 
-def _check(talk: Talk) -> None:
+def _check(talk: AcpConversation) -> None:
     """What the preset declares and this very agent does not offer is refused where it is asked for."""
     spec = talk.spec
     offered = talk.offered
@@ -96,7 +96,7 @@ def _server(name: str, server: McpServer) -> dict[str, Any]:
     return {"name": name, "command": server.command[0], "args": list(server.command[1:]), "env": env}
 
 
-def _keep_record(talk: Talk) -> None:
+def _keep_record(talk: AcpConversation) -> None:
     """Gemini names the record of a session by the minute, and begins a new one before it loads the old: within the
     minute of the session's start it would write over what it is about to read. Another name saves it."""
     if talk.preset.record and talk.native_id.replace("-", "").isalnum():
@@ -106,7 +106,7 @@ def _keep_record(talk: Talk) -> None:
             record.rename(record.with_name(record.name.replace(minute, f"{minute}-00")))
 
 
-async def _quiet(talk: Talk) -> None:
+async def _quiet(talk: AcpConversation) -> None:
     """Wait until the replayed history has passed."""
     async with asyncio.timeout(REPLAY_S):
         seen = -1
@@ -128,7 +128,7 @@ def _current(session: Answer, what: str) -> str:
     return str(state.get(f"current{what.title()}Id", ""))
 
 
-async def _set(talk: Talk, peer: Peer, session: Answer, what: str, value: str) -> None:
+async def _set(talk: AcpConversation, peer: Peer, session: Answer, what: str, value: str) -> None:
     """Choose a model or a mode: by the session's options, or by the older way of an own method."""
     place = {"sessionId": talk.native_id}
     for option in session.get("configOptions") or ():
@@ -141,7 +141,7 @@ async def _set(talk: Talk, peer: Peer, session: Answer, what: str, value: str) -
     await peer.request(f"session/set_{what}", {**place, f"{what}Id": value}, timeout=ANSWER_S)
 
 
-def _refused(talk: Talk, error: RpcError) -> AgentStartFailed:
+def _refused(talk: AcpConversation, error: RpcError) -> AgentStartFailed:
     details = details_of(error)
     reason = f"{error.message}: {details}" if details else error.message
     if error.code == AUTH_REQUIRED:

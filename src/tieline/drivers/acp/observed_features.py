@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from ..acp_presets import STREAM, Preset
 from ..base import Features
-from ..observed_features import Told
+from ..observed_features import ObservedFeatures
 
 
-def learnt(preset: Preset, can: Mapping[str, Any], told: Told) -> Features:
+def learnt(preset: Preset, can: Mapping[str, Any], told: ObservedFeatures) -> Features:
     """`can` is the configuration's: it may keep a feature from being used, but not make the agent have it."""
     return replace(
         preset.features,
@@ -22,7 +22,7 @@ def learnt(preset: Preset, can: Mapping[str, Any], told: Told) -> Features:
     )
 
 
-def untold(preset: Preset, features: Features, told: Told) -> tuple[str, ...]:
+def untold(preset: Preset, features: Features, told: ObservedFeatures) -> tuple[str, ...]:
     """What the agent says nothing about, and the protocol does not demand."""
     known = {*STREAM.names(), "resume", "fork", "attachments"}
     if not _by_argument(preset, told):
@@ -30,7 +30,7 @@ def untold(preset: Preset, features: Features, told: Told) -> tuple[str, ...]:
     return tuple(name for name in features.names() if name not in known)
 
 
-def _by_argument(preset: Preset, told: Told) -> bool:
+def _by_argument(preset: Preset, told: ObservedFeatures) -> bool:
     """The model is an argument of the program (no session speaks of that), or no new session was opened yet."""
     return bool(preset.model) or told.model is None
 

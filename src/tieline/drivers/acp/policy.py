@@ -17,13 +17,13 @@ FIRST = 999
 """The highest priority that a rule of Gemini can have within its tier."""
 
 
-class Launch(Struct, frozen=True):
+class AcpLaunch(Struct, frozen=True):
     argv: tuple[str, ...]
     env: Mapping[str, str]
     files: Mapping[str, str] = {}  # to be written before the start, and removed at the end
 
 
-def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory: str) -> Launch:
+def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory: str) -> AcpLaunch:
     """What to start. `directory` is where its files may be written; pure, it writes none itself."""
     argv = [*(command or preset.command), *preset.args]
     env = {**preset.env, **spec.env}
@@ -37,7 +37,7 @@ def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory
     elif preset.control == "opencode-permission":
         env["OPENCODE_CONFIG_CONTENT"] = opencode_config(env.get("OPENCODE_CONFIG_CONTENT", ""))
         env["OPENCODE_PERMISSION"] = msgspec.json.encode(opencode_permission(preset, spec.policy)).decode()
-    return Launch(tuple(argv), env, files)
+    return AcpLaunch(tuple(argv), env, files)
 
 
 def receipt(preset: Preset, policy: Policy) -> Receipt:

@@ -6,10 +6,10 @@ from typing import Any
 
 from ...errors import Unsupported
 from ..base import Attachment, Prompt
-from .capabilities import Offered
+from .capabilities import InitializeResponse
 
 
-def blocks_of(agent: str, prompt: Prompt, offered: Offered, system: str = "") -> list[dict[str, Any]]:
+def blocks_of(agent: str, prompt: Prompt, offered: InitializeResponse, system: str = "") -> list[dict[str, Any]]:
     """Raises Unsupported for an attachment that this very agent does not take."""
     text = f"[SYSTEM]\n{system}\n\n[MESSAGE]\n{prompt.text}" if system else prompt.text
     blocks: list[dict[str, Any]] = [{"type": "text", "text": text}]

@@ -18,13 +18,13 @@ from ...policy import Receipt
 from ...processes.async_process import Process
 from ..base import AskFn, Prompt, Spec
 from ..turn_stream import Turn
-from .events import SOURCE, Message, Normaliser
+from .events import SOURCE, ClaudeCodeNormaliser, Message
 from .launch import INSTALL, SDK, UPGRADE
 from .policy import Permits, answered, rules
 from .prompt import hooked, sendable, user_message
 from .tools import QUESTION
-from .transport import Wire
-from .usage import Meter
+from .transport import SdkTransport
+from .usage import ClaudeCodeUsageMeter
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeSDKClient, PermissionResult, ToolPermissionContext, Transport
@@ -40,7 +40,7 @@ HOOK_S = 3600.0
 """Our hook answers at once; this only keeps Claude Code from giving up on it while this process is suspended."""
 
 
-class Talk:
+class ClaudeCodeConversation:
     def __init__(
         self,
         agent: str,
@@ -50,7 +50,7 @@ class Talk:
         *,
         receipt: Receipt,
         native_id: str,
-        meter: Meter,
+        meter: ClaudeCodeUsageMeter,
         user_rules: bool,
     ) -> None:
         self.receipt = receipt
@@ -59,9 +59,9 @@ class Talk:
         self._ask = ask
         self._permits = Permits(spec.policy, spec.cwd, user_rules=user_rules)
         hidden = (*rules(spec.policy)[1], *(rule for rule in spec.disallowed_tools if "(" not in rule))
-        self._normaliser = Normaliser(agent, receipt, hidden, meter)
+        self._normaliser = ClaudeCodeNormaliser(agent, receipt, hidden, meter)
         self._normaliser.native_id = native_id
-        self._wire = Wire(process, self._took, self._garbage)
+        self._wire = SdkTransport(process, self._took, self._garbage)
         self._client: ClaudeSDKClient | None = None
         self._turn: Turn | None = None
         self._prompt = ""  # the id of the message that began the turn

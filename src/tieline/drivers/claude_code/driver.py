@@ -17,10 +17,10 @@ from ...processes.async_process import Process
 from ...wire.bounded_read import read_regular
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..registry import options_of
-from .conversation import Talk
-from .launch import ARGS, INSTALL, KEPT, Options, executable, launch_command
+from .conversation import ClaudeCodeConversation
+from .launch import ARGS, INSTALL, KEPT, ClaudeCodeOptions, executable, launch_command
 from .policy import enforce
-from .usage import Meter, spent_before
+from .usage import ClaudeCodeUsageMeter, spent_before
 
 VERSION_S = 10.0
 """How long `claude --version` may take."""
@@ -34,7 +34,7 @@ SIGN_IN = "Run `claude` once and sign in, or set ANTHROPIC_API_KEY."
 
 
 def create(name: str, options: Mapping[str, Any]) -> "ClaudeCode":
-    chosen = options_of(Options, name, options)
+    chosen = options_of(ClaudeCodeOptions, name, options)
     check_args(name, chosen.args, KEPT)
     return ClaudeCode(chosen, name=name)
 
@@ -65,9 +65,9 @@ class ClaudeCode:
         usage=True,
     )
 
-    def __init__(self, options: Options | None = None, *, name: str = "claude-code") -> None:
+    def __init__(self, options: ClaudeCodeOptions | None = None, *, name: str = "claude-code") -> None:
         self.name = name
-        self.options = options or Options()
+        self.options = options or ClaudeCodeOptions()
 
     @property
     def program(self) -> Program:
@@ -95,7 +95,7 @@ class ClaudeCode:
         return enforce(policy, user_rules=self.options.user_rules)
 
     @asynccontextmanager
-    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Talk, None]:
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[ClaudeCodeConversation, None]:
         launch = launch_command(spec, self.options, self.name)
         # A command of the user's own may bring its credentials along.
         if not self.options.command and await asyncio.to_thread(_signed_in, launch.env, spec.cwd) is False:
@@ -109,14 +109,14 @@ class ClaudeCode:
             raise AgentStartFailed(self.name, f"{launch.argv[0]!r} cannot be started: {error.strerror}") from None
         except ValueError as error:
             raise AgentStartFailed(self.name, f"an option cannot be passed on: {error}") from None
-        talk = Talk(
+        talk = ClaudeCodeConversation(
             self.name,
             process,
             spec,
             ask,
             receipt=self.enforce(spec.policy),
             native_id=launch.native_id,
-            meter=Meter(before),
+            meter=ClaudeCodeUsageMeter(before),
             user_rules=self.options.user_rules,
         )
         async with AsyncExitStack() as stack:

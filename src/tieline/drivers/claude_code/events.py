@@ -28,7 +28,7 @@ from ...events import (
 )
 from ...policy import Receipt
 from .tools import ToDo, action_of, patch, text_of
-from .usage import Meter
+from .usage import ClaudeCodeUsageMeter
 
 Message = dict[str, Any]
 
@@ -46,11 +46,15 @@ MAX_CALLS = 10_000
 """Calls remembered until their result comes. Nobody has more in flight; the oldest are forgotten."""
 
 
-class Normaliser:
+class ClaudeCodeNormaliser:
     """One conversation's messages. `feed` gives the events of one message; a `Done` among them ends a turn."""
 
     def __init__(
-        self, agent: str, receipt: Receipt | None = None, hidden: Iterable[str] = (), meter: Meter | None = None
+        self,
+        agent: str,
+        receipt: Receipt | None = None,
+        hidden: Iterable[str] = (),
+        meter: ClaudeCodeUsageMeter | None = None,
     ) -> None:
         """`hidden`: tools that were taken away; a call of one is a refused call, not a mistake."""
         self.native_id = ""
@@ -66,7 +70,7 @@ class Normaliser:
         self._todo = ToDo()
         self._diffs: list[str] = []
         self._paths: dict[str, None] = {}
-        self._meter = meter or Meter()
+        self._meter = meter or ClaudeCodeUsageMeter()
         self._table: dict[str, Callable[[Message], list[Event]]] = {
             "stream_event": self._stream,
             "assistant": self._assistant,

@@ -38,7 +38,7 @@ KEPT = frozenset({
 """Arguments that are not for the configuration: the policy and the session's options decide them."""
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class ClaudeCodeOptions(Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[
         tuple[str, ...],
         setting("Program and its first arguments, instead of the one that the SDK brings.", ("/opt/claude",)),
@@ -58,13 +58,13 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
     start_timeout_s: Annotated[float, setting("Seconds that the agent may take to start.", 60.0)] = 30.0
 
 
-class Launch(Struct, frozen=True):
+class ClaudeCodeLaunch(Struct, frozen=True):
     argv: tuple[str, ...]
     env: dict[str, str]
     native_id: str
 
 
-def launch_command(spec: Spec, options: Options, name: str = "claude-code") -> Launch:
+def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-code") -> ClaudeCodeLaunch:
     """How the agent is started. Raises AgentMissing."""
     native_id = spec.resume if spec.resume and not spec.fork else str(uuid4())
     allowed, denied = rules(spec.policy)
@@ -97,7 +97,7 @@ def launch_command(spec: Spec, options: Options, name: str = "claude-code") -> L
         argv.append("--fork-session")
     if options.setting_sources is not None:
         argv.append(f"--setting-sources={','.join(options.setting_sources)}")
-    return Launch(tuple(argv), env, native_id)
+    return ClaudeCodeLaunch(tuple(argv), env, native_id)
 
 
 def _mcp_config(servers: Mapping[str, McpServer], env: dict[str, str]) -> str:
@@ -121,7 +121,7 @@ def _mcp_config(servers: Mapping[str, McpServer], env: dict[str, str]) -> str:
     return msgspec.json.encode({"mcpServers": config}).decode()
 
 
-def executable(name: str, options: Options, env: Mapping[str, str]) -> tuple[str, ...]:
+def executable(name: str, options: ClaudeCodeOptions, env: Mapping[str, str]) -> tuple[str, ...]:
     """The given command, else the one inside the SDK, else `claude` on the agent's PATH. Raises AgentMissing."""
     home = _sdk_home()
     if home is None:

@@ -19,7 +19,7 @@ OURS = "tieline-"
 """How the ids of our own requests begin, those that the SDK has no words for."""
 
 
-class Wire:
+class SdkTransport:
     """The SDK's transport over our process: control messages are for the SDK, all others go to `take`."""
 
     def __init__(self, process: Process, take: Callable[[Message], None], garbage: Callable[[bytes], None]) -> None:

@@ -48,7 +48,7 @@ def _totals(by_model: Mapping[str, Usage]) -> dict[str, float]:
     return {field: sum(float(usage.get(field) or 0) for usage in by_model.values()) for field in WHOLE}
 
 
-class Meter:
+class ClaudeCodeUsageMeter:
     def __init__(self, before: Mapping[str, Usage] | None = None) -> None:
         """`before`: what the conversation that is resumed came to."""
         self._live: dict[str, int] = {}  # of this turn, over the main loop's model calls so far

@@ -5,7 +5,7 @@ from typing import Any
 
 from ...events import Answer, Ask, Choice, Command, Edit, Fetch, Mcp, OtherAction, Question, Remember
 from ...policy import Capability, Policy
-from .events import Normaliser
+from .events import CodexNormaliser
 from .policy import strictest
 
 MORE = ("additionalPermissions", "networkApprovalContext")
@@ -15,7 +15,7 @@ Params = Mapping[str, Any]
 Asked = tuple[Ask, Callable[[Answer], Any]]
 
 
-def asked(method: str, params: Params, normaliser: Normaliser, policy: Policy) -> Asked | None:
+def asked(method: str, params: Params, normaliser: CodexNormaliser, policy: Policy) -> Asked | None:
     """The ask in a request, and what makes Codex's response of its answer. None: a request we do not know."""
     match method:
         case "item/commandExecution/requestApproval":
@@ -32,7 +32,7 @@ def asked(method: str, params: Params, normaliser: Normaliser, policy: Policy) -
             return None
 
 
-def _command(params: Params, normaliser: Normaliser, policy: Policy) -> Asked:
+def _command(params: Params, normaliser: CodexNormaliser, policy: Policy) -> Asked:
     item = params["itemId"]
     call = normaliser.calls.get(item)
     wanted: list[Capability] = []
@@ -81,7 +81,7 @@ def _command(params: Params, normaliser: Normaliser, policy: Policy) -> Asked:
     return ask, respond
 
 
-def _file_change(params: Params, normaliser: Normaliser) -> Asked:
+def _file_change(params: Params, normaliser: CodexNormaliser) -> Asked:
     item = params["itemId"]
     action = normaliser.actions.get(item)
     edit = action if isinstance(action, Edit) else Edit(())
@@ -153,7 +153,7 @@ def _user_input(params: Params) -> Asked:
     return Ask(f"ask-{params['itemId']}", "question", title, questions=questions), respond
 
 
-def _elicitation(params: Params, normaliser: Normaliser) -> Asked:
+def _elicitation(params: Params, normaliser: CodexNormaliser) -> Asked:
     """A question of an MCP server; without fields it is Codex's own: whether a tool of it may be called."""
     schema: Params = params.get("requestedSchema") or {}
     fields: Mapping[str, Params] = schema.get("properties") or {}
@@ -184,7 +184,7 @@ def _elicitation(params: Params, normaliser: Normaliser) -> Asked:
     return ask, respond
 
 
-def _running(server: str, message: str, given: Params, normaliser: Normaliser) -> tuple[str, Mcp]:
+def _running(server: str, message: str, given: Params, normaliser: CodexNormaliser) -> tuple[str, Mcp]:
     """The call that is asked about, which names neither its id nor, but in words for people, its tool."""
     found = [(tool, action) for tool, action in normaliser.actions.items() if isinstance(action, Mcp)]
     found = [(tool, action) for tool, action in found if action.server == server and f'"{action.tool}"' in message]

@@ -11,16 +11,16 @@ from ...policy import Receipt
 from ...wire.jsonrpc import PeerGone, RpcError
 from ..base import AskFn, Prompt, Spec
 from ..current_file import with_links
-from ..denial_reasons import Unsaid, refusal
+from ..denial_reasons import PendingReasons, refusal
 from ..turn_stream import Turn
 from .asks import asked
-from .events import SOURCE, Normaliser
+from .events import SOURCE, CodexNormaliser
 from .items import code_of
-from .policy import Controls
+from .policy import CodexControls
 from .rollout_file import Rollout
-from .server import START_S, Server
+from .server import START_S, CodexServer
 from .thread_params import content, developer_message, opening_request
-from .usage import Meter
+from .usage import CodexUsageMeter
 
 REQUEST_S = 60.0
 """Codex answers requests about a turn at once; the turn itself is told in notifications."""
@@ -32,16 +32,16 @@ KEPT_BETWEEN_TURNS = 100
 OUTCOMES: dict[str, Outcome] = {"completed": "success", "interrupted": "interrupted"}
 
 
-class Conversation:
+class CodexConversation:
     def __init__(
         self,
-        server: Server,
+        server: CodexServer,
         spec: Spec,
         ask: AskFn,
         *,
         agent: str,
         receipt: Receipt,
-        controls: Controls,
+        controls: CodexControls,
         config: Mapping[str, Any],
     ) -> None:
         self.receipt = receipt
@@ -58,12 +58,12 @@ class Conversation:
         self._began = asyncio.Event()
         self._strange: Mapping[str, Any] | None = None
         self._kept: list[Event] = []
-        self._meter = Meter()
-        self._unsaid = Unsaid()
-        self._main = Normaliser(
+        self._meter = CodexUsageMeter()
+        self._unsaid = PendingReasons()
+        self._main = CodexNormaliser(
             self._keep, started=self._started, ended=self._ended, spawned=self._spawned, meter=self._meter, cwd=spec.cwd
         )
-        self._threads: dict[str, Normaliser] = {}
+        self._threads: dict[str, CodexNormaliser] = {}
         self._rollout: Rollout | None = None
         self._asking: set[asyncio.Task[Any]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -268,7 +268,7 @@ class Conversation:
 
     def _spawned(self, thread: str, tool: str) -> None:
         if thread not in self._threads:
-            self._threads[thread] = Normaliser(
+            self._threads[thread] = CodexNormaliser(
                 self._main.emit, spawned=self._spawned, meter=self._meter, parent=tool, cwd=self._spec.cwd
             )
             self._server.claim(thread, self)

@@ -17,17 +17,17 @@ from ...policy import Policy, Receipt
 from ...processes.async_process import Process
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..registry import options_of
-from .conversation import Conversation
+from .conversation import CodexConversation
 from .launch import ARGS, KEPT, launch_command
 from .policy import controls, receipt
-from .server import Server
-from .thread_params import Options, first_words
+from .server import CodexServer
+from .thread_params import CodexOptions, first_words
 
 PROBE_S = 15.0
 
 
 def create(name: str, options: Mapping[str, Any]) -> "Codex":
-    chosen = options_of(Options, name, options)
+    chosen = options_of(CodexOptions, name, options)
     check_args(name, chosen.args, KEPT)
     return Codex(chosen, name=name)
 
@@ -54,10 +54,10 @@ class Codex:
         usage=True,
     )
 
-    def __init__(self, options: Options | None = None, *, name: str = "codex") -> None:
+    def __init__(self, options: CodexOptions | None = None, *, name: str = "codex") -> None:
         self.name = name
-        self.options = options or Options()
-        self._servers: dict[Any, Server] = {}
+        self.options = options or CodexOptions()
+        self._servers: dict[Any, CodexServer] = {}
         self._starting = asyncio.Lock()
 
     def enforce(self, policy: Policy) -> Receipt:
@@ -90,12 +90,12 @@ class Codex:
         return Probe(found=True, path=argv[0], version=version, signed_in=_signed_in(env))
 
     @asynccontextmanager
-    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[Conversation, None]:
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[CodexConversation, None]:
         own = {**spec.env, **self.env}
         argv, env = launch_command(own, self.options.command, self.options.args, name=self.name)
         key = (tuple(argv), tuple(sorted(env.items())))
         server = await self._lease(key, argv, env, first_words(spec, self.options))
-        conversation = Conversation(
+        conversation = CodexConversation(
             server,
             spec,
             ask,
@@ -117,11 +117,11 @@ class Codex:
                         del self._servers[key]
                     await server.close()
 
-    async def _lease(self, key: Any, argv: list[str], env: dict[str, str], words: bytes) -> Server:
+    async def _lease(self, key: Any, argv: list[str], env: dict[str, str], words: bytes) -> CodexServer:
         async with self._starting:
             server = self._servers.get(key)
             if server is None or server.over:
-                server = Server(self.name, argv, env, words)
+                server = CodexServer(self.name, argv, env, words)
                 try:
                     await server.connect()
                 except BaseException:

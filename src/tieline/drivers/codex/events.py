@@ -30,9 +30,9 @@ from ...events import (
     Warning,
     changed_paths,
 )
-from .items import TOOLS, Call, call_of, code_of, raw_outcome, result_of, text_of, use_of
+from .items import TOOLS, RawCall, call_of, code_of, raw_outcome, result_of, text_of, use_of
 from .launch import UNWANTED
-from .usage import Meter
+from .usage import CodexUsageMeter
 
 SOURCE = "codex"
 Params = Mapping[str, Any]
@@ -51,7 +51,7 @@ def _nothing(*_: Any) -> None:
     pass
 
 
-class Normaliser:
+class CodexNormaliser:
     """`feed` it what is notified for one thread; it emits events, and tells of turns that begin and end."""
 
     def __init__(
@@ -61,13 +61,13 @@ class Normaliser:
         started: Callable[[str], None] = _nothing,
         ended: Callable[[Params], None] = _nothing,
         spawned: Callable[[str, str], None] = _nothing,
-        meter: Meter | None = None,
+        meter: CodexUsageMeter | None = None,
         parent: str = "",
         cwd: str = "",
     ) -> None:
         self.emit = emit
-        self.meter = meter or Meter()
-        self.calls: dict[str, Call] = {}  # the model's calls of this turn, by id
+        self.meter = meter or CodexUsageMeter()
+        self.calls: dict[str, RawCall] = {}  # the model's calls of this turn, by id
         self.actions: dict[str, AnyAction] = {}  # of calls that have begun: an ask about one names only its id
         self.failure = ""  # what this turn failed with, as far as it was told
         self._started = started
@@ -247,31 +247,31 @@ class Normaliser:
         """Known, and nothing for the log."""
 
 
-HANDLERS: dict[str, Callable[[Normaliser, Params], None]] = {
-    "item/agentMessage/delta": Normaliser.text_delta,
-    "item/reasoning/summaryTextDelta": Normaliser.summary_delta,
-    "item/reasoning/summaryPartAdded": Normaliser.summary_part,
-    "item/reasoning/textDelta": Normaliser.reasoning_delta,
-    "item/commandExecution/outputDelta": Normaliser.output_delta,
-    "item/mcpToolCall/progress": Normaliser.progress,
-    "item/started": Normaliser.item_started,
-    "item/completed": Normaliser.item_completed,
-    "rawResponseItem/completed": Normaliser.raw_item,
-    "turn/started": Normaliser.turn_started,
-    "turn/completed": Normaliser.turn_completed,
-    "turn/diff/updated": Normaliser.diff,
-    "turn/plan/updated": Normaliser.plan,
-    "thread/tokenUsage/updated": Normaliser.usage,
-    "error": Normaliser.error,
-    "warning": Normaliser.warning,
-    "configWarning": Normaliser.warning,
-    "deprecationNotice": Normaliser.warning,
-    "guardianWarning": Normaliser.warning,
-    "mcpServer/startupStatus/updated": Normaliser.mcp_status,
-    "model/rerouted": Normaliser.rerouted,
-    "thread/compacted": Normaliser.compacted,
-    "thread/started": Normaliser.unseen,
-    "thread/closed": Normaliser.unseen,
-    "serverRequest/resolved": Normaliser.unseen,
-    **dict.fromkeys(UNWANTED, Normaliser.unseen),
+HANDLERS: dict[str, Callable[[CodexNormaliser, Params], None]] = {
+    "item/agentMessage/delta": CodexNormaliser.text_delta,
+    "item/reasoning/summaryTextDelta": CodexNormaliser.summary_delta,
+    "item/reasoning/summaryPartAdded": CodexNormaliser.summary_part,
+    "item/reasoning/textDelta": CodexNormaliser.reasoning_delta,
+    "item/commandExecution/outputDelta": CodexNormaliser.output_delta,
+    "item/mcpToolCall/progress": CodexNormaliser.progress,
+    "item/started": CodexNormaliser.item_started,
+    "item/completed": CodexNormaliser.item_completed,
+    "rawResponseItem/completed": CodexNormaliser.raw_item,
+    "turn/started": CodexNormaliser.turn_started,
+    "turn/completed": CodexNormaliser.turn_completed,
+    "turn/diff/updated": CodexNormaliser.diff,
+    "turn/plan/updated": CodexNormaliser.plan,
+    "thread/tokenUsage/updated": CodexNormaliser.usage,
+    "error": CodexNormaliser.error,
+    "warning": CodexNormaliser.warning,
+    "configWarning": CodexNormaliser.warning,
+    "deprecationNotice": CodexNormaliser.warning,
+    "guardianWarning": CodexNormaliser.warning,
+    "mcpServer/startupStatus/updated": CodexNormaliser.mcp_status,
+    "model/rerouted": CodexNormaliser.rerouted,
+    "thread/compacted": CodexNormaliser.compacted,
+    "thread/started": CodexNormaliser.unseen,
+    "thread/closed": CodexNormaliser.unseen,
+    "serverRequest/resolved": CodexNormaliser.unseen,
+    **dict.fromkeys(UNWANTED, CodexNormaliser.unseen),
 }

@@ -27,7 +27,7 @@ REFUSALS = ("unsupported call:", "patch rejected", 'exec_command failed: CreateP
 """How the output of a call begins that Codex itself did not let run."""
 
 
-class Call:
+class RawCall:
     """A tool call of the model's, as it came."""
 
     __slots__ = ("arguments", "name")
@@ -54,18 +54,18 @@ class Call:
                 return OtherAction()
 
 
-def call_of(item: Item) -> Call | None:
+def call_of(item: Item) -> RawCall | None:
     """The call in a raw item of the model's response, if it is one."""
     match item["type"]:
         case "function_call":
-            return Call(item["name"], msgspec.json.decode(item["arguments"] or "{}", type=dict[str, Any]))
+            return RawCall(item["name"], msgspec.json.decode(item["arguments"] or "{}", type=dict[str, Any]))
         case "custom_tool_call":
-            return Call(item["name"], {"input": item["input"]})
+            return RawCall(item["name"], {"input": item["input"]})
         case _:
             return None
 
 
-def raw_outcome(call: Call, output: str) -> Outcome | None:
+def raw_outcome(call: RawCall, output: str) -> Outcome | None:
     """How a call ended, from the text that the model was given. None: it goes on in the background."""
     if output.startswith(REFUSALS):
         return "denied"

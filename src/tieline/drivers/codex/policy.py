@@ -25,7 +25,7 @@ NO_SEARCH = "Web search is off: Codex does not ask before it searches."
 BLIND = "Codex has no command tool then, and no other way to read files: it knows what the prompt tells it."
 
 
-class Controls(Struct, frozen=True):
+class CodexControls(Struct, frozen=True):
     """What Codex is told."""
 
     sandbox: Sandbox
@@ -51,13 +51,13 @@ class Controls(Struct, frozen=True):
         return None
 
 
-def controls(policy: Policy, web_search: str = "live") -> Controls:
+def controls(policy: Policy, web_search: str = "live") -> CodexControls:
     def held(level: Level) -> bool:
         """Whether the sandbox has to hold this line."""
         return level == "deny" or (level == "ask" and policy.shell != "ask")
 
     network = not held(policy.network)
-    return Controls(
+    return CodexControls(
         sandbox="read-only" if held(policy.file_write) else "danger-full-access" if network else "workspace-write",
         network=network,
         approval="untrusted" if policy.shell == "ask" else "never" if policy == _EVERYTHING else "on-request",

@@ -25,7 +25,7 @@ GARBAGE_KEPT = 20
 UNCLAIMED_KEPT = 1000
 
 
-class Listener(Protocol):
+class CodexListener(Protocol):
     """A conversation, as the server sees it."""
 
     def notified(self, thread: str, method: str, params: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ class Listener(Protocol):
     def died(self, error: AgentDied) -> None: ...
 
 
-class Server:
+class CodexServer:
     """Started when it is made; `connect` before anything else, `close` in the end."""
 
     def __init__(self, agent: str, argv: Sequence[str], env: Mapping[str, str], words: bytes = b"") -> None:
@@ -50,7 +50,7 @@ class Server:
         self.death: AgentDied | None = None
         self._printed: list[str] = []
         self._closing = False
-        self._listeners: dict[str, Listener] = {}
+        self._listeners: dict[str, CodexListener] = {}
         self._unclaimed: deque[tuple[str, str, dict[str, Any]]] = deque(maxlen=UNCLAIMED_KEPT)
         self._hello: asyncio.Task[Any] | None = None
         self._burial: asyncio.Task[None] | None = None
@@ -122,7 +122,7 @@ class Server:
     def kill(self) -> None:
         self._process.kill()
 
-    def claim(self, thread: str, listener: Listener) -> None:
+    def claim(self, thread: str, listener: CodexListener) -> None:
         """From now on, and for what has come so far, this one hears of the thread."""
         self._listeners[thread] = listener
         kept = [message for message in self._unclaimed if message[0] in (thread, "")]
@@ -135,7 +135,7 @@ class Server:
     def claimed(self, thread: str) -> bool:
         return thread in self._listeners
 
-    def release(self, listener: Listener) -> None:
+    def release(self, listener: CodexListener) -> None:
         self._listeners = {thread: who for thread, who in self._listeners.items() if who is not listener}
 
     # --- what it says ----------------------------------------------------------------------------------

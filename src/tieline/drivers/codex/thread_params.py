@@ -11,10 +11,10 @@ from ...config import setting
 from ...errors import UsageError
 from ..base import McpServer, Prompt, Spec
 from .launch import HELLO
-from .policy import Controls, controls
+from .policy import CodexControls, controls
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class CodexOptions(Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[
         tuple[str, ...], setting("Program and its first arguments, instead of `codex`.", ("/opt/codex",))
     ] = ()
@@ -38,7 +38,7 @@ FEATURES = {
 }
 
 
-def thread_params(spec: Spec, told: Controls, overrides: Mapping[str, Any]) -> dict[str, Any]:
+def thread_params(spec: Spec, told: CodexControls, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """What a thread is started, resumed or forked with."""
     config: dict[str, Any] = {**_dotted(overrides), **FEATURES, **told.config}
     if spec.effort:
@@ -61,15 +61,15 @@ def thread_params(spec: Spec, told: Controls, overrides: Mapping[str, Any]) -> d
     return {**params, "experimentalRawEvents": True}
 
 
-def opening_request(spec: Spec, told: Controls, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def opening_request(spec: Spec, told: CodexControls, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The request that opens a conversation: its method and parameters."""
     method = "thread/fork" if spec.fork else "thread/resume" if spec.resume else "thread/start"
     return method, thread_params(spec, told, overrides)
 
 
-def first_words(spec: Spec, options: Options | None = None) -> bytes:
+def first_words(spec: Spec, options: CodexOptions | None = None) -> bytes:
     """What a server of its own is told first for this conversation, byte for byte."""
-    options = options or Options()
+    options = options or CodexOptions()
     method, params = opening_request(spec, controls(spec.policy, options.web_search), options.config)
     return HELLO + msgspec.json.encode({"id": 2, "method": method, "params": params}) + b"\n"
 

@@ -8,7 +8,7 @@ from ...events import Tokens
 Params = Mapping[str, Any]
 
 
-class Meter:
+class CodexUsageMeter:
     """Tokens of one turn, over the thread and its subagents. Codex tells totals per thread, which only ever grow."""
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ from ...events import Answer, AnyAction, Ask, Choice, Command, Edit, Fetch, Othe
 from ..current_file import with_links
 from ..turn_stream import Turn
 from .edit_diffs import looked_at
-from .events import Normaliser
+from .events import OpenCodeNormaliser
 from .policy import CAPABILITY_OF, GUARDS, Rules, denials, rule
-from .server import Refused, Unreachable
+from .server import OpenCodeRefused, Unreachable
 
 DEFER_S = 1.0
 """A request may come just before the tool call that it is about."""
@@ -33,11 +33,11 @@ EVERY = {"edit": "every edit", "bash": "every command", "webfetch": "every addre
 KINDS = {"bash": "commands", "external_directory": "files", "webfetch": "addresses", "edit": "edits of files"}
 
 
-class Talk(Protocol):
+class AskingConversation(Protocol):
     """What the asks need of their conversation."""
 
     @property
-    def normaliser(self) -> Normaliser: ...
+    def normaliser(self) -> OpenCodeNormaliser: ...
 
     @property
     def rules(self) -> Rules: ...
@@ -67,8 +67,8 @@ class _Open:
         turn.emit(Status("answered elsewhere", outcome))
 
 
-class Pending:
-    def __init__(self, talk: Talk, cwd: str) -> None:
+class OpenCodeAsks:
+    def __init__(self, talk: AskingConversation, cwd: str) -> None:
         self._talk = talk
         self._cwd = cwd
         self._open: dict[str, _Open] = {}
@@ -187,7 +187,7 @@ class Pending:
             try:
                 await self._talk.request("POST", f"{each.path}/{name}/{verb}", body)
                 break
-            except Refused:
+            except OpenCodeRefused:
                 break
             except Unreachable:
                 await asyncio.sleep(0.1 * 2**pause)
@@ -202,7 +202,7 @@ class Pending:
             body = {"permission": [*new, *denials(self._talk.rules)]}
             try:
                 await self._talk.request("PATCH", f"/session/{each.session}", body)
-            except (Refused, Unreachable):
+            except (OpenCodeRefused, Unreachable):
                 return  # it will be asked again: a nuisance, not a fault
 
 

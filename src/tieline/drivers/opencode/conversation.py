@@ -10,15 +10,15 @@ from ...events import Error, Init, Other
 from ...policy import Receipt
 from ..base import AskFn, Prompt, Spec
 from ..turn_stream import INTERRUPT_GRACE_S, Turn
-from .asks import Pending
-from .event_stream import Stream
-from .events import Normaliser
+from .asks import OpenCodeAsks
+from .event_stream import EventStream
+from .events import OpenCodeNormaliser
 from .policy import Rules, hidden
 from .protocol import ABORTED, SOURCE, message_of, model_of
-from .resync import reread
-from .server import Refused, Server, Unreachable
-from .session_api import Calls
-from .turn_state import Course, past_limit
+from .resync import resync
+from .server import OpenCodeRefused, OpenCodeServer, Unreachable
+from .session_api import SessionApi
+from .turn_state import TurnState, past_limit
 
 BEGIN_S = 60.0
 """From the prompt to the session's being busy. The first prompt of a directory starts much that it needs."""
@@ -31,8 +31,8 @@ class OpenCodeConversation:
     def __init__(
         self,
         agent: str,
-        server: Server,
-        stream: Stream,
+        server: OpenCodeServer,
+        stream: EventStream,
         native_id: str,
         spec: Spec,
         ask: AskFn,
@@ -47,16 +47,16 @@ class OpenCodeConversation:
         self.native_id = native_id
         self.receipt = receipt
         self.rules = rules
-        self.normaliser = Normaliser(native_id, hidden=lambda tool: hidden(rules, tool), mcp=mcp)
+        self.normaliser = OpenCodeNormaliser(native_id, hidden=lambda tool: hidden(rules, tool), mcp=mcp)
         self._agent = agent
         self._server = server
         self._stream = stream
         self._spec = spec
         self._ask = ask
-        self._calls = Calls(server, spec.cwd, native_id, body)
+        self._calls = SessionApi(server, spec.cwd, native_id, body)
         self.request = self._calls.request
         self._last = last
-        self._pending = Pending(self, spec.cwd)
+        self._pending = OpenCodeAsks(self, spec.cwd)
         self._turn: Turn | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._dead = ""
@@ -76,7 +76,7 @@ class OpenCodeConversation:
 
     def _reset(self) -> None:
         self.normaliser.fresh()
-        self._course = Course(self.native_id, self._prompts)
+        self._course = TurnState(self.native_id, self._prompts)
         self._before = self._last  # the last message of before this turn
         self._ending = False
         self._began = asyncio.Event()
@@ -107,7 +107,7 @@ class OpenCodeConversation:
         course.steering += 1
         try:
             await self._calls.prompt(self._turn.prompt, text)
-        except (Refused, Unreachable) as error:
+        except (OpenCodeRefused, Unreachable) as error:
             course.steering -= 1
             raise AgentError(self._agent, f"it did not take what was said in between: {error}") from error
 
@@ -116,7 +116,7 @@ class OpenCodeConversation:
         if turn is not None and not turn.ended:
             turn.interrupted = True
             if not self._server.alone:  # else the server ends with us
-                with suppress(Refused, Unreachable, TimeoutError):
+                with suppress(OpenCodeRefused, Unreachable, TimeoutError):
                     async with asyncio.timeout(CLOSE_S):
                         await self._calls.abort()
             self._finish(turn)
@@ -156,7 +156,7 @@ class OpenCodeConversation:
                 await self._began.wait()
         except TimeoutError:
             self._fail(turn, f"{self._agent} took the prompt but did not begin within {BEGIN_S:g} s")
-        except (Refused, OSError) as error:
+        except (OpenCodeRefused, OSError) as error:
             self._fail(turn, self._dead or f"{self._agent} did not take the prompt: {error}")
 
     async def _abort(self, turn: Turn) -> None:
@@ -218,7 +218,7 @@ class OpenCodeConversation:
         turn = self._turn
         if turn is None or turn.ended or self._ending:
             return
-        idle = await reread(self, turn, self._pending, self._stream, since=self._before)
+        idle = await resync(self, turn, self._pending, self._stream, since=self._before)
         if idle and self._course.answered and self.current is turn:
             self._course.busy = True
             self._status({"sessionID": self.native_id}, "idle")

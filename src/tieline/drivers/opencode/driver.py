@@ -21,18 +21,18 @@ from ...processes.async_process import Process
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..registry import options_of
 from .conversation import OpenCodeConversation
-from .event_stream import Stream
+from .event_stream import EventStream
 from .launch import ARGS, INSTALL, KEPT, PROGRAM, launch_command, program
 from .policy import CAPABILITY_OF, Rules, receipt, session_rules
 from .prompt import prompt_body
-from .server import Refused, Server, Unreachable
+from .server import OpenCodeRefused, OpenCodeServer, Unreachable
 
 PROBE_S = 20.0
 VARIANTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Names that OpenCode has for efforts. Which of them a model takes is for the server to say."""
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class OpenCodeOptions(Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[
         tuple[str, ...], setting("Program and its first arguments, instead of `opencode`.", ("/opt/opencode",))
     ] = ()
@@ -47,7 +47,7 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def create(name: str, options: Mapping[str, Any]) -> "OpenCode":
-    chosen = options_of(Options, name, options)
+    chosen = options_of(OpenCodeOptions, name, options)
     check_args(name, chosen.args, KEPT)
     return OpenCode(name, chosen)
 
@@ -56,9 +56,9 @@ class OpenCode:
     tested = "1.18.18"
     floor = "1.18.18"
 
-    def __init__(self, name: str = "opencode", options: Options | None = None) -> None:
+    def __init__(self, name: str = "opencode", options: OpenCodeOptions | None = None) -> None:
         self.name = name
-        self.options = options or Options()
+        self.options = options or OpenCodeOptions()
         for field in ("command", "args", "env"):
             if self.options.url and getattr(self.options, field):
                 problem = f"agents.{name}: a url and {field}, which is for a server that Tieline starts"
@@ -100,7 +100,7 @@ class OpenCode:
         env = {**env, **self.env}
         try:
             if self.options.url:
-                server = Server(self.name, None, self.options.url, self.options.password, self.options.user)
+                server = OpenCodeServer(self.name, None, self.options.url, self.options.password, self.options.user)
                 try:
                     await server.ready()
                 finally:
@@ -128,11 +128,11 @@ class OpenCode:
                     finally:
                         stream.leave(conversation)
                         await conversation.close()
-            except (Refused, Unreachable) as error:
+            except (OpenCodeRefused, Unreachable) as error:
                 raise AgentStartFailed(self.name, str(error)) from error
 
     async def _begin(
-        self, server: Server, stream: Stream, spec: Spec, ask: AskFn, body: Mapping[str, Any]
+        self, server: OpenCodeServer, stream: EventStream, spec: Spec, ask: AskFn, body: Mapping[str, Any]
     ) -> OpenCodeConversation:
         """Everything that a session needs, at once: nothing here waits for another but the rules for the agents."""
         opening = asyncio.create_task(stream.opened())
@@ -176,7 +176,7 @@ class OpenCode:
             stream.join(conversation, each)
         return conversation
 
-    async def _check_effort(self, server: Server, spec: Spec, config: Mapping[str, Any]) -> None:
+    async def _check_effort(self, server: OpenCodeServer, spec: Spec, config: Mapping[str, Any]) -> None:
         """OpenCode silently ignores an effort that the model does not have."""
         model = spec.model or config.get("model") or ""
         if not model:
@@ -202,7 +202,7 @@ class OpenCode:
             launch = None
             if not options.url:
                 launch = launch_command(env, options.command, spec.mcp_servers, options.args, name=self.name)
-            shared = _Shared(Server(self.name, launch, options.url, options.password, options.user))
+            shared = _Shared(OpenCodeServer(self.name, launch, options.url, options.password, options.user))
             self._shared[key] = shared
         shared.server.users += 1
         try:
@@ -219,13 +219,13 @@ class OpenCode:
 class _Shared:
     """A server and its event streams, in use."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: OpenCodeServer) -> None:
         self.server = server
-        self._streams: dict[str, tuple[Stream, int]] = {}
+        self._streams: dict[str, tuple[EventStream, int]] = {}
 
     @asynccontextmanager
-    async def stream(self, directory: str) -> AsyncGenerator[Stream, None]:
-        stream, users = self._streams.get(directory) or (Stream(self.server, directory), 0)
+    async def stream(self, directory: str) -> AsyncGenerator[EventStream, None]:
+        stream, users = self._streams.get(directory) or (EventStream(self.server, directory), 0)
         self._streams[directory] = (stream, users + 1)
         try:
             yield stream
@@ -237,7 +237,7 @@ class _Shared:
                 await stream.close()
 
 
-async def _session(server: Server, spec: Spec, rules: Rules) -> tuple[str, str, list[str]]:
+async def _session(server: OpenCodeServer, spec: Spec, rules: Rules) -> tuple[str, str, list[str]]:
     """A new session, one to go on with, or a copy of it: its id, its last message so far, its subagents' sessions."""
     if not spec.resume:
         return (await server.request("POST", "/session", spec.cwd, {"permission": rules}))["id"], "", []
@@ -251,7 +251,7 @@ async def _session(server: Server, spec: Spec, rules: Rules) -> tuple[str, str, 
             )
         if spec.fork:
             session = await server.request("POST", f"/session/{spec.resume}/fork", spec.cwd, {})
-    except Refused as error:
+    except OpenCodeRefused as error:
         raise UsageError(f"no conversation {spec.resume!r}: {error}", field="resume") from None
     name = session["id"]
     # A subagent's session can be taken up again: it is held to this policy too, not to the one it began under.

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from ...wire.sse import EventTooLong, SseParser
-from .server import REQUEST_S, Refused, Server, Unreachable
+from .server import REQUEST_S, OpenCodeRefused, OpenCodeServer, Unreachable
 
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 2.0
@@ -21,7 +21,7 @@ SLOW_READER_S = 30.0
 """How long one turn's reader may hold up the others of its directory."""
 
 
-class Listener(Protocol):
+class OpenCodeListener(Protocol):
     """A conversation, as its event stream sees it."""
 
     def take(self, message: dict[str, Any]) -> None: ...
@@ -47,14 +47,14 @@ class Listener(Protocol):
         ...
 
 
-class Stream:
+class EventStream:
     """The events of one directory, to the conversations they belong to."""
 
-    def __init__(self, server: Server, directory: str) -> None:
+    def __init__(self, server: OpenCodeServer, directory: str) -> None:
         self._server = server
         self._directory = directory
-        self._listeners: dict[Listener, None] = {}
-        self._routes: dict[str, Listener] = {}
+        self._listeners: dict[OpenCodeListener, None] = {}
+        self._routes: dict[str, OpenCodeListener] = {}
         self._open = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._decoder = msgspec.json.Decoder(dict[str, Any])
@@ -74,12 +74,12 @@ class Stream:
         if not self._open.is_set():
             raise Unreachable(self._server.gone or "its event stream does not open")
 
-    def join(self, listener: Listener, session: str) -> None:
+    def join(self, listener: OpenCodeListener, session: str) -> None:
         """From now on the session's events, and those of its subagents, go to the listener."""
         self._listeners[listener] = None
         self._routes[session] = listener
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: OpenCodeListener) -> None:
         self._listeners.pop(listener, None)
         self._routes = {session: each for session, each in self._routes.items() if each is not listener}
 
@@ -113,7 +113,7 @@ class Stream:
                             self._route(event.data)
                         await self._hold()
                 problem = "it ended the event stream"
-            except (httpx2.TransportError, Unreachable, Refused, EventTooLong) as error:
+            except (httpx2.TransportError, Unreachable, OpenCodeRefused, EventTooLong) as error:
                 problem = str(error) or type(error).__name__
             except Exception as error:  # an answer that is not as we know it must not leave everyone waiting
                 problem = f"{type(error).__name__}: {error}"

@@ -35,7 +35,7 @@ from .tools import Raw, action_of
 Handler = Callable[[dict[str, Any]], Sequence[Event]]
 
 
-class Normaliser:
+class OpenCodeNormaliser:
     """Feed it the native events of one conversation; it gives ours. It knows nothing of turns but `fresh`."""
 
     def __init__(

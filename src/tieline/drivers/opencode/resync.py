@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ..turn_stream import Turn
-from .asks import Pending, Talk
-from .event_stream import Listener, Stream
+from .asks import AskingConversation, OpenCodeAsks
+from .event_stream import EventStream, OpenCodeListener
 
 Message = Mapping[str, Any]
 
 
-class Rereading(Talk, Listener, Protocol):
+class Resyncing(AskingConversation, OpenCodeListener, Protocol):
     """A conversation that reads again."""
 
     @property
     def native_id(self) -> str: ...
 
 
-async def reread(talk: Rereading, turn: Turn, pending: Pending, stream: Stream, *, since: str) -> bool:
+async def resync(talk: Resyncing, turn: Turn, pending: OpenCodeAsks, stream: EventStream, *, since: str) -> bool:
     """Whether the session is idle. `since` is the last message of before the turn. Raises Refused, Unreachable."""
     root, normaliser = talk.native_id, talk.normaliser
     states = await talk.request("GET", "/session/status")  # before the messages: if it is idle, they are final
@@ -44,7 +44,7 @@ async def reread(talk: Rereading, turn: Turn, pending: Pending, stream: Stream, 
     return root not in states
 
 
-async def _messages(talk: Rereading, session: str, since: str, began: int = 0) -> list[Message]:
+async def _messages(talk: Resyncing, session: str, since: str, began: int = 0) -> list[Message]:
     """The turn's messages of a session and its subagents."""
     found: list[Message] = await talk.request("GET", f"/session/{session}/message")
     known = [each["info"]["id"] for each in found]

@@ -33,7 +33,7 @@ LISTENING = b"listening on "
 Launch = tuple[list[str], dict[str, str]]
 
 
-class Refused(Exception):
+class OpenCodeRefused(Exception):
     """The server answered with an error."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -45,7 +45,7 @@ class Unreachable(ConnectionError):
     """No answer: the server is gone, or the way to it."""
 
 
-class Server:
+class OpenCodeServer:
     def __init__(self, agent: str, launch: Launch | None, url: str = "", password: str = "", user: str = "opencode"):
         """With `launch`, arguments and environment, it is ours; else it is the one at `url`."""
         self.agent = agent
@@ -123,7 +123,7 @@ class Server:
             told = answer.text[:500]
         if answer.is_success:
             return told
-        raise Refused(answer.status_code, _reason(told) or f"HTTP {answer.status_code} for {method} {path}")
+        raise OpenCodeRefused(answer.status_code, _reason(told) or f"HTTP {answer.status_code} for {method} {path}")
 
     def subscribe(self, directory: str) -> Any:
         """An open event stream, as an async context manager."""
@@ -145,7 +145,7 @@ class Server:
             try:
                 async with asyncio.timeout(GREET_S):
                     await self._greet()
-            except (Refused, Unreachable, TimeoutError) as error:
+            except (OpenCodeRefused, Unreachable, TimeoutError) as error:
                 hint = "Start it (`opencode serve`), or check the agent's url and password."
                 problem = f"no OpenCode server at {self._url}: {_why(error)}"
                 raise AgentStartFailed(self.agent, problem, hint=hint) from None
@@ -251,7 +251,7 @@ def _why(error: Exception) -> str:
     """Why a server is not to be used."""
     if isinstance(error, TimeoutError):
         return f"no answer within {GREET_S:g} s"
-    return "the password is wrong" if isinstance(error, Refused) and error.status == 401 else str(error)
+    return "the password is wrong" if isinstance(error, OpenCodeRefused) and error.status == 401 else str(error)
 
 
 def _how(died: AgentDied) -> str:

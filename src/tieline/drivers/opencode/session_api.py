@@ -9,15 +9,15 @@ from typing import Any
 from ...events import Diff
 from ..base import Prompt
 from .prompt import file_part
-from .server import Refused, Server, Unreachable
+from .server import OpenCodeRefused, OpenCodeServer, Unreachable
 
 ABORT_AGAIN_S = 0.4
 """An abort has no effect before the session is busy: it is sent again until the turn has ended."""
 DIFF_S = 5.0
 
 
-class Calls:
-    def __init__(self, server: Server, cwd: str, session: str, body: Mapping[str, Any]) -> None:
+class SessionApi:
+    def __init__(self, server: OpenCodeServer, cwd: str, session: str, body: Mapping[str, Any]) -> None:
         """`body` is what every prompt carries: model, agent, variant, system."""
         self._server = server
         self._cwd = cwd
@@ -44,7 +44,7 @@ class Calls:
         """Whether the turn has ended by then."""
         deadline = time.monotonic() + within
         while True:
-            with suppress(Refused, Unreachable):
+            with suppress(OpenCodeRefused, Unreachable):
                 await self.abort()
             with suppress(TimeoutError):
                 async with asyncio.timeout(ABORT_AGAIN_S):
@@ -55,7 +55,7 @@ class Calls:
     async def diff(self, since: str) -> Diff | None:
         """What has changed since a message, as OpenCode's snapshots know it: also what commands did. None where it does
         not say."""
-        with suppress(Refused, Unreachable, TimeoutError, KeyError):
+        with suppress(OpenCodeRefused, Unreachable, TimeoutError, KeyError):
             async with asyncio.timeout(DIFF_S):
                 files = await self.request("GET", f"{self._session}/diff", params={"messageID": since})
             if patch := "".join(each.get("patch") or "" for each in files):

@@ -10,11 +10,11 @@ from typing import Any
 from ...events import Outcome
 from ..base import Spec
 from ..turn_stream import Turn
-from .events import Normaliser
+from .events import OpenCodeNormaliser
 from .protocol import ABORTED, OVERFLOW, message_of
 
 
-class Course:
+class TurnState:
     def __init__(self, root: str, known: set[str]) -> None:
         """`known` are the prompts of earlier turns; this turn's are added to it."""
         self.prompt = ""  # the message that is this turn's prompt, once it has shown up
@@ -78,7 +78,7 @@ class Course:
             self.failure = (message, name)
         return False
 
-    def end(self, turn: Turn, told: Normaliser) -> None:
+    def end(self, turn: Turn, told: OpenCodeNormaliser) -> None:
         """Say how it ended."""
         if self.limit is not None:
             status, why = self.limit
@@ -91,7 +91,7 @@ class Course:
             turn.done("success", tokens=told.tokens, native_id=self._root, turns=told.steps)
 
 
-def past_limit(spec: Spec, told: Normaliser) -> tuple[Outcome, str] | None:
+def past_limit(spec: Spec, told: OpenCodeNormaliser) -> tuple[Outcome, str] | None:
     """Whether a model call that is over was one too many, and why. One that ends the turn by itself never is."""
     if told.step_reason != "tool-calls":
         return None

@@ -25,7 +25,7 @@ LISTS = ("model_args", "system_args", "policy_args", "resume_args", "args")
 _PLACEHOLDER = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
 
 
-class Controls(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ShellControls(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The agent's own arguments for one policy, and by what means they hold each capability."""
 
     args: Annotated[tuple[str, ...], setting("Arguments for this policy.", ("--sandbox", "workspace"))] = ()
@@ -35,7 +35,7 @@ class Controls(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: Annotated[str, setting("Words for the receipt.", "by its own sandbox")] = ""
 
 
-class Options(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ShellOptions(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The configuration of one agent; docs/drivers/shell.md explains how they work together."""
 
     command: Annotated[
@@ -61,7 +61,7 @@ class Options(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
         tuple[str, ...], setting("Arguments of every turn but a session's first.", ("--resume", "{session}"))
     ] = ()
     policy_args: Annotated[
-        Mapping[str, tuple[str, ...] | Controls],
+        Mapping[str, tuple[str, ...] | ShellControls],
         setting(
             "The agent's own arguments per policy: a preset, or three levels `file_write/shell/network`. A list claims "
             "a rule for each capability; a table says the means.",
@@ -85,7 +85,7 @@ class Options(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return value in _names([*self.command, *own.get(value, ())])
 
 
-def launch_command(options: Options, spec: Spec, prompt: str, session: str) -> tuple[list[str], dict[str, str]]:
+def launch_command(options: ShellOptions, spec: Spec, prompt: str, session: str) -> tuple[list[str], dict[str, str]]:
     """The arguments and the environment of one turn's process."""
     for field, value in (("model", spec.model), ("resume", session)):
         if value.startswith("-"):
@@ -118,7 +118,7 @@ def launch_command(options: Options, spec: Spec, prompt: str, session: str) -> t
     return argv, {**spec.env, **options.env}
 
 
-def told(options: Options, spec: Spec, prompt: str) -> str:
+def told(options: ShellOptions, spec: Spec, prompt: str) -> str:
     """The prompt as the agent gets it: behind the system instruction, when that has no argument of its own."""
     if not spec.system or options.takes("system"):
         return prompt
@@ -127,15 +127,15 @@ def told(options: Options, spec: Spec, prompt: str) -> str:
     return f"[SYSTEM]\n{spec.system}\n\n[MESSAGE]\n{prompt}"
 
 
-def policies(options: Options) -> dict[Policy, Controls]:
+def policies(options: ShellOptions) -> dict[Policy, ShellControls]:
     """The policies that the agent has arguments for. Raises ValueError for a key that names none."""
     return {
-        _policy(key): value if isinstance(value, Controls) else Controls(args=value)
+        _policy(key): value if isinstance(value, ShellControls) else ShellControls(args=value)
         for key, value in options.policy_args.items()
     }
 
 
-def check_options(name: str, options: Options) -> None:
+def check_options(name: str, options: ShellOptions) -> None:
     """Raises UsageError that names the agent and the field."""
     problem = _problem(options)
     if problem is not None:
@@ -143,7 +143,7 @@ def check_options(name: str, options: Options) -> None:
         raise UsageError(f"agents.{name}.{field}: {text}", field=f"agents.{name}.{field}", hint=hint)
 
 
-def _problem(options: Options) -> tuple[str, str, str] | None:
+def _problem(options: ShellOptions) -> tuple[str, str, str] | None:
     if not options.command or not options.command[0] or _names(options.command[:1]):
         return "command", "it must start with the program to run", 'For example command = ["my-agent", "{prompt}"].'
     try:
@@ -168,7 +168,7 @@ def _problem(options: Options) -> tuple[str, str, str] | None:
     return _fields_problem(options)
 
 
-def _fields_problem(options: Options) -> tuple[str, str, str] | None:
+def _fields_problem(options: ShellOptions) -> tuple[str, str, str] | None:
     """What is wrong with the fields of JSON lines."""
     given = [field for field in Fields.__struct_fields__ if getattr(options, field)]
     if options.output == "text":

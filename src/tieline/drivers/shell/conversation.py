@@ -12,8 +12,8 @@ from ...processes.async_process import TERM_GRACE_S, Process
 from ...wire.lines import LineTooLong
 from ..base import AskFn, Prompt, Spec
 from ..turn_stream import Turn
-from .command_line import Options, launch_command, told
-from .json_output import MAX_TEXT, End, Normaliser
+from .command_line import ShellOptions, launch_command, told
+from .json_output import MAX_TEXT, EndFields, ShellNormaliser
 from .text_output import PlainText
 
 EXIT_GRACE_S = 5.0
@@ -26,10 +26,10 @@ NO_LIMIT_S = 1e9
 """Somebody else keeps the turn's time."""
 
 
-class CommandLine:
+class ShellConversation:
     """A conversation: its turns are processes, its memory is the agent's own, by its session id."""
 
-    def __init__(self, name: str, options: Options, receipt: Receipt, spec: Spec, ask: AskFn) -> None:
+    def __init__(self, name: str, options: ShellOptions, receipt: Receipt, spec: Spec, ask: AskFn) -> None:
         self.receipt = receipt
         self.native_id = spec.resume
         self.keeps_time = True
@@ -131,7 +131,7 @@ class CommandLine:
             turn.done("success", native_id=self.native_id)
 
     async def _read_json(self, turn: Turn, process: Process, ended: asyncio.Event) -> None:
-        lines = Normaliser(self._options, source=self._name)
+        lines = ShellNormaliser(self._options, source=self._name)
         async for batch in process.lines():
             await turn.room()
             for line in batch:
@@ -154,7 +154,7 @@ class CommandLine:
             return
         turn.fail(str(ProtocolError(self._name, problem, hint=_last_words(process))), native_id=self.native_id)
 
-    def _complete(self, turn: Turn, end: End) -> None:
+    def _complete(self, turn: Turn, end: EndFields) -> None:
         if end.failed:
             turn.emit(Error(end.error))
         status: Outcome = "error" if end.failed else "success"

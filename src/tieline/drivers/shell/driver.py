@@ -18,8 +18,8 @@ from ...processes.async_process import Process
 from ...wire.lines import LineTooLong
 from ..base import AskFn, Features, Probe, Program, Spec
 from ..registry import options_of
-from .command_line import Options, check_options, policies
-from .conversation import CommandLine, stop
+from .command_line import ShellOptions, check_options, policies
+from .conversation import ShellConversation, stop
 
 PROBE_S = 15.0
 """The time that the command gets to tell its version: some agents take seconds to start, more on a busy machine."""
@@ -30,7 +30,7 @@ NOBODY_ASKED = "a command line cannot ask: the arguments must make the agent ref
 
 
 def create(name: str, options: Mapping[str, Any]) -> "Shell":
-    chosen = options_of(Options, name, options)
+    chosen = options_of(ShellOptions, name, options)
     check_options(name, chosen)
     return Shell(name, chosen)
 
@@ -39,7 +39,7 @@ class Shell:
     tested = ""
     floor = ""
 
-    def __init__(self, name: str, options: Options) -> None:
+    def __init__(self, name: str, options: ShellOptions) -> None:
         self.name = name
         self.options = options
         self.features = Features(
@@ -87,12 +87,12 @@ class Shell:
         return Receipt.from_lines(lines)
 
     @asynccontextmanager
-    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["CommandLine", None]:
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["ShellConversation", None]:
         program = self.options.command[0]
         if find(program, {**spec.env, **self.options.env}, spec.cwd) is None:
             hint = self.options.install or f"Install it, or correct agents.{self.name}.command."
             raise AgentMissing(self.name, f"there is no command {program!r}", hint=hint)
-        conversation = CommandLine(self.name, self.options, self.enforce(spec.policy), spec, ask)
+        conversation = ShellConversation(self.name, self.options, self.enforce(spec.policy), spec, ask)
         try:
             yield conversation
         finally:

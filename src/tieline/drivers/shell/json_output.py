@@ -58,7 +58,7 @@ class Fields(Struct, frozen=True, kw_only=True):
     ] = {}
 
 
-class End(Struct, frozen=True):
+class EndFields(Struct, frozen=True):
     """The agent's own word that the turn is over."""
 
     failed: bool
@@ -66,12 +66,12 @@ class End(Struct, frozen=True):
     tokens: Tokens | None = None
 
 
-class Normaliser:
+class ShellNormaliser:
     """JSON lines into events, for one turn. Synchronous: what it learns besides is in `native_id` and `end`."""
 
     def __init__(self, fields: Fields, *, source: str) -> None:
         self.native_id = ""
-        self.end: End | None = None
+        self.end: EndFields | None = None
         self.tokens: Tokens | None = None
         self.understood = 0
         """How many lines were JSON objects."""
@@ -201,7 +201,7 @@ class Normaliser:
         if role == "error":
             told = self._error_text(message) if self._error_text else None
             error = _joined(told) or msgspec.json.encode(message)[:2000].decode(errors="replace")
-        self.end = End(role == "error", error, tokens)
+        self.end = EndFields(role == "error", error, tokens)
 
     def _tokens(self, message: dict[str, Any]) -> Tokens | None:
         found: dict[str, Any] = {}

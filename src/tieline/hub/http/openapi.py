@@ -12,15 +12,15 @@ from ...protocol.views import CommandView
 from ...version import __version__
 from ..security import access_rules
 from .problems import STATUS
-from .route_spec import Spec
-from .routing import NAME, Plain, Route
+from .route_spec import RouteSpec
+from .routing import NAME, AsgiRoute, Route
 
 REF = "#/components/schemas/{name}"
 
 Json = dict[str, Any]
 
 
-def document(routes: Iterable[Route | Plain]) -> Json:
+def document(routes: Iterable[Route | AsgiRoute]) -> Json:
     """Every route under the API, and those for machines beside it. Streams and links are told in words."""
     found = [
         (path, route, route.spec)
@@ -61,7 +61,7 @@ def document(routes: Iterable[Route | Plain]) -> Json:
     }
 
 
-def _operation(path: str, route: Route, said: Spec, names: Json) -> Json:
+def _operation(path: str, route: Route, said: RouteSpec, names: Json) -> Json:
     words = cleandoc(route.handler.__doc__ or route.handler.__name__).split("\n\n", 1)
     is_open = access_rules.need(route.method, path) == "nothing"
     operation: Json = {
@@ -104,7 +104,7 @@ def _parameters(path: str, route: Route, names: Json) -> list[Json]:
     return found
 
 
-def _responses(said: Spec, method: str, names: Json, is_open: bool) -> Json:
+def _responses(said: RouteSpec, method: str, names: Json, is_open: bool) -> Json:
     good: Json = {"description": "Done." if method != "GET" else "Found."}
     if said.gives is not None:
         good["content"] = {said.media: {"schema": names[_key(said.gives)]}}

@@ -44,7 +44,7 @@ STATUS: dict[str, int] = {
 """By the error's name, else by those it descends from."""
 
 
-class Refused(TielineError):
+class RequestRefused(TielineError):
     """The hub does not do it. `code` is one of STATUS, `field` the part of the request."""
 
     def __init__(self, code: str, message: str, *, field: str = "", hint: str = "", retry_s: float = 0.0) -> None:
@@ -54,13 +54,13 @@ class Refused(TielineError):
         self.retry_s = retry_s  # when it is worth another try
 
 
-class NotFound(Refused):
+class NotFound(RequestRefused):
     def __init__(self, what: str, id: str) -> None:
         super().__init__("NotFound", f"no {what} {id!r}", field=what, hint=f"See the list of {what}s.")
 
 
 def problem_of(error: TielineError, instance: str = "") -> Problem:
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         return _problem(error.code, STATUS[error.code], error.message, error.field, error.hint, instance)
     status = next((STATUS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in STATUS), 500)
     field = str(getattr(error, "field", ""))
@@ -98,7 +98,7 @@ def headers(problem: Problem, retry_s: float = 0.0) -> list[tuple[bytes, bytes]]
     return found
 
 
-class Problematic(Exception):
+class ProblemException(Exception):
     """A problem on its way out of a route."""
 
     def __init__(self, problem: Problem) -> None:

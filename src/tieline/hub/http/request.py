@@ -8,12 +8,12 @@ import msgspec
 from msgspec import Struct
 
 from ...protocol.views import DeviceView
-from .problems import Refused
+from .problems import RequestRefused
 
 if TYPE_CHECKING:
     from ..hub import Hub
     from .responses import Scope, Send
-    from .routing import Plain, Route
+    from .routing import AsgiRoute, Route
 
 T = TypeVar("T")
 
@@ -24,12 +24,12 @@ _FIELD = re.compile(r"`\$\.?([^`]*)`")
 _NAMED = re.compile(r"(?:unknown|required) field `([^`]+)`")
 
 
-class Asked(Struct):
+class Request(Struct):
     """A request that was let in; its body is here already, whole."""
 
     hub: "Hub"
     scope: "Scope"
-    routes: "tuple[Route | Plain, ...]"  # all there are
+    routes: "tuple[Route | AsgiRoute, ...]"  # all there are
 
     @property
     def headers(self) -> dict[str, str]:
@@ -45,7 +45,7 @@ class Asked(Struct):
         return self.scope["state"].get("request", "")
 
 
-class Reply(Struct, frozen=True):
+class Response(Struct, frozen=True):
     body: bytes = b""
     status: int = 200
     media: str = JSON
@@ -61,33 +61,33 @@ class Reply(Struct, frozen=True):
         await send({"type": "http.response.body", "body": self.body})
 
 
-DONE = Reply(status=204)
+DONE = Response(status=204)
 
 
-def answer(value: object, status: int = 200, headers: Mapping[str, str] = {}) -> Reply:
+def json_response(value: object, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
     """JSON of a value; bytes are JSON already."""
-    return Reply(value if isinstance(value, bytes) else msgspec.json.encode(value), status, headers=headers)
+    return Response(value if isinstance(value, bytes) else msgspec.json.encode(value), status, headers=headers)
 
 
-def device_of(request: Asked) -> DeviceView:
+def device_of(request: Request) -> DeviceView:
     """Who asks. Behind every door that is not open there is one."""
     device: DeviceView | None = request.scope["state"].get("device")
     if device is None:
-        raise Refused("Unauthenticated", "who are you?")
+        raise RequestRefused("Unauthenticated", "who are you?")
     return device
 
 
-def via_of(request: Asked) -> str:
+def via_of(request: Request) -> str:
     """From where: the process that came by the owner's socket, or the kind of device."""
     return request.scope["state"].get("via") or device_of(request).kind
 
 
-def once_of(request: Asked) -> str:
+def idempotency_id(request: Request) -> str:
     """The id of what is to be done once, when the request has an Idempotency-Key; else empty."""
     return request.scope["state"].get("once", "")
 
 
-def body(request: Asked, kind: type[T], *, empty: T | None = None) -> T:
+def parse_body(request: Request, kind: type[T], *, empty: T | None = None) -> T:
     """The body as a value. Bad ones are refused with the field's name; `empty` stands for no body at all."""
     data = request.body
     if not data and empty is not None:
@@ -100,10 +100,10 @@ def body(request: Asked, kind: type[T], *, empty: T | None = None) -> T:
     except msgspec.ValidationError as error:
         raise invalid(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refused("UsageError", f"the body is not valid JSON: {error}", field="body") from None
+        raise RequestRefused("UsageError", f"the body is not valid JSON: {error}", field="body") from None
 
 
-def values(said: Iterable[tuple[str, str]], kind: type[T]) -> T:
+def parse_query(said: Iterable[tuple[str, str]], kind: type[T]) -> T:
     """What a query says, as the fields of a value; of what it says twice the last counts."""
     try:
         return msgspec.convert(dict(said), kind, strict=False)
@@ -111,10 +111,10 @@ def values(said: Iterable[tuple[str, str]], kind: type[T]) -> T:
         raise invalid(error) from None
 
 
-def invalid(error: msgspec.ValidationError) -> Refused:
+def invalid(error: msgspec.ValidationError) -> RequestRefused:
     """msgspec says `$.policy.shell` where it is wrong, and the name where it is too much or missing."""
     message = str(error)
     where = found.group(1) if (found := _FIELD.search(message)) else ""
     name = found.group(1) if (found := _NAMED.search(message)) else ""
     field = ".".join(part for part in (where, name) if part) or "body"
-    return Refused("UsageError", message, field=field, hint="See /api/v1/docs.")
+    return RequestRefused("UsageError", message, field=field, hint="See /api/v1/docs.")

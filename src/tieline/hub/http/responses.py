@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...protocol.views import DeviceView
-from .problems import Refused, headers, http_problem, problem_of, render
+from .problems import RequestRefused, headers, http_problem, problem_of, render
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -36,7 +36,7 @@ STRANGER_LINGER, STRANGER_LINGER_S = 1024 * 1024, 2.0
 NO_STORE = (b"cache-control", b"no-store")
 
 
-class Visit(Struct, kw_only=True):
+class RequestContext(Struct, kw_only=True):
     """Somebody at a door."""
 
     id: str
@@ -50,10 +50,10 @@ class Visit(Struct, kw_only=True):
     foreign: str = ""  # the configured origin that it comes from, if it is not our own
 
 
-class Outgoing:
+class ResponseWriter:
     """What goes back: with the headers that keep browsers on their guard."""
 
-    def __init__(self, send: Send, visit: Visit) -> None:
+    def __init__(self, send: Send, visit: RequestContext) -> None:
         self._send = send
         self._visit = visit
         self.status = 0
@@ -72,7 +72,7 @@ class Outgoing:
             message["headers"] = found
         await self._send(message)
 
-    async def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    async def send_response(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
 
@@ -82,9 +82,9 @@ class Outgoing:
             (b"access-control-allow-headers", b"authorization, content-type, idempotency-key"),
             (b"access-control-max-age", b"600"),
         ]
-        await self.whole(204, allowed, b"")
+        await self.send_response(204, allowed, b"")
 
-    async def refuse(self, error: Refused, scope: Scope, receive: Receive) -> None:
+    async def refuse(self, error: RequestRefused, scope: Scope, receive: Receive) -> None:
         problem = problem_of(error, self._visit.id)
         body = render(problem)
         found = [*headers(problem, error.retry_s), (b"content-length", str(len(body)).encode())]
@@ -118,12 +118,12 @@ class Outgoing:
                         return
                     left -= len(message.get("body", b""))
 
-    async def broken(self, status: int, detail: str) -> None:
+    async def server_error(self, status: int, detail: str) -> None:
         """When nothing was sent yet there is still an answer; else the connection is all that can be ended."""
         if self._visit.method == "WEBSOCKET":
             await self._send({"type": "websocket.close", "code": 1011})
         elif not self.status:
             problem = http_problem(status, detail, self._visit.id)
-            await self.whole(status, [*headers(problem), (b"connection", b"close")], render(problem))
+            await self.send_response(status, [*headers(problem), (b"connection", b"close")], render(problem))
         else:
             raise ConnectionAbortedError(detail)

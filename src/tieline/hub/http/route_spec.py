@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class Spec(Struct, frozen=True, kw_only=True):
+class RouteSpec(Struct, frozen=True, kw_only=True):
     """What is not said is read off the handler: its parameters, its words (the docstring)."""
 
     body: Any = None

@@ -17,22 +17,22 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from .problems import Refused
-from .request import Asked, Reply, values
+from .problems import RequestRefused
+from .request import Request, Response, parse_query
 from .responses import Receive, Scope, Send
-from .route_spec import Spec
+from .route_spec import RouteSpec
 
 MAX_FIELDS = 100
 """Of a query."""
 
-Handler = Callable[..., Awaitable[Reply]]
+Handler = Callable[..., Awaitable[Response]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 NAME = re.compile(r"\{([^}]+)\}")
 """Of a part of a path that is given to the handler."""
 
 
-class Plain(Struct, frozen=True):
+class AsgiRoute(Struct, frozen=True):
     """A door that speaks ASGI by itself, whatever the method, also as a WebSocket."""
 
     path: str
@@ -41,7 +41,7 @@ class Plain(Struct, frozen=True):
 
 class Route:
     def __init__(
-        self, method: str, paths: tuple[str, ...], handler: Handler, spec: Spec | None, tags: list[str]
+        self, method: str, paths: tuple[str, ...], handler: Handler, spec: RouteSpec | None, tags: list[str]
     ) -> None:
         self.method = method
         self.paths = paths
@@ -59,7 +59,7 @@ class Route:
         ]
         self.query = msgspec.defstruct("Query", query, kw_only=True) if query else None
 
-    async def answer(self, request: Asked, words: dict[str, str]) -> Reply:
+    async def answer(self, request: Request, words: dict[str, str]) -> Response:
         given = {name: words[name] for name in self.words}
         if self.query is None:
             return await self.handler(request, **given)
@@ -67,42 +67,49 @@ class Route:
             said = request.scope["query_string"].decode("latin-1")
             fields = parse_qsl(said, keep_blank_values=True, max_num_fields=MAX_FIELDS)
         except ValueError as error:
-            raise Refused("UsageError", f"the query cannot be read: {error}", field="query") from None
-        return await self.handler(request, **given, **asdict(values(fields, self.query)))
+            raise RequestRefused("UsageError", f"the query cannot be read: {error}", field="query") from None
+        return await self.handler(request, **given, **asdict(parse_query(fields, self.query)))
 
 
-class By(Struct, frozen=True):
+class RouteDecorator(Struct, frozen=True):
     """The decorator for the handlers of a method."""
 
     method: str
 
-    def __call__(self, *paths: str, spec: Spec | None, tags: list[str] | None = None) -> Callable[[Handler], Route]:
+    def __call__(
+        self, *paths: str, spec: RouteSpec | None, tags: list[str] | None = None
+    ) -> Callable[[Handler], Route]:
         return lambda handler: Route(self.method, paths, handler, spec, tags or [])
 
 
-get, post, patch, delete = By("GET"), By("POST"), By("PATCH"), By("DELETE")
+get, post, patch, delete = (
+    RouteDecorator("GET"),
+    RouteDecorator("POST"),
+    RouteDecorator("PATCH"),
+    RouteDecorator("DELETE"),
+)
 
 
-def asgi(path: str) -> Callable[[App], Plain]:
-    return lambda app: Plain(path, app)
+def asgi(path: str) -> Callable[[App], AsgiRoute]:
+    return lambda app: AsgiRoute(path, app)
 
 
-class Place(Struct):
+class PathNode(Struct):
     """What is at a path, and below it."""
 
     template: str = ""
     routes: dict[str, Route] = field(default_factory=dict[str, Route])  # by method
     plain: App | None = None
-    below: dict[str, "Place"] = field(default_factory=lambda: dict[str, "Place"]())
-    any: "Place | None" = None  # below, whatever it is called
+    below: dict[str, "PathNode"] = field(default_factory=lambda: dict[str, "PathNode"]())
+    any: "PathNode | None" = None  # below, whatever it is called
     name: str = ""  # by which that is given to the handler
 
 
-class Map:
-    def __init__(self, doors: Iterable[Route | Plain]) -> None:
-        self._root = Place()
+class Router:
+    def __init__(self, doors: Iterable[Route | AsgiRoute]) -> None:
+        self._root = PathNode()
         for door in doors:
-            if isinstance(door, Plain):
+            if isinstance(door, AsgiRoute):
                 self._place(door.path).plain = door.app
                 continue
             for path in door.paths:
@@ -110,7 +117,7 @@ class Map:
                 assert door.method not in routes, f"{door.method} {path} is there twice"
                 routes[door.method] = door
 
-    def find(self, path: str) -> tuple[Place, dict[str, str]] | None:
+    def find(self, path: str) -> tuple[PathNode, dict[str, str]] | None:
         """What is at a path, and what its parts are for the names in braces. A name that is spelled out comes first."""
         words: dict[str, str] = {}
         place = self._root
@@ -124,14 +131,14 @@ class Map:
             place = below
         return (place, words) if place.template else None
 
-    def _place(self, path: str) -> Place:
+    def _place(self, path: str) -> PathNode:
         place = self._root
         for part in path.split("/")[1:]:
             if name := NAME.fullmatch(part):
                 assert place.any is None or place.name == name[1], f"{path}: {part} is called {place.name} elsewhere"
-                place.any, place.name = place.any or Place(), name[1]
+                place.any, place.name = place.any or PathNode(), name[1]
                 place = place.any
             else:
-                place = place.below.setdefault(part, Place())
+                place = place.below.setdefault(part, PathNode())
         place.template = path
         return place

@@ -21,8 +21,8 @@ from ...protocol.node_link import MAX_FRAME
 from ..security import access_rules
 from ..security.origins import is_loopback
 from ..security.peer_credentials import peer_of
-from ..security.unauthenticated_limits import STRANGER_S, Strangers
-from ..security.unix_socket import Local
+from ..security.unauthenticated_limits import STRANGER_S, UnauthenticatedLimits
+from ..security.unix_socket import OwnerSocket
 from ..stream.ws_framing import FramedProtocol
 
 HEAD_S = STRANGER_S
@@ -36,7 +36,7 @@ GRACE_S = 3
 """How long answers that are under way may take when the hub ends."""
 
 
-class Serving(Struct, frozen=True, kw_only=True):
+class ServerAddress(Struct, frozen=True, kw_only=True):
     host: str
     port: int
     tls: bool
@@ -91,16 +91,16 @@ async def serve(
     config: HubConfig | None = None,
     socket_path: Path | None = None,
     head_s: float = HEAD_S,
-) -> AsyncGenerator[Serving, None]:
+) -> AsyncGenerator[ServerAddress, None]:
     """Serves inside the block; port 0 is a free one. `config` says about TLS and whether it may be without;
     `socket_path` is where the owner's socket shall be."""
     config = config or HubConfig()
     tls = bool(config.tls_certificate)
     bound = bind(host, port, tls=tls, insecure=config.insecure)
-    local: Local | None = None
+    local: OwnerSocket | None = None
     http = _impatient(head_s)
     try:
-        local = Local(socket_path) if socket_path is not None else None
+        local = OwnerSocket(socket_path) if socket_path is not None else None
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -125,7 +125,7 @@ async def serve(
         )
         server.config.load()
         server.lifespan = server.config.lifespan_class(server.config)
-        server.lifespan.state["strangers"] = Strangers()  # every connection of this server finds it there
+        server.lifespan.state["strangers"] = UnauthenticatedLimits()  # every connection of this server finds it there
         await server.startup(sockets=[])
         server.servers.append(await _listen(server, http, bound, head_s))
         if local is not None:
@@ -138,7 +138,7 @@ async def serve(
     ticking = asyncio.create_task(server.main_loop())  # it keeps the Date header right
     try:
         where = str(local.path) if local else ""
-        yield Serving(host=host, port=bound.getsockname()[1], tls=tls, socket=where)
+        yield ServerAddress(host=host, port=bound.getsockname()[1], tls=tls, socket=where)
     finally:
         ticking.cancel()
         await asyncio.gather(ticking, return_exceptions=True)
@@ -164,7 +164,7 @@ async def _listen(
     )
 
 
-async def _listen_locally(server: uvicorn.Server, http: type[HttpToolsProtocol], local: Local) -> asyncio.Server:
+async def _listen_locally(server: uvicorn.Server, http: type[HttpToolsProtocol], local: OwnerSocket) -> asyncio.Server:
     """The same application for whoever comes by the owner's socket; each connection knows who made it."""
 
     class Known(http):

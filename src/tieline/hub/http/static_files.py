@@ -8,8 +8,8 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .problems import Refused
-from .request import Asked, Reply
+from .problems import RequestRefused
+from .request import Request, Response
 from .routing import get
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ MISSING = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Tielin
 The terminal works meanwhile: <code>tieline sessions</code>.</p></html>"""
 
 
-class File:
+class StaticFile:
     """One file in every form it can be sent in."""
 
     def __init__(self, path: Path, *, hashed: bool) -> None:
@@ -51,61 +51,61 @@ class File:
         self.tag = f'"{hashlib.sha256(plain).hexdigest()[:24]}"'
         self.caching = FOR_GOOD if hashed else ASK_FIRST
 
-    def answer(self, request: Asked) -> Reply:
+    def answer(self, request: Request) -> Response:
         headers, said = {"cache-control": self.caching, "etag": self.tag, "vary": "accept-encoding"}, request.headers
         if said.get("if-none-match") == self.tag:
-            return Reply(status=304, headers=headers)
+            return Response(status=304, headers=headers)
         taken = {one.split(";")[0].strip() for one in said.get("accept-encoding", "").split(",")}
         name = next((name for _, name in PACKED if name in taken and name in self.forms), "")
         if name:
             headers["content-encoding"] = name
-        return Reply(self.forms[name], media=self.media, headers=headers)
+        return Response(self.forms[name], media=self.media, headers=headers)
 
 
-class Shelf:
+class StaticFiles:
     """The files of the page by their address, read when the hub starts: no request can name a path."""
 
     def __init__(self, folder: Path = STATIC) -> None:
-        self._files: dict[str, File] = {}
+        self._files: dict[str, StaticFile] = {}
         for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
             if path.is_file() and path.suffix in MEDIA:
                 address = "/" + path.relative_to(folder).as_posix()
-                self._files[address] = File(path, hashed=address.startswith("/assets/"))
+                self._files[address] = StaticFile(path, hashed=address.startswith("/assets/"))
 
-    def page(self, request: Asked) -> Reply:
+    def page(self, request: Request) -> Response:
         found = self._files.get("/index.html")
         if found is None:
-            return Reply(MISSING, 503, MEDIA[".html"])
+            return Response(MISSING, 503, MEDIA[".html"])
         return found.answer(request)
 
-    def file(self, request: Asked, address: str) -> Reply:
+    def file(self, request: Request, address: str) -> Response:
         found = self._files.get(address)
         if found is None:
-            raise Refused("NotFound", "there is no such file")
+            raise RequestRefused("NotFound", "there is no such file")
         return found.answer(request)
 
 
 def routes(hub: "Hub") -> list[Any]:
-    shelf = Shelf()
+    shelf = StaticFiles()
 
     @get(*PLACES, *PLACES_BELOW, spec=None)
-    async def page(request: Asked) -> Reply:
+    async def page(request: Request) -> Response:
         return shelf.page(request)
 
     @get("/sw.js", "/manifest.webmanifest", spec=None)
-    async def shell(request: Asked) -> Reply:
+    async def shell(request: Request) -> Response:
         return shelf.file(request, request.scope["path"])
 
     @get("/favicon.ico", spec=None)
-    async def favicon(request: Asked) -> Reply:
+    async def favicon(request: Request) -> Response:
         return shelf.file(request, "/icons/icon.svg")
 
     @get("/assets/{name}", spec=None)
-    async def asset(request: Asked, name: str) -> Reply:
+    async def asset(request: Request, name: str) -> Response:
         return shelf.file(request, f"/assets/{name}")
 
     @get("/icons/{name}", spec=None)
-    async def icon(request: Asked, name: str) -> Reply:
+    async def icon(request: Request, name: str) -> Response:
         return shelf.file(request, f"/icons/{name}")
 
     return [page, shell, favicon, asset, icon]

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Backlog(Generic[T]):
+class ByteQueue(Generic[T]):
     """One who puts, one who takes."""
 
     def __init__(self, most: int, size: Callable[[T], int]) -> None:
@@ -43,7 +43,7 @@ class Backlog(Generic[T]):
         self._room.set()
         return taken
 
-    async def worked_off(self, count: int) -> None:
+    async def wait_processed(self, count: int) -> None:
         """Wait until the first so many that came are over."""
         while self.over < count:
             self._done.clear()

@@ -9,8 +9,8 @@ from ...ids import new_id
 from ...protocol.commands import AnyCommand, Result
 from ...protocol.views import CommandView, NodeView
 from ...sessions.records import ASKS, SESSIONS, AskRecord, SessionRecord
-from ..http.problems import NotFound, Problematic, Refused, refusal_problem
-from ..http.request import Asked, Reply, answer, device_of, once_of
+from ..http.problems import NotFound, ProblemException, RequestRefused, refusal_problem
+from ..http.request import Request, Response, device_of, idempotency_id, json_response
 from ..hub import Hub
 from ..security.auth import signature
 
@@ -21,19 +21,23 @@ _session = msgspec.json.Decoder(SessionRecord).decode
 _ask = msgspec.json.Decoder(AskRecord).decode
 
 
-async def tell(request: Asked, node: str, command: AnyCommand, *, id: str = "") -> Result | CommandView:
+async def tell(request: Request, node: str, command: AnyCommand, *, id: str = "") -> Result | CommandView:
     """Told in the device's name. A refusal is raised as the problem it is."""
     hub = request.hub
     by = signature(device_of(request))
-    told = await hub.switch.tell(node, command, by=by, id=id or once_of(request) or new_id())
+    told = await hub.switch.dispatch(node, command, by=by, id=id or idempotency_id(request) or new_id())
     if isinstance(told, Result) and told.refusal is not None:
-        raise Problematic(refusal_problem(told.refusal, request.id))
+        raise ProblemException(refusal_problem(told.refusal, request.id))
     return told
 
 
-def told(outcome: Result | CommandView, status: int = 200) -> Reply:
+def told(outcome: Result | CommandView, status: int = 200) -> Response:
     """What the node gave, or, when it has not answered yet, where the command is."""
-    return answer(outcome, ACCEPTED) if isinstance(outcome, CommandView) else answer(bytes(outcome.value), status)
+    return (
+        json_response(outcome, ACCEPTED)
+        if isinstance(outcome, CommandView)
+        else json_response(bytes(outcome.value), status)
+    )
 
 
 async def session_of(hub: Hub, id: str) -> SessionRecord:
@@ -68,7 +72,7 @@ async def chosen_node(hub: Hub, id: str) -> NodeView:
     if len(nodes) == 1:
         return nodes[0]
     if not nodes:
-        raise Refused("Conflict", "there is no node yet", field="node", hint="Start one: `tieline node join`.")
+        raise RequestRefused("Conflict", "there is no node yet", field="node", hint="Start one: `tieline node join`.")
     raise UsageError("which node?", field="node", hint="Name one: " + ", ".join(node.id for node in nodes))
 
 

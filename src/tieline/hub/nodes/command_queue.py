@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ...bus.base import Bus, Table
 from ...errors import BusClosed, BusError, Conflict, UsageError
 from ...node.command_executor import EXPIRED
-from ...protocol.commands import READING, Order, Result, decode_order
+from ...protocol.commands import READING, CommandEnvelope, Result, decode_envelope
 from ...protocol.views import CommandView
 from ..ops.background_tasks import background
 
@@ -39,7 +39,7 @@ def subject(node: str) -> str:
     return f"commands.{node}"
 
 
-def view_of(node: str, order: Order, **more: object) -> CommandView:
+def view_of(node: str, order: CommandEnvelope, **more: object) -> CommandView:
     command = order.command
     return replace(
         CommandView(
@@ -62,7 +62,7 @@ def concluded(view: CommandView, result: Result) -> CommandView:
     return replace(view, state=state, problem=result.refusal.message)
 
 
-class Orders:
+class CommandQueue:
     """`async with Orders(bus) as orders`: sees to it that what nobody fetched is said to be expired."""
 
     def __init__(self, bus: Bus) -> None:
@@ -73,7 +73,7 @@ class Orders:
         self._hurry = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def __aenter__(self) -> "Orders":
+    async def __aenter__(self) -> "CommandQueue":
         self._tasks = [
             background(self._keep_sweeping(), "orders-sweep"),
             background(self._keep_writing(), "orders-write"),
@@ -88,7 +88,7 @@ class Orders:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._write()
 
-    async def send(self, node: str, order: Order) -> None:
+    async def send(self, node: str, order: CommandEnvelope) -> None:
         """Durable when it returns; the same id again is the same order."""
         if self._waiting[node] >= MOST_WAITING:
             hint = "They are fetched when it is back, or expire."
@@ -135,7 +135,7 @@ class Orders:
         for view in views:
             self._unwritten.pop(view.id, None)
 
-    async def received(self, node: str, order: Order) -> None:
+    async def received(self, node: str, order: CommandEnvelope) -> None:
         if not isinstance(order.command, READING):
             await self._advance(view_of(node, order, state="received"), make=True)
 
@@ -145,7 +145,7 @@ class Orders:
         if view is not None and view.node == node:
             await self._advance(concluded(view, result))
 
-    async def expired(self, node: str, order: Order) -> None:
+    async def expired(self, node: str, order: CommandEnvelope) -> None:
         """Nobody fetched it in time."""
         if not isinstance(order.command, READING):
             problem = "the node was away for too long"
@@ -187,7 +187,7 @@ class Orders:
         over: dict[str, int] = {}
         async for record in self._bus.read(f"{COMMANDS}.>", follow=False):
             node = record.subject.partition(".")[2]
-            order = decode_order(record.data)
+            order = decode_envelope(record.data)
             if 0 < order.expires_at < now:
                 await self.expired(node, order)
                 if not waiting[node]:

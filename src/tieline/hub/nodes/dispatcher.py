@@ -19,15 +19,15 @@ from msgspec.structs import replace
 from ...bus.base import Bus
 from ...errors import BusClosed, BusError, Unsupported, UsageError
 from ...ids import new_id
-from ...node.command_executor import Executor
-from ...node.command_inbox import Inbox
+from ...node.command_executor import CommandExecutor
+from ...node.command_inbox import CommandInbox
 from ...protocol import commands as c
-from ...protocol.commands import AnyCommand, Order, Result, decode_order
+from ...protocol.commands import AnyCommand, CommandEnvelope, Result, decode_envelope
 from ...protocol.node_link import Capability
 from ...protocol.views import CommandView, NodeView
 from ..ops.background_tasks import background
-from .command_queue import EXPIRES_S, Orders, concluded, subject, view_of
-from .registry import SAY_S, Lost, NodeOffline, Nodes, Presence
+from .command_queue import EXPIRES_S, CommandQueue, concluded, subject, view_of
+from .registry import SAY_S, Lost, NodeOffline, NodeRegistry, Presence
 
 WAIT_S = 10.0
 AGAIN_S = 1.0
@@ -37,7 +37,7 @@ PART = 512 * 1024
 """Bytes of a result that are announced at once."""
 MOST_PARTS = 64
 
-NEEDS: dict[type[c.Command], Capability] = {
+NEEDS: dict[type[c.NodeCommand], Capability] = {
     c.GetDiff: "diff",
     c.Browse: "browse",
     c.Steer: "steer",
@@ -53,11 +53,11 @@ _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Result).decode
 
 
-class Switch:
+class CommandDispatcher:
     """`async with Switch(bus, nodes, local) as switch`."""
 
-    def __init__(self, bus: Bus, nodes: Nodes, local: Executor | None = None) -> None:
-        self.orders = Orders(bus)
+    def __init__(self, bus: Bus, nodes: NodeRegistry, local: CommandExecutor | None = None) -> None:
+        self.orders = CommandQueue(bus)
         self._bus = bus
         self._nodes = nodes
         self._local = local
@@ -71,17 +71,17 @@ class Switch:
         """The id of the node in this process; empty when there is none."""
         return self._local.identity.id if self._local else ""
 
-    async def __aenter__(self) -> "Switch":
+    async def __aenter__(self) -> "CommandDispatcher":
         await self._stack.enter_async_context(self.orders)
-        self._spawn(self._hear())
+        self._spawn(self._consume_results())
         if self._local is not None:
             presence = await self._nodes.enter(self._view(self._local))
             self._stack.push_async_callback(presence.leave)
             self._local.agents.changed.append(self._changed.set)
             self._changed.set()
-            self._spawn(self._show(self._local))
-            self._spawn(self._stay(self._local, presence))
-            inbox = Inbox(self._bus, f"bus.{self.local}")
+            self._spawn(self._publish_status(self._local))
+            self._spawn(self._keep_presence(self._local, presence))
+            inbox = CommandInbox(self._bus, f"bus.{self.local}")
             await inbox.load()
             self._spawn(inbox.run(self._local, self.settle))
             self._spawn(self._take(inbox))
@@ -100,7 +100,7 @@ class Switch:
         with suppress(BusError):
             await self._stack.aclose()
 
-    async def tell(
+    async def dispatch(
         self,
         node: str,
         command: AnyCommand,
@@ -115,9 +115,9 @@ class Switch:
         now = time.time()
         if id:
             _check_id(id)
-        order = Order(id=id or new_id(), command=command, by=by, at=now, expires_at=now + expires_s)
+        order = CommandEnvelope(id=id or new_id(), command=command, by=by, at=now, expires_at=now + expires_s)
         if self._local is not None and node == self.local:
-            return await self._tell_local(self._local, order)
+            return await self._execute_local(self._local, order)
         view = await self._nodes.get(node)
         if (needed := NEEDS.get(type(command))) and needed in view.limits:
             hint = "It runs another version of Tieline; update the older one."
@@ -150,7 +150,7 @@ class Switch:
         _check_id(result.id)
         node = node or self.local
         await self.orders.concluded(node, result)
-        if not self._tell_waiting(node, result):
+        if not self._dispatch_and_wait(node, result):
             data = _encode(result)
             parts = range(0, len(data), PART)
             if len(parts) > MOST_PARTS:
@@ -159,22 +159,22 @@ class Switch:
                 name = f"results.{node}.{result.id}.{number + 1}.{len(parts)}"
                 await self._bus.announce(name, data[start : start + PART])
 
-    def _tell_waiting(self, node: str, result: Result) -> bool:
+    def _dispatch_and_wait(self, node: str, result: Result) -> bool:
         futures = self._waiting.get((node, result.id), ())
         for future in futures:
             if not future.done():
                 future.set_result(result)
         return bool(futures)
 
-    async def _tell_local(self, local: Executor, order: Order) -> Result:
-        result = await local.carry_out(order)
+    async def _execute_local(self, local: CommandExecutor, order: CommandEnvelope) -> Result:
+        result = await local.execute(order)
         if not isinstance(order.command, c.READING):
             # Nobody waits for it: the result says it all. It is there for those who look later, or elsewhere.
             view = concluded(view_of(self.local, order), result)
             await self.orders.show(view, now=isinstance(order.command, c.DECISIONS))
         return result
 
-    async def _hear(self) -> None:
+    async def _consume_results(self) -> None:
         """Results that other hubs' links brought. One that is missed is still to be seen in the table."""
         parts: dict[tuple[str, str], list[bytes]] = {}
         while True:
@@ -191,24 +191,24 @@ class Switch:
                         if number == last:
                             del parts[node, id]
                             if len(have) == int(last):
-                                self._tell_waiting(node, _decode(b"".join(have)))
+                                self._dispatch_and_wait(node, _decode(b"".join(have)))
             parts.clear()
             await asyncio.sleep(AGAIN_S)
 
-    async def _take(self, inbox: Inbox) -> None:
+    async def _take(self, inbox: CommandInbox) -> None:
         """What other hubs on the bus tell the local node."""
         while True:
             try:
                 async with aclosing(self._bus.read(subject(self.local), after=inbox.place.seq)) as records:
                     async for record in records:
-                        await inbox.take(BUS, [(record.seq, decode_order(record.data))])
+                        await inbox.take(BUS, [(record.seq, decode_envelope(record.data))])
                         await self.orders.fetched(self.local, record.seq)
             except BusClosed:
                 return
             except BusError:
                 await asyncio.sleep(AGAIN_S)
 
-    async def _stay(self, local: Executor, presence: Presence) -> None:
+    async def _keep_presence(self, local: CommandExecutor, presence: Presence) -> None:
         """Say that the local node is there for as long as it is."""
         while True:
             await asyncio.sleep(SAY_S)
@@ -222,7 +222,7 @@ class Switch:
             except BusError:
                 pass  # the bus is away; so are we, for the others, until it is back
 
-    async def _show(self, local: Executor) -> None:
+    async def _publish_status(self, local: CommandExecutor) -> None:
         """Keep what is shown of the local node as it is."""
         while True:
             await self._changed.wait()
@@ -238,7 +238,7 @@ class Switch:
                 self._changed.set()
                 await asyncio.sleep(AGAIN_S)
 
-    def _view(self, local: Executor) -> NodeView:
+    def _view(self, local: CommandExecutor) -> NodeView:
         me, status = local.identity, local.status()
         return NodeView(
             id=me.id,

@@ -21,33 +21,33 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_LIMITS = 32
 
 
-class Closing(Exception):
+class LinkClosing(Exception):
     """The link ends, and why."""
 
     def __init__(self, close: int, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.close = close
-        self.refused = p.Refused(code=code, message=message, hint=hint)
+        self.refused = p.LinkRefused(code=code, message=message, hint=hint)
 
 
 def check(hello: p.Hello, device: DeviceView, devices: Sequence[DeviceView], local: str) -> tuple[str, ...]:
     """What this pair goes without. Raises Closing when it cannot be a pair."""
     if not _NAME.fullmatch(hello.node) or not _NAME.fullmatch(hello.epoch):
-        raise Closing(CLOSE_BAD_FRAME, "BadFrame", "node and epoch are letters, digits, - and _")
+        raise LinkClosing(CLOSE_BAD_FRAME, "BadFrame", "node and epoch are letters, digits, - and _")
     if hello.node != device.node or hello.node == local:
         hint = "Join again: `tieline node join`."
-        raise Closing(CLOSE_REFUSED, "Forbidden", "this key belongs to another node", hint)
+        raise LinkClosing(CLOSE_REFUSED, "Forbidden", "this key belongs to another node", hint)
     others = [one for one in devices if one.node == hello.node and one.id != device.id]
     if any(one.created_at < device.created_at for one in others):
         hint = "Revoke the older device first, if it is the same machine."
-        raise Closing(CLOSE_REFUSED, "Forbidden", "this node is known by another device's key", hint)
+        raise LinkClosing(CLOSE_REFUSED, "Forbidden", "this node is known by another device's key", hint)
     spoken = min(hello.protocol, PROTOCOL)
     if spoken < OLDEST:
         problem = f"this node speaks protocol {hello.protocol}, the hub {OLDEST} to {PROTOCOL}"
-        raise Closing(CLOSE_TOO_OLD, "NodeTooOld", problem, "Update Tieline on the node.")
+        raise LinkClosing(CLOSE_TOO_OLD, "NodeTooOld", problem, "Update Tieline on the node.")
     if spoken < hello.oldest:
         problem = f"this node speaks protocol {hello.oldest} to {hello.protocol}, the hub only up to {PROTOCOL}"
-        raise Closing(CLOSE_TOO_OLD, "HubTooOld", problem, "Update Tieline on the hub.")
+        raise LinkClosing(CLOSE_TOO_OLD, "HubTooOld", problem, "Update Tieline on the hub.")
     return tuple(sorted(set(p.CAPABILITIES) ^ set(hello.capabilities)))[:MOST_LIMITS]
 
 

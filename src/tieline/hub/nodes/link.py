@@ -28,7 +28,7 @@ from .handshake import (
     CLOSE_REPLACED,
     CLOSE_REVOKED,
     CLOSE_TRY_AGAIN,
-    Closing,
+    LinkClosing,
 )
 from .link_streams import Downstream, Upstream
 from .registry import SAY_S, Lost, Presence
@@ -79,7 +79,7 @@ class Links:
             if not self._open[device.id]:
                 del self._open[device.id]
         if work.cancelled():
-            await _last_words(send, Closing(CLOSE_REVOKED, "Unauthenticated", "this node's key was revoked"))
+            await _last_words(send, LinkClosing(CLOSE_REVOKED, "Unauthenticated", "this node's key was revoked"))
 
     @contextmanager
     def latest(self, node: str) -> Generator[asyncio.Event]:
@@ -117,31 +117,31 @@ class _Link:
                 await self._serve(hello, replaced)
         except Gone:
             pass
-        except Closing as end:
+        except LinkClosing as end:
             self._log.info("link refused", node=self._node, code=end.refused.code, problem=str(end))
             if end.close == CLOSE_REFUSED:
                 self._hub.refused(self._scope, self._device, str(end))
             await _last_words(self._send_frame, end)
         except Lost as end:
-            await _last_words(self._send_frame, Closing(CLOSE_REPLACED, "Replaced", str(end)))
+            await _last_words(self._send_frame, LinkClosing(CLOSE_REPLACED, "Replaced", str(end)))
         except BusError as error:
             self._log.warning("link ended", node=self._node, problem=error.message)
-            await _last_words(self._send_frame, Closing(CLOSE_TRY_AGAIN, type(error).__name__, error.message))
+            await _last_words(self._send_frame, LinkClosing(CLOSE_TRY_AGAIN, type(error).__name__, error.message))
         except Exception:
             self._log.exception("link failed", node=self._node)
-            await _last_words(self._send_frame, Closing(CLOSE_FAILED, "InternalError", "the hub failed; try again"))
+            await _last_words(self._send_frame, LinkClosing(CLOSE_FAILED, "InternalError", "the hub failed; try again"))
 
     # --- who is it -------------------------------------------------------------------------------------
 
     async def _shake_hands(self) -> p.Hello:
         hello, _ = await self._frame(p.HANDSHAKE_S)
         if not isinstance(hello, p.Hello):
-            raise Closing(CLOSE_BAD_FRAME, "BadFrame", "a link begins with hello")
+            raise LinkClosing(CLOSE_BAD_FRAME, "BadFrame", "a link begins with hello")
         self._node = hello.node
         self._limits = handshake.check(hello, self._device, self._hub.devices.list(), self._hub.switch.local)
         if await keeps_log(self._hub.bus, hello.node, hello.epoch):
             hint = "Give it a bus of its own, or run `tieline up` there: on one bus no link is needed."
-            raise Closing(CLOSE_REFUSED, "Forbidden", "this node works on the hub's own bus", hint)
+            raise LinkClosing(CLOSE_REFUSED, "Forbidden", "this node works on the hub's own bus", hint)
         return hello
 
     async def _serve(self, hello: p.Hello, replaced: asyncio.Event) -> None:
@@ -157,7 +157,7 @@ class _Link:
             after = await replica.load()
             epoch = hub.fanout.epoch
             await self._send(
-                p.Welcome(
+                p.LinkWelcome(
                     protocol=min(hello.protocol, PROTOCOL),
                     epoch=epoch,
                     version=__version__,
@@ -191,16 +191,16 @@ class _Link:
         while True:
             frame, size = await self._frame(p.SILENCE_S)
             match frame:
-                case p.Taken(seq=seq):
+                case p.LinkTaken(seq=seq):
                     orders.taken(seq)
                 case p.NodeStatus():
                     await self._hub.nodes.change(
                         self._node, agents=frame.agents[:1000], default_agent=frame.default_agent, home=frame.home
                     )
-                case p.Beat():
+                case p.LinkBeat():
                     pass
                 case p.Hello():
-                    raise Closing(CLOSE_BAD_FRAME, "BadFrame", "hello was said already")
+                    raise LinkClosing(CLOSE_BAD_FRAME, "BadFrame", "hello was said already")
                 case _:
                     await up.put(frame, size)
 
@@ -208,7 +208,7 @@ class _Link:
         while True:
             await asyncio.sleep(min(SAY_S, p.HEARTBEAT_S))
             await presence.say()
-            await self._send(p.Beat(at=time.time()))
+            await self._send(p.LinkBeat(at=time.time()))
 
     # --- the wire --------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class _Link:
         try:
             return _decode(data), len(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Closing(CLOSE_BAD_FRAME, "BadFrame", f"not a frame: {error}"[:500]) from None
+            raise LinkClosing(CLOSE_BAD_FRAME, "BadFrame", f"not a frame: {error}"[:500]) from None
 
     async def _send(self, frame: p.AnyDownFrame) -> None:
         try:
@@ -260,11 +260,11 @@ def _first(error: BaseException) -> BaseException:
         inside: tuple[BaseException, ...] = one.exceptions  # type: ignore[reportUnknownMemberType]
         one = inside[0]
     if isinstance(one, UsageError | msgspec.DecodeError):
-        return Closing(CLOSE_BAD_FRAME, "BadFrame", str(one)[:500])
+        return LinkClosing(CLOSE_BAD_FRAME, "BadFrame", str(one)[:500])
     return one
 
 
-async def _last_words(send: Send, end: Closing) -> None:
+async def _last_words(send: Send, end: LinkClosing) -> None:
     with suppress(Exception):  # nobody may be there to hear them
         async with asyncio.timeout(CLOSE_S):
             await send({"type": "websocket.send", "bytes": p.encode(end.refused)})

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from ...bus.base import check_headers
 from ...bus.subjects import check_key, check_subject
 from ...protocol import node_link as p
-from ...protocol.commands import READING, Order, decode_order
+from ...protocol.commands import READING, CommandEnvelope, decode_envelope
 from ...sessions.event_log import deltas_subject
-from .byte_queue import Backlog
+from .byte_queue import ByteQueue
 from .command_queue import subject
-from .handshake import CLOSE_BAD_FRAME, Closing
+from .handshake import CLOSE_BAD_FRAME, LinkClosing
 from .replica import Replica
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ REST_S = 30.0
 MOST_DELTA = 512 * 1024
 
 Send = Callable[[p.AnyDownFrame], Awaitable[None]]
-Kept = p.Records | p.State | p.Synced | p.Results | p.Delta
+Kept = p.LinkRecords | p.LinkState | p.Synced | p.Results | p.Delta
 
 
 class _Batch(Struct):
@@ -42,7 +42,7 @@ class _Batch(Struct):
 
 
 class _Value(Struct):
-    frame: p.State | p.Synced
+    frame: p.LinkState | p.Synced
     size: int
 
 
@@ -59,17 +59,17 @@ class Upstream:
         self._replica = replica
         self._node = node
         self._send = send
-        self._records: Backlog[_Batch] = Backlog(BACKLOG, lambda one: one.size)
-        self._states: Backlog[_Value] = Backlog(BACKLOG, lambda one: one.size)
-        self._results: Backlog[_Results] = Backlog(BACKLOG, lambda one: one.size)
+        self._records: ByteQueue[_Batch] = ByteQueue(BACKLOG, lambda one: one.size)
+        self._states: ByteQueue[_Value] = ByteQueue(BACKLOG, lambda one: one.size)
+        self._results: ByteQueue[_Results] = ByteQueue(BACKLOG, lambda one: one.size)
 
     async def put(self, frame: Kept, size: int) -> None:
         """Waits while too much waits. Raises Closing, BadSubject."""
         match frame:
-            case p.Records(records=records):
+            case p.LinkRecords(records=records):
                 _check(records)
                 await self._records.put(_Batch(records, size, self._states.came))
-            case p.State(key=key):
+            case p.LinkState(key=key):
                 check_key(key)
                 await self._states.put(_Value(frame, size))
             case p.Synced():
@@ -90,14 +90,14 @@ class Upstream:
                 await replica.rest()
                 continue
             if not all(replica.owns(record.subject.partition(".")[2]) for record in batch.records):
-                await self._states.worked_off(batch.states)
+                await self._states.wait_processed(batch.states)
             await self._send(p.Kept(seq=await replica.keep(batch.records)))
 
     async def keep_states(self) -> None:
         while True:
-            latest: dict[tuple[str, str], p.State] = {}
+            latest: dict[tuple[str, str], p.LinkState] = {}
             for value in await self._states.take(STATES):
-                if isinstance(value.frame, p.State):
+                if isinstance(value.frame, p.LinkState):
                     latest[value.frame.table, value.frame.key] = value.frame
                     continue
                 await self._take(latest)
@@ -105,7 +105,7 @@ class Upstream:
                 await self._replica.synced(value.frame.table)
             await self._take(latest)
 
-    async def _take(self, states: dict[tuple[str, str], p.State]) -> None:
+    async def _take(self, states: dict[tuple[str, str], p.LinkState]) -> None:
         """Sessions first: the others are theirs."""
         for table in ("sessions", "prompts", "asks"):
             async with asyncio.TaskGroup() as group:
@@ -128,7 +128,7 @@ class Downstream:
         self._hub = hub
         self._node = node
         self._send = send
-        self._sent: list[tuple[int, Order]] = []
+        self._sent: list[tuple[int, CommandEnvelope]] = []
         self._room = asyncio.Event()
         self._told = asyncio.Event()
         self._taken = 0
@@ -136,9 +136,9 @@ class Downstream:
     async def give(self, after: int) -> None:
         async with aclosing(self._hub.bus.read(subject(self._node), after=after)) as records:
             async for record in records:
-                await self._give(record.seq, decode_order(record.data))
+                await self._give(record.seq, decode_envelope(record.data))
 
-    async def _give(self, seq: int, order: Order) -> None:
+    async def _give(self, seq: int, order: CommandEnvelope) -> None:
         if 0 < order.expires_at < time.time():
             await self._hub.switch.orders.expired(self._node, order)
             return
@@ -148,7 +148,7 @@ class Downstream:
         self._sent.append((seq, order))
         if isinstance(order.command, READING):
             order = replace(order, expires_at=0.0)  # it was in time when it was sent
-        await self._send(p.Orders(orders=((seq, order),)))
+        await self._send(p.LinkCommands(orders=((seq, order),)))
 
     def taken(self, seq: int) -> None:
         """The node says that it has all of them up to there. Of what was not sent it cannot have anything."""
@@ -170,7 +170,7 @@ class Downstream:
 
 def _check(records: tuple[p.LogRecord, ...]) -> None:
     if len(records) > p.BATCH:
-        raise Closing(CLOSE_BAD_FRAME, "BadFrame", f"more than {p.BATCH} records")
+        raise LinkClosing(CLOSE_BAD_FRAME, "BadFrame", f"more than {p.BATCH} records")
     for record in records:
         check_subject(record.subject)
         check_headers(record.headers)

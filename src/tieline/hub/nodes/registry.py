@@ -65,7 +65,7 @@ class Present(Struct, frozen=True, kw_only=True):
 class Presence:
     """A node's presence, held by one link. `say` it every SAY_S."""
 
-    def __init__(self, nodes: "Nodes", node: str, value: Present, revision: int) -> None:
+    def __init__(self, nodes: "NodeRegistry", node: str, value: Present, revision: int) -> None:
         self._nodes = nodes
         self.node = node
         self.value = value
@@ -97,7 +97,7 @@ class Presence:
             await self._nodes.gone(self.node)
 
 
-class Nodes:
+class NodeRegistry:
     """`async with Nodes(bus, env) as nodes`."""
 
     def __init__(self, bus: Bus, env: Mapping[str, str]) -> None:
@@ -107,7 +107,7 @@ class Nodes:
         self._table: Table = bus.table(NODES)
         self._watch: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "Nodes":
+    async def __aenter__(self) -> "NodeRegistry":
         for entry in await self.presence.entries():
             held = msgspec.json.decode(entry.value, type=Present)
             if held.hub == self.hub and not _alive(held.pid):  # ours, from before a crash
@@ -181,7 +181,7 @@ class Nodes:
         for key in await prompts.keys(f"{session}.>"):
             await prompts.delete(key)
         for entry in await asks.entries():
-            if msgspec.json.decode(entry.value, type=_OfSession).session == session:
+            if msgspec.json.decode(entry.value, type=_SessionNode).session == session:
                 await asks.delete(entry.key)
 
     async def _watch_presence(self) -> None:
@@ -218,7 +218,7 @@ class Nodes:
                 return
 
 
-class _OfSession(Struct):
+class _SessionNode(Struct):
     session: str = ""
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ...bus.base import Bus, Table
 from ...errors import Conflict
-from ...protocol.node_link import ORIGIN, LogRecord, State
+from ...protocol.node_link import ORIGIN, LinkState, LogRecord
 from ...sessions.event_log import AT, subject
 from ...sessions.records import ASKS, PROMPTS, SESSIONS, AskRecord, PromptRecord, SessionRecord
 from .registry import REPLICAS
@@ -151,7 +151,7 @@ class Replica:
 
     # --- the tables ------------------------------------------------------------------------------------
 
-    async def take(self, state: State) -> None:
+    async def take(self, state: LinkState) -> None:
         """A key's present value."""
         data = bytes(state.value)
         if data == b"null":

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from ...bus.base import Stats
 
 if TYPE_CHECKING:
-    from ..http.responses import Visit
+    from ..http.responses import RequestContext
     from ..hub import Hub
 
 MEDIA_TYPE = "text/plain; version=0.0.4"
@@ -31,11 +31,11 @@ class Metrics:
             "tieline_request_seconds", "How long requests took.", registry=self._registry, buckets=BUCKETS
         )
         self._turns = Counter("tieline_turns", "Turns that ended, by outcome.", ("outcome",), registry=self._registry)
-        self._present = _Present(hub)
+        self._present = _LiveGauges(hub)
         self._registry.register(self._present)
         self._labels: dict[tuple[str, str, int], Counter] = {}
 
-    def request(self, scope: MutableMapping[str, Any], visit: "Visit", status: int, seconds: float) -> None:
+    def request(self, scope: MutableMapping[str, Any], visit: "RequestContext", status: int, seconds: float) -> None:
         # The route's template, never the path: a stranger must not be able to make new series.
         key = (visit.method, scope.get("path_template") or "none", status)
         counter = self._labels.get(key)
@@ -57,7 +57,7 @@ class Metrics:
 _METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "DELETE", "PUT", "OPTIONS", "WEBSOCKET"})
 
 
-class _Present(Collector):
+class _LiveGauges(Collector):
     """Read off when somebody asks."""
 
     def __init__(self, hub: "Hub") -> None:

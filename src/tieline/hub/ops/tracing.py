@@ -16,7 +16,7 @@ from ...events import Answer, Ask, ToolResult, ToolUse, decode
 from ...protocol.stream_frames import AnyHubFrame, PromptFrame
 from ...protocol.views import PromptView
 from ...version import __version__
-from ..stream.encoded_frames import Peek, Whole
+from ..stream.encoded_frames import EventSummary, LogEvent
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -33,7 +33,7 @@ FLUSH_MS = 3000
 _TOLD = frozenset({"tool_use", "tool_result", "ask", "answer"})
 
 
-class Step(Struct):
+class PromptSpan(Struct):
     name: str
     began: float
     ended: float = 0.0
@@ -44,7 +44,7 @@ class Trace(Struct):
     id: str
     session: str
     parent: str
-    steps: dict[str, Step] = {}
+    steps: dict[str, PromptSpan] = {}
     settling: asyncio.TimerHandle | None = None
     prompt: PromptView | None = None
 
@@ -95,7 +95,7 @@ class Traces:
             trace.prompt = frame.prompt
             trace.settling = asyncio.get_running_loop().call_later(SETTLE_S, self._tell, trace)
 
-    def _happened(self, whole: Whole, peek: Peek) -> None:
+    def _happened(self, whole: LogEvent, peek: EventSummary) -> None:
         if peek.type not in _TOLD:
             return
         traces = [trace for trace in self._traces.values() if trace.session == whole.session]
@@ -107,12 +107,12 @@ class Traces:
                 continue
             match event:
                 case ToolUse(id=id, name=name):
-                    trace.steps[f"tool {id}"] = Step("tool", whole.at, facts={"tieline.tool": name})
+                    trace.steps[f"tool {id}"] = PromptSpan("tool", whole.at, facts={"tieline.tool": name})
                 case ToolResult(id=id, status=status) if step := trace.steps.get(f"tool {id}"):
                     step.ended = whole.at
                     step.facts["tieline.status"] = status
                 case Ask(id=id, kind=kind):
-                    trace.steps[f"ask {id}"] = Step("ask", whole.at, facts={"tieline.ask": kind})
+                    trace.steps[f"ask {id}"] = PromptSpan("ask", whole.at, facts={"tieline.ask": kind})
                 case Answer(ask=id, decision=decision) if step := trace.steps.get(f"ask {id}"):
                     step.ended = whole.at
                     step.facts["tieline.decision"] = decision

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from ..http.problems import Refused
+from ..http.problems import RequestRefused
 
 MAX_ENDPOINT = 2048
 RESOLVE_S = 5.0
@@ -94,5 +94,5 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return inner or address
 
 
-def _refused(message: str) -> Refused:
-    return Refused("UsageError", message, field="endpoint")
+def _refused(message: str) -> RequestRefused:
+    return RequestRefused("UsageError", message, field="endpoint")

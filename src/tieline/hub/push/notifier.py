@@ -16,14 +16,14 @@ from ...errors import BusClosed, BusError, Conflict
 from ...ids import new_id
 from ...protocol.stream_frames import AnyHubFrame, AskFrame, GoneFrame, NodeFrame
 from ...protocol.views import NodeView
-from ..http.problems import Refused
+from ..http.problems import RequestRefused
 from ..ops.background_tasks import background
 from ..security.devices import Devices
-from ..state.live_state import State
-from ..stream.encoded_frames import Peek, Whole
+from ..state.live_state import LiveState
+from ..stream.encoded_frames import EventSummary, LogEvent
 from ..stream.fanout import Fanout
-from .rules import TEST_TTL_S, AskPending, Fact, NodeOffline, Push, TurnFinished, decide, test_notice
-from .sender import Courier, Delivery
+from .rules import TEST_TTL_S, AskPending, Fact, NodeWentOffline, Push, TurnFinished, decide, test_notice
+from .sender import PushResult, PushSender
 from .subscriptions import Subscriptions
 
 GRACE_S = 30.0
@@ -41,13 +41,13 @@ LOOKING = "looking"
 log = logging.getLogger("tieline.hub.push")
 
 
-class Pushes:
+class PushNotifier:
     """`async with Pushes(bus, state, fanout, devices, config) as pushes`."""
 
     def __init__(
         self,
         bus: Bus,
-        state: State,
+        state: LiveState,
         fanout: Fanout,
         devices: Devices,
         config: HubConfig,
@@ -55,7 +55,7 @@ class Pushes:
         grace_s: float = GRACE_S,
     ) -> None:
         self.subscriptions = Subscriptions(bus, loopback=config.push_loopback)
-        self.courier = Courier(bus, contact=contact(config), loopback=config.push_loopback)
+        self.courier = PushSender(bus, contact=contact(config), loopback=config.push_loopback)
         self._state = state
         self._fanout = fanout
         self._devices = devices
@@ -71,7 +71,7 @@ class Pushes:
         self._ways_out: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def __aenter__(self) -> "Pushes":
+    async def __aenter__(self) -> "PushNotifier":
         await self.subscriptions.__aenter__()
         self._online = {node.id for node in self._state.nodes.values() if node.online}
         self._ways_out = [
@@ -94,11 +94,13 @@ class Pushes:
         await self.courier.__aexit__()
         await self.subscriptions.__aexit__()
 
-    async def test(self, device: str) -> list[Delivery]:
+    async def test(self, device: str) -> list[PushResult]:
         """A push to each of a device's subscriptions, whoever looks. Raises Refused when it has none."""
         found = self.subscriptions.of(device)
         if not found:
-            raise Refused("NotFound", "this device has no subscription", field="subscription", hint="Subscribe first.")
+            raise RequestRefused(
+                "NotFound", "this device has no subscription", field="subscription", hint="Subscribe first."
+            )
         notice = test_notice(time.time())
         pushes = [Push(subscription=one, notice=notice, ttl_s=TEST_TTL_S, urgency="high") for one in found]
         return list(await asyncio.gather(*map(self._carry, pushes)))
@@ -119,7 +121,7 @@ class Pushes:
             case _:
                 pass
 
-    def _happened(self, whole: Whole, about: Peek) -> None:
+    def _happened(self, whole: LogEvent, about: EventSummary) -> None:
         if about.type == "done":
             agent, machine, title = self._about(whole.session)
             self._put(
@@ -141,10 +143,10 @@ class Pushes:
                 timer.cancel()
         elif node.id in self._online and node.id not in self._away:
             self._online.discard(node.id)
-            fact = NodeOffline(node=node.id, name=node.name, since=node.seen_at)
+            fact = NodeWentOffline(node=node.id, name=node.name, since=node.seen_at)
             self._away[node.id] = asyncio.get_running_loop().call_later(self.grace_s, self._stayed_away, fact)
 
-    def _stayed_away(self, fact: NodeOffline) -> None:
+    def _stayed_away(self, fact: NodeWentOffline) -> None:
         self._away.pop(fact.node, None)
         self._put(fact)
 
@@ -199,8 +201,8 @@ class Pushes:
             return False
         return True
 
-    async def _carry(self, push: Push) -> Delivery:
-        delivery = await self.courier.carry(push)
+    async def _carry(self, push: Push) -> PushResult:
+        delivery = await self.courier.send(push)
         one = push.subscription
         if delivery.state == "gone":
             log.info("a subscription of %s is dead: %s", one.device, delivery.problem)
@@ -213,7 +215,7 @@ class Pushes:
         """At the first start, so that every hub of the bus has it before a browser asks."""
         try:
             await self.courier.key()
-        except Refused:
+        except RequestRefused:
             log.debug("Web Push is not installed")
         except BusError as error:
             log.warning("the key for pushes is not made yet: %s", error)

@@ -57,7 +57,7 @@ class TurnFinished(Struct, frozen=True, kw_only=True):
         return f"turn.{self.session}.{self.seq}"
 
 
-class NodeOffline(Struct, frozen=True, kw_only=True):
+class NodeWentOffline(Struct, frozen=True, kw_only=True):
     """After the grace: it was given the time to come back."""
 
     node: str
@@ -69,7 +69,7 @@ class NodeOffline(Struct, frozen=True, kw_only=True):
         return f"node.{self.node}.{int(self.since * 1000)}"
 
 
-Fact = AskPending | TurnFinished | NodeOffline
+Fact = AskPending | TurnFinished | NodeWentOffline
 
 # --- what is pushed ------------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ def decide(
             if status == "interrupted":  # by a person, who knows
                 return ()
             ttl, urgency = TURN_TTL_S, "normal"
-        case NodeOffline():
+        case NodeWentOffline():
             ttl, urgency = NODE_TTL_S, "normal"
     return tuple(
         Push(subscription=one, notice=notice(fact, content=one.content, now=now), ttl_s=ttl, urgency=urgency)
@@ -158,7 +158,7 @@ def notice(fact: Fact, *, content: bool, now: float) -> Notice:
                 session=fact.session,
                 at=now,
             )
-        case NodeOffline():
+        case NodeWentOffline():
             return Notice(
                 kind="node",
                 tag=f"node-{fact.node}",

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ...bus.base import Bus
-from ..http.problems import Refused
+from ..http.problems import RequestRefused
 from . import endpoint_check, vapid_keys
 from .rules import Push
 
@@ -25,14 +25,14 @@ MAX_PAYLOAD = 3000
 log = logging.getLogger("tieline.hub.push")
 
 
-class Delivery(Struct, frozen=True, kw_only=True):
+class PushResult(Struct, frozen=True, kw_only=True):
     """sent: the service took it · gone: the subscription is dead · failed: `problem` says why."""
 
     state: Literal["sent", "gone", "failed"]
     problem: str = ""
 
 
-class Courier:
+class PushSender:
     """`async with Courier(bus, contact=…)`. The libraries, the key and the connections come with the first use."""
 
     def __init__(self, bus: Bus, *, contact: str, loopback: bool = False, trust: ssl.SSLContext | None = None) -> None:
@@ -46,7 +46,7 @@ class Courier:
         self._ready: tuple[vapid_keys.Libraries, vapid_keys.Vapid] | None = None
         self._client: Any = None
 
-    async def __aenter__(self) -> "Courier":
+    async def __aenter__(self) -> "PushSender":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -57,15 +57,15 @@ class Courier:
         """The hub's public key, for browsers to subscribe with. Raises Refused without the libraries."""
         return (await self._prepare())[1].public
 
-    async def carry(self, push: Push) -> Delivery:
+    async def send(self, push: Push) -> PushResult:
         """Never raises for what the other side does."""
         try:
             async with self._room:
-                return await self._carry(push)
-        except Refused as error:
-            return Delivery(state="failed", problem=error.message)
+                return await self._send(push)
+        except RequestRefused as error:
+            return PushResult(state="failed", problem=error.message)
 
-    async def _carry(self, push: Push) -> Delivery:
+    async def _send(self, push: Push) -> PushResult:
         libraries, pair = await self._prepare()
         one = push.subscription
         endpoint = endpoint_check.parse(one.endpoint, loopback=self._loopback)
@@ -79,7 +79,7 @@ class Courier:
             pusher = libraries.pusher({"endpoint": one.endpoint, "keys": keys})
             body: bytes = pusher.encode(payload)["body"]
         except Exception as error:  # whatever cryptography says about a point that is not on the curve
-            return Delivery(state="gone", problem=f"its key cannot be used: {type(error).__name__}")
+            return PushResult(state="gone", problem=f"its key cannot be used: {type(error).__name__}")
         headers = {
             **pair.headers(endpoint.origin, self._contact),
             "Content-Encoding": "aes128gcm",
@@ -97,15 +97,15 @@ class Courier:
             else:
                 status, again = answer
                 if 200 <= status < 300:
-                    return Delivery(state="sent")
+                    return PushResult(state="sent")
                 if status in (404, 410):
-                    return Delivery(state="gone", problem=f"the push service said {status}")
+                    return PushResult(state="gone", problem=f"the push service said {status}")
                 problem, pause = f"the push service said {status}", again
                 if status < 500 and status != 429:
                     break
             if attempt + 1 < TRIES:
                 await asyncio.sleep(min(pause, LONGEST_PAUSE_S))
-        return Delivery(state="failed", problem=problem)
+        return PushResult(state="failed", problem=problem)
 
     async def _post(
         self, endpoint: endpoint_check.Endpoint, headers: dict[str, str], body: bytes

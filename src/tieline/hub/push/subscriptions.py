@@ -7,8 +7,8 @@ import msgspec
 
 from ...bus.base import Bus
 from ...protocol.request_bodies import PushSubscription
-from ..http.problems import NotFound, Refused
-from ..state.table_cache import Mirror
+from ..http.problems import NotFound, RequestRefused
+from ..state.table_cache import TableCache
 from . import endpoint_check, vapid_keys
 from .rules import Subscription
 
@@ -23,7 +23,7 @@ class Subscriptions:
 
     def __init__(self, bus: Bus, *, loopback: bool = False) -> None:
         self._table = bus.table(TABLE)
-        self._mirror = Mirror(self._table, self._apply)
+        self._mirror = TableCache(self._table, self._apply)
         self._known: dict[str, Subscription] = {}
         self._loopback = loopback
 
@@ -88,5 +88,5 @@ def _key(wanted: PushSubscription, name: str, size: int, head: bytes = b"") -> s
     except ValueError:
         data = b""
     if len(data) != size or not data.startswith(head):
-        raise Refused("UsageError", f"{name} is not a key of {size} bytes in base64url", field=f"keys.{name}")
+        raise RequestRefused("UsageError", f"{name} is not a key of {size} bytes in base64url", field=f"keys.{name}")
     return vapid_keys.encode(data)

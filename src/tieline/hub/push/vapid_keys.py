@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ...bus.base import Bus
 from ...errors import Conflict
-from ..http.problems import Refused
+from ..http.problems import RequestRefused
 
 TABLE = "hub"
 KEY = "vapid"
@@ -31,7 +31,7 @@ async def libraries() -> Libraries:
     try:
         return await asyncio.to_thread(_load)
     except ImportError as error:
-        raise Refused(
+        raise RequestRefused(
             "Unsupported", f"Web Push needs a library that is not there: {error}", hint="Install tieline[push]."
         ) from None
 

@@ -11,9 +11,9 @@ from ...protocol.access import Me, Offer, Paired
 from ...protocol.request_bodies import Claim, Pairing
 from ...protocol.views import DeviceView
 from ...version import __version__
-from ..http.problems import Refused
-from ..http.request import DONE, Asked, Reply, answer, body, device_of
-from ..http.route_spec import Spec
+from ..http.problems import RequestRefused
+from ..http.request import DONE, Request, Response, device_of, json_response, parse_body
+from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..hub import caller, via
 from ..security.auth import OWNER, signature
@@ -26,41 +26,43 @@ TAGS = ["access"]
 MAX_NAME = 64
 
 
-@get("/api/v1/me", tags=TAGS, spec=Spec(gives=Me))
-async def me(request: Asked) -> Reply:
+@get("/api/v1/me", tags=TAGS, spec=RouteSpec(gives=Me))
+async def me(request: Request) -> Response:
     """Who am I?"""
-    return answer(_me(request, device_of(request)))
+    return json_response(_me(request, device_of(request)))
 
 
 @post(
     "/api/v1/login",
     tags=TAGS,
-    spec=Spec(body=Claim, gives=Me, problems=("Unauthenticated", "Forbidden", "TooManyRequests")),
+    spec=RouteSpec(body=Claim, gives=Me, problems=("Unauthenticated", "Forbidden", "TooManyRequests")),
 )
-async def login(request: Asked) -> Reply:
+async def login(request: Request) -> Response:
     """Sign a page in by a single-use secret: the answer has its key, which it says as a bearer from then on."""
     hub = request.hub
-    claim = body(request, Claim)
+    claim = parse_body(request, Claim)
     device, key = await hub.devices.claim(claim.secret, ("page",), name=_name(claim.name))
     hub.guesses.give_back(caller(request.scope))
     hub.audit.record("sign-in", signature(hub.devices.view(device)), via(request.scope))
-    return answer(_me(request, hub.devices.view(device), key))
+    return json_response(_me(request, hub.devices.view(device), key))
 
 
-@post("/api/v1/logout", tags=TAGS, spec=Spec(status=204, problems=("Conflict",)))
-async def logout(request: Asked) -> Reply:
+@post("/api/v1/logout", tags=TAGS, spec=RouteSpec(status=204, problems=("Conflict",)))
+async def logout(request: Request) -> Response:
     """This device's key is worth nothing any more."""
     await _revoke(request, device_of(request).id)
     return DONE
 
 
-@post("/api/v1/pairings", tags=TAGS, spec=Spec(body=Pairing, gives=Offer, status=201, problems=("TooManyRequests",)))
-async def offer(request: Asked) -> Reply:
+@post(
+    "/api/v1/pairings", tags=TAGS, spec=RouteSpec(body=Pairing, gives=Offer, status=201, problems=("TooManyRequests",))
+)
+async def offer(request: Request) -> Response:
     """Make a secret that lets one device in, once, within ten minutes."""
     hub, device = request.hub, device_of(request)
-    pairing = body(request, Pairing, empty=Pairing())
+    pairing = parse_body(request, Pairing, empty=Pairing())
     if wait := hub.offers.take(device.id):
-        raise Refused("TooManyRequests", "too many secrets at once", hint="Wait a little.", retry_s=wait)
+        raise RequestRefused("TooManyRequests", "too many secrets at once", hint="Wait a little.", retry_s=wait)
     secret, expires_at = await hub.devices.offer(pairing.kind, name=_name(pairing.name), by=device.id)
     hub.audit.record("pairing", signature(device), via(request.scope), step="offered", kind=pairing.kind)
     word = "login" if pairing.kind == "page" else "pair"
@@ -68,20 +70,20 @@ async def offer(request: Asked) -> Reply:
     here_only = is_loopback(urlsplit(url).hostname or "")
     qr = _picture(url) if pairing.kind == "page" and not here_only else ""
     made = Offer(kind=pairing.kind, secret=secret, url=url, expires_at=expires_at, qr=qr, here_only=here_only)
-    return answer(made, 201)
+    return json_response(made, 201)
 
 
 @post(
     "/api/v1/pair",
     tags=TAGS,
-    spec=Spec(
+    spec=RouteSpec(
         body=Claim, gives=Paired, status=201, problems=("Unauthenticated", "Forbidden", "Conflict", "TooManyRequests")
     ),
 )
-async def pair(request: Asked) -> Reply:
+async def pair(request: Request) -> Response:
     """Exchange a secret for a key of one's own: for clients and nodes."""
     hub = request.hub
-    claim = body(request, Claim)
+    claim = parse_body(request, Claim)
     device, key = await hub.devices.claim(
         claim.secret, ("client", "node"), name=_name(claim.name), node=_node(claim.node)
     )
@@ -90,19 +92,19 @@ async def pair(request: Asked) -> Reply:
     hub.audit.record("pairing", who, via(request.scope), step="paired", kind=device.kind)
     if device.kind == "node":
         await hub.nodes.expect(device.node, device.name)
-    return answer(Paired(device=hub.devices.view(device), key=key, hub=_url(request)), 201)
+    return json_response(Paired(device=hub.devices.view(device), key=key, hub=_url(request)), 201)
 
 
-@get("/api/v1/devices", tags=TAGS, spec=Spec(gives=list[DeviceView]))
-async def devices(request: Asked) -> Reply:
+@get("/api/v1/devices", tags=TAGS, spec=RouteSpec(gives=list[DeviceView]))
+async def devices(request: Request) -> Response:
     """Everybody who may talk to the hub, this machine's owner first."""
     hub, own = request.hub, device_of(request).id
     found = [hub.auth.owner(), *hub.devices.list()]
-    return answer([replace(device, current=device.id == own) for device in found])
+    return json_response([replace(device, current=device.id == own) for device in found])
 
 
-@delete("/api/v1/devices/{id}", tags=TAGS, spec=Spec(status=204, problems=("NotFound", "Conflict")))
-async def revoke(request: Asked, id: str, let_in: bool = False) -> Reply:
+@delete("/api/v1/devices/{id}", tags=TAGS, spec=RouteSpec(status=204, problems=("NotFound", "Conflict")))
+async def revoke(request: Request, id: str, let_in: bool = False) -> Response:
     """Shut a device out, at once, also where it is connected.
 
     With `let_in` those too that it let in, and whom these let in; but never the one that asks."""
@@ -118,7 +120,7 @@ def routes(hub: "Hub") -> list[Any]:
     return [me, login, logout, offer, pair, devices, revoke]
 
 
-def _me(request: Asked, device: DeviceView, key: str = "") -> Me:
+def _me(request: Request, device: DeviceView, key: str = "") -> Me:
     hub = request.hub
     return Me(
         device=replace(device, current=True),
@@ -130,16 +132,16 @@ def _me(request: Asked, device: DeviceView, key: str = "") -> Me:
     )
 
 
-async def _revoke(request: Asked, id: str) -> None:
+async def _revoke(request: Request, id: str) -> None:
     hub = request.hub
     if id == OWNER:
-        raise Refused("Conflict", "the owner of this machine cannot be shut out of it", field="id")
+        raise RequestRefused("Conflict", "the owner of this machine cannot be shut out of it", field="id")
     name = next((signature(one) for one in hub.devices.list() if one.id == id), id)
     await hub.devices.revoke(id)
     hub.audit.record("revoke", signature(device_of(request)), via(request.scope), device=name)
 
 
-def _url(request: Asked) -> str:
+def _url(request: Request) -> str:
     """Where to send somebody: the name that the caller used, unless only this machine understands it."""
     hub = request.hub
     host = request.headers.get("host", "")
@@ -163,5 +165,5 @@ def _name(name: str) -> str:
 
 def _node(node: str) -> str:
     if node and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", node):
-        raise Refused("UsageError", "a node's id has 1 to 64 letters, digits, - or _", field="node")
+        raise RequestRefused("UsageError", "a node's id has 1 to 64 letters, digits, - or _", field="node")
     return node

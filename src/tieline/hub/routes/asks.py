@@ -12,8 +12,8 @@ from ...protocol.request_bodies import Decision
 from ...protocol.views import CommandView
 from ...sessions.records import ASKS, AskRecord
 from ..http.problems import NotFound
-from ..http.request import Asked, Reply, answer, body, device_of, once_of, via_of
-from ..http.route_spec import Spec
+from ..http.request import Request, Response, device_of, idempotency_id, json_response, parse_body, via_of
+from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import ACCEPTED, ask_of, node_of, signature, tell
 
@@ -25,29 +25,29 @@ TAGS = ["asks"]
 _decode = msgspec.json.Decoder(AskRecord).decode
 
 
-@get("/api/v1/asks", tags=TAGS, spec=Spec(gives=list[AskRecord]))
-async def asks(request: Asked) -> Reply:
+@get("/api/v1/asks", tags=TAGS, spec=RouteSpec(gives=list[AskRecord]))
+async def asks(request: Request) -> Response:
     """All that wait for a decision, on all machines, the oldest first."""
     entries = await request.hub.bus.table(ASKS).entries()
     found = [one for one in (_decode(entry.value) for entry in entries) if one.status == "pending"]
-    return answer(sorted(found, key=lambda one: (one.created_at, one.id)))
+    return json_response(sorted(found, key=lambda one: (one.created_at, one.id)))
 
 
-@get("/api/v1/asks/{ask}", tags=TAGS, spec=Spec(gives=AskRecord, problems=("NotFound",)))
-async def show(request: Asked, ask: str) -> Reply:
+@get("/api/v1/asks/{ask}", tags=TAGS, spec=RouteSpec(gives=AskRecord, problems=("NotFound",)))
+async def show(request: Request, ask: str) -> Response:
     """One ask, also when it is over: for a day it is told what became of it."""
-    return answer(await ask_of(request.hub, ask))
+    return json_response(await ask_of(request.hub, ask))
 
 
 @post(
     "/api/v1/asks/{ask}/answer",
     tags=TAGS,
-    spec=Spec(body=Decision, gives=CommandView, later=True, problems=("NotFound", "AlreadyAnswered")),
+    spec=RouteSpec(body=Decision, gives=CommandView, later=True, problems=("NotFound", "AlreadyAnswered")),
 )
-async def decide(request: Asked, ask: str) -> Reply:
+async def decide(request: Request, ask: str) -> Response:
     """Decide an ask. The first decision wins; with a digest it only counts for exactly what was shown."""
     hub = request.hub
-    decision = body(request, Decision)
+    decision = parse_body(request, Decision)
     record = await ask_of(hub, ask)
     node = await node_of(hub, record.session)
     by = signature(device_of(request))
@@ -64,10 +64,10 @@ async def decide(request: Asked, ask: str) -> Reply:
     if record.ask.kind == "question":
         kind = AnswerQuestion
     command = kind(session=record.session, ask=ask, answer=said, digest=decision.digest)
-    id = once_of(request) or new_id()
+    id = idempotency_id(request) or new_id()
     told = await tell(request, node, command, id=id)
     if isinstance(told, CommandView):
-        return answer(told, ACCEPTED)
+        return json_response(told, ACCEPTED)
     done = CommandView(
         id=id,
         node=node,
@@ -78,16 +78,16 @@ async def decide(request: Asked, ask: str) -> Reply:
         by=by,
         at=told.at or time.time(),
     )
-    return answer(done)
+    return json_response(done)
 
 
-@get("/api/v1/commands/{id}", tags=TAGS, spec=Spec(gives=CommandView, problems=("NotFound",)))
-async def command(request: Asked, id: str) -> Reply:
+@get("/api/v1/commands/{id}", tags=TAGS, spec=RouteSpec(gives=CommandView, problems=("NotFound",)))
+async def command(request: Request, id: str) -> Response:
     """Where something that a node was told is: sent, received, applied, refused or expired."""
     found = await request.hub.switch.orders.get(id)
     if found is None:
         raise NotFound("command", id)
-    return answer(found)
+    return json_response(found)
 
 
 def routes(hub: "Hub") -> list[Any]:

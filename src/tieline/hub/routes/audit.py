@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from ...protocol.audit import AuditKind, AuditLine
-from ..http.request import Asked, Reply, answer
-from ..http.route_spec import Spec
+from ..http.request import Request, Response, json_response
+from ..http.route_spec import RouteSpec
 from ..http.routing import get
 
 if TYPE_CHECKING:
@@ -16,18 +16,18 @@ MAX_LINES = 1000
 MAX_SEQ = 2**63 - 1
 
 
-@get("/api/v1/audit", tags=["access"], spec=Spec(gives=list[AuditLine]))
+@get("/api/v1/audit", tags=["access"], spec=RouteSpec(gives=list[AuditLine]))
 async def audit(
-    request: Asked,
+    request: Request,
     before: Annotated[int, Meta(ge=0, le=MAX_SEQ)] = 0,
     since: Annotated[float, Meta(ge=0)] = 0.0,
     kind: AuditKind | None = None,
     limit: Annotated[int, Meta(ge=1, le=MAX_LINES)] = 100,
-) -> Reply:
+) -> Response:
     """Who came in, let others in, decided and was refused: the newest first.
 
     `before` is the `seq` of the last line of the page before."""
-    return answer(await request.hub.audit.read(before=before, since=since, kind=kind, limit=limit))
+    return json_response(await request.hub.audit.read(before=before, since=since, kind=kind, limit=limit))
 
 
 def routes(hub: "Hub") -> list[Any]:

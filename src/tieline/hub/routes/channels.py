@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from ...channels.base import Channel
-from ...envelopes import Limits, Receipt
+from ...envelopes import Limits, MessageReceipt
 from ...protocol.messages import ChannelReload, ChannelTest, ChannelTestView, ChannelView, ReloadView
-from ...relay.delivery.endpoint_queue import LaneView
+from ...relay.delivery.endpoint_queue import EndpointQueueView
 from ...relay.plugins.channel_reports import ChannelReport
 from ...relay.plugins.reload import ChannelSet
 from ..http.problems import NotFound
-from ..http.problems import Refused as HubRefused
-from ..http.request import Asked, Reply, answer, body, device_of
-from ..http.route_spec import Spec
+from ..http.problems import RequestRefused as HubRefused
+from ..http.request import Request, Response, device_of, json_response, parse_body
+from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..hub import via
 from ..security.auth import signature
@@ -29,44 +29,44 @@ AGAIN_S = 5.0
 """When a channel that is being started is worth another try."""
 
 
-def channels_of(request: Asked) -> ChannelSet:
+def channels_of(request: Request) -> ChannelSet:
     channels = request.hub.channels
     if channels is None:
         raise HubRefused("BusError", "this hub runs no relay")
     return channels
 
 
-@get("/api/v1/channels", tags=TAGS, spec=Spec(gives=list[ChannelView]))
-async def channels(request: Asked) -> Reply:
+@get("/api/v1/channels", tags=TAGS, spec=RouteSpec(gives=list[ChannelView]))
+async def channels(request: Request) -> Response:
     """Every channel of the configuration, how it is, and its last error."""
-    return answer(_views(request))
+    return json_response(_views(request))
 
 
-@post("/api/v1/channels/reload", tags=TAGS, spec=Spec(body=ChannelReload, needs_body=False, gives=ReloadView))
-async def reload(request: Asked) -> Reply:
+@post("/api/v1/channels/reload", tags=TAGS, spec=RouteSpec(body=ChannelReload, needs_body=False, gives=ReloadView))
+async def reload(request: Request) -> Response:
     """Look at the configuration now; only what changed is made anew. Broken channels are tried again. Code and
     rights that nobody agreed to wait, but what the caller repeats in `trust`, in the words of an earlier `waiting`."""
-    wanted = body(request, ChannelReload, empty=ChannelReload())
+    wanted = parse_body(request, ChannelReload, empty=ChannelReload())
     changes = await channels_of(request).reload(trust=wanted.trust)
     for words in changes.trusted:
         request.hub.audit.record("code", signature(device_of(request)), via(request.scope), trusted=words)
-    return answer(ReloadView(**asdict(changes), channels=tuple(_views(request))))
+    return json_response(ReloadView(**asdict(changes), channels=tuple(_views(request))))
 
 
 @post(
     "/api/v1/channels/{id}/test",
     tags=TAGS,
-    spec=Spec(body=ChannelTest, needs_body=False, gives=ChannelTestView, problems=("NotFound", "ChannelStarting")),
+    spec=RouteSpec(body=ChannelTest, needs_body=False, gives=ChannelTestView, problems=("NotFound", "ChannelStarting")),
 )
-async def test(request: Asked, id: str) -> Reply:
+async def test(request: Request, id: str) -> Response:
     """Send a message through a channel and see what becomes of it. Nobody's answer is waited for."""
-    wanted = body(request, ChannelTest, empty=ChannelTest())
+    wanted = parse_body(request, ChannelTest, empty=ChannelTest())
     channel = _channel(request, id)
     async with told(request) as relay:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         sent: list[str] = []
 
-        def heard(receipt: Receipt) -> None:
+        def heard(receipt: MessageReceipt) -> None:
             tried = receipt.over or any(step.state == "failed" for step in receipt.steps)
             if sent and receipt.id == sent[0] and tried and not over.done():
                 over.set_result(None)  # one attempt tells; the others would take their time
@@ -83,10 +83,10 @@ async def test(request: Asked, id: str) -> Reply:
             over.cancel()
         view = shown(await relay.message(receipt.id))
         fine = view.state in ("injected", "seen", "answered")
-        return answer(ChannelTestView(channel=id, delivered=fine, message=view))
+        return json_response(ChannelTestView(channel=id, delivered=fine, message=view))
 
 
-def _channel(request: Asked, id: str) -> Channel:
+def _channel(request: Request, id: str) -> Channel:
     """The one that runs. Why it does not is told; that there is none only when there is no entry."""
     channels = channels_of(request)
     if (channel := channels.channel(id)) is not None:
@@ -101,12 +101,12 @@ def _channel(request: Asked, id: str) -> Channel:
     raise HubRefused("NotFound", problem, field=report.field, hint=report.hint)
 
 
-def _views(request: Asked) -> list[ChannelView]:
+def _views(request: Request) -> list[ChannelView]:
     lanes = {lane.id: lane for lane in relay_of(request).channels()}
     return [_view(report, lanes.get(report.id)) for report in channels_of(request).reports()]
 
 
-def _view(report: ChannelReport, lane: LaneView | None) -> ChannelView:
+def _view(report: ChannelReport, lane: EndpointQueueView | None) -> ChannelView:
     view = ChannelView(
         id=report.id,
         state=report.state,

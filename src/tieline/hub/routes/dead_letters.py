@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ...envelopes import DeadLetter, Receipt, Refused, UnknownMessage
+from ...envelopes import DeadLetter, MessageReceipt, Refused, UnknownMessage
 from ...protocol.messages import DeadOutcome, DeadSelection, DropView
-from ..http.problems import Refused as HubRefused
-from ..http.request import Asked, Reply, answer, body
-from ..http.route_spec import Spec
+from ..http.problems import RequestRefused as HubRefused
+from ..http.request import Request, Response, json_response, parse_body
+from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from .messages import TAGS, Limit, told
 
@@ -14,38 +14,38 @@ if TYPE_CHECKING:
     from ..hub import Hub
 
 
-@get("/api/v1/dead", tags=TAGS, spec=Spec(gives=list[DeadLetter]))
+@get("/api/v1/dead", tags=TAGS, spec=RouteSpec(gives=list[DeadLetter]))
 async def dead(
-    request: Asked,
+    request: Request,
     pattern: str = "",
     sender: str = "",
     reason: str = "",
     limit: Limit = 100,
-) -> Reply:
+) -> Response:
     """What did not arrive, the newest first: by a pattern of addresses, by sender, by reason."""
     async with told(request) as relay:
-        return answer((await relay.dead.list(to=pattern, sender=sender, reason=reason))[:limit])
+        return json_response((await relay.dead.list(to=pattern, sender=sender, reason=reason))[:limit])
 
 
-@get("/api/v1/dead/{id}", tags=TAGS, spec=Spec(gives=DeadLetter, problems=("UnknownMessage",)))
-async def letter(request: Asked, id: str) -> Reply:
+@get("/api/v1/dead/{id}", tags=TAGS, spec=RouteSpec(gives=DeadLetter, problems=("UnknownMessage",)))
+async def letter(request: Request, id: str) -> Response:
     """One dead letter, whole."""
     async with told(request) as relay:
-        return answer(await relay.dead.show(id))
+        return json_response(await relay.dead.show(id))
 
 
 @post(
     "/api/v1/dead/retry",
     tags=TAGS,
-    spec=Spec(body=DeadSelection, gives=list[DeadOutcome], problems=("UnknownMessage",)),
+    spec=RouteSpec(body=DeadSelection, gives=list[DeadOutcome], problems=("UnknownMessage",)),
 )
-async def retry(request: Asked) -> Reply:
+async def retry(request: Request) -> Response:
     """Send dead letters again, each with a fresh budget. Says of each what became of it."""
-    chosen = body(request, DeadSelection)
+    chosen = parse_body(request, DeadSelection)
     _check(chosen)
     outcomes: list[DeadOutcome] = []
     async with told(request) as relay:
-        found: list[tuple[str, Receipt | Refused]] = []
+        found: list[tuple[str, MessageReceipt | Refused]] = []
         if not chosen.ids:
             found = await relay.dead.retry(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
         for id in chosen.ids:
@@ -58,24 +58,24 @@ async def retry(request: Asked) -> Reply:
                 outcomes.append(DeadOutcome(id=id, done=False, problem=f"{outcome.reason}: {outcome.message}"))
             else:
                 outcomes.append(DeadOutcome(id=id, done=True, sent_as=outcome.id))
-    return answer(outcomes)
+    return json_response(outcomes)
 
 
 @post(
     "/api/v1/dead/drop",
     tags=TAGS,
-    spec=Spec(body=DeadSelection, gives=DropView, problems=("UnknownMessage",)),
+    spec=RouteSpec(body=DeadSelection, gives=DropView, problems=("UnknownMessage",)),
 )
-async def drop(request: Asked) -> Reply:
+async def drop(request: Request) -> Response:
     """Throw dead letters away for good."""
-    chosen = body(request, DeadSelection)
+    chosen = parse_body(request, DeadSelection)
     _check(chosen)
     async with told(request) as relay:
         if chosen.ids:
             count = await relay.dead.drop(chosen.ids)
         else:
             count = await relay.dead.drop(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
-        return answer(DropView(dropped=count))
+        return json_response(DropView(dropped=count))
 
 
 def _check(chosen: DeadSelection) -> None:

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from ...version import __version__
 from ..http.openapi import document
-from ..http.request import Asked, Reply, answer
-from ..http.route_spec import Spec
+from ..http.request import Request, Response, json_response
+from ..http.route_spec import RouteSpec
 from ..http.routing import get
 from ..ops.metrics import MEDIA_TYPE
 
@@ -29,40 +29,40 @@ _document: list[bytes] = []  # made when somebody asks for it; the same for ever
 _HEALTHY = msgspec.json.encode(Health("ok", __version__))
 
 
-@get("/healthz", tags=TAGS, spec=Spec(gives=Health, problems=("BusError",)))
-async def health(request: Asked) -> Reply:
+@get("/healthz", tags=TAGS, spec=RouteSpec(gives=Health, problems=("BusError",)))
+async def health(request: Request) -> Response:
     """Whether the hub and its bus answer. Says nothing else: this door is open."""
     await request.hub.bus.table("hub").get("epoch")
-    return answer(_HEALTHY)
+    return json_response(_HEALTHY)
 
 
-@get("/metrics", tags=TAGS, spec=Spec(gives=str, media=MEDIA_TYPE))
-async def metrics(request: Asked) -> Reply:
+@get("/metrics", tags=TAGS, spec=RouteSpec(gives=str, media=MEDIA_TYPE))
+async def metrics(request: Request) -> Response:
     """Numbers for Prometheus."""
-    return Reply(await request.hub.metrics.text(), media=MEDIA_TYPE)
+    return Response(await request.hub.metrics.text(), media=MEDIA_TYPE)
 
 
-@get("/api/v1/openapi.json", tags=TAGS, spec=Spec(gives=dict[str, Any]))
-async def openapi(request: Asked) -> Reply:
+@get("/api/v1/openapi.json", tags=TAGS, spec=RouteSpec(gives=dict[str, Any]))
+async def openapi(request: Request) -> Response:
     """This document."""
     if not _document:
         _document.append(msgspec.json.encode(document(request.routes)))
-    return answer(_document[0])
+    return json_response(_document[0])
 
 
-@get("/api/v1/docs", tags=TAGS, spec=Spec(gives=str, media="text/html"))
-async def docs(request: Asked) -> Reply:
+@get("/api/v1/docs", tags=TAGS, spec=RouteSpec(gives=str, media="text/html"))
+async def docs(request: Request) -> Response:
     """The same, to read."""
     return _file("docs.html", "text/html")
 
 
 @get("/api/v1/docs.js", spec=None)
-async def script(request: Asked) -> Reply:
+async def script(request: Request) -> Response:
     return _file("docs.js", "text/javascript")
 
 
 @get("/api/v1/docs.css", spec=None)
-async def style(request: Asked) -> Reply:
+async def style(request: Request) -> Response:
     return _file("docs.css", "text/css")
 
 
@@ -70,5 +70,5 @@ def routes(hub: "Hub") -> list[Any]:
     return [health, metrics, openapi, docs, script, style]
 
 
-def _file(name: str, media: str) -> Reply:
-    return Reply((DOCS / name).read_bytes(), media=media)
+def _file(name: str, media: str) -> Response:
+    return Response((DOCS / name).read_bytes(), media=media)

@@ -25,13 +25,13 @@ from ...protocol.problems import Problem
 from ...relay import Relay
 from ...relay.plugins.inbound_webhooks import STATUS_OF
 from ...sessions.caller_session import caller
-from ..http.problems import Problematic
-from ..http.problems import Refused as HubRefused
-from ..http.request import Asked, Reply, answer, body, once_of
-from ..http.route_spec import Spec
+from ..http.problems import ProblemException
+from ..http.problems import RequestRefused as HubRefused
+from ..http.request import Request, Response, idempotency_id, json_response, parse_body
+from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import session_of
-from ..security.peer_credentials import Peer
+from ..security.peer_credentials import LocalPeer
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -43,7 +43,7 @@ OWNER = "relay.user.owner"
 Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 
 
-def relay_of(request: Asked) -> Relay:
+def relay_of(request: Request) -> Relay:
     relay = request.hub.relay
     if relay is None:
         raise HubRefused("BusError", "this hub runs no relay")
@@ -51,13 +51,13 @@ def relay_of(request: Asked) -> Relay:
 
 
 @asynccontextmanager
-async def told(request: Asked) -> AsyncGenerator[Relay, None]:
+async def told(request: Request) -> AsyncGenerator[Relay, None]:
     """The relay; what it refuses becomes a problem whose code is the reason."""
     try:
         yield relay_of(request)
     except Refused as error:
         status = STATUS_OF.get(error.reason, 422)
-        raise Problematic(
+        raise ProblemException(
             Problem(
                 status=status,
                 title=HTTPStatus(status).phrase,
@@ -69,10 +69,10 @@ async def told(request: Asked) -> AsyncGenerator[Relay, None]:
         ) from None
 
 
-async def sender_of(request: Asked, new: NewMessage | NewAsk) -> str:
+async def sender_of(request: Request, new: NewMessage | NewAsk) -> str:
     """Stamped here: a person, or one of the hub's sessions. What an agent runs is never taken for the person."""
     hub, session = request.hub, new.session
-    peer: Peer | None = request.scope["state"].get("peer")
+    peer: LocalPeer | None = request.scope["state"].get("peer")
     if peer is not None and peer.mark is not None:
         if hub.local is None:
             raise HubRefused("Forbidden", "an agent of another hub or node sends no messages here")
@@ -92,11 +92,11 @@ def shown(message: Message) -> MessageView:
 @post(
     "/api/v1/messages",
     tags=TAGS,
-    spec=Spec(body=NewMessage, gives=MessageView, status=201, problems=("NotFound",)),
+    spec=RouteSpec(body=NewMessage, gives=MessageView, status=201, problems=("NotFound",)),
 )
-async def send(request: Asked) -> Reply:
+async def send(request: Request) -> Response:
     """Send a message. It is stored when this returns; its receipt says how far it got."""
-    new = body(request, NewMessage)
+    new = parse_body(request, NewMessage)
     sender = await sender_of(request, new)
     async with told(request) as relay:
         receipt = await relay.send(
@@ -107,16 +107,16 @@ async def send(request: Asked) -> Reply:
             in_reply_to=new.in_reply_to,
             thread=new.thread,
             limits=new.limits,
-            key=new.key or once_of(request),
+            key=new.key or idempotency_id(request),
             within=new.within,
         )
-        return answer(shown(await relay.message(receipt.id)), 201)
+        return json_response(shown(await relay.message(receipt.id)), 201)
 
 
-@post("/api/v1/messages/ask", tags=TAGS, spec=Spec(body=NewAsk, gives=AnswerView, problems=("NotFound",)))
-async def ask(request: Asked) -> Reply:
+@post("/api/v1/messages/ask", tags=TAGS, spec=RouteSpec(body=NewAsk, gives=AnswerView, problems=("NotFound",)))
+async def ask(request: Request) -> Response:
     """Send a message and wait for its answer. Without one, the reason says why, the receipt where the message is."""
-    new = body(request, NewAsk)
+    new = parse_body(request, NewAsk)
     sender = await sender_of(request, new)
     timeout = min(max(new.timeout_s, 0.1), MAX_ASK_S)
     async with told(request) as relay:
@@ -127,28 +127,28 @@ async def ask(request: Asked) -> Reply:
                 sender=sender,
                 timeout=timeout,
                 limits=new.limits,
-                key=new.key or once_of(request),
+                key=new.key or idempotency_id(request),
                 within=new.within,
             )
         except Unanswered as error:
-            return answer(AnswerView(receipt=error.receipt, reason=error.reason, detail=error.message))
-        return answer(AnswerView(receipt=await relay.status(found.in_reply_to), answer=found))
+            return json_response(AnswerView(receipt=error.receipt, reason=error.reason, detail=error.message))
+        return json_response(AnswerView(receipt=await relay.status(found.in_reply_to), answer=found))
 
 
-@get("/api/v1/messages", tags=TAGS, spec=Spec(gives=list[ThreadView], problems=("UnknownMessage",)))
-async def threads(request: Asked, thread: str = "", limit: Limit = 50) -> Reply:
+@get("/api/v1/messages", tags=TAGS, spec=RouteSpec(gives=list[ThreadView], problems=("UnknownMessage",)))
+async def threads(request: Request, thread: str = "", limit: Limit = 50) -> Response:
     """Threads of messages, the last active first; with `thread`, that one."""
     async with told(request) as relay:
         if thread:
             messages = await relay.thread(thread)
             if not messages:
                 raise UnknownMessage(thread)
-            return answer([_thread(thread, messages)])
+            return json_response([_thread(thread, messages)])
         members: dict[str, list[str]] = {}
         for receipt in await relay.recent(MAX_PAGE):
             members.setdefault(receipt.thread, []).append(receipt.id)
         found = {name: await relay.thread(name, *ids) for name, ids in list(members.items())[:limit]}
-        return answer([_thread(name, messages) for name, messages in found.items() if messages])
+        return json_response([_thread(name, messages) for name, messages in found.items() if messages])
 
 
 def _thread(name: str, messages: list[Message]) -> ThreadView:
@@ -164,8 +164,8 @@ def _thread(name: str, messages: list[Message]) -> ThreadView:
     )
 
 
-@get("/api/v1/messages/{id}", tags=TAGS, spec=Spec(gives=MessageView, problems=("UnknownMessage",)))
-async def show(request: Asked, id: str) -> Reply:
+@get("/api/v1/messages/{id}", tags=TAGS, spec=RouteSpec(gives=MessageView, problems=("UnknownMessage",)))
+async def show(request: Request, id: str) -> Response:
     """One message, and step by step where it got to."""
     async with told(request) as relay:
         found = await relay.message(id)
@@ -173,11 +173,11 @@ async def show(request: Asked, id: str) -> Reply:
             own = address(f"relay.agent.{session}")
             if own not in (found.receipt.sender, found.receipt.subject):
                 raise UnknownMessage(id)
-        return answer(shown(found))
+        return json_response(shown(found))
 
 
-@get("/api/v1/messages/{id}/trace", tags=TAGS, spec=Spec(gives=TraceView, problems=("UnknownMessage",)))
-async def trace(request: Asked, id: str) -> Reply:
+@get("/api/v1/messages/{id}/trace", tags=TAGS, spec=RouteSpec(gives=TraceView, problems=("UnknownMessage",)))
+async def trace(request: Request, id: str) -> Response:
     """The whole chain that a message belongs to, with what did not arrive."""
     async with told(request) as relay:
         thread = await _thread_of(relay, id)
@@ -188,7 +188,7 @@ async def trace(request: Asked, id: str) -> Reply:
         view = TraceView(
             thread=thread, messages=tuple(map(shown, messages)), depth=depths(messages), dead=tuple(reversed(dead))
         )
-        return answer(view)
+        return json_response(view)
 
 
 async def _thread_of(relay: Relay, id: str) -> str:
@@ -215,13 +215,13 @@ def depths(messages: list[Message]) -> tuple[int, ...]:
 # --- inboxes -------------------------------------------------------------------------------------------------
 
 
-@get("/api/v1/inboxes", tags=TAGS, spec=Spec(gives=list[InboxView]))
-async def inboxes(request: Asked) -> Reply:
+@get("/api/v1/inboxes", tags=TAGS, spec=RouteSpec(gives=list[InboxView]))
+async def inboxes(request: Request) -> Response:
     """Every address that mail waits for, and the owner's own."""
     async with told(request) as relay:
         relay.check_active()
         waiting = {OWNER: 0, **relay.dispatch.mailboxes}
-        return answer([_inbox(relay, subject, count) for subject, count in sorted(waiting.items())])
+        return json_response([_inbox(relay, subject, count) for subject, count in sorted(waiting.items())])
 
 
 def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
@@ -233,33 +233,33 @@ def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
     )
 
 
-@get("/api/v1/inboxes/{subject}", tags=TAGS, spec=Spec(gives=list[MessageView]))
-async def inbox(request: Asked, subject: str, limit: Limit = 50) -> Reply:
+@get("/api/v1/inboxes/{subject}", tags=TAGS, spec=RouteSpec(gives=list[MessageView]))
+async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
     """The mail of an address, the newest first. Looking at it reads nothing."""
     async with told(request) as relay:
         subject = address(subject)
         lane = relay.dispatch.lanes.match(subject)
         if lane is not None and lane.kind == "inbox":
-            return answer([shown(message) for message in await relay.inbox(subject).messages(limit=limit)])
+            return json_response([shown(message) for message in await relay.inbox(subject).messages(limit=limit)])
         relay.check_active()
         waiting = [live.receipt for live in relay.dispatch.live.values() if live.receipt.subject == subject]
         newest = sorted(waiting, key=lambda receipt: receipt.seq, reverse=True)[:limit]
-        return answer([shown(await relay.message(receipt.id)) for receipt in newest])
+        return json_response([shown(await relay.message(receipt.id)) for receipt in newest])
 
 
 @post(
     "/api/v1/inboxes/{subject}/read",
     tags=TAGS,
-    spec=Spec(body=InboxRead, needs_body=False, gives=list[MessageView], problems=("UnknownMessage",)),
+    spec=RouteSpec(body=InboxRead, needs_body=False, gives=list[MessageView], problems=("UnknownMessage",)),
 )
-async def read(request: Asked, subject: str) -> Reply:
+async def read(request: Request, subject: str) -> Response:
     """Take mail out of an inbox: those named, or the oldest that wait. They are seen now."""
-    wanted = body(request, InboxRead, empty=InboxRead())
+    wanted = parse_body(request, InboxRead, empty=InboxRead())
     async with told(request) as relay:
         found = relay.inbox(address(subject))
         limit = min(max(wanted.limit, 1), MAX_PAGE)
         ids = wanted.ids or tuple(receipt.id for receipt in found.unread()[:limit])
-        return answer([shown(await found.read(id)) for id in ids])
+        return json_response([shown(await found.read(id)) for id in ids])
 
 
 def routes(hub: "Hub") -> list[Any]:

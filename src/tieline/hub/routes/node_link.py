@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ..http.problems import http_problem
-from ..http.routing import Plain, asgi
+from ..http.routing import AsgiRoute, asgi
 from ..nodes.link import Links
 from ..stream import sse
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..hub import Hub
 
 
-def routes(hub: "Hub") -> list[Plain]:
+def routes(hub: "Hub") -> list[AsgiRoute]:
     links = Links(hub)
 
     @asgi("/api/v1/link")

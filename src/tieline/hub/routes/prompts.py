@@ -11,9 +11,9 @@ from ...protocol.commands import CancelPrompt, MovePrompt, SendPrompt, Steer
 from ...protocol.request_bodies import NewPrompt, PromptMove
 from ...protocol.views import PromptView, view
 from ...sessions.records import PROMPTS, PromptRecord
-from ..http.problems import Refused
-from ..http.request import Asked, Reply, answer, body, once_of
-from ..http.route_spec import Spec
+from ..http.problems import RequestRefused
+from ..http.request import Request, Response, idempotency_id, json_response, parse_body
+from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..nodes.command_helpers import check_own_id, node_of, tell, told
 
@@ -27,21 +27,21 @@ ROOM = 4096
 _decode = msgspec.json.Decoder(PromptRecord).decode
 
 
-@get("/api/v1/sessions/{session}/prompts", tags=TAGS, spec=Spec(gives=list[PromptView], problems=("NotFound",)))
-async def prompts(request: Asked, session: str, over: bool = False) -> Reply:
+@get("/api/v1/sessions/{session}/prompts", tags=TAGS, spec=RouteSpec(gives=list[PromptView], problems=("NotFound",)))
+async def prompts(request: Request, session: str, over: bool = False) -> Response:
     """Those that wait or run, in their order; with `over=true` also those that ended lately."""
     hub = request.hub
     await node_of(hub, session)
     entries = await hub.bus.table(PROMPTS).entries(f"{session}.>")
     found = [one for one in (_decode(entry.value) for entry in entries) if over or not one.over]
     found.sort(key=lambda one: (one.status != "running", one.place, one.id) if not over else (False, one.place, one.id))
-    return answer([view(one) for one in found])
+    return json_response([view(one) for one in found])
 
 
 @post(
     "/api/v1/sessions/{session}/prompts",
     tags=TAGS,
-    spec=Spec(
+    spec=RouteSpec(
         body=NewPrompt,
         gives=PromptView | None,
         status=201,
@@ -49,19 +49,19 @@ async def prompts(request: Asked, session: str, over: bool = False) -> Reply:
         problems=("NotFound", "RecordTooLarge", "Unsupported", "AgentError"),
     ),
 )
-async def send(request: Asked, session: str) -> Reply:
+async def send(request: Request, session: str) -> Response:
     """Send a prompt; it runs when those before it are done. With `steer` it goes into the running turn instead.
 
     A prompt and its attachments (in base64) are one record: 1 MiB in all."""
     hub = request.hub
-    new = body(request, NewPrompt)
+    new = parse_body(request, NewPrompt)
     node = await node_of(hub, session)
     _check(new, len(request.body))
     if new.steer:
         return told(await tell(request, node, Steer(session=session, text=new.text)))
     command = SendPrompt(
         session=session,
-        prompt=check_own_id("id", new.id) or once_of(request) or new_id(),
+        prompt=check_own_id("id", new.id) or idempotency_id(request) or new_id(),
         text=new.text,
         attachments=new.attachments,
         timeout_s=new.timeout_s,
@@ -74,9 +74,9 @@ async def send(request: Asked, session: str) -> Reply:
 @delete(
     "/api/v1/sessions/{session}/prompts/{prompt}",
     tags=TAGS,
-    spec=Spec(gives=PromptView, later=True, problems=("NotFound",)),
+    spec=RouteSpec(gives=PromptView, later=True, problems=("NotFound",)),
 )
-async def cancel(request: Asked, session: str, prompt: str) -> Reply:
+async def cancel(request: Request, session: str, prompt: str) -> Response:
     """Take back a prompt that has not begun. A running one is aborted instead."""
     node = await node_of(request.hub, session)
     return told(await tell(request, node, CancelPrompt(session=session, prompt=check_own_id("prompt", prompt))))
@@ -85,11 +85,11 @@ async def cancel(request: Asked, session: str, prompt: str) -> Reply:
 @post(
     "/api/v1/sessions/{session}/prompts/{prompt}/move",
     tags=TAGS,
-    spec=Spec(body=PromptMove, needs_body=False, gives=PromptView, later=True, problems=("NotFound",)),
+    spec=RouteSpec(body=PromptMove, needs_body=False, gives=PromptView, later=True, problems=("NotFound",)),
 )
-async def move(request: Asked, session: str, prompt: str) -> Reply:
+async def move(request: Request, session: str, prompt: str) -> Response:
     """Put a waiting prompt before another one, or at the end."""
-    wanted = body(request, PromptMove, empty=PromptMove())
+    wanted = parse_body(request, PromptMove, empty=PromptMove())
     node = await node_of(request.hub, session)
     command = MovePrompt(session=session, prompt=check_own_id("prompt", prompt), before=wanted.before)
     return told(await tell(request, node, command))
@@ -113,7 +113,7 @@ def _check(new: NewPrompt, size: int) -> None:
         if "/" in attachment.name or "\\" in attachment.name or attachment.name in (".", ".."):
             raise UsageError("a name is not a path", field=f"attachments[{place}].name")
     if size > MAX_RECORD - ROOM:
-        raise Refused(
+        raise RequestRefused(
             "RecordTooLarge",
             f"a prompt with its attachments (in base64) is one record of {MAX_RECORD - ROOM:,} bytes; it has {size:,}",
             field="attachments" if new.attachments else "text",

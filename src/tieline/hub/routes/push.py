@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.push import PushKey, PushTest, PushView
 from ...protocol.request_bodies import PushSubscription
-from ..http.request import DONE, Asked, Reply, answer, body, device_of
-from ..http.route_spec import Spec
+from ..http.request import DONE, Request, Response, device_of, json_response, parse_body
+from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..push import endpoint_check
 from ..push.rules import Subscription
@@ -16,50 +16,50 @@ if TYPE_CHECKING:
 TAGS = ["push"]
 
 
-@get("/api/v1/push/key", tags=TAGS, spec=Spec(gives=PushKey, problems=("Unsupported",)))
-async def key(request: Asked) -> Reply:
+@get("/api/v1/push/key", tags=TAGS, spec=RouteSpec(gives=PushKey, problems=("Unsupported",)))
+async def key(request: Request) -> Response:
     """The key that a browser subscribes with."""
-    return answer(PushKey(key=await request.hub.push.courier.key()))
+    return json_response(PushKey(key=await request.hub.push.courier.key()))
 
 
-@get("/api/v1/push/subscriptions", tags=TAGS, spec=Spec(gives=list[PushView]))
-async def subscriptions(request: Asked) -> Reply:
+@get("/api/v1/push/subscriptions", tags=TAGS, spec=RouteSpec(gives=list[PushView]))
+async def subscriptions(request: Request) -> Response:
     """The subscriptions of this device."""
-    return answer([_view(one) for one in request.hub.push.subscriptions.of(device_of(request).id)])
+    return json_response([_view(one) for one in request.hub.push.subscriptions.of(device_of(request).id)])
 
 
 @post(
     "/api/v1/push/subscriptions",
     tags=TAGS,
-    spec=Spec(body=PushSubscription, gives=PushView, status=201, problems=("Unsupported",)),
+    spec=RouteSpec(body=PushSubscription, gives=PushView, status=201, problems=("Unsupported",)),
 )
-async def subscribe(request: Asked) -> Reply:
+async def subscribe(request: Request) -> Response:
     """Push to this browser. The same endpoint again changes its settings."""
     pushes = request.hub.push
-    wanted = body(request, PushSubscription)
+    wanted = parse_body(request, PushSubscription)
     await pushes.courier.key()  # without the library it would be a promise that nobody keeps
-    return answer(_view(await pushes.subscriptions.add(device_of(request).id, wanted)), 201)
+    return json_response(_view(await pushes.subscriptions.add(device_of(request).id, wanted)), 201)
 
 
 @delete(
     "/api/v1/push/subscriptions/{subscription}",
     tags=TAGS,
-    spec=Spec(status=204, problems=("NotFound",)),
+    spec=RouteSpec(status=204, problems=("NotFound",)),
 )
-async def unsubscribe(request: Asked, subscription: str) -> Reply:
+async def unsubscribe(request: Request, subscription: str) -> Response:
     """No more pushes to it."""
     found = request.hub.push.subscriptions
     await found.remove(found.get(device_of(request).id, subscription))
     return DONE
 
 
-@post("/api/v1/push/test", tags=TAGS, spec=Spec(gives=PushTest, problems=("NotFound", "Unsupported")))
-async def test(request: Asked) -> Reply:
+@post("/api/v1/push/test", tags=TAGS, spec=RouteSpec(gives=PushTest, problems=("NotFound", "Unsupported")))
+async def test(request: Request) -> Response:
     """Send a test push to this device, now."""
     pushes = request.hub.push
     await pushes.courier.key()
     results = await pushes.test(device_of(request).id)
-    return answer(
+    return json_response(
         PushTest(
             sent=sum(one.state == "sent" for one in results),
             gone=sum(one.state == "gone" for one in results),

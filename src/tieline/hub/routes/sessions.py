@@ -23,13 +23,13 @@ from ...protocol.views import CommandView
 from ...sessions.event_log import EventLog
 from ...sessions.records import SESSIONS, SessionRecord, SessionStatus
 from ...sessions.transcript import Message, fold
-from ..http.request import Asked, Reply, answer, body, device_of, once_of
-from ..http.route_spec import Spec
+from ..http.request import Request, Response, device_of, idempotency_id, json_response, parse_body
+from ..http.route_spec import RouteSpec
 from ..http.routing import get, patch, post
 from ..hub import via
 from ..nodes.command_helpers import check_own_id, chosen_node, node_of, session_of, tell, told
 from ..security.auth import signature
-from ..stream.history import Page, newest, onward
+from ..stream.history import LogPage, page_after, page_before
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -45,16 +45,16 @@ Cursor = Annotated[int, Meta(ge=0, le=MAX_CURSOR)] | None
 _decode = msgspec.json.Decoder(SessionRecord).decode
 
 
-@get("/api/v1/sessions", tags=TAGS, spec=Spec(gives=list[SessionRecord]))
+@get("/api/v1/sessions", tags=TAGS, spec=RouteSpec(gives=list[SessionRecord]))
 async def sessions(
-    request: Asked,
+    request: Request,
     archived: bool = False,
     agent: str = "",
     node: str = "",
     status: SessionStatus | None = None,
     q: str = "",
     limit: Annotated[int, Meta(ge=1, le=MAX_SESSIONS)] = 500,
-) -> Reply:
+) -> Response:
     """Sessions, the last active first.
 
     `q` is looked for in titles, directories, branches and last lines. Archived ones are left out unless asked for."""
@@ -73,13 +73,13 @@ async def sessions(
     entries = await request.hub.bus.table(SESSIONS).entries()
     found = [one for one in (_decode(entry.value) for entry in entries) if fits(one)]
     found.sort(key=lambda one: (one.active_at, one.id), reverse=True)
-    return answer(found[:limit])
+    return json_response(found[:limit])
 
 
 @post(
     "/api/v1/sessions",
     tags=TAGS,
-    spec=Spec(
+    spec=RouteSpec(
         body=NewSession,
         gives=SessionRecord,
         status=201,
@@ -87,15 +87,15 @@ async def sessions(
         problems=("UnknownNode", "Conflict", "PolicyUnenforceable", "AgentError"),
     ),
 )
-async def create(request: Asked) -> Reply:
+async def create(request: Request) -> Response:
     """A new session. Its agent starts with the first prompt; what cannot be is refused now.
 
     With an id of the caller's own, sending it twice makes one session."""
     hub = request.hub
-    new = body(request, NewSession)
+    new = parse_body(request, NewSession)
     node = await chosen_node(hub, new.node)
     command = CreateSession(
-        session=check_own_id("id", new.id) or once_of(request),
+        session=check_own_id("id", new.id) or idempotency_id(request),
         agent=new.agent,
         cwd=_place(new.cwd),
         policy=_policy(hub, new.policy),
@@ -119,21 +119,21 @@ async def create(request: Asked) -> Reply:
     return told(made, 201)
 
 
-@get("/api/v1/sessions/{session}", tags=TAGS, spec=Spec(gives=SessionRecord, problems=("NotFound",)))
-async def show(request: Asked, session: str) -> Reply:
+@get("/api/v1/sessions/{session}", tags=TAGS, spec=RouteSpec(gives=SessionRecord, problems=("NotFound",)))
+async def show(request: Request, session: str) -> Response:
     """One session."""
-    return answer(await session_of(request.hub, session))
+    return json_response(await session_of(request.hub, session))
 
 
 @patch(
     "/api/v1/sessions/{session}",
     tags=TAGS,
-    spec=Spec(body=SessionChange, gives=SessionRecord, later=True, problems=("NotFound", "PolicyUnenforceable")),
+    spec=RouteSpec(body=SessionChange, gives=SessionRecord, later=True, problems=("NotFound", "PolicyUnenforceable")),
 )
-async def change(request: Asked, session: str) -> Reply:
+async def change(request: Request, session: str) -> Response:
     """Change its title, policy, model, effort, or put it away. A new policy or model holds from the next turn."""
     hub = request.hub
-    wanted = body(request, SessionChange)
+    wanted = parse_body(request, SessionChange)
     command = ChangeSession(
         session=session,
         title=wanted.title,
@@ -152,9 +152,9 @@ async def change(request: Asked, session: str) -> Reply:
 @post(
     "/api/v1/sessions/{session}/abort",
     tags=TAGS,
-    spec=Spec(gives=bool, later=True, problems=("NotFound",)),
+    spec=RouteSpec(gives=bool, later=True, problems=("NotFound",)),
 )
-async def abort(request: Asked, session: str) -> Reply:
+async def abort(request: Request, session: str) -> Response:
     """Interrupt the running turn. Whether there was one."""
     return told(await tell(request, await node_of(request.hub, session), AbortSession(session=session)))
 
@@ -162,9 +162,9 @@ async def abort(request: Asked, session: str) -> Reply:
 @post(
     "/api/v1/sessions/{session}/close",
     tags=TAGS,
-    spec=Spec(gives=SessionRecord, later=True, problems=("NotFound",)),
+    spec=RouteSpec(gives=SessionRecord, later=True, problems=("NotFound",)),
 )
-async def close(request: Asked, session: str) -> Reply:
+async def close(request: Request, session: str) -> Response:
     """End its agent. What it said stays; a prompt resumes it where the agent can."""
     return told(await tell(request, await node_of(request.hub, session), CloseSession(session=session)))
 
@@ -172,7 +172,7 @@ async def close(request: Asked, session: str) -> Reply:
 @post(
     "/api/v1/sessions/{session}/fork",
     tags=TAGS,
-    spec=Spec(
+    spec=RouteSpec(
         body=Forking,
         needs_body=False,
         gives=SessionRecord,
@@ -181,56 +181,56 @@ async def close(request: Asked, session: str) -> Reply:
         problems=("NotFound", "Unsupported"),
     ),
 )
-async def fork(request: Asked, session: str) -> Reply:
+async def fork(request: Request, session: str) -> Response:
     """Another session that begins where this one is."""
-    wanted = body(request, Forking, empty=Forking())
+    wanted = parse_body(request, Forking, empty=Forking())
     node = await node_of(request.hub, session)
     return told(await tell(request, node, ForkSession(session=session, title=wanted.title)), 201)
 
 
-@get("/api/v1/sessions/{session}/events", tags=TAGS, spec=Spec(gives=EventPage, problems=("NotFound",)))
+@get("/api/v1/sessions/{session}/events", tags=TAGS, spec=RouteSpec(gives=EventPage, problems=("NotFound",)))
 async def events(
-    request: Asked,
+    request: Request,
     session: str,
     after: Cursor = None,
     before: Cursor = None,
     limit: Annotated[int, Meta(ge=1, le=MAX_EVENTS)] = 200,
-) -> Reply:
+) -> Response:
     """A page of its log, oldest first: after a cursor, before one, or the newest."""
     hub = request.hub
     await node_of(hub, session)
-    page: Page
+    page: LogPage
     if after is not None:
-        page = await onward(hub.bus, session, after=after, before=before, limit=limit)
+        page = await page_after(hub.bus, session, after=after, before=before, limit=limit)
     else:
-        page = await newest(hub.bus, session, before=before, limit=limit)
-    return answer(page.json())
+        page = await page_before(hub.bus, session, before=before, limit=limit)
+    return json_response(page.json())
 
 
-@get("/api/v1/sessions/{session}/messages", tags=TAGS, spec=Spec(gives=list[Message], problems=("NotFound",)))
+@get("/api/v1/sessions/{session}/messages", tags=TAGS, spec=RouteSpec(gives=list[Message], problems=("NotFound",)))
 async def messages(
-    request: Asked,
+    request: Request,
     session: str,
     after: Annotated[int, Meta(ge=0, le=MAX_CURSOR)] = 0,
     limit: Annotated[int, Meta(ge=1, le=MAX_MESSAGES)] = 1000,
-) -> Reply:
+) -> Response:
     """Its events folded into what a person reads: the last ones after a cursor."""
     hub = request.hub
     await node_of(hub, session)
-    return answer(await fold(EventLog(hub.bus).read(session, after=after, follow=False), limit=limit))
+    return json_response(await fold(EventLog(hub.bus).read(session, after=after, follow=False), limit=limit))
 
 
 @get(
     "/api/v1/sessions/{session}/diff",
     tags=TAGS,
-    spec=Spec(gives=DiffText, problems=("NotFound", "NodeOffline", "Unsupported")),
+    spec=RouteSpec(gives=DiffText, problems=("NotFound", "NodeOffline", "Unsupported")),
 )
-async def diff(request: Asked, session: str) -> Reply:
+async def diff(request: Request, session: str) -> Response:
     """What changed in its directory since it began, as one unified diff."""
     outcome = await tell(request, await node_of(request.hub, session), GetDiff(session=session))
     if isinstance(outcome, CommandView):
         return told(outcome)
-    return answer(DiffText(diff=msgspec.json.decode(outcome.value, type=str)))
+    return json_response(DiffText(diff=msgspec.json.decode(outcome.value, type=str)))
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -3,16 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 from ..http.problems import http_problem
-from ..http.routing import Plain, asgi
+from ..http.routing import AsgiRoute, asgi
 from ..stream import sse
-from ..stream.websocket import Streams
+from ..stream.websocket import ClientStreams
 
 if TYPE_CHECKING:
     from ..hub import Hub
 
 
-def routes(hub: "Hub") -> list[Plain]:
-    streams = Streams(hub)
+def routes(hub: "Hub") -> list[AsgiRoute]:
+    streams = ClientStreams(hub)
 
     # Plain ASGI: a frame goes from the fan-out to the socket without anything in between.
     @asgi("/api/v1/stream")

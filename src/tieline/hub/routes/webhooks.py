@@ -10,8 +10,8 @@ from ...envelopes import RelayStandby
 from ...errors import BusError
 from ...protocol.problems import MEDIA_TYPE, Problem
 from ...relay.plugins.inbound_webhooks import Hooked, HookRefused, HookRequest
-from ..http.request import Asked, Reply, answer
-from ..http.route_spec import Spec
+from ..http.request import Request, Response, json_response
+from ..http.route_spec import RouteSpec
 from ..http.routing import post
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ AGAIN_S = 5.0
 """When it is worth another try to whoever meets us in a bad moment: the same again is harmless."""
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WebhookAccepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The id by which the message can be asked for."""
 
     message: str = ""
 
 
-async def _take(request: Asked, channel: str, busy: asyncio.Semaphore) -> Reply:
+async def _take(request: Request, channel: str, busy: asyncio.Semaphore) -> Response:
     hub = request.hub
     try:
         if hub.channels is None or hub.relay is None:
@@ -53,7 +53,7 @@ async def _take(request: Asked, channel: str, busy: asyncio.Semaphore) -> Reply:
                 raise _standby() from None
             except BusError as error:
                 raise HookRefused(503, "unavailable", error.message, retry_after_s=AGAIN_S) from None
-            return answer(Taken(message=reply.message), reply.status)
+            return json_response(WebhookAccepted(message=reply.message), reply.status)
     except HookRefused as error:
         hub.log.info("hook refused", channel=channel[:64], code=error.code)
         return _refusal(error, request.id)
@@ -64,7 +64,7 @@ def _standby() -> HookRefused:
     return HookRefused(503, "standby", "this hub's relay stands by", retry_after_s=AGAIN_S)
 
 
-def _refusal(error: HookRefused, instance: str) -> Reply:
+def _refusal(error: HookRefused, instance: str) -> Response:
     problem = Problem(
         status=error.status,
         title=HTTPStatus(error.status).phrase,
@@ -77,7 +77,7 @@ def _refusal(error: HookRefused, instance: str) -> Reply:
     headers: dict[str, str] = {}
     if error.retry_after_s is not None:
         headers["retry-after"] = str(max(1, round(error.retry_after_s)))
-    return Reply(msgspec.json.encode(problem), error.status, MEDIA_TYPE, headers)
+    return Response(msgspec.json.encode(problem), error.status, MEDIA_TYPE, headers)
 
 
 def routes(hub: "Hub") -> list[Any]:
@@ -86,9 +86,9 @@ def routes(hub: "Hub") -> list[Any]:
     @post(
         "/hooks/in/{channel}",
         tags=["hooks"],
-        spec=Spec(gives=Taken, status=202, problems=("NotFound", "Unauthenticated", "TooManyRequests")),
+        spec=RouteSpec(gives=WebhookAccepted, status=202, problems=("NotFound", "Unauthenticated", "TooManyRequests")),
     )
-    async def take(request: Asked, channel: str) -> Reply:
+    async def take(request: Request, channel: str) -> Response:
         """A webhook for a channel, signed as that channel wants it."""
         return await _take(request, channel, busy)
 

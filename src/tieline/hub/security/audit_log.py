@@ -43,7 +43,7 @@ class _Window(Struct):
     more: int = 0
 
 
-class Audit:
+class AuditLog:
     """`async with Audit(file) as audit`. What is recorded before is written when it is entered."""
 
     def __init__(self, file: Path) -> None:
@@ -55,7 +55,7 @@ class Audit:
         self._writing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "Audit":
+    async def __aenter__(self) -> "AuditLog":
         self._seq = await asyncio.to_thread(_tidy, self._file)
         self._task = background(self._write(), "audit")
         return self

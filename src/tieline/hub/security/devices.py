@@ -23,9 +23,9 @@ from ...bus.base import Bus, Table
 from ...errors import BusClosed, BusError, Conflict
 from ...ids import new_id
 from ...protocol.views import DeviceView
-from ..http.problems import NotFound, Refused
+from ..http.problems import NotFound, RequestRefused
 from ..ops.background_tasks import background
-from ..state.table_cache import Mirror
+from ..state.table_cache import TableCache
 
 Kind = Literal["page", "client", "node"]
 
@@ -83,7 +83,7 @@ class Devices:
         self._callbacks: list[Callable[[str], None]] = []
         self._open: Counter[str] = Counter()  # connections that are open
         self.expired: Callable[[DeviceView], None] = lambda device: None  # called with each that expires
-        self._mirror = Mirror(self._table, self._apply)
+        self._mirror = TableCache(self._table, self._apply)
         self._upkeep: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Devices":
@@ -156,7 +156,7 @@ class Devices:
     async def add(self, kind: Kind, name: str, *, node: str = "", by: str = "") -> tuple[Device, str]:
         """A new device and its key, which is not kept. When it is given out, the bus has told all hubs about it."""
         if len(self._devices) >= MAX_DEVICES:
-            raise Refused("Conflict", f"there are {MAX_DEVICES} devices already", hint="Revoke some first.")
+            raise RequestRefused("Conflict", f"there are {MAX_DEVICES} devices already", hint="Revoke some first.")
         key = "tl_" + secrets.token_urlsafe(32)
         now = time.time()
         device = Device(
@@ -209,7 +209,7 @@ class Devices:
         self, secret: str, kinds: tuple[Kind, ...], *, name: str = "", node: str = ""
     ) -> tuple[Device, str]:
         """A device for a secret. Of two who claim the same one, one gets it."""
-        refused = Refused(
+        refused = RequestRefused(
             "Unauthenticated",
             "this secret is wrong, used or too old",
             field="secret",
@@ -222,13 +222,13 @@ class Devices:
         if pairing.expires_at < time.time() or not self.knows(pairing.by or OWNER):  # who made it was revoked
             raise refused
         if pairing.kind not in kinds:
-            raise Refused("Forbidden", f"this secret is for a {pairing.kind}", field="secret")
+            raise RequestRefused("Forbidden", f"this secret is for a {pairing.kind}", field="secret")
         if pairing.kind == "node" and not node:
-            raise Refused("UsageError", "a node says its own id", field="node")
+            raise RequestRefused("UsageError", "a node says its own id", field="node")
         if pairing.kind == "node" and (own := [one for one in self._devices.values() if one.node == node]):
             # Whoever has a secret could else take the place of any node whose id it knows.
             hint = f"Revoke its device {own[0].name!r} ({own[0].id}) on the hub's page first, then join again."
-            raise Refused("Conflict", "the hub has a key for this machine already", field="node", hint=hint)
+            raise RequestRefused("Conflict", "the hub has a key for this machine already", field="node", hint=hint)
         try:
             await self._pairings.delete(entry.key, expect=entry.revision)
         except Conflict:

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from ...bus.base import Bus, Table
 from ...errors import BusError
-from ..http.problems import Refused
+from ..http.problems import RequestRefused
 
 KEPT_S = 86400
 WAIT_S = 30.0
@@ -39,27 +39,27 @@ Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 
 
-class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StoredResponse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str  # of the request's body
     status: int
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
 
-_decode = msgspec.json.Decoder(Answer).decode
+_decode = msgspec.json.Decoder(StoredResponse).decode
 _encode = msgspec.json.encode
 
 
-class Once:
+class IdempotencyStore:
     """`async with Once(bus) as once`."""
 
     def __init__(self, bus: Bus) -> None:
         self._table: Table = bus.table("answers")
         self._running: dict[str, asyncio.Event] = {}
-        self._kept: OrderedDict[str, Answer] = OrderedDict()
+        self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
         self._writing: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> "Once":
+    async def __aenter__(self) -> "IdempotencyStore":
         return self
 
     async def __aexit__(
@@ -72,7 +72,9 @@ class Once:
         """Answers in memory."""
         return len(self._kept)
 
-    async def run(self, id: str, digest: str, call: Callable[[Send], Awaitable[None]], *, private: bool) -> Answer:
+    async def run(
+        self, id: str, digest: str, call: Callable[[Send], Awaitable[None]], *, private: bool
+    ) -> StoredResponse:
         """The answer to `call`, or the one that it had before."""
         while (running := self._running.get(id)) is not None:
             await _finish(running)
@@ -85,7 +87,9 @@ class Once:
                 return _again(found, digest)
             record = _Recording()
             await call(record.send)
-            answer = Answer(digest=digest, status=record.status, headers=record.headers, body=bytes(record.body))
+            answer = StoredResponse(
+                digest=digest, status=record.status, headers=record.headers, body=bytes(record.body)
+            )
             if answer.status < (300 if private else 500) and answer.status not in PASSING:
                 self._remember(id, answer)
                 if not private and len(answer.body) <= MAX_ANSWER:
@@ -95,7 +99,7 @@ class Once:
             del self._running[id]
             mine.set()
 
-    async def _write(self, id: str, answer: Answer) -> None:
+    async def _write(self, id: str, answer: StoredResponse) -> None:
         """Nobody waits for it: until it is there, the deed's own id does the same."""
         if len(self._writing) >= MAX_WRITING:
             await asyncio.wait(self._writing, return_when=asyncio.FIRST_COMPLETED)
@@ -107,20 +111,22 @@ class Once:
         with suppress(BusError):
             await self._table.put(id, value, ttl=KEPT_S)
 
-    def _remember(self, id: str, answer: Answer) -> None:
+    def _remember(self, id: str, answer: StoredResponse) -> None:
         self._kept[id] = answer
         while len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
 
 
-def identity(device: str, method: str, path: str, key: str) -> str:
+def idempotency_id(device: str, method: str, path: str, key: str) -> str:
     """What a key is bound to. Refuses keys that are none."""
     if not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
-        raise Refused("UsageError", f"a key is 1 to {MAX_KEY} printable ASCII characters", field="Idempotency-Key")
+        raise RequestRefused(
+            "UsageError", f"a key is 1 to {MAX_KEY} printable ASCII characters", field="Idempotency-Key"
+        )
     return hashlib.sha256("\0".join((device, method, path, key)).encode()).hexdigest()
 
 
-def deed(id: str, digest: str) -> str:
+def command_id(id: str, digest: str) -> str:
     """The id of what is to be done once."""
     return hashlib.sha256(f"{id} {digest}".encode()).hexdigest()[:32]
 
@@ -150,7 +156,7 @@ async def _finish(running: asyncio.Event) -> None:
         async with asyncio.timeout(WAIT_S):
             await running.wait()
     except TimeoutError:
-        raise Refused(
+        raise RequestRefused(
             "InProgress",
             "a request with this key is being carried out",
             field="Idempotency-Key",
@@ -159,9 +165,9 @@ async def _finish(running: asyncio.Event) -> None:
         ) from None
 
 
-def _again(found: Answer, digest: str) -> Answer:
+def _again(found: StoredResponse, digest: str) -> StoredResponse:
     if found.digest != digest:
-        raise Refused(
+        raise RequestRefused(
             "KeyReused",
             "this key was used for another request",
             field="Idempotency-Key",

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from ...ids import new_id
 from ...protocol.views import DeviceView
-from ..http.problems import Refused
-from ..http.responses import Outgoing, Receive, Scope, Send, Visit
+from ..http.problems import RequestRefused
+from ..http.responses import Receive, RequestContext, ResponseWriter, Scope, Send
 from . import access_rules
-from .idempotency import deed, digest_of, identity
-from .peer_credentials import Peer
+from .idempotency import command_id, digest_of, idempotency_id
+from .peer_credentials import LocalPeer
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -43,11 +43,11 @@ _WANTED = {
 _SINGLE = ("host", "origin", "authorization", "length", "once")
 
 
-def admit(visit: Visit, scope: Scope, hub: "Hub") -> None:
+def admit(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
     """Fills in who it is, or raises Refused. Nothing behind a door is touched before this returns."""
     said = visit.said
     if access_rules.odd(visit.path):
-        raise Refused("UsageError", "this path can be read in two ways", field="path")
+        raise RequestRefused("UsageError", "this path can be read in two ways", field="path")
     hub.origins.check_host(said.get("host", ""), scope)
     visit.foreign = hub.origins.check_origin(visit.method, said, scope)
     if visit.foreign and visit.method == "OPTIONS":
@@ -58,24 +58,26 @@ def admit(visit: Visit, scope: Scope, hub: "Hub") -> None:
         return
     device = visit.device
     if visit.session and not access_rules.session_may(visit.method, visit.path, visit.session):
-        raise Refused(
+        raise RequestRefused(
             "Forbidden",
             "an agent may not do this; only a person may",
             hint="It may send messages, read its own session, and start an agent by `tieline run --standalone`.",
         )
     if device is None:
-        raise Refused(
+        raise RequestRefused(
             "Unauthenticated",
             "who are you?",
             hint="Say `Authorization: Bearer <token>`; `tieline pair` lets a new device in.",
         )
     if need == "node" and device.kind != "node":
-        raise Refused("Forbidden", "this door is for nodes", hint="`tieline node join` makes a machine one.")
+        raise RequestRefused("Forbidden", "this door is for nodes", hint="`tieline node join` makes a machine one.")
     if device.kind == "node" and need != "node" and (visit.method, visit.path) not in access_rules.NODE_MAY:
-        raise Refused("Forbidden", "a node's key opens the link, and little else", hint="Pair this device as a client.")
+        raise RequestRefused(
+            "Forbidden", "a node's key opens the link, and little else", hint="Pair this device as a client."
+        )
 
 
-def _identify(visit: Visit, scope: Scope, hub: "Hub") -> None:
+def _identify(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
     said = visit.said
     if (peer := scope["state"].get("peer")) is not None:
         scope["state"]["via"] = peer.via
@@ -88,20 +90,22 @@ def _identify(visit: Visit, scope: Scope, hub: "Hub") -> None:
         if scheme.lower() == "bearer":
             visit.device = hub.auth.device_of(token.strip())
         if visit.device is None and access_rules.need(visit.method, visit.path) != "nothing":
-            raise Refused("Unauthenticated", "this token is not known (any more)", field="Authorization")
+            raise RequestRefused("Unauthenticated", "this token is not known (any more)", field="Authorization")
 
 
-def _known(visit: Visit, peer: Peer, hub: "Hub") -> DeviceView:
+def _known(visit: RequestContext, peer: LocalPeer, hub: "Hub") -> DeviceView:
     """Whoever came by the owner's socket."""
     if peer.problem:
-        raise Refused("Forbidden", peer.problem, hint="`tieline pair --client` lets a program in by a key of its own.")
+        raise RequestRefused(
+            "Forbidden", peer.problem, hint="`tieline pair --client` lets a program in by a key of its own."
+        )
     if peer.mark is None:
         return hub.auth.owner()
     visit.session = hub.session_of(peer) or NOBODY
     return hub.auth.agent(visit.session)
 
 
-class Gate:
+class SecurityMiddleware:
     """The application's outermost layer."""
 
     def __init__(self, app: App, hub: "Hub") -> None:
@@ -114,9 +118,9 @@ class Gate:
             await self._app(scope, receive, send)
             return
         method = scope["method"] if kind == "http" else "WEBSOCKET"
-        visit = Visit(id=new_id(), method=method, path=scope["path"], said={})
+        visit = RequestContext(id=new_id(), method=method, path=scope["path"], said={})
         hub, began = self._hub, time.perf_counter()
-        answer = Outgoing(send, visit)
+        answer = ResponseWriter(send, visit)
         try:
             _listen(visit, scope)
             visit.strict = hub.origins.strict(visit.said.get("host", ""), scope)
@@ -132,19 +136,19 @@ class Gate:
                 await answer.preflight()
             else:
                 await self._http(visit, scope, receive, answer)
-        except Refused as error:
+        except RequestRefused as error:
             visit.why = error.message
             await answer.refuse(error, scope, receive)
         except TimeoutError:
             hub.log.warning("took too long", method=method, path=visit.path, id=visit.id)
-            await answer.broken(504, "this took too long")
+            await answer.server_error(504, "this took too long")
         except Exception as error:
             hub.log.error("failed", method=method, path=visit.path, id=visit.id, exc_info=error)
-            await answer.broken(500, "something went wrong here; the log says what")
+            await answer.server_error(500, "something went wrong here; the log says what")
         finally:
             hub.note(scope, visit, answer.status, time.perf_counter() - began)
 
-    async def _http(self, visit: Visit, scope: Scope, receive: Receive, answer: Outgoing) -> None:
+    async def _http(self, visit: RequestContext, scope: Scope, receive: Receive, answer: ResponseWriter) -> None:
         said = visit.said
         body = b""
         if visit.method in CHANGING or "length" in said or "encoding" in said:
@@ -161,31 +165,31 @@ class Gate:
                 await self._app(scope, receive, answer.send)
                 return
             device = visit.device.id if visit.device else ""
-            id = identity(device, visit.method, visit.path, key)
+            id = idempotency_id(device, visit.method, visit.path, key)
             digest = digest_of(scope["query_string"], body)
-            scope["state"]["once"] = deed(id, digest)
+            scope["state"]["once"] = command_id(id, digest)
 
             async def call(record: Send) -> None:
                 await self._app(scope, receive, record)
 
             kept = await self._hub.once.run(id, digest, call, private=visit.path in access_rules.PRIVATE)
             found = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept.headers]
-            await answer.whole(kept.status, found, kept.body)
+            await answer.send_response(kept.status, found, kept.body)
 
 
-def _listen(visit: Visit, scope: Scope) -> None:
+def _listen(visit: RequestContext, scope: Scope) -> None:
     said = visit.said
     for name, value in scope["headers"]:
         if (known := _WANTED.get(name)) is not None:
             if known in said:
                 if known in _SINGLE:
-                    raise Refused("UsageError", f"{name.decode()} is there twice", field=name.decode())
+                    raise RequestRefused("UsageError", f"{name.decode()} is there twice", field=name.decode())
                 said[known] += ", " + value.decode("latin-1")
             else:
                 said[known] = value.decode("latin-1")
 
 
-async def _body(visit: Visit, receive: Receive) -> bytes:
+async def _body(visit: RequestContext, receive: Receive) -> bytes:
     limit, seconds = access_rules.body_limits(visit.path, stranger=visit.device is None)
     length = visit.said.get("length", "")
     if length.isdigit() and int(length) > limit:
@@ -196,15 +200,15 @@ async def _body(visit: Visit, receive: Receive) -> bytes:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Refused("SlowRequest", "the connection was closed in the middle of the body")
+                    raise RequestRefused("SlowRequest", "the connection was closed in the middle of the body")
                 found += message.get("body", b"")
                 if len(found) > limit:
                     raise _too_large(limit)
                 if not message.get("more_body", False):
                     return found
     except TimeoutError:
-        raise Refused("SlowRequest", f"the body did not arrive within {seconds:g} seconds") from None
+        raise RequestRefused("SlowRequest", f"the body did not arrive within {seconds:g} seconds") from None
 
 
-def _too_large(limit: int) -> Refused:
-    return Refused("BodyTooLarge", f"the body is larger than {limit:,} bytes", field="body")
+def _too_large(limit: int) -> RequestRefused:
+    return RequestRefused("BodyTooLarge", f"the body is larger than {limit:,} bytes", field="body")

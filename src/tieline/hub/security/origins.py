@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...config import HubConfig
-from ..http.problems import Refused
+from ..http.problems import RequestRefused
 
 _PORT = re.compile(r":([0-9]{1,5})$")
 
@@ -42,7 +42,7 @@ class Origins:
         server = scope.get("server")
         if name and server and name == server[0]:
             return
-        raise Refused(
+        raise RequestRefused(
             "Forbidden",
             f"this hub does not go by the name {name[:80]!r}",
             field="Host",
@@ -78,8 +78,8 @@ class Origins:
         return self.secure(host, scope) and not is_loopback(host_name(host))
 
     @staticmethod
-    def _refused(origin: str) -> Refused:
-        return Refused(
+    def _refused(origin: str) -> RequestRefused:
+        return RequestRefused(
             "Forbidden",
             f"pages of {origin[:80]!r} may not talk to this hub",
             field="Origin",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ...processes.ancestry import UNKNOWN, descent_of
+from ...processes.ancestry import UNKNOWN, agent_ancestor
 
 MAX_COMMAND = 120
 """Characters of a caller's command that are told."""
@@ -20,7 +20,7 @@ _PEERPIDFD = 77  # Linux 6.5; Python has no name for it yet
 _LOCAL_PEERCRED, _LOCAL_PEERPID = 1, 2  # macOS
 
 
-class Peer(Struct, frozen=True, kw_only=True):
+class LocalPeer(Struct, frozen=True, kw_only=True):
     pid: int = 0
     problem: str = ""  # why it is nobody we know
     mark: str | None = None  # of the agent that it descends from
@@ -32,19 +32,19 @@ class Peer(Struct, frozen=True, kw_only=True):
         return f"pid {self.pid} {self.command}".rstrip()
 
 
-def peer_of(connection: socket.socket) -> Peer:
+def peer_of(connection: socket.socket) -> LocalPeer:
     """Never raises: a peer that cannot be known has a `problem`."""
     try:
         pid, uid = _credentials(connection)
     except OSError as error:
-        return Peer(problem=f"the system does not say which process connected: {error.strerror}")
+        return LocalPeer(problem=f"the system does not say which process connected: {error.strerror}")
     if uid != os.getuid():
-        return Peer(pid=pid, problem="this socket is for the user who runs the hub")
+        return LocalPeer(pid=pid, problem="this socket is for the user who runs the hub")
     handle = _handle(connection)
     try:
-        mark, cwd, command = descent_of(pid), _cwd(pid), _command(pid)
+        mark, cwd, command = agent_ancestor(pid), _cwd(pid), _command(pid)
         if handle is not None and _gone(handle):  # then what was read may be of another process with its number
-            return Peer(pid=pid, problem="the process that connected is gone")
+            return LocalPeer(pid=pid, problem="the process that connected is gone")
     except (OSError, ValueError):
         mark, cwd, command = UNKNOWN, "", ""
     finally:
@@ -52,8 +52,8 @@ def peer_of(connection: socket.socket) -> Peer:
             os.close(handle)
     if mark == UNKNOWN:
         why = "it cannot be told that a person started this process, and only a person may do this"
-        return Peer(pid=pid, problem=why, command=command)
-    return Peer(pid=pid, mark=mark, cwd=cwd, command=command)
+        return LocalPeer(pid=pid, problem=why, command=command)
+    return LocalPeer(pid=pid, mark=mark, cwd=cwd, command=command)
 
 
 def _credentials(connection: socket.socket) -> tuple[int, int]:

@@ -8,7 +8,7 @@ MAX_CALLERS = 4096
 """Callers that are remembered. Who floods with addresses meets the common bucket."""
 
 
-class Rates:
+class RateLimiter:
     def __init__(
         self, *, tries: int, per_s: float, together: int = 0, clock: Callable[[], float] = time.monotonic
     ) -> None:

@@ -24,24 +24,24 @@ GRACE_S = 1.0
 """How old a connection is before it makes room for another one: the time that a greeting takes."""
 
 
-class Waiting(Protocol):
+class UnauthenticatedConnection(Protocol):
     """Whoever serves a connection says whether something is being done for it."""
 
     @property
     def at_work(self) -> bool: ...
 
 
-class _One(Struct):
+class _Tracked(Struct):
     place: str
     since: float
-    server: Waiting
+    server: UnauthenticatedConnection
 
 
-class Strangers:
+class UnauthenticatedLimits:
     def __init__(self, per_address: int = PER_ADDRESS, together: int = TOGETHER) -> None:
         self._per_address = per_address
         self._together = together
-        self._all: dict[asyncio.Transport, _One] = {}  # the oldest first
+        self._all: dict[asyncio.Transport, _Tracked] = {}  # the oldest first
         self._by_place: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class Strangers:
     def __contains__(self, transport: asyncio.Transport) -> bool:
         return transport in self._all
 
-    def came(self, transport: asyncio.Transport, server: Waiting) -> bool:
+    def came(self, transport: asyncio.Transport, server: UnauthenticatedConnection) -> bool:
         """Whether there is room for it. One that changes its protocol comes again, and stays what it was."""
         if known := self._all.get(transport):
             known.server = server
@@ -62,7 +62,7 @@ class Strangers:
             return False
         if len(self._all) >= self._together and not self._make_room(""):
             return False
-        self._all[transport] = _One(place, time.monotonic(), server)
+        self._all[transport] = _Tracked(place, time.monotonic(), server)
         self._by_place[place] = self._by_place.get(place, 0) + 1
         return True
 

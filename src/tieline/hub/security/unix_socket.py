@@ -27,7 +27,7 @@ def socket_path(env: Mapping[str, str]) -> Path:
     return Path("/tmp", f"tieline-{os.getuid()}-{name}", path.name)
 
 
-class Local:
+class OwnerSocket:
     """The socket, bound and not yet listening. `close` takes it away, unless another hub has put its own there."""
 
     def __init__(self, path: Path) -> None:

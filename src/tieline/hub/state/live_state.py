@@ -20,7 +20,7 @@ from ...protocol.stream_frames import (
 )
 from ...protocol.views import CommandView, NodeView, PromptView, Snapshot, view
 from ...sessions.records import ASKS, PROMPTS, SESSIONS, AskRecord, PromptRecord, SessionRecord
-from .table_cache import Mirror
+from .table_cache import TableCache
 
 NODES = "nodes"
 COMMANDS = "commands"
@@ -28,7 +28,7 @@ COMMANDS = "commands"
 Subscriber = Callable[[AnyHubFrame], None]
 
 
-class State:
+class LiveState:
     """`async with State(bus) as state`: inside, all present values are known and kept up to date."""
 
     def __init__(self, bus: Bus) -> None:
@@ -38,7 +38,7 @@ class State:
         self.nodes: dict[str, NodeView] = {}
         self.commands: dict[str, CommandView] = {}
         self._mirrors = tuple(
-            Mirror(bus.table(name), apply)
+            TableCache(bus.table(name), apply)
             for name, apply in (
                 (SESSIONS, self._session),
                 (ASKS, self._ask),
@@ -49,11 +49,11 @@ class State:
         )
         self._subscribers: list[Subscriber] = []
 
-    async def __aenter__(self) -> "State":
+    async def __aenter__(self) -> "LiveState":
         for one in self._mirrors:
             one.start()
         try:
-            await self.settled()
+            await self.wait_loaded()
         except BaseException:
             await self.__aexit__()
             raise
@@ -63,10 +63,10 @@ class State:
         for one in self._mirrors:
             await one.stop()
 
-    async def settled(self) -> None:
+    async def wait_loaded(self) -> None:
         """All values that are present now have been read."""
         for one in self._mirrors:
-            await one.settled()
+            await one.wait_loaded()
 
     def snapshot(self) -> Snapshot:
         return Snapshot(

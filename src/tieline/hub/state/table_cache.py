@@ -20,7 +20,7 @@ Apply = Callable[[str, bytes | None, bool], None]
 """A key, its value (None: it is gone), and whether it is news: what was there at the start is not."""
 
 
-class Mirror:
+class TableCache:
     """`async with Mirror(table, apply)`: inside, all that is present has been applied, and what changes is."""
 
     def __init__(self, table: Table, apply: Apply) -> None:
@@ -30,10 +30,10 @@ class Mirror:
         self._loaded = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "Mirror":
+    async def __aenter__(self) -> "TableCache":
         self.start()
         try:
-            await self.settled()
+            await self.wait_loaded()
         except BaseException:
             await self.stop()
             raise
@@ -46,7 +46,7 @@ class Mirror:
         """For those who read several at once: `settled` and `stop` are theirs, too."""
         self._task = background(self._run(), f"state-{self._table.name}")
 
-    async def settled(self) -> None:
+    async def wait_loaded(self) -> None:
         """All values that were present at the start have been applied. Raises BusClosed when they never will be."""
         assert self._task is not None
         loaded = asyncio.ensure_future(self._loaded.wait())

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ...events import TextDelta, ThinkingDelta, ToolOutput
 from ...protocol.stream_frames import DeltaFrame
-from .encoded_frames import Packet, Peek, packet
+from .encoded_frames import EncodedFrame, EventSummary, encode_frame
 
 DELTAS = frozenset({"text_delta", "thinking_delta", "tool_output"})
 
@@ -12,21 +12,21 @@ Item = tuple[str, str, str]
 """Its session, the delta's type, its id."""
 
 
-def item_of(session: str, said: Peek) -> Item:
+def item_of(session: str, said: EventSummary) -> Item:
     return session, said.type, said.item or said.id
 
 
-class Said:
+class DeltaBuffer:
     """What was said of items, in order; `size` is how many characters."""
 
     def __init__(self) -> None:
         self.size = 0
-        self._said: dict[str, dict[Item, tuple[Peek, list[str]]]] = {}
+        self._said: dict[str, dict[Item, tuple[EventSummary, list[str]]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._said)
 
-    def add(self, session: str, said: Peek) -> None:
+    def add(self, session: str, said: EventSummary) -> None:
         of_session = self._said.setdefault(session, {})
         of_session.setdefault(item_of(session, said), (said, []))[1].append(said.text)
         self.size += len(said.text)
@@ -41,7 +41,7 @@ class Said:
             if not of_session:
                 del self._said[session]
 
-    def take(self, session: str | None = None) -> list[tuple[Peek, Packet]]:
+    def take(self, session: str | None = None) -> list[tuple[EventSummary, EncodedFrame]]:
         """All that waits, or that of one session."""
         if not self._said:
             return []
@@ -51,18 +51,18 @@ class Said:
             taken = [self._said.pop(session, {})]
             self.size -= sum(len(text) for _, texts in taken[0].values() for text in texts)
         return [
-            (joined, packet(DeltaFrame(session=item[0], event=_event(joined)), session=item[0]))
+            (joined, encode_frame(DeltaFrame(session=item[0], event=_event(joined)), session=item[0]))
             for of_session in taken
             for item, (first, texts) in of_session.items()
             for joined in [_joined(first, texts)]
         ]
 
 
-def _joined(first: Peek, texts: Iterable[str]) -> Peek:
-    return Peek(first.type, first.item, first.id, "".join(texts), first.parent)
+def _joined(first: EventSummary, texts: Iterable[str]) -> EventSummary:
+    return EventSummary(first.type, first.item, first.id, "".join(texts), first.parent)
 
 
-def _event(said: Peek) -> TextDelta | ThinkingDelta | ToolOutput:
+def _event(said: EventSummary) -> TextDelta | ThinkingDelta | ToolOutput:
     match said.type:
         case "text_delta":
             return TextDelta(said.text, said.item, said.parent)

@@ -21,7 +21,7 @@ Message = Mapping[str, Any]
 log = logging.getLogger("tieline.hub")
 
 
-class Packet:
+class EncodedFrame:
     """What one frame is on the wire. Shared by all who get it: nobody changes it."""
 
     __slots__ = ("_placed", "_streamed", "message", "seq", "session", "size")
@@ -50,7 +50,7 @@ class Packet:
         return self._streamed
 
 
-class Peek(Struct, frozen=True, gc=False):
+class EventSummary(Struct, frozen=True, gc=False):
     """As much of an event as the hub looks at. Decoding it also makes sure that it is JSON."""
 
     type: str = ""
@@ -61,40 +61,40 @@ class Peek(Struct, frozen=True, gc=False):
     status: str = ""
 
 
-_peek = msgspec.json.Decoder(Peek).decode
+_peek = msgspec.json.Decoder(EventSummary).decode
 
 
-def peek(event: bytes) -> Peek:
+def summarize(event: bytes) -> EventSummary:
     """Raises ValueError for what is not a JSON object."""
     try:
         return _peek(event)
     except msgspec.ValidationError:
         msgspec.json.decode(event, type=dict[str, Any])  # an event of a newer version is still an event
-        return Peek()
+        return EventSummary()
 
 
-def packet(frame: AnyHubFrame, *, seq: int | None = None, session: str = "") -> Packet:
-    return Packet(encode(frame), seq=seq, session=session)
+def encode_frame(frame: AnyHubFrame, *, seq: int | None = None, session: str = "") -> EncodedFrame:
+    return EncodedFrame(encode(frame), seq=seq, session=session)
 
 
-def event_packet(whole: "Whole") -> tuple[Packet, Peek] | None:
+def encode_event(whole: "LogEvent") -> tuple[EncodedFrame, EventSummary] | None:
     """None for what is not an event at all: one bad record must not end the stream."""
     head = b'{"type":"event","seq":%d,"session":%b,"at":%b,"event":'
     try:
-        about = peek(whole.data)
+        about = summarize(whole.data)
         data = head % (whole.seq, encode(whole.session), encode(whole.at)) + whole.data + b"}"
-        return Packet(data, seq=whole.seq, session=whole.session), about
+        return EncodedFrame(data, seq=whole.seq, session=whole.session), about
     except ValueError as error:
         log.warning("the event at %d of %s is not understood: %s", whole.seq, whole.session, error)
         return None
 
 
-def delta_packet(session: str, event: bytes) -> Packet:
+def encode_delta(session: str, event: bytes) -> EncodedFrame:
     """Raises ValueError for what is no text."""
-    return Packet(b'{"type":"delta","session":%b,"event":%b}' % (encode(session), event), session=session)
+    return EncodedFrame(b'{"type":"delta","session":%b,"event":%b}' % (encode(session), event), session=session)
 
 
-class Whole(Struct, frozen=True, gc=False):
+class LogEvent(Struct, frozen=True, gc=False):
     """An event of the log, put together if it came in parts. Its place is the last part's."""
 
     seq: int
@@ -103,20 +103,20 @@ class Whole(Struct, frozen=True, gc=False):
     data: bytes
 
 
-class Joiner:
+class EventAssembler:
     """Puts events together whose parts lie between those of other sessions."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._open: dict[str, list[bytes]] = {}
 
-    async def join(self, record: Record) -> Whole | None:
+    async def join(self, record: Record) -> LogEvent | None:
         """The event that a record completes, if it does."""
         session = record.subject.partition(".")[2]
         part = record.headers.get(PART)
         if part is None:
             self._open.pop(session, None)  # its last part was never written: a crash
-            return Whole(record.seq, session, happened_at(record), record.data)
+            return LogEvent(record.seq, session, happened_at(record), record.data)
         number, last = _place(part)
         parts = self._open.pop(session, [])
         if number == 1:
@@ -127,7 +127,7 @@ class Joiner:
             return None
         parts.append(record.data)
         if number == last:
-            return Whole(record.seq, session, happened_at(record), b"".join(parts))
+            return LogEvent(record.seq, session, happened_at(record), b"".join(parts))
         while len(self._open) >= MAX_OPEN:
             del self._open[next(iter(self._open))]
         self._open[session] = parts

@@ -18,12 +18,21 @@ from ...errors import BusClosed, BusError
 from ...protocol.stream_frames import HEARTBEAT_S, AnyHubFrame, Beat, GoneFrame, PromptFrame
 from ...sessions.event_log import subject
 from ..ops.background_tasks import background
-from ..state.live_state import State
-from .delta_buffer import DELTAS, Said
-from .encoded_frames import Joiner, Packet, Peek, Whole, delta_packet, event_packet, packet, peek
+from ..state.live_state import LiveState
+from .delta_buffer import DELTAS, DeltaBuffer
+from .encoded_frames import (
+    EncodedFrame,
+    EventAssembler,
+    EventSummary,
+    LogEvent,
+    encode_delta,
+    encode_event,
+    encode_frame,
+    summarize,
+)
 from .retention import Retention
-from .ring_buffer import Ring
-from .subscriber import Follower, Key
+from .ring_buffer import RingBuffer
+from .subscriber import Key, Subscriber
 
 WARM = 1000
 """How far back the ring is filled at the start: clients of the hub before come back all at once."""
@@ -38,25 +47,25 @@ MAX_SESSIONS = 1000
 
 log = logging.getLogger("tieline.hub")
 
-Tap = Callable[[Whole, Peek], None]
+Tap = Callable[[LogEvent, EventSummary], None]
 Told = Literal["ok", "gap", "reset"]
 
 
 class Fanout:
     """`async with Fanout(bus, state) as fanout`: inside, it reads."""
 
-    def __init__(self, bus: Bus, state: State, *, keep_events_days: float = 30.0) -> None:
+    def __init__(self, bus: Bus, state: LiveState, *, keep_events_days: float = 30.0) -> None:
         self.epoch = ""  # which log this is
         self.cursor = 0  # the last event that was handed out
-        self.followers: set[Follower] = set()
+        self.followers: set[Subscriber] = set()
         self._bus = bus
         self._state = state
         self.retention = Retention(bus, keep_events_days)
-        self._joiner = Joiner(bus)
-        self._ring = Ring(0)
+        self._joiner = EventAssembler(bus)
+        self._ring = RingBuffer(0)
         self._finished: dict[str, deque[str]] = {}
         self._states: dict[Key, AnyHubFrame] = {}
-        self._said = Said()
+        self._said = DeltaBuffer()
         self._later: asyncio.TimerHandle | None = None
         self._taps: list[Tap] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -99,31 +108,31 @@ class Fanout:
         gap = after < trimmed or (0 < after < first and after != trimmed)
         return ("gap" if gap else "ok"), after
 
-    def add(self, follower: Follower, first: Packet) -> None:
+    def add(self, follower: Subscriber, first: EncodedFrame) -> None:
         self.followers.add(follower)
         self._looked.set()
         follower.begin(first)
 
-    async def remove(self, follower: Follower) -> None:
+    async def remove(self, follower: Subscriber) -> None:
         self.followers.discard(follower)
         self._looked.set()
         await follower.pause()
 
-    def since(self, cursor: int) -> list[Packet] | None:
+    def since(self, cursor: int) -> list[EncodedFrame] | None:
         """The next events after a cursor, from memory; None when they do not go back that far."""
         return self._ring.since(cursor)
 
-    async def replay(self, cursor: int, sessions: frozenset[str] | None) -> AsyncGenerator[Packet, None]:
+    async def replay(self, cursor: int, sessions: frozenset[str] | None) -> AsyncGenerator[EncodedFrame, None]:
         """The events after a cursor, from the log, up to what is there now."""
         only = next(iter(sessions)) if sessions is not None and len(sessions) == 1 else None
-        joiner = Joiner(self._bus)
+        joiner = EventAssembler(self._bus)
         records = self._bus.read(subject(only) if only else "events.>", after=cursor, follow=False)
         async with aclosing(records):
             async for record in records:
                 whole = await joiner.join(record)
                 if whole is None or (sessions is not None and whole.session not in sessions):
                     continue
-                if (made := event_packet(whole)) is not None:
+                if (made := encode_event(whole)) is not None:
                     yield made[0]
 
     @property
@@ -155,7 +164,7 @@ class Fanout:
         """Fills the ring. What comes from here on is news."""
         last = await self._bus.last("events.>")
         self.cursor = max(0, last - WARM)
-        self._ring = Ring(self.cursor)
+        self._ring = RingBuffer(self.cursor)
         async with aclosing(self._bus.read("events.>", after=self.cursor, follow=False)) as records:
             async for record in records:
                 await self._take(record)
@@ -184,8 +193,8 @@ class Fanout:
                 log.warning("the log is out of reach: %s", error)
                 await asyncio.sleep(AGAIN_S)
 
-    def _event(self, whole: Whole) -> None:
-        made = event_packet(whole)
+    def _event(self, whole: LogEvent) -> None:
+        made = encode_event(whole)
         if made is None:
             return
         one, about = made
@@ -218,14 +227,14 @@ class Fanout:
 
     def _delta(self, session: str, data: bytes) -> None:
         with suppress(ValueError):  # it is not JSON: nobody misses it
-            said = peek(data)
+            said = summarize(data)
             if (said.item or said.id) in self._finished.get(session, ()):
                 return  # it was overtaken by its item
             if said.type in DELTAS:
                 self._said.add(session, said)
                 self._soon()
             else:
-                self._tell_deltas([(said, delta_packet(session, data))])
+                self._tell_deltas([(said, encode_delta(session, data))])
 
     def _note(self, session: str, item: str) -> None:
         known = self._finished.pop(session, None)
@@ -251,12 +260,12 @@ class Fanout:
         self._later = None
         states, self._states = self._states, {}
         for key, frame in states.items():
-            one = packet(frame)
+            one = encode_frame(frame)
             for follower in tuple(self.followers):
                 follower.state(key, one)
         self._tell_deltas(self._said.take())
 
-    def _tell_deltas(self, deltas: list[tuple[Peek, Packet]]) -> None:
+    def _tell_deltas(self, deltas: list[tuple[EventSummary, EncodedFrame]]) -> None:
         for said, one in deltas:
             for follower in tuple(self.followers):
                 follower.delta(said, one)
@@ -264,7 +273,7 @@ class Fanout:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_S / 2)
-            one = packet(Beat(at=time.time()))
+            one = encode_frame(Beat(at=time.time()))
             for follower in tuple(self.followers):
                 follower.beat(one)
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ...bus.base import Bus
 from ...sessions.event_log import subject
-from .encoded_frames import Joiner, Packet, event_packet
+from .encoded_frames import EncodedFrame, EventAssembler, encode_event
 
 MAX_PAGE = 8 * 1024 * 1024
 """Bytes of a page; one event that is larger comes alone."""
@@ -20,10 +20,10 @@ FURTHER = 4
 """How far back the first look goes, in pages, and how much further each one after it."""
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class LogPage(Struct, frozen=True, kw_only=True):
     """Events, oldest first. `first` and `last` are the log's own ends; `more`: there are further ones that way."""
 
-    events: tuple[Packet, ...]
+    events: tuple[EncodedFrame, ...]
     first: int
     last: int
     more: bool
@@ -34,18 +34,18 @@ class Page(Struct, frozen=True, kw_only=True):
         return b'{"events":[%b],"first":%d,"last":%d,"more":%b}' % (events, self.first, self.last, more)
 
 
-async def onward(bus: Bus, session: str, *, after: int, before: int | None, limit: int) -> Page:
+async def page_after(bus: Bus, session: str, *, after: int, before: int | None, limit: int) -> LogPage:
     """The next ones after a cursor, up to another one."""
     first, last = await bus.first(subject(session)), await bus.last(subject(session))
-    found: list[Packet] = []
+    found: list[EncodedFrame] = []
     size, more = 0, False
-    joiner = Joiner(bus)
+    joiner = EventAssembler(bus)
     async with aclosing(bus.read(subject(session), after=after, follow=False)) as records:
         async for record in records:
             if before is not None and record.seq >= before:
                 break
             whole = await joiner.join(record)
-            made = None if whole is None else event_packet(whole)
+            made = None if whole is None else encode_event(whole)
             if made is None:
                 continue
             if len(found) == limit or (found and size + made[0].size > MAX_PAGE):
@@ -53,10 +53,10 @@ async def onward(bus: Bus, session: str, *, after: int, before: int | None, limi
                 break
             found.append(made[0])
             size += made[0].size
-    return Page(events=tuple(found), first=first, last=last, more=more)
+    return LogPage(events=tuple(found), first=first, last=last, more=more)
 
 
-async def newest(bus: Bus, session: str, *, before: int | None, limit: int) -> Page:
+async def page_before(bus: Bus, session: str, *, before: int | None, limit: int) -> LogPage:
     """The last ones before a cursor, or of all."""
     first, last = await bus.first(subject(session)), await bus.last(subject(session))
     end = last + 1 if before is None else min(before, last + 1)
@@ -65,21 +65,21 @@ async def newest(bus: Bus, session: str, *, before: int | None, limit: int) -> P
         start = max(0, end - 1 - back)
         found, more = await _last(bus, session, start, end, limit)
         if more or start < max(first, 1):
-            return Page(events=tuple(found), first=first, last=last, more=more)
+            return LogPage(events=tuple(found), first=first, last=last, more=more)
         back *= FURTHER
 
 
-async def _last(bus: Bus, session: str, start: int, end: int, limit: int) -> tuple[deque[Packet], bool]:
+async def _last(bus: Bus, session: str, start: int, end: int, limit: int) -> tuple[deque[EncodedFrame], bool]:
     """The last ones between two cursors, and whether there are more of them than a page holds."""
-    found: deque[Packet] = deque()
+    found: deque[EncodedFrame] = deque()
     size, more = 0, False
-    joiner = Joiner(bus)
+    joiner = EventAssembler(bus)
     async with aclosing(bus.read(subject(session), after=start, follow=False)) as records:
         async for record in records:
             if record.seq >= end:
                 break
             whole = await joiner.join(record)
-            made = None if whole is None else event_packet(whole)
+            made = None if whole is None else encode_event(whole)
             if made is None:
                 continue
             found.append(made[0])

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 
-from .encoded_frames import Packet
+from .encoded_frames import EncodedFrame
 
 RING_EVENTS = 10_000
 RING_SIZE = 16 * 1024 * 1024
@@ -12,16 +12,16 @@ SPARE = 1000
 """Places of events that are gone, before the list is moved together."""
 
 
-class Ring:
+class RingBuffer:
     """`floor` is a cursor: everything after it is here."""
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
-        self._packets: list[Packet | None] = []
+        self._packets: list[EncodedFrame | None] = []
         self._start = 0
         self._size = 0
 
-    def append(self, one: Packet) -> None:
+    def append(self, one: EncodedFrame) -> None:
         self._packets.append(one)
         self._size += one.size
         while (count := len(self._packets) - self._start) > RING_EVENTS or (self._size > RING_SIZE and count > 1):
@@ -35,7 +35,7 @@ class Ring:
             del self._packets[: self._start]
             self._start = 0
 
-    def since(self, cursor: int) -> list[Packet] | None:
+    def since(self, cursor: int) -> list[EncodedFrame] | None:
         """The next events after a cursor, not all of them at once; None when it does not go back that far."""
         if cursor < self.floor:
             return None
@@ -43,5 +43,5 @@ class Ring:
         return [one for one in self._packets[at : at + AT_ONCE] if one is not None]
 
 
-def _seq(one: Packet | None) -> int:
+def _seq(one: EncodedFrame | None) -> int:
     return 0 if one is None else one.seq

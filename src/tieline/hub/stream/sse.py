@@ -13,9 +13,9 @@ from urllib.parse import parse_qsl
 from ...protocol.problems import Problem
 from ...protocol.stream_frames import Subscribe
 from ...protocol.views import DeviceView
-from ..http.problems import Refused, headers, problem_of, render
-from .subscriber import Follower
-from .websocket import CLOSE_S, Closing, Receive, Send, Streams, begin, check
+from ..http.problems import RequestRefused, headers, problem_of, render
+from .subscriber import Subscriber
+from .websocket import CLOSE_S, ClientStreams, Receive, Send, StreamClosing, begin, check
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -26,18 +26,18 @@ FIELDS = ("after", "epoch", "sessions", "events", "deltas", "visible")
 MAX_QUERY = 16 * 1024
 
 
-async def events(streams: Streams, scope: Any, receive: Receive, send: Send) -> None:
+async def events(streams: ClientStreams, scope: Any, receive: Receive, send: Send) -> None:
     try:
         if scope["method"] != "GET":
-            raise Refused("UsageError", "events are got", field="method", hint="Use GET.")
+            raise RequestRefused("UsageError", "events are got", field="method", hint="Use GET.")
         device: DeviceView | None = scope["state"].get("device")
         if device is None:
-            raise Refused("Unauthenticated", "who are you?")
+            raise RequestRefused("Unauthenticated", "who are you?")
         if streams.full:
-            raise Refused("TooManyRequests", "too many clients", retry_s=5.0)
+            raise RequestRefused("TooManyRequests", "too many clients", retry_s=5.0)
         last = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), "")
         wanted = subscription(scope["query_string"], last, streams.hub.fanout.epoch)
-    except Refused as error:
+    except RequestRefused as error:
         await refuse(send, problem_of(error))
         return
     await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
@@ -49,14 +49,14 @@ async def refuse(send: Send, problem: Problem) -> None:
     await send({"type": "http.response.body", "body": render(problem)})
 
 
-async def _follow(streams: Streams, device: DeviceView, wanted: Subscribe, receive: Receive, send: Send) -> None:
+async def _follow(streams: ClientStreams, device: DeviceView, wanted: Subscribe, receive: Receive, send: Send) -> None:
     limit = asyncio.timeout(None)
 
     def drop(code: int, why: str) -> None:
         with suppress(RuntimeError):
             limit.reschedule(0)
 
-    follower = Follower(streams.hub.fanout, send, drop, wire="streamed")
+    follower = Subscriber(streams.hub.fanout, send, drop, wire="streamed")
     try:
         async with limit:
             closed = streams.opened(device.id, drop)
@@ -66,7 +66,7 @@ async def _follow(streams: Streams, device: DeviceView, wanted: Subscribe, recei
                     pass
             finally:
                 closed()
-    except (TimeoutError, Closing):
+    except (TimeoutError, StreamClosing):
         pass  # it ends, and the browser comes back by itself with its last id
     finally:
         await streams.hub.fanout.remove(follower)
@@ -78,14 +78,14 @@ async def _follow(streams: Streams, device: DeviceView, wanted: Subscribe, recei
 def subscription(query: bytes, last: str, epoch: str) -> Subscribe:
     """What is asked for. The last id of a browser that came back is of this log, as far as anybody can tell."""
     if len(query) > MAX_QUERY:
-        raise Refused("UsageError", "the query is too long", field="query")
+        raise RequestRefused("UsageError", "the query is too long", field="query")
     try:
         said = dict(parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict"))
     except ValueError as error:
-        raise Refused("UsageError", f"the query is not understood: {error}", field="query") from None
+        raise RequestRefused("UsageError", f"the query is not understood: {error}", field="query") from None
     for name in said:
         if name not in FIELDS:
-            raise Refused(
+            raise RequestRefused(
                 "UsageError", f"there is no {name[:80]!r}", field=name[:80], hint=f"Known: {', '.join(FIELDS)}."
             )
     after = _number("Last-Event-ID", last) if last else _number("after", said.get("after", "0") or "0")
@@ -100,20 +100,20 @@ def subscription(query: bytes, last: str, epoch: str) -> Subscribe:
     )
     try:
         check(wanted)
-    except Closing as bad:
+    except StreamClosing as bad:
         assert bad.problem is not None
-        raise Refused("UsageError", bad.problem.message, field=bad.problem.field) from None
+        raise RequestRefused("UsageError", bad.problem.message, field=bad.problem.field) from None
     return wanted
 
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise Refused("UsageError", f"{text[:40]!r} is not a cursor", field=name)
+        raise RequestRefused("UsageError", f"{text[:40]!r} is not a cursor", field=name)
     return int(text)
 
 
 def _flag(name: str, said: Mapping[str, str], otherwise: str = "true") -> bool:
     value = said.get(name, otherwise)
     if value not in ("true", "false", "1", "0"):
-        raise Refused("UsageError", f"{value[:40]!r} is neither true nor false", field=name)
+        raise RequestRefused("UsageError", f"{value[:40]!r} is neither true nor false", field=name)
     return value in ("true", "1")

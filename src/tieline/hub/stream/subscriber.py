@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import BusError
 from ...protocol.stream_frames import CLOSE_TOO_SLOW
-from .delta_buffer import DELTAS, Item, Said, item_of
-from .encoded_frames import Packet, Peek
+from .delta_buffer import DELTAS, DeltaBuffer, Item, item_of
+from .encoded_frames import EncodedFrame, EventSummary
 
 if TYPE_CHECKING:
     from .fanout import Fanout
@@ -32,7 +32,7 @@ Dropped = Callable[[int, str], None]
 Key = tuple[str, str]
 
 
-class Follower:
+class Subscriber:
     """Made for a connection; `Fanout.add` makes it live. `dropped` is called when it shall be closed."""
 
     def __init__(
@@ -52,8 +52,8 @@ class Follower:
         self._behind = False
         self._fresh = True  # it has not been live yet: it may be far behind
         self._task: asyncio.Task[None] | None = None
-        self._states: dict[Key, Packet] = {}
-        self._said = Said()
+        self._states: dict[Key, EncodedFrame] = {}
+        self._said = DeltaBuffer()
         self._spoilt: set[Item] = set()  # of these a delta was left out
 
     @property
@@ -69,10 +69,10 @@ class Follower:
         self._deltas = deltas
         self._fresh = True
         self._states.clear()  # the snapshot that comes first has them
-        self._said = Said()
+        self._said = DeltaBuffer()
         self._spoilt.clear()
 
-    def begin(self, first: Packet) -> None:
+    def begin(self, first: EncodedFrame) -> None:
         """This frame, then what lies between the cursor and now, then live."""
         self._write(first)
         if not self._behind:
@@ -97,7 +97,7 @@ class Follower:
 
     # --- what there is to tell; none of these waits ---
 
-    def event(self, one: Packet) -> None:
+    def event(self, one: EncodedFrame) -> None:
         if self._behind or not self._events:
             return  # the log has it
         if one.seq > self.cursor:
@@ -105,14 +105,14 @@ class Follower:
             if self._sessions is None or one.session in self._sessions:
                 self._write(one)
 
-    def state(self, key: Key, one: Packet) -> None:
+    def state(self, key: Key, one: EncodedFrame) -> None:
         if self._behind:
             self._states.pop(key, None)
             self._states[key] = one
         else:
             self._write(one)
 
-    def delta(self, said: Peek, one: Packet) -> None:
+    def delta(self, said: EventSummary, one: EncodedFrame) -> None:
         if not self._deltas or (self._sessions is not None and one.session not in self._sessions):
             return
         if not self._behind and not self._spoilt:
@@ -139,7 +139,7 @@ class Follower:
         if self._spoilt:
             self._spoilt -= {(session, kind, item) for kind in DELTAS}
 
-    def beat(self, one: Packet) -> None:
+    def beat(self, one: EncodedFrame) -> None:
         """Says something if nothing was said since the last time."""
         if self.quiet and not self._behind:
             self._write(one)
@@ -147,7 +147,7 @@ class Follower:
 
     # --- writing ---
 
-    def _write(self, one: Packet) -> None:
+    def _write(self, one: EncodedFrame) -> None:
         """At once if the connection takes it; else it is behind."""
         self.quiet = False
         steps = self._send(getattr(one, self._wire)).__await__()
@@ -207,7 +207,7 @@ class Follower:
             self.cursor = one.seq
         return not recent
 
-    async def _hand(self, one: Packet) -> None:
+    async def _hand(self, one: EncodedFrame) -> None:
         self.quiet = False
         async with asyncio.timeout(STALL_S):
             await self._send(getattr(one, self._wire))

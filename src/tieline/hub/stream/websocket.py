@@ -35,8 +35,8 @@ from ...protocol.stream_frames import (
 from ...protocol.views import DeviceView
 from ...sessions.event_log import subject
 from ...version import __version__
-from .encoded_frames import packet
-from .subscriber import CLOSE_TRY_AGAIN, Follower
+from .encoded_frames import encode_frame
+from .subscriber import CLOSE_TRY_AGAIN, Subscriber
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -55,7 +55,7 @@ _decode = msgspec.json.Decoder(AnyClientFrame).decode
 _FIELD = re.compile(r"(?:required field `|at `\$\.)([A-Za-z_]+)")
 
 
-class Closing(Exception):
+class StreamClosing(Exception):
     """The connection ends, and why."""
 
     def __init__(self, code: int, problem: ProblemFrame | None = None) -> None:
@@ -64,7 +64,7 @@ class Closing(Exception):
         self.problem = problem
 
 
-class Streams:
+class ClientStreams:
     """All open connections of clients, by device: a revoked one loses them at once."""
 
     def __init__(self, hub: "Hub") -> None:
@@ -77,7 +77,7 @@ class Streams:
         if (await receive())["type"] != "websocket.connect":
             return
         await send({"type": "websocket.accept"})
-        await _Connection(self, scope, receive, send).run()
+        await _ClientSocket(self, scope, receive, send).run()
 
     @property
     def full(self) -> bool:
@@ -105,8 +105,8 @@ class Streams:
             drop(CLOSE_UNAUTHENTICATED, "this device was revoked")
 
 
-class _Connection:
-    def __init__(self, streams: Streams, scope: Any, receive: Receive, send: Send) -> None:
+class _ClientSocket:
+    def __init__(self, streams: ClientStreams, scope: Any, receive: Receive, send: Send) -> None:
         state = scope["state"]
         self._streams = streams
         self._scope = scope
@@ -117,14 +117,14 @@ class _Connection:
         self._device: DeviceView | None = state.get("device")
         self._greeted = False
         self._closed: Callable[[], None] = lambda: None
-        self._follower: Follower | None = None
-        self._why: Closing | None = None
+        self._follower: Subscriber | None = None
+        self._why: StreamClosing | None = None
         self._limit = asyncio.timeout(None)
 
     async def run(self) -> None:
         try:
             await self._listen()
-        except Closing as closing:
+        except StreamClosing as closing:
             if closing.code == CLOSE_UNAUTHENTICATED and closing is not self._why:  # else: revoked, or silent
                 self._hub.refused(self._scope, self._device, str(closing))
             await self._close(closing)
@@ -136,7 +136,9 @@ class _Connection:
     def drop(self, code: int, why: str) -> None:
         """From outside: it ends now."""
         if self._why is None:
-            self._why = Closing(code, ProblemFrame(code=_CODES.get(code, "Closed"), message=why) if code else None)
+            self._why = StreamClosing(
+                code, ProblemFrame(code=_CODES.get(code, "Closed"), message=why) if code else None
+            )
             with suppress(RuntimeError):  # it is ending already
                 self._limit.reschedule(0)
 
@@ -163,14 +165,16 @@ class _Connection:
                             pass
         except TimeoutError:
             if self._why is None:
-                raise Closing(1001, ProblemFrame(code="Silence", message=f"no word for {SILENCE_S:g} s")) from None
+                raise StreamClosing(
+                    1001, ProblemFrame(code="Silence", message=f"no word for {SILENCE_S:g} s")
+                ) from None
             raise self._why from None
 
     async def _authenticated(self) -> None:
         """Who it is, by the upgrade or by the first frame, within a time that is short for strangers."""
         if self._device is None:
             if self._streams.knocking >= MAX_KNOCKING:
-                raise Closing(CLOSE_TRY_AGAIN)
+                raise StreamClosing(CLOSE_TRY_AGAIN)
             self._streams.knocking += 1
             try:
                 self._limit.reschedule(asyncio.get_running_loop().time() + AUTHENTICATE_S)
@@ -193,22 +197,24 @@ class _Connection:
 
     def _admit(self, device: DeviceView) -> None:
         if device.kind == "node":
-            raise Closing(
+            raise StreamClosing(
                 CLOSE_UNAUTHENTICATED, ProblemFrame(code="Forbidden", message="a node's key opens only the link")
             )
         if self._streams.full:
-            raise Closing(CLOSE_TRY_AGAIN, ProblemFrame(code="Full", message="too many clients"))
+            raise StreamClosing(CLOSE_TRY_AGAIN, ProblemFrame(code="Full", message="too many clients"))
         self._closed = self._streams.opened(device.id, self.drop)
 
     async def _welcome(self, frame: Authenticate | None) -> None:
         assert self._device is not None
         if frame is not None and frame.protocol < OLDEST:
             text = f"protocol {frame.protocol} is no longer spoken, {OLDEST} to {PROTOCOL} are"
-            raise Closing(CLOSE_TOO_OLD, ProblemFrame(code="TooOld", message=text, field="protocol", hint="Update."))
+            raise StreamClosing(
+                CLOSE_TOO_OLD, ProblemFrame(code="TooOld", message=text, field="protocol", hint="Update.")
+            )
         if frame is not None and frame.token and self._hub.auth.device_of(frame.token) is None:
             raise _stranger("this token is not known here", "token")
         self._greeted = True
-        one = packet(Welcome(protocol=PROTOCOL, version=__version__, device=self._device.id))
+        one = encode_frame(Welcome(protocol=PROTOCOL, version=__version__, device=self._device.id))
         await self._send(one.message)
 
     async def _subscribe(self, frame: Subscribe) -> None:
@@ -217,7 +223,7 @@ class _Connection:
             await self._welcome(None)
         fanout = self._hub.fanout
         if self._follower is None:
-            self._follower = Follower(fanout, self._send, self.drop)
+            self._follower = Subscriber(fanout, self._send, self.drop)
         else:
             await fanout.remove(self._follower)
         await begin(self._hub, self._follower, frame)
@@ -225,7 +231,7 @@ class _Connection:
     async def _next(self) -> AnyClientFrame:
         message = await self._receive()
         if message["type"] != "websocket.receive":
-            raise Closing(0)
+            raise StreamClosing(0)
         text: str | None = message.get("text")
         if text is None:
             raise _bad("a frame is text")
@@ -237,7 +243,7 @@ class _Connection:
             found = _FIELD.search(str(error))
             raise _bad(str(error), found[1] if found else "") from None
 
-    async def _close(self, closing: Closing) -> None:
+    async def _close(self, closing: StreamClosing) -> None:
         """The last words, as far as the other side still listens."""
         if self._follower is not None:
             await self._hub.fanout.remove(self._follower)
@@ -246,25 +252,25 @@ class _Connection:
         try:
             async with asyncio.timeout(CLOSE_S):
                 if closing.problem is not None:
-                    await self._send(packet(closing.problem).message)
+                    await self._send(encode_frame(closing.problem).message)
                 await self._send({"type": "websocket.close", "code": closing.code, "reason": str(closing)[:120]})
         except Exception:  # it is gone, or takes nothing: whatever the server's way to say so
             return
 
 
-async def begin(hub: "Hub", follower: Follower, wanted: Subscribe) -> None:
+async def begin(hub: "Hub", follower: Subscriber, wanted: Subscribe) -> None:
     """Tells where the client stands, with the present, and follows from there."""
     try:
         told, cursor = await hub.fanout.place(wanted.after, wanted.epoch)
     except BusError as error:
-        raise Closing(CLOSE_TRY_AGAIN, ProblemFrame(code=type(error).__name__, message=error.message)) from None
+        raise StreamClosing(CLOSE_TRY_AGAIN, ProblemFrame(code=type(error).__name__, message=error.message)) from None
     # Nothing waits from here on: the snapshot, the cursor and what follows belong together.
     now = hub.fanout.cursor
     cursor = now if told == "reset" else cursor
     follower.visible = wanted.visible
     follower.want(cursor, wanted.sessions, events=wanted.events, deltas=wanted.deltas)
     ready = Ready(state=told, epoch=hub.fanout.epoch, cursor=now, snapshot=hub.state.snapshot())
-    hub.fanout.add(follower, packet(ready, seq=cursor))
+    hub.fanout.add(follower, encode_frame(ready, seq=cursor))
 
 
 def check(wanted: Subscribe) -> None:
@@ -281,10 +287,10 @@ def check(wanted: Subscribe) -> None:
 _CODES = {4401: "Unauthenticated", 4408: "TooSlow", 1012: "Restart", 1013: "TryAgain"}
 
 
-def _bad(message: str, field: str = "") -> Closing:
-    return Closing(CLOSE_BAD_FRAME, ProblemFrame(code="BadFrame", message=message[:500], field=field))
+def _bad(message: str, field: str = "") -> StreamClosing:
+    return StreamClosing(CLOSE_BAD_FRAME, ProblemFrame(code="BadFrame", message=message[:500], field=field))
 
 
-def _stranger(message: str, field: str = "") -> Closing:
+def _stranger(message: str, field: str = "") -> StreamClosing:
     problem = ProblemFrame(code="Unauthenticated", message=message, field=field, hint="Pair again: `tieline pair`.")
-    return Closing(CLOSE_UNAUTHENTICATED, problem)
+    return StreamClosing(CLOSE_UNAUTHENTICATED, problem)

@@ -9,7 +9,7 @@ from websockets.http11 import Request
 from websockets.protocol import State
 
 from ..security import unauthenticated_limits
-from ..security.unauthenticated_limits import Strangers
+from ..security.unauthenticated_limits import UnauthenticatedLimits
 
 TEXT = 0x81
 """A whole message of text; nothing is compressed, and what a server says is not masked (RFC 6455, 5.2)."""
@@ -42,7 +42,7 @@ class FramedProtocol(WebSocketsSansIOProtocol):
             found.gone(self.transport)
 
     @property
-    def _strangers(self) -> Strangers | None:
+    def _strangers(self) -> UnauthenticatedLimits | None:
         return self.app_state.get("strangers")
 
     def connection_made(self, transport: Any) -> None:

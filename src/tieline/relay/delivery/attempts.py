@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from ...envelopes import DeadLetter, DeliveryResult, Envelope, Receipt, RelayStandby, State, Step
+from ...envelopes import DeadLetter, DeliveryResult, Envelope, MessageReceipt, ReceiptStep, RelayStandby, State
 from ...errors import BusClosed, BusError, TielineError
 from ..settings import Settings
-from ..storage.store import Ledger
-from .attribution import Context, Works
-from .endpoint_queue import Deliver, Lane, Live
+from ..storage.store import RelayStore
+from .attribution import ActiveDeliveries, AttemptContext
+from .endpoint_queue import Deliver, EndpointQueue, InFlight
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatch
+    from .dispatcher import Dispatcher
 
 OVERTIME_S = 5.0
 """What a delivery may take beyond its message's time: to interrupt an agent, to close a connection."""
@@ -33,10 +33,10 @@ class Answering(Protocol):
 class Attempts:
     def __init__(
         self,
-        dispatch: "Dispatch",
-        ledger: Ledger,
+        dispatch: "Dispatcher",
+        ledger: RelayStore,
         settings: Settings,
-        works: Works,
+        works: ActiveDeliveries,
         answer: Answering,
         valid: Callable[[], bool],
     ) -> None:
@@ -47,7 +47,7 @@ class Attempts:
         self._answer = answer
         self._valid = valid  # whether we are still the active relay
 
-    async def run(self, lane: Lane, live: Live) -> None:
+    async def run(self, lane: EndpointQueue, live: InFlight) -> None:
         """Called by a lane when it has room for it."""
         try:
             await self._offer(lane, live)
@@ -57,7 +57,7 @@ class Attempts:
             lane.note(error.message)
             self._dispatch.later(live, self._settings.room_wait_s)
 
-    async def _offer(self, lane: Lane, live: Live) -> None:
+    async def _offer(self, lane: EndpointQueue, live: InFlight) -> None:
         deliver, receipt, now = lane.deliver, live.receipt, time.time()
         if live.gone or deliver is None or not self._valid():
             return
@@ -68,8 +68,10 @@ class Attempts:
             await self.end(live, envelope, *(refusal or ("dead", "body_lost")))
             return
         attempt = receipt.attempts + (not begun)
-        context = Context(self._dispatch, live, lane, envelope, attempt, self._works, repeated=_unsettled(receipt))
-        step = Step("offered", now, attempt, channel=lane.id)
+        context = AttemptContext(
+            self._dispatch, live, lane, envelope, attempt, self._works, repeated=_unsettled(receipt)
+        )
+        step = ReceiptStep("offered", now, attempt, channel=lane.id)
         live.receipt = offered = self._dispatch.add(receipt, step, attempts=attempt, waiting="")
         live.waiting = ""
         try:
@@ -90,7 +92,7 @@ class Attempts:
             self._works.end(context)
         await self._insist(lambda: self._settle(lane, live, envelope, result))
 
-    def _pointless(self, live: Live, envelope: Envelope | None, now: float) -> tuple[State, str] | None:
+    def _pointless(self, live: InFlight, envelope: Envelope | None, now: float) -> tuple[State, str] | None:
         if envelope is None:
             return "dead", "body_lost"
         if live.receipt.expires_at <= now:
@@ -99,7 +101,7 @@ class Attempts:
             return "dead", "gave_up"
         return None
 
-    async def _deliver(self, deliver: Deliver, envelope: Envelope, context: Context) -> DeliveryResult:
+    async def _deliver(self, deliver: Deliver, envelope: Envelope, context: AttemptContext) -> DeliveryResult:
         timeout = max(0.0, context.expires_at - time.time()) + OVERTIME_S
         try:
             async with asyncio.timeout(timeout):
@@ -121,7 +123,7 @@ class Attempts:
             except BusError:
                 await asyncio.sleep(self._settings.room_wait_s)
 
-    async def _settle(self, lane: Lane, live: Live, envelope: Envelope, result: DeliveryResult) -> None:
+    async def _settle(self, lane: EndpointQueue, live: InFlight, envelope: Envelope, result: DeliveryResult) -> None:
         match result.status:
             case "delivered":
                 await self._delivered(lane, live, envelope, result)
@@ -135,24 +137,24 @@ class Attempts:
             case "failed":
                 await self._held_up(lane, live, envelope, result)
 
-    async def _delivered(self, lane: Lane, live: Live, envelope: Envelope, result: DeliveryResult) -> None:
+    async def _delivered(self, lane: EndpointQueue, live: InFlight, envelope: Envelope, result: DeliveryResult) -> None:
         add, receipt = self._dispatch.add, live.receipt
         attempt, reason = receipt.attempts, result.reason
         if not reached(receipt, "injected"):
-            receipt = add(receipt, Step("injected", time.time(), attempt, channel=lane.id))
+            receipt = add(receipt, ReceiptStep("injected", time.time(), attempt, channel=lane.id))
         if result.response_text and envelope.reply_to:
             answer, problem = await self._answer(envelope, result.response_text)
             reason = reason or problem
             if answer:
-                receipt = add(receipt, Step("answered", time.time(), attempt), answer=answer)
+                receipt = add(receipt, ReceiptStep("answered", time.time(), attempt), answer=answer)
         if reason:
-            receipt = add(receipt, Step(receipt.state, time.time(), attempt, reason, result.detail[:MAX_DETAIL]))
+            receipt = add(receipt, ReceiptStep(receipt.state, time.time(), attempt, reason, result.detail[:MAX_DETAIL]))
         receipt = replace(receipt, session=result.session_id or receipt.session, over=True)
         await self._ledger.keep(receipt)
         live.receipt = receipt
         self._dispatch.forget(live)
 
-    async def _failed(self, lane: Lane, live: Live, envelope: Envelope, result: DeliveryResult) -> None:
+    async def _failed(self, lane: EndpointQueue, live: InFlight, envelope: Envelope, result: DeliveryResult) -> None:
         receipt, now = live.receipt, time.time()
         attempt, reason = receipt.attempts, result.reason or "delivery_failed"
         wait = self._settings.wait_s(attempt) if result.retry_after_s is None else result.retry_after_s
@@ -161,12 +163,12 @@ class Attempts:
         elif receipt.expires_at <= now + wait:  # there will be no other attempt
             await self.end(live, envelope, "expired", reason, result.detail)
         else:
-            step = Step("failed", now, attempt, reason, result.detail[:MAX_DETAIL], lane.id)
+            step = ReceiptStep("failed", now, attempt, reason, result.detail[:MAX_DETAIL], lane.id)
             receipt = self._dispatch.add(receipt, step)
             await self._ledger.keep(receipt)
             self._wait(live, receipt, wait)
 
-    async def _held_up(self, lane: Lane, live: Live, envelope: Envelope, result: DeliveryResult) -> None:
+    async def _held_up(self, lane: EndpointQueue, live: InFlight, envelope: Envelope, result: DeliveryResult) -> None:
         """No attempt, it only has to wait. Written down when it begins to wait, not each time it is looked at."""
         receipt = live.receipt
         if receipt.expires_at <= time.time():  # its deadline may have passed while it ran, and does not come again
@@ -174,19 +176,19 @@ class Attempts:
             return
         again = receipt.steps[-2:-1] and receipt.steps[-2].reason == result.reason
         steps = receipt.steps[:-1] if again else receipt.steps
-        step = Step("failed", time.time(), receipt.attempts, result.reason, result.detail[:MAX_DETAIL], lane.id)
+        step = ReceiptStep("failed", time.time(), receipt.attempts, result.reason, result.detail[:MAX_DETAIL], lane.id)
         receipt = replace(receipt, steps=steps, attempts=max(0, receipt.attempts - 1), waiting=result.reason)
         receipt = receipt if again else self._dispatch.add(receipt, step)
         await self._ledger.keep(receipt)
         live.waiting = result.reason
         self._wait(live, receipt, self._settings.room_wait_s if result.retry_after_s is None else result.retry_after_s)
 
-    def _wait(self, live: Live, receipt: Receipt, wait: float) -> None:
+    def _wait(self, live: InFlight, receipt: MessageReceipt, wait: float) -> None:
         live.receipt = receipt
         self._dispatch.tell(receipt)
         self._dispatch.later(live, wait)
 
-    async def end(self, live: Live, envelope: Envelope | None, state: State, reason: str, detail: str = "") -> None:
+    async def end(self, live: InFlight, envelope: Envelope | None, state: State, reason: str, detail: str = "") -> None:
         """Dead or expired. The letter is kept before the receipt says so: what is over is never looked at again."""
         now, receipt = time.time(), live.receipt
         if envelope is not None:
@@ -199,7 +201,7 @@ class Attempts:
                 state="expired" if state == "expired" else "dead",
             )
             await self._ledger.bury(letter)
-        step = Step(state, now, receipt.attempts, reason, detail[:MAX_DETAIL])
+        step = ReceiptStep(state, now, receipt.attempts, reason, detail[:MAX_DETAIL])
         receipt = self._dispatch.add(receipt, step, over=True, waiting="")
         await self._ledger.keep(receipt)
         live.receipt = receipt
@@ -213,10 +215,10 @@ def late(waiting: str) -> tuple[State, str]:
     return "expired", waiting or "ttl_expired"
 
 
-def reached(receipt: Receipt, state: str) -> bool:
+def reached(receipt: MessageReceipt, state: str) -> bool:
     return any(step.state == state for step in receipt.steps)
 
 
-def _unsettled(receipt: Receipt) -> bool:
+def _unsettled(receipt: MessageReceipt) -> bool:
     """Whether its last attempt has no known end."""
     return bool(receipt.steps) and receipt.steps[-1].state in ("offered", "injected", "seen")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ...channels.base import Progress
-from ...envelopes import Envelope, Step
+from ...envelopes import Envelope, ReceiptStep
 from ...envelopes import address as spelled
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatch
-    from .endpoint_queue import Lane, Live
+    from .dispatcher import Dispatcher
+    from .endpoint_queue import EndpointQueue, InFlight
 
 
-class Work:
+class ActiveDelivery:
     """A message that somebody works on, and what is left of its calls."""
 
     __slots__ = ("calls_left", "envelope", "via")
@@ -25,45 +25,45 @@ class Work:
         self.via = via
 
 
-class Works:
+class ActiveDeliveries:
     def __init__(self) -> None:
-        self._by_address: dict[str, list[Work]] = {}
-        self._of: dict[int, list[tuple[str, Work]]] = {}
+        self._by_address: dict[str, list[ActiveDelivery]] = {}
+        self._of: dict[int, list[tuple[str, ActiveDelivery]]] = {}
 
-    def begin(self, context: "Context", envelope: Envelope, at: str) -> None:
-        work = Work(envelope, tuple(dict.fromkeys((envelope.subject, at))))
+    def begin(self, context: "AttemptContext", envelope: Envelope, at: str) -> None:
+        work = ActiveDelivery(envelope, tuple(dict.fromkeys((envelope.subject, at))))
         self._by_address.setdefault(at, []).append(work)
         self._of.setdefault(id(context), []).append((at, work))
 
-    def end(self, context: "Context") -> None:
+    def end(self, context: "AttemptContext") -> None:
         for at, work in self._of.pop(id(context), ()):
             works = self._by_address[at]
             works.remove(work)
             if not works:
                 del self._by_address[at]
 
-    def of(self, at: str) -> Work | None:
+    def of(self, at: str) -> ActiveDelivery | None:
         """What an address works on; of several, the one with the least left."""
         works = self._by_address.get(at)
         return min(works, key=_left) if works else None
 
 
-def _left(work: Work) -> tuple[int, int]:
+def _left(work: ActiveDelivery) -> tuple[int, int]:
     budget = work.envelope.budget
     return budget.max_hops - budget.hops, work.calls_left
 
 
-class Context:
+class AttemptContext:
     """A delivery, as its channel sees it (`channels.base.DeliveryContext`)."""
 
     def __init__(
         self,
-        dispatch: "Dispatch",
-        live: "Live",
-        lane: "Lane",
+        dispatch: "Dispatcher",
+        live: "InFlight",
+        lane: "EndpointQueue",
         envelope: Envelope,
         attempt: int,
-        works: Works,
+        works: ActiveDeliveries,
         *,
         repeated: bool,
     ) -> None:
@@ -79,7 +79,7 @@ class Context:
     async def progress(self, state: Progress, *, session: str = "") -> None:
         receipt = self._live.receipt
         if not any(step.state == state for step in receipt.steps):
-            receipt = self._dispatch.add(receipt, Step(state, time.time(), self.attempt, channel=self._lane.id))
+            receipt = self._dispatch.add(receipt, ReceiptStep(state, time.time(), self.attempt, channel=self._lane.id))
             self._live.receipt = replace(receipt, session=session or receipt.session)
             await self._dispatch.note(self._live)
 

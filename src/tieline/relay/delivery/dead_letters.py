@@ -3,16 +3,16 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from ...bus.subjects import matcher
-from ...envelopes import DeadLetter, Receipt, Refused, UnknownMessage
-from ..storage.store import Ledger
+from ...envelopes import DeadLetter, MessageReceipt, Refused, UnknownMessage
+from ..storage.store import RelayStore
 
-Again = Callable[[DeadLetter], Awaitable[Receipt]]
+Again = Callable[[DeadLetter], Awaitable[MessageReceipt]]
 
 
 class DeadLetters:
     """`relay.dead`."""
 
-    def __init__(self, ledger: Ledger, again: Again) -> None:
+    def __init__(self, ledger: RelayStore, again: Again) -> None:
         self._ledger = ledger
         self._again = again
 
@@ -34,10 +34,10 @@ class DeadLetters:
 
     async def retry(
         self, ids: Sequence[str] = (), *, to: str = "", sender: str = "", reason: str = ""
-    ) -> "list[tuple[str, Receipt | Refused]]":
+    ) -> "list[tuple[str, MessageReceipt | Refused]]":
         """Send them again, each with a fresh budget: those named, or all that match. What was stored is no dead letter
         any longer; what was refused stays one. Says what became of each."""
-        outcomes: list[tuple[str, Receipt | Refused]] = []
+        outcomes: list[tuple[str, MessageReceipt | Refused]] = []
         for letter in await self._chosen(ids, to, sender, reason):
             try:
                 receipt = await self._again(letter)

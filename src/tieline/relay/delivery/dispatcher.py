@@ -10,26 +10,26 @@ from collections.abc import Callable, Coroutine
 
 from msgspec.structs import replace
 
-from ...envelopes import Envelope, Receipt, Step, decode_envelope
+from ...envelopes import Envelope, MessageReceipt, ReceiptStep, decode_envelope
 from ...errors import BusClosed, BusError
 from ..address_matching import Endpoints
 from ..settings import Settings
-from ..storage.store import OFFERED, Ledger, receipt_of
+from ..storage.store import OFFERED, RelayStore, receipt_of
 from .attempts import Attempts, late
-from .endpoint_queue import Lane, Live
-from .timer import Deadlines
+from .endpoint_queue import EndpointQueue, InFlight
+from .timer import Timer
 
 KEPT_BODY = 16 * 1024
 """Bytes of an envelope that is kept in memory while it waits; larger ones are read again when their turn comes."""
 RECOVER_STEP = 512
 
-Heard = Callable[[Receipt], None]
+Heard = Callable[[MessageReceipt], None]
 
 
-class Dispatch:
-    def __init__(self, ledger: Ledger, settings: Settings, *, keep_unread_s: float) -> None:
-        self.lanes: Endpoints[Lane] = Endpoints()
-        self.live: dict[str, Live] = {}
+class Dispatcher:
+    def __init__(self, ledger: RelayStore, settings: Settings, *, keep_unread_s: float) -> None:
+        self.lanes: Endpoints[EndpointQueue] = Endpoints()
+        self.live: dict[str, InFlight] = {}
         self.mailboxes: dict[str, int] = {}  # address → its live messages
         self.heard: list[Heard] = []
         self.last = 0  # the newest place in the log that we know of
@@ -37,8 +37,8 @@ class Dispatch:
         self._ledger = ledger
         self._settings = settings
         self._keep_unread_s = keep_unread_s
-        self._orphans: dict[str, Live] = {}  # nobody answers for their address at present
-        self._deadlines = Deadlines(self._expire, self.live.__contains__)
+        self._orphans: dict[str, InFlight] = {}  # nobody answers for their address at present
+        self._deadlines = Timer(self._expire, self.live.__contains__)
         self._tasks: set[asyncio.Task[None]] = set()
         self._storing: dict[object, int] = {}
 
@@ -54,10 +54,10 @@ class Dispatch:
             if receipt.id in read and read[receipt.id].over:
                 await self._ledger.unpark(receipt.id)
                 continue
-            live = Live(receipt, None)
+            live = InFlight(receipt, None)
             live.parked = True
             self._add(live)
-        found: list[Receipt] = []
+        found: list[MessageReceipt] = []
         async for record in self._ledger.mail_after(low):
             self.last = max(self.last, record.seq)
             found.append(receipt_of(decode_envelope(record.data), record.seq, record.headers.get(OFFERED, "")))
@@ -66,14 +66,14 @@ class Dispatch:
                 found = []
         await self._recovered(found)
 
-    async def _recovered(self, found: list[Receipt]) -> None:
+    async def _recovered(self, found: list[MessageReceipt]) -> None:
         known = await self._ledger.receipts(receipt.id for receipt in found)
         for stored in found:
             receipt = known.get(stored.id) or stored
             if not receipt.over and receipt.id not in self.live:
-                self._add(Live(receipt, None))
+                self._add(InFlight(receipt, None))
 
-    def take(self, envelope: Envelope, seq: int, size: int, reserved: Lane | None = None) -> Receipt:
+    def take(self, envelope: Envelope, seq: int, size: int, reserved: EndpointQueue | None = None) -> MessageReceipt:
         """A message that was just stored; with a place in a lane, as offered there."""
         self.last = max(self.last, seq)
         if known := self.live.get(envelope.id):
@@ -81,7 +81,7 @@ class Dispatch:
                 reserved.release()
             return known.receipt
         receipt = receipt_of(envelope, seq)
-        live = Live(receipt, envelope if size <= KEPT_BODY else None)
+        live = InFlight(receipt, envelope if size <= KEPT_BODY else None)
         if reserved is None:
             self._add(live)
         else:
@@ -89,7 +89,7 @@ class Dispatch:
             self._begin(live, reserved)
         return receipt
 
-    def _begin(self, live: Live, reserved: Lane) -> None:
+    def _begin(self, live: InFlight, reserved: EndpointQueue) -> None:
         """It is in the log as offered: that must come true, or be taken back before anything else is done with it."""
         if self.lanes.match(live.receipt.subject) is not reserved:  # another answers for it by now
             reserved.release()
@@ -98,7 +98,7 @@ class Dispatch:
             return
         self._spawn(self._not_offered(live))
 
-    async def _not_offered(self, live: Live) -> None:
+    async def _not_offered(self, live: InFlight) -> None:
         try:
             await self._ledger.keep(live.receipt, "not offered")
         except BusClosed:
@@ -107,16 +107,16 @@ class Dispatch:
             pass  # then one attempt too many is counted after a crash
         self.place(live)
 
-    def _add(self, live: Live) -> None:
+    def _add(self, live: InFlight) -> None:
         self._count(live)
         self.place(live)
 
-    def _count(self, live: Live) -> None:
+    def _count(self, live: InFlight) -> None:
         receipt = live.receipt
         self.live[receipt.id] = live
         self.mailboxes[receipt.subject] = self.mailboxes.get(receipt.subject, 0) + 1
 
-    def place(self, live: Live) -> None:
+    def place(self, live: InFlight) -> None:
         """Bring it to its lane, if there is one."""
         lane = self.lanes.match(live.receipt.subject)
         live.lane = lane
@@ -131,15 +131,15 @@ class Dispatch:
             lane.put(live)
         self._deadlines.add(self._deadline(live), live.receipt.id)
 
-    def later(self, live: Live, wait: float) -> None:
+    def later(self, live: InFlight, wait: float) -> None:
         if not live.gone:
             live.timer = asyncio.get_running_loop().call_later(wait, self._due, live)
 
-    def _due(self, live: Live) -> None:
+    def _due(self, live: InFlight) -> None:
         live.timer = None
         self.place(live)
 
-    async def _park(self, live: Live) -> None:
+    async def _park(self, live: InFlight) -> None:
         while not live.gone and not live.parked:
             try:
                 await self._ledger.park(live.receipt)
@@ -173,7 +173,7 @@ class Dispatch:
 
     # --- lanes ---
 
-    def add_lane(self, lane: Lane) -> bool:
+    def add_queue(self, lane: EndpointQueue) -> bool:
         if not self.lanes.add(lane.subject, lane, prefix=lane.prefix):
             return False
         for live in list(self._orphans.values()):
@@ -182,7 +182,7 @@ class Dispatch:
                 self.place(live)
         return True
 
-    def remove_lane(self, lane: Lane) -> None:
+    def remove_queue(self, lane: EndpointQueue) -> None:
         self.lanes.remove(lane.subject, prefix=lane.prefix)
         for live in lane.empty():
             self.place(live)
@@ -210,7 +210,7 @@ class Dispatch:
 
     # --- ends ---
 
-    def forget(self, live: Live) -> None:
+    def forget(self, live: InFlight) -> None:
         """It is over, and that is durable."""
         live.gone = True
         if live.timer is not None:
@@ -225,7 +225,7 @@ class Dispatch:
         self._orphans.pop(live.receipt.id, None)
         self.tell(live.receipt)
 
-    def add(self, receipt: Receipt, step: Step, **changes: object) -> Receipt:
+    def add(self, receipt: MessageReceipt, step: ReceiptStep, **changes: object) -> MessageReceipt:
         """One step more. What repeats itself for long is cut in its middle."""
         steps = (*receipt.steps, step)
         most = self._settings.max_steps
@@ -233,16 +233,16 @@ class Dispatch:
             steps = (*steps[: most // 2], *steps[-(most // 2) :])
         return replace(receipt, steps=steps, **changes)
 
-    async def note(self, live: Live) -> None:
+    async def note(self, live: InFlight) -> None:
         """A step in the middle of a delivery."""
         await self._ledger.keep(live.receipt)
         self.tell(live.receipt)
 
-    def tell(self, receipt: Receipt) -> None:
+    def tell(self, receipt: MessageReceipt) -> None:
         for heard in list(self.heard):
             heard(receipt)
 
-    def waiting(self, live: Live) -> str:
+    def waiting(self, live: InFlight) -> str:
         """What a message waits for just now, as a code."""
         if live.task is not None:
             return ""
@@ -252,7 +252,7 @@ class Dispatch:
         # Between two attempts it waits for its time; room it needs only then.
         return why if live.timer is None or why != "max_concurrent_exceeded" else ""
 
-    def _deadline(self, live: Live) -> float:
+    def _deadline(self, live: InFlight) -> float:
         if live.lane is not None and live.lane.kind == "inbox":
             return live.receipt.steps[0].at + self._keep_unread_s
         return live.receipt.expires_at
@@ -268,7 +268,7 @@ class Dispatch:
         live.gone = True
         self._spawn(self._expired(live, waiting))
 
-    async def _expired(self, live: Live, waiting: str) -> None:
+    async def _expired(self, live: InFlight, waiting: str) -> None:
         assert self.attempts is not None
         try:
             if live.parked:

@@ -13,22 +13,22 @@ from typing import Literal
 from msgspec import Struct
 
 from ...channels.base import ChannelStatus, DeliveryContext
-from ...envelopes import DeliveryResult, Envelope, Receipt
+from ...envelopes import DeliveryResult, Envelope, MessageReceipt
 from ..rules import Breaker
 
 Deliver = Callable[[str, Envelope, DeliveryContext], Awaitable[DeliveryResult]]
 Kind = Literal["channel", "handler", "inbox", "ask"]
 
 
-class Live:
+class InFlight:
     """A message that is not over."""
 
     __slots__ = ("envelope", "gone", "lane", "noted", "parked", "receipt", "task", "timer", "waiting")
 
-    def __init__(self, receipt: Receipt, envelope: Envelope | None) -> None:
+    def __init__(self, receipt: MessageReceipt, envelope: Envelope | None) -> None:
         self.receipt = receipt
         self.envelope = envelope  # None: it is large, or was read back; the ledger has it
-        self.lane: Lane | None = None
+        self.lane: EndpointQueue | None = None
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None  # until its next attempt
         self.waiting = receipt.waiting
@@ -37,7 +37,7 @@ class Live:
         self.noted = False  # the log has it as offered already: there was room when it was stored
 
 
-class LaneView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EndpointQueueView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A channel or another endpoint, for people."""
 
     id: str
@@ -57,13 +57,13 @@ class LaneView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_delivery_at: float = 0.0
 
 
-class Lane:
+class EndpointQueue:
     def __init__(
         self,
         id: str,
         kind: Kind,
         subject: str,
-        run: "Callable[[Lane, Live], Awaitable[None]]",
+        run: "Callable[[EndpointQueue, InFlight], Awaitable[None]]",
         *,
         prefix: bool,
         breaker: Breaker,
@@ -86,7 +86,7 @@ class Lane:
         self.delivered = self.failed = 0
         self.last_error, self.last_error_at, self.last_delivery_at = "", 0.0, 0.0
         self._run = run
-        self._queues: dict[str, deque[Live]] = {}
+        self._queues: dict[str, deque[InFlight]] = {}
         self._ring: deque[str] = deque()  # addresses whose turn may come
         self._waiting = 0
         self._busy: set[str] = set()
@@ -97,7 +97,7 @@ class Lane:
 
     # --- what waits ---
 
-    def put(self, live: Live, *, first: bool = False) -> None:
+    def put(self, live: InFlight, *, first: bool = False) -> None:
         live.lane = self
         subject = live.receipt.subject
         queue = self._queues.get(subject)
@@ -125,7 +125,7 @@ class Lane:
         self._reserved -= 1
         self.pump()
 
-    def begin(self, live: Live) -> bool:
+    def begin(self, live: InFlight) -> bool:
         """Begin its delivery, in the place that was reserved for it. False: meanwhile that cannot be."""
         if not self._direct():
             self.release()
@@ -155,7 +155,7 @@ class Lane:
     def _room(self) -> bool:
         return len(self._running) + self._reserved < self.max_concurrent
 
-    def _start(self, live: Live) -> None:
+    def _start(self, live: InFlight) -> None:
         live.task = task = asyncio.ensure_future(self._work(live, tries=self.breaker.begin()))
         self._running.add(task)
         task.add_done_callback(self._worked)
@@ -164,10 +164,10 @@ class Lane:
         self._timer = None
         self.pump()
 
-    def _next(self) -> Live | None:
+    def _next(self) -> InFlight | None:
         subject = self._ring.popleft()
         queue = self._queues[subject]
-        live: Live | None = None
+        live: InFlight | None = None
         while queue and live is None:
             live = queue.popleft()
             self._waiting -= 1
@@ -181,7 +181,7 @@ class Lane:
             del self._queues[subject]
         return live
 
-    async def _work(self, live: Live, *, tries: bool) -> None:
+    async def _work(self, live: InFlight, *, tries: bool) -> None:
         cut_off = False
         try:
             await self._run(self, live)
@@ -234,7 +234,7 @@ class Lane:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
 
-    def empty(self) -> list[Live]:
+    def empty(self) -> list[InFlight]:
         """Take everything out that waits."""
         found = [live for queue in self._queues.values() for live in queue if not live.gone]
         self._queues.clear()
@@ -259,10 +259,10 @@ class Lane:
     def note(self, problem: str) -> None:
         self.last_error, self.last_error_at = problem[:500], time.time()
 
-    def view(self) -> LaneView:
+    def view(self) -> EndpointQueueView:
         status = self.status() if self.status is not None else ChannelStatus(state="running")
         state = "stopped" if self.deliver is None else status.state
-        return LaneView(
+        return EndpointQueueView(
             id=self.id,
             kind=self.kind,
             subject=self.subject,

@@ -5,15 +5,15 @@ import contextlib
 import time
 
 from ...errors import BusError
-from ..storage.store import Ledger
-from .dispatcher import Dispatch
+from ..storage.store import RelayStore
+from .dispatcher import Dispatcher
 
 NOTE_S = 5.0
 TRIM_S = 3600.0
 
 
-class Tending:
-    def __init__(self, ledger: Ledger, dispatch: Dispatch) -> None:
+class Maintenance:
+    def __init__(self, ledger: RelayStore, dispatch: Dispatcher) -> None:
         self._ledger = ledger
         self._dispatch = dispatch
         self._low = -1

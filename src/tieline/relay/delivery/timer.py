@@ -10,7 +10,7 @@ LONGEST_SLEEP = 3600.0
 SLACK = 1000
 
 
-class Deadlines:
+class Timer:
     def __init__(self, due: Callable[[str], None], known: Callable[[str], bool]) -> None:
         self._due = due
         self._known = known

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from ...channels.base import MAX_CONCURRENT, Channel, DeliveryContext
 from ...envelopes import DeliveryResult, Envelope, address
 from ...errors import UsageError
-from ..delivery.endpoint_queue import Kind, Lane
+from ..delivery.endpoint_queue import EndpointQueue, Kind
 from ..rules import Breaker
-from ..senders import ChannelOutlet
+from ..senders import ChannelRelay
 
 if TYPE_CHECKING:
     from ..relay import Relay
@@ -20,11 +20,11 @@ START_S = 30.0
 STOP_S = 15.0
 
 
-class Registry:
+class ChannelRegistry:
     def __init__(self, relay: "Relay") -> None:
         self._relay = relay
         self._channels: dict[str, Channel] = {}
-        self._lanes: dict[str, Lane] = {}  # of channels, also of those that are being replaced
+        self._lanes: dict[str, EndpointQueue] = {}  # of channels, also of those that are being replaced
         self._started: set[str] = set()
         self._running = False
 
@@ -38,10 +38,10 @@ class Registry:
         max_concurrent: int = MAX_CONCURRENT,
         serial: bool = False,
         display_name: str = "",
-    ) -> Lane:
+    ) -> EndpointQueue:
         settings = self._relay.settings
         breaker = Breaker(settings.breaker_failures, settings.breaker_open_s, settings.breaker_longest_s)
-        return Lane(
+        return EndpointQueue(
             id,
             kind,
             subject,
@@ -53,8 +53,8 @@ class Registry:
             display_name=display_name,
         )
 
-    def add(self, lane: Lane) -> None:
-        if not self._relay.dispatch.add_lane(lane):
+    def add(self, lane: EndpointQueue) -> None:
+        if not self._relay.dispatch.add_queue(lane):
             raise UsageError(f"something answers for {lane.subject} already", field="subject")
         if self._running:
             lane.resume()
@@ -80,9 +80,9 @@ class Registry:
 
         return remove
 
-    async def remove(self, lane: Lane, grace_s: float | None = None) -> None:
+    async def remove(self, lane: EndpointQueue, grace_s: float | None = None) -> None:
         await lane.pause(self._relay.settings.grace_s if grace_s is None else grace_s)
-        self._relay.dispatch.remove_lane(lane)
+        self._relay.dispatch.remove_queue(lane)
 
     # --- channels ---
 
@@ -127,14 +127,14 @@ class Registry:
         if not keep:
             await self._forget(lane)
 
-    async def _forget(self, lane: Lane) -> None:
+    async def _forget(self, lane: EndpointQueue) -> None:
         self._lanes.pop(lane.id, None)
         await self.remove(lane, 0.0)
 
-    async def _start(self, channel: Channel, lane: Lane) -> None:
+    async def _start(self, channel: Channel, lane: EndpointQueue) -> None:
         lane.problem = ""
         async with asyncio.timeout(START_S):
-            await channel.start(ChannelOutlet(self._relay, lane))
+            await channel.start(ChannelRelay(self._relay, lane))
         self._started.add(channel.id)
         lane.status = channel.status
         lane.resume(channel.deliver)

@@ -45,7 +45,7 @@ class Changes(Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class Slot(Struct):
+class ChannelSlot(Struct):
     """An entry and what became of it."""
 
     entry: ChannelConfig
@@ -73,7 +73,7 @@ def entries(config: Config) -> dict[str, ChannelConfig]:
     return wanted
 
 
-def report(id: str, slot: Slot) -> ChannelReport:
+def report(id: str, slot: ChannelSlot) -> ChannelReport:
     entry = slot.entry
     source = next((f"{name} {value}" for name in ("type", "package", "path") if (value := getattr(entry, name))), "")
     found = ChannelReport(id=id, state="broken", source=source, problem=slot.problem, hint=slot.hint, field=slot.field)

@@ -21,11 +21,11 @@ import msgspec
 from msgspec import Struct
 
 from ... import environment
-from ...channels.base import Channel, Surroundings
+from ...channels.base import Channel, ChannelContext
 from ...config import ChannelConfig
 from ...envelopes import address
 from ...errors import TielineError, UsageError
-from .trust import Code, local_file, look
+from .trust import TrustedCode, local_file, look
 
 BUILT_IN: dict[str, str] = {
     "agent": "tieline.channels.agent",
@@ -66,7 +66,9 @@ class ChannelError(UsageError):
         self.problem = problem
 
 
-def build(entry: ChannelConfig, surroundings: Surroundings, *, source: str = "", code: Code | None = None) -> Built:
+def build(
+    entry: ChannelConfig, surroundings: ChannelContext, *, source: str = "", code: TrustedCode | None = None
+) -> Built:
     """The channel of an entry, not yet started; `code` is what was read of it, if it was. Raises ChannelError. It
     imports: not for the event loop's thread."""
     check_entry(entry, source)
@@ -79,7 +81,7 @@ def build(entry: ChannelConfig, surroundings: Surroundings, *, source: str = "",
         raise
 
 
-def check(entry: ChannelConfig, surroundings: Surroundings, *, source: str = "") -> None:
+def check(entry: ChannelConfig, surroundings: ChannelContext, *, source: str = "") -> None:
     """Everything that can be said about an entry without running it. Raises ChannelError. It imports, too."""
     check_entry(entry, source)
     module = _module(entry, source)
@@ -118,7 +120,7 @@ def known_types() -> list[str]:
 # --- inside ------------------------------------------------------------------------------------------------
 
 
-def _module(entry: ChannelConfig, source: str, code: Code | None = None) -> ModuleType:
+def _module(entry: ChannelConfig, source: str, code: TrustedCode | None = None) -> ModuleType:
     if entry.path:
         return _from_file(entry, source, code or look(entry, source))
     name, field = entry.package, "package"
@@ -149,7 +151,7 @@ def _module(entry: ChannelConfig, source: str, code: Code | None = None) -> Modu
         raise ChannelError(entry.id, f"{name} does not load: {_said(error)}", source=source, field=field) from error
 
 
-def _from_file(entry: ChannelConfig, source: str, code: Code) -> ModuleType:
+def _from_file(entry: ChannelConfig, source: str, code: TrustedCode) -> ModuleType:
     path = local_file(entry, source)
     if code.unreadable:
         problem = f"{path} cannot be read: {code.unreadable}"
@@ -206,7 +208,7 @@ def _config(entry: ChannelConfig, module: ModuleType, env: Mapping[str, str], so
 
 
 def _checked(
-    entry: ChannelConfig, module: ModuleType, config: Struct, surroundings: Surroundings, source: str
+    entry: ChannelConfig, module: ModuleType, config: Struct, surroundings: ChannelContext, source: str
 ) -> Channel:
     try:
         made: object = module.create(entry.id, config, surroundings)

@@ -11,15 +11,15 @@ from types import TracebackType
 
 from ... import config as configuration
 from ... import paths
-from ...channels.base import Channel, Surroundings
+from ...channels.base import Channel, ChannelContext
 from ...config import ChannelConfig, Config
 from ...environment import config_place
 from ...errors import BusError, TielineError, UsageError
 from ..relay import Relay
-from .channel_reports import Changes, ChannelReport, Slot, entries, report
+from .channel_reports import Changes, ChannelReport, ChannelSlot, entries, report
 from .file_watcher import changes
 from .loader import Built, ChannelError, build, check_entry, forget
-from .trust import Code, Trust, local_file, look
+from .trust import Trust, TrustedCode, local_file, look
 
 GRACE_S = 60.0
 """For deliveries that run when their channel is replaced; an agent's turn that takes longer is taken up again by the
@@ -37,7 +37,7 @@ class ChannelSet:
         self,
         relay: Relay,
         config: Config,
-        surroundings: Surroundings,
+        surroundings: ChannelContext,
         *,
         watch: bool = True,
         wait: bool = True,
@@ -51,7 +51,7 @@ class ChannelSet:
         self._wait = wait
         self._trust = Trust(paths.trusted_file(surroundings.env))
         self._ready = asyncio.Event()
-        self._slots: dict[str, Slot] = {}
+        self._slots: dict[str, ChannelSlot] = {}
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.problem = ""  # of the file as a whole
@@ -166,7 +166,7 @@ class ChannelSet:
         )
 
     async def _agree(
-        self, wanted: Mapping[str, ChannelConfig], codes: Mapping[str, Code], trust: Collection[str] | None
+        self, wanted: Mapping[str, ChannelConfig], codes: Mapping[str, TrustedCode], trust: Collection[str] | None
     ) -> tuple[str, ...]:
         new = [
             id
@@ -190,16 +190,16 @@ class ChannelSet:
             self._relay.expect(id, LATER[entry.type].format(id=id))
         except UsageError:  # no address, or another's: to make it says why
             return False
-        self._slots[id] = Slot(entry, starting=LATER[entry.type].format(id=id))
+        self._slots[id] = ChannelSlot(entry, starting=LATER[entry.type].format(id=id))
         return True
 
-    async def _settle(self, id: str, entry: ChannelConfig | None, code: Code | None, source: str) -> str:
+    async def _settle(self, id: str, entry: ChannelConfig | None, code: TrustedCode | None, source: str) -> str:
         """Bring one channel to what its entry says."""
         old = self._slots.get(id)
         running = old.built if old is not None else None
         if entry is None or code is None or (not entry.enabled and not entry.problem):
             if entry is not None:
-                self._slots[id] = Slot(entry)
+                self._slots[id] = ChannelSlot(entry)
             if running is None:
                 return "unchanged"
             await self._end(id, running, keep=False)
@@ -218,7 +218,9 @@ class ChannelSet:
                 problem = f"it runs as before, since the change is no good: {error.message}"
                 old.problem, old.hint, old.field = problem, error.hint, error.field
             else:
-                self._slots[id] = Slot(entry, mark=mark, problem=error.message, hint=error.hint, field=error.field)
+                self._slots[id] = ChannelSlot(
+                    entry, mark=mark, problem=error.message, hint=error.hint, field=error.field
+                )
                 if old is not None and old.starting:
                     await self._relay.unregister(id)
             return "broken"
@@ -226,9 +228,9 @@ class ChannelSet:
             await self._end(id, running, keep=True)
         return await self._begin(id, entry, mark, built, "restarted" if running is not None else "started")
 
-    def _wait_for_person(self, id: str, entry: ChannelConfig, code: Code) -> str:
+    def _wait_for_person(self, id: str, entry: ChannelConfig, code: TrustedCode) -> str:
         old = self._slots.get(id)
-        slot = old if old is not None and old.built is not None else Slot(entry, mark=code.mark, untrusted=True)
+        slot = old if old is not None and old.built is not None else ChannelSlot(entry, mark=code.mark, untrusted=True)
         as_before = "it runs as before: " if slot is old else ""
         slot.problem = f"channels.{id}: {as_before}nobody has agreed to {code.words}"
         slot.hint, slot.field = "If you have read it, run `tieline channels reload`.", f"channels.{id}"
@@ -236,7 +238,7 @@ class ChannelSet:
         return "untrusted"
 
     async def _begin(self, id: str, entry: ChannelConfig, mark: str, built: Built, verdict: str) -> str:
-        slot = self._slots[id] = Slot(entry, mark=mark, built=built, since=time.time())
+        slot = self._slots[id] = ChannelSlot(entry, mark=mark, built=built, since=time.time())
         try:
             await self._relay.register(built.channel)
         except Exception as error:

@@ -33,7 +33,7 @@ One that is not listed waits for a person. What a plugin's own settings do only 
 they wait only if a variable's value goes into them."""
 
 
-class Code(Struct, frozen=True, kw_only=True):
+class TrustedCode(Struct, frozen=True, kw_only=True):
     """What stands behind an entry, read once: what is compared is what is run."""
 
     mark: str
@@ -46,7 +46,7 @@ class Code(Struct, frozen=True, kw_only=True):
     unreadable: str = ""  # why the local file could not be read
 
 
-def look(entry: ChannelConfig, source: str = "") -> Code:
+def look(entry: ChannelConfig, source: str = "") -> TrustedCode:
     mark = hashlib.sha256(msgspec.json.encode(entry, order="sorted", enc_hook=str))
     part = {"id": entry.id, "type": entry.type, "package": entry.package, "settings": _settings(entry)}
     words = f"package {entry.package}" if entry.package else f"type {entry.type}"
@@ -64,12 +64,12 @@ def look(entry: ChannelConfig, source: str = "") -> Code:
         part |= {"path": str(path), "sha256": sum}
         words = f"{path}, SHA-256 {sum}"
     elif entry.type == "agent" and not part["settings"]:
-        return Code(mark=mark.hexdigest())  # as it is there without an entry
+        return TrustedCode(mark=mark.hexdigest())  # as it is there without an entry
     if names := sorted(_variables(entry.config)):
         words += f", with {', '.join(names)}"
     digest = hashlib.sha256(msgspec.json.encode(part, order="sorted", enc_hook=str)).hexdigest()
     words += f" (entry {digest[:16]})"
-    return Code(mark=mark.hexdigest(), digest=digest, words=words, content=content, unreadable=unreadable)
+    return TrustedCode(mark=mark.hexdigest(), digest=digest, words=words, content=content, unreadable=unreadable)
 
 
 def local_file(entry: ChannelConfig, source: str = "") -> Path:
@@ -99,10 +99,10 @@ class Trust:
             self._agreed = msgspec.json.decode(content, type=dict[str, str])
         return True
 
-    def holds(self, id: str, code: Code) -> bool:
+    def holds(self, id: str, code: TrustedCode) -> bool:
         return not code.digest or self._agreed.get(id) == code.digest
 
-    def agree(self, id: str, code: Code) -> None:
+    def agree(self, id: str, code: TrustedCode) -> None:
         if not self.holds(id, code):
             self._agreed[id] = code.digest
             self._changed = True

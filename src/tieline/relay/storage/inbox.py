@@ -5,25 +5,25 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ...envelopes import Message, Receipt, Step, UnknownMessage
+from ...envelopes import Message, MessageReceipt, ReceiptStep, UnknownMessage
 
 if TYPE_CHECKING:
-    from ..delivery.dispatcher import Dispatch
-    from ..delivery.endpoint_queue import Live
-    from .store import Ledger
+    from ..delivery.dispatcher import Dispatcher
+    from ..delivery.endpoint_queue import InFlight
+    from .store import RelayStore
 
 MOST = 1000
 
 
-class Inbox:
+class MessageInbox:
     """Made by `Relay.inbox`."""
 
-    def __init__(self, subject: str, dispatch: "Dispatch", ledger: "Ledger") -> None:
+    def __init__(self, subject: str, dispatch: "Dispatcher", ledger: "RelayStore") -> None:
         self.subject = subject
         self._dispatch = dispatch
         self._ledger = ledger
 
-    def unread(self) -> list[Receipt]:
+    def unread(self) -> list[MessageReceipt]:
         """What waits here, oldest first."""
         return sorted((live.receipt for live in self._lives()), key=lambda receipt: receipt.seq)
 
@@ -52,10 +52,10 @@ class Inbox:
         message = await self._ledger.message(live.receipt)
         return Message(receipt=await self._seen(live), envelope=message.envelope)
 
-    async def _seen(self, live: "Live") -> Receipt:
+    async def _seen(self, live: "InFlight") -> MessageReceipt:
         now = time.time()
         receipt = replace(
-            live.receipt, steps=(*live.receipt.steps, Step("injected", now), Step("seen", now)), over=True
+            live.receipt, steps=(*live.receipt.steps, ReceiptStep("injected", now), ReceiptStep("seen", now)), over=True
         )
         await self._ledger.keep(receipt)
         await self._ledger.unpark(receipt.id)
@@ -63,7 +63,7 @@ class Inbox:
         self._dispatch.forget(live)
         return receipt
 
-    def _lives(self) -> list["Live"]:
+    def _lives(self) -> list["InFlight"]:
         if not self._dispatch.mailboxes.get(self.subject):
             return []
         return [live for live in self._dispatch.live.values() if live.receipt.subject == self.subject]

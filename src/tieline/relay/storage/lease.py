@@ -50,7 +50,7 @@ class Holder(Struct, frozen=True):
         return _began(self.pid) != self.began
 
 
-class Lease:
+class ActiveRelayLease:
     def __init__(self, table: Table, ttl_s: int) -> None:
         self.holder = Holder.new()
         self.other: Holder | None = None

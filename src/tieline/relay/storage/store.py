@@ -24,8 +24,8 @@ from ...envelopes import (
     DeadLetter,
     Envelope,
     Message,
-    Receipt,
-    Step,
+    MessageReceipt,
+    ReceiptStep,
     decode_dead,
     decode_envelope,
     decode_receipt,
@@ -46,23 +46,23 @@ def derived(id: str, purpose: str) -> str:
     return id[:12] + hashlib.sha256(f"{purpose}.{id}".encode()).hexdigest()[:16]
 
 
-def receipt_of(envelope: Envelope, seq: int, offered: str = "") -> Receipt:
+def receipt_of(envelope: Envelope, seq: int, offered: str = "") -> MessageReceipt:
     at = envelope.created_at
-    first = (Step("offered", at, 1, channel=offered),) if offered else ()
-    return Receipt(
+    first = (ReceiptStep("offered", at, 1, channel=offered),) if offered else ()
+    return MessageReceipt(
         id=envelope.id,
         subject=envelope.subject,
         sender=envelope.sender,
         thread=envelope.thread,
         seq=seq,
-        steps=(Step("accepted", at), Step("stored", at), *first),
+        steps=(ReceiptStep("accepted", at), ReceiptStep("stored", at), *first),
         attempts=len(first),
         caused_by=envelope.caused_by,
         expires_at=envelope.budget.expires_at,
     )
 
 
-class Ledger:
+class RelayStore:
     def __init__(self, bus: Bus, *, keep_s: float, keep_unread_s: float, keep_dead_s: float, keep_keys_s: int) -> None:
         self.probe: Callable[[str], None] | None = None
         self._bus = bus
@@ -105,7 +105,7 @@ class Ledger:
             return entry.value.decode() if entry else id
         return id
 
-    async def envelope(self, receipt: Receipt) -> Envelope | None:
+    async def envelope(self, receipt: MessageReceipt) -> Envelope | None:
         """None: its body is not kept any longer."""
         async with aclosing(
             self._bus.read(f"{MAIL}.{receipt.subject}", after=receipt.seq - 1, follow=False)
@@ -130,7 +130,7 @@ class Ledger:
 
     # --- receipts ---
 
-    async def keep(self, receipt: Receipt, moment: str = "") -> None:
+    async def keep(self, receipt: MessageReceipt, moment: str = "") -> None:
         """A receipt never outlives its place in the thread. That place is kept long enough for what ends in its time:
         only what was there for longer (nobody relayed, or its answer came late) has it renewed."""
         self._probe(f"before {moment or receipt.steps[-1].state}")
@@ -139,12 +139,12 @@ class Ledger:
         await self._receipts.put(receipt.id, encode(receipt), ttl=self._keep if receipt.over else None)
         self._probe(f"after {moment or receipt.steps[-1].state}")
 
-    async def receipt(self, id: str) -> Receipt | None:
+    async def receipt(self, id: str) -> MessageReceipt | None:
         entry = await self._receipts.get(id)
         return decode_receipt(entry.value) if entry else None
 
-    async def receipts(self, ids: Iterable[str]) -> dict[str, Receipt]:
-        found: dict[str, Receipt] = {}
+    async def receipts(self, ids: Iterable[str]) -> dict[str, MessageReceipt]:
+        found: dict[str, MessageReceipt] = {}
         wanted = list(ids)
         for start in range(0, len(wanted), AT_ONCE):
             for receipt in await asyncio.gather(*map(self.receipt, wanted[start : start + AT_ONCE])):
@@ -159,12 +159,12 @@ class Ledger:
     async def thread(self, id: str) -> list[str]:
         return [id, *(key.partition(".")[2] for key in await self._threads.keys(f"{id}.*"))]
 
-    async def message(self, receipt: Receipt) -> Message:
+    async def message(self, receipt: MessageReceipt) -> Message:
         return Message(receipt=receipt, envelope=await self.envelope(receipt))
 
     # --- what waits for people ---
 
-    async def park(self, receipt: Receipt) -> None:
+    async def park(self, receipt: MessageReceipt) -> None:
         self._probe("before parked")
         await self._unread.put(receipt.id, encode(receipt), ttl=self._keep_unread)
         self._probe("after parked")
@@ -172,7 +172,7 @@ class Ledger:
     async def unpark(self, id: str) -> None:
         await self._unread.delete(id)
 
-    async def parked(self) -> list[Receipt]:
+    async def parked(self) -> list[MessageReceipt]:
         return [decode_receipt(entry.value) for entry in await self._unread.entries()]
 
     # --- dead letters ---

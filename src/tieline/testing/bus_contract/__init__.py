@@ -5,15 +5,17 @@ class TestMyBus(BusContract):
     def url(self): return "mybus://..."
 """
 
-from .announcements import Announcements, Ends
-from .deliveries import Deliveries
-from .interleavings import Interleavings
-from .reading import Reading
-from .records import Records
-from .tables import Tables
+from .announcements import AnnouncementContract, Ends
+from .deliveries import DeliveryContract
+from .interleavings import InterleavingContract
+from .reading import ReadContract
+from .records import RecordContract
+from .tables import TableContract
 
 __all__ = ["BusContract"]
 
 
-class BusContract(Records, Reading, Ends, Announcements, Deliveries, Tables, Interleavings):
+class BusContract(
+    RecordContract, ReadContract, Ends, AnnouncementContract, DeliveryContract, TableContract, InterleavingContract
+):
     """Everything, as one class."""

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from ...bus import MAX_RECORD, Announcement, BadSubject, Bus, BusClosed, RecordTooLarge
-from .base import BOUND, Setting, all_of, first, opened
+from .base import BOUND, BusContractBase, all_of, first, opened
 
 START, END = b"start", b"end"
 
@@ -41,7 +41,7 @@ class Ear:
         return [announcement for announcement in found if not announcement.data.startswith((START, END))]
 
 
-class Announcements(Setting):
+class AnnouncementContract(BusContractBase):
     """Buses that several processes share override `other`: a second connection to the same one."""
 
     @pytest.fixture
@@ -139,7 +139,7 @@ class Announcements(Setting):
             await first(bus.listen(f"{family}.a"))
 
 
-class Ends(Setting):
+class Ends(BusContractBase):
     """What is there of a pattern: `first` and `last`."""
 
     async def test_nothing_there(self, bus: Bus, family: str) -> None:

@@ -16,7 +16,7 @@ BOUND = 30.0
 """Seconds that anything may take before the test fails. Only failures take that long."""
 
 
-class Setting:
+class BusContractBase:
     """Subclasses give the `url` of a bus that is ready to be opened, several times one after the other."""
 
     @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 
 from ...bus import BadSubject, Bus, Delivery
 from ...errors import UsageError
-from .base import BOUND, Setting, all_of, first, opened, some
+from .base import BOUND, BusContractBase, all_of, first, opened, some
 
 
-class Deliveries(Setting):
+class DeliveryContract(BusContractBase):
     async def test_ack_ends_it(self, bus: Bus, family: str) -> None:
         await bus.publish(f"{family}.a", b"one", headers={"K": "v"})
         await bus.publish(f"{family}.a", b"two")

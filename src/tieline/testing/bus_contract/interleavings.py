@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...bus import Bus, Conflict, Delivery, Record
-from .base import BOUND, Setting, all_of, first
+from .base import BOUND, BusContractBase, all_of, first
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Model:
             del self.records[seq]
 
 
-class Play:
+class Interleaving:
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
         self.family = f"h{uuid4().hex[:12]}"
@@ -173,7 +173,7 @@ class Play:
         assert [record.data for record in dead] == self.model.dead
 
 
-class Interleavings(Setting):
+class InterleavingContract(BusContractBase):
     @settings(
         max_examples=25,
         deadline=None,
@@ -188,4 +188,4 @@ class Interleavings(Setting):
     )
     @given(rounds=rounds)
     async def test_interleavings(self, bus: Bus, rounds: list[list[Step]]) -> None:
-        await asyncio.wait_for(Play(bus).play(rounds), BOUND * 2)
+        await asyncio.wait_for(Interleaving(bus).play(rounds), BOUND * 2)

@@ -7,14 +7,14 @@ from contextlib import aclosing
 import pytest
 
 from ...bus import Bus, BusClosed, Record
-from .base import BOUND, Setting, all_of, first, opened, some
+from .base import BOUND, BusContractBase, all_of, first, opened, some
 
 KIB = 1024
 BEGINNINGS = 30
 """Moments at which a bus is closed on those who only just begin."""
 
 
-class Reading(Setting):
+class ReadContract(BusContractBase):
     async def test_after_a_cursor(self, bus: Bus, family: str) -> None:
         seqs = [await bus.publish(f"{family}.a", str(n).encode()) for n in range(10)]
         found = await all_of(bus.read(f"{family}.a", after=seqs[6], follow=False))

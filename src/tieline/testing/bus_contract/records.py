@@ -7,14 +7,14 @@ import pytest
 
 from ...bus import MAX_RECORD, BadSubject, Bus, Record, RecordTooLarge
 from ...errors import UsageError
-from .base import Setting, all_of, opened
+from .base import BusContractBase, all_of, opened
 
 
 async def bodies(bus: Bus, pattern: str, after: int = 0) -> list[bytes]:
     return [record.data for record in await all_of(bus.read(pattern, after=after, follow=False))]
 
 
-class Records(Setting):
+class RecordContract(BusContractBase):
     async def test_a_record_comes_back_whole(self, bus: Bus, family: str) -> None:
         before = time.time()
         seq = await bus.publish(f"{family}.a", b"\x00\xff", headers={"Kind": "tést", "Empty": ""})
@@ -54,13 +54,15 @@ class Records(Setting):
             assert found == list(range(subject, 500, 10))
 
     async def test_under_way_in_the_order_of_the_calls(self, bus: Bus, family: str) -> None:
-        ways = [bus.publishing(f"{family}.a", str(n).encode(), headers={"n": str(n)}) for n in range(100)]
+        ways = [bus.publish_nowait(f"{family}.a", str(n).encode(), headers={"n": str(n)}) for n in range(100)]
         seqs = await asyncio.gather(*ways)
         assert seqs == sorted(seqs)
         assert [int(body) for body in await bodies(bus, f"{family}.a")] == list(range(100))
-        assert await bus.publishing(f"{family}.a", b"again", id="x") == await bus.publish(f"{family}.a", b"", id="x")
+        assert await bus.publish_nowait(f"{family}.a", b"again", id="x") == await bus.publish(
+            f"{family}.a", b"", id="x"
+        )
         with pytest.raises(BadSubject):
-            await bus.publishing("no good", b"")
+            await bus.publish_nowait("no good", b"")
 
     async def test_the_same_id_is_one_record(self, bus: Bus, family: str) -> None:
         first = await bus.publish(f"{family}.a", b"first", id="x")

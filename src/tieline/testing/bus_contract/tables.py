@@ -8,10 +8,10 @@ import pytest
 
 from ...bus import BadSubject, Bus, Change, Conflict, Entry, RecordTooLarge
 from ...errors import UsageError
-from .base import BOUND, Setting, first, opened, some
+from .base import BOUND, BusContractBase, first, opened, some
 
 
-class Tables(Setting):
+class TableContract(BusContractBase):
     async def test_put_and_get(self, bus: Bus, family: str) -> None:
         table = bus.table(family)
         assert await table.get("k") is None

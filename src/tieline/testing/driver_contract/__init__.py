@@ -4,15 +4,15 @@ What an agent cannot do is in its driver's `features`: then the suite checks tha
 scripted for it is in its rig's `limits`: then the test is left out, by name.
 """
 
-from .asks import Asks
+from .asks import AskContract
 from .base import at_work_in, eventually
-from .content import Content
-from .ends import Ends
-from .options import Options
-from .spending import Spending
+from .content import ContentContract
+from .ends import EndContract
+from .options import OptionContract
+from .spending import SpendingContract
 
 __all__ = ["DriverContract", "at_work_in", "eventually"]
 
 
-class DriverContract(Content, Asks, Ends, Options, Spending):
+class DriverContract(ContentContract, AskContract, EndContract, OptionContract, SpendingContract):
     """Everything, as one class."""

@@ -20,10 +20,10 @@ from ...policy import Policy
 from ...script import Inquire, Outline, Propose, Run, Say, Write
 from ..rig import Rig
 from ..stream_checks import collect, done, of, the
-from .base import Setting, yes
+from .base import DriverContractBase, yes
 
 
-class Asks(Setting):
+class AskContract(DriverContractBase):
     async def test_ask_allow(self, rig: Rig, place: Path) -> None:
         self.able(rig, "tools")
         asked: list[Ask] = []

@@ -21,7 +21,7 @@ from ..wait_for import at_work_in, eventually
 FULL = Policy("allow", "allow", "allow")
 
 
-class Setting:
+class DriverContractBase:
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> Rig:
         raise NotImplementedError("a subclass gives its rig")
@@ -58,7 +58,7 @@ def yes(ask: Ask) -> bool:
     return True
 
 
-__all__ = ["FULL", "PNG", "PNG_BASE64", "Setting", "at_work_in", "eventually", "yes"]
+__all__ = ["FULL", "PNG", "PNG_BASE64", "DriverContractBase", "at_work_in", "eventually", "yes"]
 
 PNG_BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

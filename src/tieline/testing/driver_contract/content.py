@@ -18,10 +18,10 @@ from ...events import (
 from ...script import Run, Say, Think, Write
 from ..rig import Rig
 from ..stream_checks import collect, done, of, the
-from .base import FULL, Setting
+from .base import FULL, DriverContractBase
 
 
-class Content(Setting):
+class ContentContract(DriverContractBase):
     async def test_text(self, rig: Rig, place: Path) -> None:
         rig.play([Say("Hello there, this is the answer.", chunks=5)])
         async with self.session(rig, place) as session:

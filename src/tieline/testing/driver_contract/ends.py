@@ -17,10 +17,10 @@ from ...processes import spawn
 from ...script import Fail, Run, Say, Stall
 from ..rig import Rig
 from ..stream_checks import collect, done, of
-from .base import Setting, eventually
+from .base import DriverContractBase, eventually
 
 
-class Ends(Setting):
+class EndContract(DriverContractBase):
     async def test_interrupt_mid_stream(self, rig: Rig, place: Path) -> None:
         rig.play([Say("The beginning of a long story. "), Stall()], [Say("after the interrupt")])
         async with self.session(rig, place) as session:

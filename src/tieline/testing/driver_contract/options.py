@@ -10,14 +10,14 @@ from ...errors import Unsupported, UsageError
 from ...events import Text
 from ...policy import CAPABILITIES
 from ...script import Run, Say
-from ...sessions.agent_fingerprint import premises
+from ...sessions.agent_fingerprint import fingerprint
 from .. import mcp_server
 from ..rig import Rig
 from ..stream_checks import collect, done, of
-from .base import PNG, PNG_BASE64, Setting, eventually
+from .base import PNG, PNG_BASE64, DriverContractBase, eventually
 
 
-class Options(Setting):
+class OptionContract(DriverContractBase):
     async def test_resume(self, rig: Rig, place: Path) -> None:
         if not rig.driver.features.resume:
             with pytest.raises(Unsupported, match="resume"):
@@ -44,12 +44,12 @@ class Options(Setting):
             pass  # a new home gets what it gets at the first start
         rig.play([Say("Here.")])
         async with self.session(rig, place) as session:
-            before, heard = premises(session.spec.cwd, session.spec.env), rig.heard()
+            before, heard = fingerprint(session.spec.cwd, session.spec.env), rig.heard()
             await session.warm_up()
             assert rig.heard() == heard
             seen = await collect(session.turn("hello"))
             assert done(seen).text.strip() == "Here."
-            assert premises(session.spec.cwd, session.spec.env) == before
+            assert fingerprint(session.spec.cwd, session.spec.env) == before
 
     async def test_resume_unknown(self, rig: Rig, place: Path) -> None:
         if not rig.driver.features.resume:

@@ -14,10 +14,10 @@ from ...sessions.session import Session
 from ..model_rig import ModelRig
 from ..rig import Rig
 from ..stream_checks import collect, done
-from .base import Setting
+from .base import DriverContractBase
 
 
-class Spending(Setting):
+class SpendingContract(DriverContractBase):
     @pytest.mark.timeout(300)  # an agent is started four times
     async def test_spending(self, rig: Rig, place: Path) -> None:
         """Turn by turn, against the model's own count: cold, warm, with a tool, resumed, aborted, after an abort,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..http_server import Request
+from ..http_server import HttpRequest
 
 MODEL = "claude-scripted"
 INPUT_TOKENS = 25
@@ -22,11 +22,11 @@ class AnthropicVoice:
     """One response of `POST /v1/messages`."""
 
     @staticmethod
-    def hears(request: Request) -> bool:
+    def hears(request: HttpRequest) -> bool:
         return request.path.startswith("/v1/messages") or request.method == "HEAD"
 
     @staticmethod
-    async def aside(request: Request) -> bool:
+    async def aside(request: HttpRequest) -> bool:
         """Liveness checks, token counts, and calls without the agent's tools (a title, the digest of a web page)."""
         if request.method == "HEAD":
             await request.respond(200, b"")
@@ -48,7 +48,7 @@ class AnthropicVoice:
             await request.respond(200, msgspec.json.encode(message))
         return True
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: HttpRequest) -> None:
         self._request = request
         self._number = next(_numbers)
         self._model = str(request.json().get("model", MODEL)) if request.method == "POST" else MODEL

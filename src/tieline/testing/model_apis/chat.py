@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..http_server import Request
+from ..http_server import HttpRequest
 
 _calls = itertools.count(1)
 
@@ -16,11 +16,11 @@ class Chat:
     """Writes one response. Token counts are made up from the lengths: what matters is that they add up."""
 
     @staticmethod
-    def hears(request: Request) -> bool:
+    def hears(request: HttpRequest) -> bool:
         return request.method == "POST" and request.path.endswith("/chat/completions")
 
     @staticmethod
-    async def aside(request: Request) -> bool:
+    async def aside(request: HttpRequest) -> bool:
         """Titles and summaries: agents ask for them without offering any tool."""
         body = request.json()
         if body.get("tools"):
@@ -31,7 +31,7 @@ class Chat:
         await voice.finish()
         return True
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: HttpRequest) -> None:
         self._request = request
         body = request.json()
         self._model = body.get("model", "scripted")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ..http_server import Request
+from ..http_server import HttpRequest
 
 STATUS = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
 
@@ -18,11 +18,11 @@ class Gemini:
     """One streamed response."""
 
     @staticmethod
-    def hears(request: Request) -> bool:
+    def hears(request: HttpRequest) -> bool:
         return "/models/" in request.path
 
     @staticmethod
-    async def aside(request: Request) -> bool:
+    async def aside(request: HttpRequest) -> bool:
         """Everything that is not streamed: token counts, classifiers, the digest of a fetched page."""
         if request.path.endswith(":streamGenerateContent"):
             return False
@@ -35,7 +35,7 @@ class Gemini:
         await request.respond(200, msgspec.json.encode(answer))
         return True
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: HttpRequest) -> None:
         self._request = request
         self._heard = len(str(request.json().get("contents", "")).split())
         self._spoken = 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ..http_server import Request
+from ..http_server import HttpRequest
 
 FREEFORM = "apply_patch"
 """The tool whose input is plain text and not JSON: it is called with `{"input": text}`."""
@@ -22,17 +22,17 @@ class Responses:
     """One streamed response."""
 
     @staticmethod
-    def hears(request: Request) -> bool:
+    def hears(request: HttpRequest) -> bool:
         return request.path.endswith(("/responses", "/models", "/responses/compact"))
 
     @staticmethod
-    async def aside(request: Request) -> bool:
+    async def aside(request: HttpRequest) -> bool:
         if request.method == "POST":
             return False
         await request.respond(200, b'{"models":[],"data":[]}')
         return True
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: HttpRequest) -> None:
         self._request = request
         self._id = f"resp_{next(_number)}"
         self._index = 0

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ...drivers.claude_code.driver import ClaudeCode
-from ...drivers.claude_code.launch import Options
+from ...drivers.claude_code.launch import ClaudeCodeOptions
 from ...script import AnyStep, Call, Get, Inquire, Outline, Propose, Reply, Run, Write
 from ..model_apis.anthropic import AnthropicVoice
 from ..model_rig import ModelRig
@@ -32,7 +32,7 @@ class ClaudeCodeRig(ModelRig):
 
     limits = frozenset({"fetch_reaches_loopback"})  # WebFetch turns every http address into an https one
 
-    def __init__(self, home: Path, options: Options | None = None, **env: str) -> None:
+    def __init__(self, home: Path, options: ClaudeCodeOptions | None = None, **env: str) -> None:
         self.home = home
         self.driver = ClaudeCode(options)
         super().__init__(ScriptedModel(AnthropicVoice, dialect=dialect))

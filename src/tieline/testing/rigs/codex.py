@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...drivers.codex.driver import Codex
-from ...drivers.codex.thread_params import Options
+from ...drivers.codex.thread_params import CodexOptions
 from ...script import AnyStep, Get, Inquire, Outline, Run, Write
 from ..model_apis.responses import FREEFORM, HOSTED, Responses
 from ..model_rig import ModelRig
@@ -52,7 +52,7 @@ async def codex_rig(home: Path, executable: Path, **options: Any) -> AsyncGenera
         settings = home / ".codex/config.toml"
         settings.parent.mkdir(exist_ok=True)
         settings.write_text(CONFIG.format(model=MODEL, url=model.url))
-        yield CodexRig(model, Codex(Options(command=(str(executable),), **options)), env)
+        yield CodexRig(model, Codex(CodexOptions(command=(str(executable),), **options)), env)
 
 
 def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
