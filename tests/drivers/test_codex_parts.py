@@ -361,7 +361,7 @@ async def test_an_interrupt_that_is_not_heard_ends_the_agent(tmp_path: Path) -> 
 def test_the_head_start_imports_little() -> None:
     """Whatever it imports, the agent starts that much later."""
     code = (
-        "import sys; from tieline.drivers.prestart import start_ahead; start_ahead('codex', {}); "
+        "import sys; from tieline.drivers.prestart import prestart; prestart('codex', {}); "
         "print(*sorted({'asyncio', 'msgspec', 'pathlib', 'shutil', 'typing'} & set(sys.modules)))"
     )
     ran = subprocess.run(

@@ -82,7 +82,7 @@ async def test_a_file_that_does_not_answer_holds_no_ask(monkeypatch: pytest.Monk
 
     for name in ("stat", "lstat", "readlink"):
         monkeypatch.setattr(os, name, hang)
-    for module in ("file_text", "claude_code.edits", "opencode.edits", "acp.placing"):
+    for module in ("current_file", "claude_code.edit_diffs", "opencode.edit_diffs", "acp.edit_diffs"):
         monkeypatch.setattr(f"tieline.drivers.{module}.LOOK_S", 0.01)
     path = "/far/away.txt"
     try:

@@ -166,8 +166,8 @@ async def test_it_is_tried_as_that_user(place: Path) -> None:
 
 def test_no_group_of_ours_is_kept() -> None:
     code = (
-        "from tieline.processes.spawn import launch\n"
-        "one = launch(['/usr/bin/id', '-G'], cwd='/', env={'TIELINE_RUN_AS': 'nobody'})\n"
+        "from tieline.processes.spawn import spawn\n"
+        "one = spawn(['/usr/bin/id', '-G'], cwd='/', env={'TIELINE_RUN_AS': 'nobody'})\n"
         "one.child.wait(60)\n"
         "print(one.child.stdout.read().decode())\n"
     )

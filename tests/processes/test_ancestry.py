@@ -133,27 +133,27 @@ async def test_a_guard_that_was_killed_changes_nothing_for_those_below_a_reaper(
 DAEMON = f"""
 import os, signal, subprocess, sys
 sys.path.insert(0, {str(Path(spawn.__file__).parents[2])!r})
-from tieline.wire import guarding, kin, subreaper
-from tieline.wire.descent import descent_of
-from tieline.wire.launch import launch
+from tieline.processes import guard_client, process_table, subreaper
+from tieline.processes.ancestry import agent_ancestor
+from tieline.processes.spawn import spawn
 subreaper.become()
 own = subprocess.Popen(["/bin/sh", "-c", "read word; exit 7"], stdin=subprocess.PIPE)
-launched = launch([sys.executable, "-I", "-c", sys.argv[1]], cwd="/", env={{}})
+launched = spawn([sys.executable, "-I", "-c", sys.argv[1]], cwd="/", env={{}})
 orphan, reaper = int(launched.child.stdout.readline()), launched.child.reaper
-print(descent_of(own.pid), descent_of(orphan) == launched.mark)
-os.kill(guarding.pid(), signal.SIGKILL)
-while kin.about(reaper).parent != os.getpid():
+print(agent_ancestor(own.pid), agent_ancestor(orphan) == launched.mark)
+os.kill(guard_client.pid(), signal.SIGKILL)
+while process_table.process_info(reaper).parent != os.getpid():
     pass
 subreaper.kill_orphans()
-print(descent_of(orphan) == launched.mark)
+print(agent_ancestor(orphan) == launched.mark)
 os.kill(reaper, signal.SIGKILL)
-while kin.about(orphan).parent != os.getpid():
+while process_table.process_info(orphan).parent != os.getpid():
     pass
-print(descent_of(orphan), descent_of(os.getpid()))
-while kin.about(orphan):
+print(agent_ancestor(orphan), agent_ancestor(os.getpid()))
+while process_table.process_info(orphan):
     subreaper.kill_orphans()
 own.communicate(b"go\\n")
-print(own.returncode, kin.children())
+print(own.returncode, process_table.children())
 """
 
 
@@ -177,8 +177,8 @@ def test_what_cannot_be_read_is_unknown() -> None:
 OTHER = f"""
 import sys
 sys.path.insert(0, {str(Path(spawn.__file__).parents[2])!r})
-from tieline.wire.launch import launch
-launched = launch([sys.executable, "-I", "-c", sys.argv[1]], cwd="/", env={{}})
+from tieline.processes.spawn import spawn
+launched = spawn([sys.executable, "-I", "-c", sys.argv[1]], cwd="/", env={{}})
 print(launched.child.stdout.readline().decode().strip(), flush=True)
 sys.stdin.read()
 """
@@ -257,7 +257,10 @@ async def test_where_a_system_has_no_reapers(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("by", ["_prctl", "_prctl_by_ctypes"])
 def test_both_ways_to_the_system_call_work(by: str) -> None:
-    code = f"import sys; sys.path.insert(0, {str(Path(spawn.__file__).parents[2])!r}); from tieline.wire import kin; "
-    code += f"print(kin.{by}(15, b'a-name\\0'), kin.{by}(36, 1), kin.{by}(12345, 1), kin.about('self').name)"
+    code = f"import sys; sys.path.insert(0, {str(Path(spawn.__file__).parents[2])!r}); "
+    code += "from tieline.processes import process_table as table; "
+    code += (
+        f"print(table.{by}(15, b'a-name\\0'), table.{by}(36, 1), table.{by}(12345, 1), table.process_info('self').name)"
+    )
     shown = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, env={}, timeout=60)
     assert shown.stdout == "True True False a-name\n", shown.stderr

@@ -19,7 +19,7 @@ PARENT = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is born without it
 sys.path.insert(0, {root!r})
-from tieline.wire.launch import ahead, launch, live
+from tieline.processes.spawn import ahead, live, spawn
 STUBBORN = "import signal; signal.signal(15, signal.SIG_IGN); print('there', flush=True); signal.pause()"
 FAMILY = '''
 import subprocess, sys, signal
@@ -29,7 +29,7 @@ print("there", flush=True)
 signal.pause()
 '''
 def start(*args):
-    launched = launch([sys.executable, "-I", "-c", *args], cwd="/", env=dict(PATH="/usr/bin:/bin"))
+    launched = spawn([sys.executable, "-I", "-c", *args], cwd="/", env=dict(PATH="/usr/bin:/bin"))
     assert launched.child.stdout.readline() == b"there\\n"
     return launched
 def command(pid):
@@ -104,7 +104,7 @@ async def test_parent_dies(parents: list[Parent], number: signal.Signals) -> Non
 async def test_parent_dies_whose_guard_is_its_fork(parents: list[Parent]) -> None:
     """A head start's guard is forked, and watches over what is started later as well."""
     body = """
-from tieline.wire import guarding as module
+from tieline.processes import guard_client as module
 early = ahead([sys.executable, "-I", "-c", STUBBORN], cwd="/", env={})
 assert early.child.stdout.readline() == b"there\\n"
 assert command(module._guard.pid) == command("self")
@@ -119,7 +119,7 @@ ready()
 @pytest.mark.slow
 async def test_a_forked_guard_that_was_killed_is_replaced(parents: list[Parent]) -> None:
     body = """
-from tieline.wire import guarding as module
+from tieline.processes import guard_client as module
 early = ahead([sys.executable, "-I", "-c", STUBBORN], cwd="/", env={})
 assert early.child.stdout.readline() == b"there\\n"
 module._guard.kill()
@@ -182,7 +182,7 @@ ready()
 async def test_a_fork_lets_go_of_the_guard(parents: list[Parent]) -> None:
     """Where there is no pidfd, the end of its input is all that tells the guard."""
     body = """
-from tieline.wire import guarding as module
+from tieline.processes import guard_client as module
 start(STUBBORN)
 held = module._guard.input
 fork = os.fork()
@@ -226,7 +226,7 @@ time.sleep(300)
 async def test_a_guard_that_was_killed_is_replaced(parents: list[Parent]) -> None:
     """The new one knows all the children, also those that the old one was told of."""
     body = """
-from tieline.wire import guarding as module
+from tieline.processes import guard_client as module
 start(STUBBORN)
 module._guard.kill()
 start(STUBBORN)
@@ -241,7 +241,7 @@ ready()
 async def test_killed_while_a_child_starts(parents: list[Parent], when: str) -> None:
     """No moment is unwatched: the reaper is there before the child."""
     body = f"""
-from tieline.wire import launch as module
+from tieline.processes import spawn as module
 given = module._give
 def give(control, order, pipes):
     print("started", flush=True)
@@ -262,16 +262,16 @@ start(STUBBORN, {MARKER!r})
     await eventually(lambda: not commands(MARKER) and not alive(guard_pid), "it stays")
 
 
-WITHOUT = "from tieline.wire import launch as module; module.REAPERS = False; "
+WITHOUT = "from tieline.processes import spawn as module; module.REAPERS = False; "
 
 
 @pytest.mark.slow
 async def test_where_a_system_has_no_reapers(parents: list[Parent]) -> None:
     """The mark and the group decide, also for a guard that replaced another."""
     body = """
-from tieline.wire import guarding
+from tieline.processes import guard_client
 start(STUBBORN)
-guarding._guard.kill()
+guard_client._guard.kill()
 start(FAMILY, STUBBORN)
 ready()
 """
@@ -287,8 +287,8 @@ import subprocess
 real = subprocess.Popen
 def popen(argv, **options):
     child = real(argv, **options)
-    if module.kin.MARK in options["env"]:
-        print(options["env"][module.kin.MARK], flush=True)
+    if module.process_table.MARK in options["env"]:
+        print(options["env"][module.process_table.MARK], flush=True)
         time.sleep(300)
     return child
 subprocess.Popen = popen
@@ -304,7 +304,7 @@ start(STUBBORN)
 @pytest.mark.slow
 async def test_guard_leaves_with_its_parent(parents: list[Parent]) -> None:
     parent = Parent(
-        "start(STUBBORN); from tieline.wire import guarding as module; "
+        "start(STUBBORN); from tieline.processes import guard_client as module; "
         "print(*live(), module._guard.pid, flush=True); time.sleep(300)"
     )
     *_, number = sorted(parent.marks, key=len, reverse=True)

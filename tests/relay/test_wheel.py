@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[2]
 LOADS = """
 import sys
 import tieline
-from tieline.channels.base import Surroundings
+from tieline.channels.base import ChannelContext
 from tieline.config import ChannelConfig
-from tieline.relay.plugins import build
+from tieline.relay.plugins.loader import build
 
 installed, path, folder = sys.argv[1:]
 assert tieline.__file__.startswith(installed), tieline.__file__
@@ -21,7 +21,7 @@ for entry in (
     ChannelConfig(id="by-package", package="folder_channel", config={"folder": folder}),
     ChannelConfig(id="built-in", type="webhook", config={"secrets": ["whsec_" + "A" * 44], "to": "relay.user.me"}),
 ):
-    print(build(entry, Surroundings()).channel.subject_prefix)
+    print(build(entry, ChannelContext()).channel.subject_prefix)
 """
 
 

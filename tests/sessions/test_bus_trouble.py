@@ -41,7 +41,7 @@ class Filling:
     async def publish(self, *given: Any, **more: Any) -> int:
         return await self._write("publish", *given, **more)
 
-    def publishing(self, *given: Any, **more: Any) -> "asyncio.Future[int]":
+    def publish_nowait(self, *given: Any, **more: Any) -> "asyncio.Future[int]":
         return asyncio.ensure_future(self.publish(*given, **more))
 
     async def put(self, *given: Any, **more: Any) -> int:

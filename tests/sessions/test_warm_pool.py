@@ -224,7 +224,7 @@ async def test_a_file_system_that_hangs_holds_up_one_look_and_not_the_end(
             for number, name in enumerate("ab", 1):
                 pool.prepare(driver, Spec(cwd=place(tmp_path, name), env=env))
                 await ready(pool, number)
-            monkeypatch.setattr("tieline.sessions.warm_pool.premises", hang)
+            monkeypatch.setattr("tieline.sessions.warm_pool.fingerprint", hang)
             await eventually(lambda: bool(looks), "it does not look", timeout=WAIT)
             await asyncio.sleep(0.2)  # ten times the clock
             assert len(looks) == 1

@@ -74,6 +74,10 @@ class ScriptedOptions(Struct, frozen=True, forbid_unknown_fields=True):
     env: Mapping[str, str] = {}  # added to the environment of its commands
 
 
+OPTIONS = ScriptedOptions
+"""What `[agents.NAME]` may say."""
+
+
 def create(name: str, options: Mapping[str, Any]) -> "Scripted":
     chosen = options_of(ScriptedOptions, name, options)
     return Scripted(script.load(chosen.script) if chosen.script else DEMO, name=name, env=chosen.env)

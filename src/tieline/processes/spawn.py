@@ -245,6 +245,17 @@ def reapers() -> dict[int, str]:
 
 
 def has_exited(mark: str) -> bool:
-    """Whether that child of ours is over, also when the event loop has not heard of it yet."""
+    """Whether that child of ours is over, also when neither the event loop nor its reaper has noticed yet."""
     launched = _live.get(mark)
-    return launched is None or launched.child.poll() is not None
+    if launched is None or launched.child.poll() is not None:
+        return True
+    info = process_table.process_info(launched.pid)
+    if info is not None:
+        return info.over
+    try:
+        os.kill(launched.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # another user's
+        pass
+    return False

@@ -35,7 +35,7 @@ from .warm_pool import Pool
 
 
 class SessionManager:
-    """`async with Router(bus, config) as router`: the agents live inside the block, the sessions' state outlives it."""
+    """`async with SessionManager(bus, config) as manager`: agents live inside the block, sessions outlive it."""
 
     def __init__(
         self,

@@ -28,11 +28,11 @@ def by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> RunOption
     """What the full parser makes of it: the request that it would carry out."""
     seen: list[RunOptions] = []
 
-    def carry_out(request: RunOptions) -> int:
+    def execute(request: RunOptions) -> int:
         seen.append(request)
         return 0
 
-    monkeypatch.setattr("tieline.cli.run.target.carry_out", carry_out)
+    monkeypatch.setattr("tieline.cli.run.target.execute", execute)
     assert app.start(["run", *arguments]) == 0
     return seen[0]
 

@@ -1,4 +1,4 @@
-"""`docs/configuration.md`, made from the configuration's own types: `python -m tieline.cli.commands.config_reference`."""
+"""`docs/configuration.md`, made from the types: `python -m tieline.cli.commands.config_reference`."""
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -84,7 +84,7 @@ def tables() -> Iterator[tuple[str, str, type[Struct]]]:
     yield "Messages at their times", "[[schedules]]", ScheduleConfig
     yield "Agents", "[agents.NAME]", AgentEntry
     for kind, module in DRIVERS.items():
-        options: type[Struct] = import_module(module).Options
+        options: type[Struct] = import_module(module).OPTIONS
         yield f"Agents of the type {kind}", "[agents.NAME]", options
         yield from _inner(options, "[agents.NAME.{}]", f"{kind}: {{}}")
     yield "Channels", "[[channels]]", ChannelConfig

@@ -73,6 +73,10 @@ class AcpOptions(Struct, frozen=True, forbid_unknown_fields=True):
     ] = PresetFeatures()
 
 
+OPTIONS = AcpOptions
+"""What `[agents.NAME]` may say."""
+
+
 def create(name: str, options: Mapping[str, Any]) -> "Acp":
     chosen = options_of(AcpOptions, name, options)
     if chosen.preset and chosen.preset not in PRESETS:

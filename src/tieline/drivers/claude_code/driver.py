@@ -33,6 +33,10 @@ MAX_SETTINGS = 1024 * 1024
 SIGN_IN = "Run `claude` once and sign in, or set ANTHROPIC_API_KEY."
 
 
+OPTIONS = ClaudeCodeOptions
+"""What `[agents.NAME]` may say."""
+
+
 def create(name: str, options: Mapping[str, Any]) -> "ClaudeCode":
     chosen = options_of(ClaudeCodeOptions, name, options)
     check_args(name, chosen.args, KEPT)

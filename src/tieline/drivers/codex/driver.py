@@ -26,6 +26,10 @@ from .thread_params import CodexOptions, first_words
 PROBE_S = 15.0
 
 
+OPTIONS = CodexOptions
+"""What `[agents.NAME]` may say."""
+
+
 def create(name: str, options: Mapping[str, Any]) -> "Codex":
     chosen = options_of(CodexOptions, name, options)
     check_args(name, chosen.args, KEPT)

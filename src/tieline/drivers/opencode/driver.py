@@ -46,6 +46,10 @@ class OpenCodeOptions(Struct, frozen=True, forbid_unknown_fields=True):
     agent: Annotated[str, setting("One of OpenCode's own agents: `build`, `plan`, or yours.", "plan")] = ""
 
 
+OPTIONS = OpenCodeOptions
+"""What `[agents.NAME]` may say."""
+
+
 def create(name: str, options: Mapping[str, Any]) -> "OpenCode":
     chosen = options_of(OpenCodeOptions, name, options)
     check_args(name, chosen.args, KEPT)

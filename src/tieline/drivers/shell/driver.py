@@ -29,6 +29,10 @@ CLAIMED = "by the arguments in policy_args, as the configuration claims"
 NOBODY_ASKED = "a command line cannot ask: the arguments must make the agent refuse"
 
 
+OPTIONS = ShellOptions
+"""What `[agents.NAME]` may say."""
+
+
 def create(name: str, options: Mapping[str, Any]) -> "Shell":
     chosen = options_of(ShellOptions, name, options)
     check_options(name, chosen)
