@@ -19,7 +19,7 @@ export default defineConfig(() => {
       outDir: OUT,
       emptyOutDir: false,
       target: 'es2022',
-      rollupOptions: { input: join(import.meta.dirname, 'src/sw.ts'), output: { format: 'iife' as const, entryFileNames: 'sw.js' } },
+      rollupOptions: { input: join(import.meta.dirname, 'src/service-worker.ts'), output: { format: 'iife' as const, entryFileNames: 'sw.js' } },
     },
   }
 })

@@ -1,8 +1,8 @@
 import { render } from 'preact'
-import { go } from './route'
-import { arrive, recognise } from './sign'
-import { connection, link, me } from './store'
-import { App, signedOut } from './ui/app'
+import { App, signedOut } from './app/app'
+import { go } from './app/router'
+import { arrive, recognise } from './auth/auth'
+import { connection, link, me } from './store/store'
 
 async function begin(): Promise<void> {
   const problem = await arrive()

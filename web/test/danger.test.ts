@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { danger, dangerOfCommand, dangerOfPath } from '../src/danger'
-import type { Ask } from '../src/protocol'
+import { danger, dangerOfCommand, dangerOfPath } from '../src/asks/danger'
+import type { Ask } from '../src/generated/protocol'
 
 const DANGEROUS = [
   'rm -rf build', 'rm -r src', 'rm -f a', 'sudo rm -rf /', '/bin/rm -fr x', 'cd x && rm -rf .', 'rm --recursive x', 'rm -v -rf x',

@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import DOMPurify from 'dompurify'
 import { describe, expect, it } from 'vitest'
-import { pieces, toHtml } from '../src/markdown'
+import { pieces, toHtml } from '../src/ui/markdown'
 
 const HOSTILE = [
   '<script>alert(1)</script>', '<img src=x onerror=alert(1)>', '<svg onload=alert(1)>', '[x](javascript:alert(1))', '[x](data:text/html,hi)', '![x](javascript:alert(1))',

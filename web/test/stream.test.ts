@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { BEAT_MS, SIGN_OF_LIFE_MS, Stream, type HubFrame, type LinkState, type World } from '../src/stream'
+import { BEAT_MS, SIGN_OF_LIFE_MS, Stream, type HubFrame, type LinkState, type World } from '../src/connection/stream'
 
 class Socket {
   readyState = 0

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type * as P from '../src/protocol'
-import { Thread, type AnyEvent, type Content } from '../src/thread'
+import type * as P from '../src/generated/protocol'
+import { Thread, type AnyEvent, type Content } from '../src/thread/thread'
 
 const frame = (seq: number, event: AnyEvent): P.EventFrame => ({ type: 'event', seq, session: 's', at: seq, event })
 const contents = (thread: Thread): Content[] => thread.items.value.map((item) => item.content.value)

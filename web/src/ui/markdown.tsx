@@ -1,7 +1,76 @@
-/** Markdown that may still be growing: only its last piece is rendered anew. */
-import { memo } from './memo'
+/** Markdown of models and tools, as HTML that cannot do anything.
+ *
+ * Two fences: markdown-it escapes raw HTML, and DOMPurify lets through a short list of tags. Images are shown as links:
+ * fetching one would tell a stranger that and when this was read.
+ */
+import DOMPurify from 'dompurify'
+import MarkdownIt from 'markdown-it'
 import { useMemo } from 'preact/hooks'
-import { pieces, toHtml } from '../markdown'
+import { visible } from '../shared/visible-text'
+import { memo } from './memo'
+
+/** A link opens apart, and learns nothing about this page. */
+const APART = 'target="_blank" rel="noopener noreferrer nofollow"'
+
+const md = new MarkdownIt({ html: false, linkify: true, breaks: false, typographer: false })
+md.validateLink = (url) => /^(?:https?:|mailto:)/i.test(url.trim())
+md.renderer.rules.image = (tokens, index) => {
+  const token = tokens[index]!
+  const address = String(token.attrGet('src') ?? '')
+  const words = md.utils.escapeHtml(token.content || 'image')
+  return /^https?:/i.test(address) ? `<a href="${md.utils.escapeHtml(address)}" ${APART}>🖼 ${words}</a>` : `🖼 ${words}`
+}
+md.renderer.rules.link_open = (tokens, index) =>
+  `<a href="${md.utils.escapeHtml(String(tokens[index]!.attrGet('href') ?? ''))}" ${APART}>`
+
+/** Code is what people copy and run: what cannot be seen in it is marked. In prose such characters have their use. */
+for (const kind of ['code_inline', 'code_block', 'fence'] as const) {
+  const plain = md.renderer.rules[kind]!
+  md.renderer.rules[kind] = (tokens, index, ...rest) => {
+    const token = tokens[index]!
+    token.content = visible(token.content)
+    return plain(tokens, index, ...rest)
+  }
+}
+
+const TAGS = ['a', 'b', 'blockquote', 'br', 'code', 'del', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'i', 'li', 'ol', 'p', 'pre', 's', 'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul']
+
+export function toHtml(text: string): string {
+  return DOMPurify.sanitize(md.render(text), {
+    ALLOWED_TAGS: TAGS,
+    ALLOWED_ATTR: ['href', 'start', 'target', 'rel'],
+    ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
+    ADD_URI_SAFE_ATTR: ['rel', 'target', 'start'],
+    ALLOW_DATA_ATTR: false,
+    ALLOW_ARIA_ATTR: false,
+  })
+}
+
+/** Streaming text in pieces of which only the last can still change, so that a long answer costs no more per word than
+ * a short one. Cut at blank lines outside fences, and never before something indented (it belongs to a list). */
+export function pieces(text: string): string[] {
+  const found: string[] = []
+  let fence = ''
+  let piece: string[] = []
+  let blank = false
+  for (const line of text.split('\n')) {
+    const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1]
+    const list = /^\s*(?:[-*+]|\d+[.)])\s/.test(line)
+    if (blank && !fence && piece.length && line.trim() && !/^\s/.test(line) && !(list && isList(piece))) {
+      found.push(piece.join('\n'))
+      piece = []
+    }
+    if (mark) fence = fence ? (mark.startsWith(fence) && line.trim() === mark ? '' : fence) : mark
+    blank = line.trim() === ''
+    piece.push(line)
+  }
+  found.push(piece.join('\n'))
+  return found
+}
+
+function isList(piece: readonly string[]): boolean {
+  return /^\s*(?:[-*+]|\d+[.)])\s/.test(piece.find((line) => line.trim()) ?? '')
+}
 
 const Piece = memo(({ text }: { text: string }) => {
   const html = useMemo(() => toHtml(text), [text])

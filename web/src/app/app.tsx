@@ -1,0 +1,111 @@
+/** The page's frame: the list beside the pane on wide screens, one of them at a time on a phone. */
+import { effect, signal } from '@preact/signals'
+import { useEffect, useRef } from 'preact/hooks'
+import { Login } from '../auth/login'
+import { ordersElsewhere, Orders } from '../commands/pending-commands'
+import { ConnectionBar } from '../connection/connection-bar'
+import { Channels } from '../messages/channels'
+import { DeadLetters } from '../messages/dead-letters'
+import { Inboxes } from '../messages/inboxes'
+import { Messages, MessageThread } from '../messages/message-threads'
+import { NewSession } from '../sessions/new-session'
+import { NeedsYou, Sessions } from '../sessions/session-list'
+import { ThreadPane } from '../sessions/session-page'
+import { Settings } from '../settings/settings'
+import { asks, me } from '../store/store'
+import { Empty, Pane } from '../ui/components'
+import { Icon } from '../ui/icons'
+import { place, type Place } from './router'
+
+/** Why nobody is signed in; undefined while somebody is. */
+export const signedOut = signal<string | undefined>(undefined)
+
+effect(() => {
+  const count = asks.value.size
+  document.title = count ? `(${count}) Tieline` : 'Tieline'
+  const badge = navigator as Navigator & { setAppBadge?: (count: number) => Promise<void> }
+  void badge.setAppBadge?.(count).catch(() => undefined)
+})
+effect(() => {
+  if (me.value) signedOut.value = undefined
+})
+
+const LINKS: readonly (readonly [string, string, string, readonly Place['page'][]])[] = [
+  ['/', 'sessions', 'Sessions', ['home', 'session', 'new']],
+  ['/messages', 'message', 'Messages', ['messages', 'message', 'inboxes', 'dead', 'channels']],
+  ['/settings', 'settings', 'Settings', ['settings']],
+]
+
+function Navigation() {
+  const waiting = asks.value.size
+  return (
+    <nav class="nav" aria-label="Main">
+      {LINKS.map(([to, icon, label, pages]) => (
+        <a key={to} href={to} data-inside="1" aria-current={pages.includes(place.value.page) ? 'page' : undefined}>
+          <Icon name={icon} /><span>{label}</span>
+          {to === '/' && waiting > 0 && <span class="badge" aria-label={`${waiting} waiting for you`}>{waiting}</span>}
+        </a>
+      ))}
+    </nav>
+  )
+}
+
+function Content({ at }: { at: Place }) {
+  switch (at.page) {
+    case 'session': return <ThreadPane key={at.id} id={at.id} sheet={at.sheet} />
+    case 'settings': return <Settings />
+    case 'messages': return <Messages />
+    case 'message': return <MessageThread id={at.id} />
+    case 'inboxes': return <Inboxes />
+    case 'dead': return <DeadLetters />
+    case 'channels': return <Channels />
+    case 'unknown': return <Pane><Empty icon="search" title="There is nothing here"><a class="button" href="/" data-inside="1">All sessions</a></Empty></Pane>
+    default: return <section class="pane welcome" aria-label="No session is open"><Empty icon="sessions" title="Choose a session"><p>Or start a new one.</p><a class="button primary" href="/new" data-inside="1">New session</a></Empty></section>
+  }
+}
+
+export function App() {
+  const at = place.value
+  const list = at.page === 'home' || at.page === 'new'
+  const content = () => document.getElementById('content')
+  const where = list ? '' : `${at.page} ${'id' in at ? at.id : ''}`
+  const before = useRef(where)
+  useEffect(() => {
+    // The link that was followed may be gone with its page: whoever goes by keyboard or ear goes on in the new one.
+    if (before.current !== where) content()?.focus({ preventScroll: true })
+    before.current = where
+  }, [where])
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key === '/' && !(event.target as Element).closest('input, textarea, select')) {
+        event.preventDefault()
+        document.querySelector<HTMLInputElement>('.search input')?.focus()
+      }
+    }
+    addEventListener('keydown', onKey)
+    return () => removeEventListener('keydown', onKey)
+  }, [])
+  if (signedOut.value !== undefined) return <Login problem={signedOut.value} />
+  return (
+    <div class={list ? 'app at-list' : 'app at-pane'} data-page={at.page}>
+      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); content()?.focus() }}>To the content</a>
+      {/* One element for both, so that the list keeps its place: the page's content, or what stands beside it. */}
+      <div class="side" id={list ? 'content' : undefined} role={list ? 'main' : 'complementary'} tabIndex={-1} aria-label="Sessions and decisions">
+        {list && <h1 class="sr">Sessions</h1>}
+        <div class="side-head">
+          <a href="/" data-inside="1" class="brand"><img src="/icons/icon.svg" alt="" width="26" height="26" /> Tieline</a>
+          <a class="button primary small-button" href="/new" data-inside="1"><Icon name="plus" /> New</a>
+        </div>
+        <ConnectionBar />
+        <div class="side-scroll">
+          <Orders of={ordersElsewhere()} />
+          <NeedsYou />
+          <Sessions />
+        </div>
+      </div>
+      <Content at={at} />
+      <Navigation />
+      {at.page === 'new' && <NewSession />}
+    </div>
+  )
+}

@@ -1,0 +1,94 @@
+/** A unified diff by file, each line of it. A line can be tapped to say something about it. */
+import { useMemo, useState } from 'preact/hooks'
+import { inside } from '../shared/format'
+import { visible } from '../shared/visible-text'
+import { Icon } from '../ui/icons'
+import { parseDiff, type DiffLine, type FileDiff } from './parse-diff'
+
+type OnRemark = (path: string, line: DiffLine, comment: string, send: boolean) => void
+
+const SIGN = { same: ' ', add: '+', del: '−', note: ' ' }
+const MANY = 400 // lines of a file beyond which it is folded at first
+
+/** `cwd`: what its paths are shown from. */
+export function DiffView({ diff, cwd, onRemark, folded = false }: { diff: string; cwd?: string; onRemark?: OnRemark; folded?: boolean }) {
+  const files = useMemo(() => parseDiff(diff).map((file) => ({ ...file, path: inside(file.path, cwd) })), [diff, cwd])
+  if (!files.length) return diff ? <pre class="code">{visible(diff)}</pre> : null
+  return <div class="diff">{files.map((file, index) => <File key={`${index} ${file.path}`} file={file} onRemark={onRemark} folded={folded && files.length > 1} />)}</div>
+}
+
+function File({ file, onRemark, folded }: { file: FileDiff; onRemark?: OnRemark; folded: boolean }) {
+  const size = file.added + file.removed
+  const [open, setOpen] = useState(!folded && (size < MANY || !onRemark))
+  const path = visible(file.path)
+  return (
+    <section class="diff-file" aria-label={path ? `Changes in ${path}` : 'Changes'}>
+      <button type="button" class="diff-head" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
+        <span class="diff-path"><bdi>{path || 'Text that is no diff'}</bdi></span>
+        {file.state !== 'changed' && <span class="tag">{file.state}</span>}
+        {file.hunks.length > 0 && (
+          <>
+            <span class="plus" aria-label={`${file.added} lines added`}>+{file.added}</span>
+            <span class="minus" aria-label={`${file.removed} lines removed`}>−{file.removed}</span>
+          </>
+        )}
+      </button>
+      {open && (
+        <div class="diff-lines" role="group">
+          {file.was && <div class="diff-note">was <bdi>{visible(file.was)}</bdi></div>}
+          {file.state === 'binary' && <div class="diff-note">A binary file</div>}
+          {file.notes.map((note, index) => <div key={index} class="diff-note">{visible(note) || ' '}</div>)}
+          {file.hunks.map((hunk, index) => (
+            <div class="hunk" key={index}>
+              {(index > 0 || hunk.head) && <div class="diff-note">⋯ {visible(hunk.head)}</div>}
+              {hunk.lines.map((line, number) => <Line key={number} path={file.path} line={line} onRemark={onRemark} />)}
+            </div>
+          ))}
+        </div>
+      )}
+    </section>
+  )
+}
+
+function Line({ path, line, onRemark }: { path: string; line: DiffLine; onRemark?: OnRemark }) {
+  const [open, setOpen] = useState(false)
+  const [text, setText] = useState('')
+  const inner = (
+    <>
+      <span class="diff-number" aria-hidden="true">{line.after || line.before || ''}</span>
+      <span class="diff-sign" aria-hidden="true">{SIGN[line.kind]}</span>
+      <span class="diff-text">{visible(line.text) || ' '}</span>
+    </>
+  )
+  if (!onRemark || line.kind === 'note') return <div class={`diff-line ${line.kind}`}>{inner}</div>
+  const finish = (send: boolean) => {
+    if (!text.trim()) return
+    onRemark(path, line, text, send)
+    setOpen(false)
+    setText('')
+  }
+  return (
+    <>
+      <button
+        type="button" class={`diff-line tappable ${line.kind}`} aria-expanded={open} title="Comment" onClick={() => setOpen(!open)}
+      >
+        <span class="sr">{`Line ${line.after || line.before}${line.kind === 'add' ? ', added' : line.kind === 'del' ? ', removed' : ''}: `}</span>
+        {inner}
+      </button>
+      {open && (
+        <form class="remark" onSubmit={(event) => { event.preventDefault(); finish(true) }}>
+          <textarea
+            rows={2} value={text} placeholder="Comment to the agent" aria-label="Comment to the agent" ref={(box) => box?.focus()}
+            onInput={(event) => setText(event.currentTarget.value)}
+            onKeyDown={(event) => { if (event.key === 'Enter' && (event.metaKey || event.ctrlKey)) finish(true) }}
+          />
+          <div class="row end">
+            <button type="button" class="small" onClick={() => finish(false)}>Add to draft</button>
+            <button type="submit" class="small primary">Send</button>
+          </div>
+        </form>
+      )}
+    </>
+  )
+}

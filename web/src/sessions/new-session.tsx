@@ -1,0 +1,184 @@
+/** A new session: where, who, in which directory, and what it may do. */
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { get, newId, Refused, Wish, words } from '../api/client'
+import { back, go, session as sessionPath } from '../app/router'
+import { dropOrder, ordersElsewhere, ordersOf, told, Orders, silent } from '../commands/pending-commands'
+import type * as P from '../generated/protocol'
+import { agentName, base, tilde } from '../shared/format'
+import { keep, kept } from '../shared/local-storage'
+import { nodes, sessions } from '../store/store'
+import { Problem, Sheet } from '../ui/components'
+import { Icon } from '../ui/icons'
+import { POLICIES } from './policies'
+
+interface Last { readonly node: string; readonly agent: string; readonly policy: string }
+
+export function NewSession() {
+  const machines = [...nodes.value.values()].sort((one, other) => Number(other.online ?? false) - Number(one.online ?? false) || Number(other.local ?? false) - Number(one.local ?? false))
+  const last = useMemo(() => kept<Last>('last', { node: '', agent: '', policy: 'ask' }), [])
+  const [nodeId, setNode] = useState(last.node)
+  const node = nodes.value.get(nodeId) ?? machines[0]
+  const agents = [...(node?.agents ?? [])].sort((one, other) => Number(other.ready ?? false) - Number(one.ready ?? false))
+  const [agentId, setAgent] = useState(last.agent)
+  const agent = agents.find((one) => one.name === agentId) ?? agents.find((one) => one.name === node?.default_agent) ?? agents[0]
+  const [all, setAll] = useState(false)
+  const there = agents.filter((one) => one.found || one.name === agent?.name)
+  const recent = useMemo(() => recents(node?.id ?? ''), [node?.id, sessions.value.size])
+  const [typed, setCwd] = useState<string | undefined>(undefined)
+  const cwd = typed ?? recent[0] ?? node?.home ?? ''
+  const [policy, setPolicy] = useState(last.policy)
+  const [model, setModel] = useState('')
+  const [prompt, setPrompt] = useState(() => kept('draft.new', ''))
+  const [browsing, setBrowsing] = useState(false)
+  const [problem, setProblem] = useState<Refused | string>('')
+  const [accept, setAccept] = useState(false)
+  const [busy, setBusy] = useState(false)
+  const [ordered, setOrdered] = useState(false)
+  const [id, setId] = useState(newId) // one id until a machine has refused it: sending it twice makes one session
+  const [wish] = useState(() => new Wish())
+
+  const unenforced = problem instanceof Refused && problem.problem.code === 'PolicyUnenforceable'
+  const create = async () => {
+    setBusy(true)
+    setProblem('')
+    const body: P.NewSession = {
+      id, node: node?.id ?? '', agent: agent?.name ?? '', cwd, policy, model, prompt: prompt.trim(), ...(accept ? { accept_unenforced: true } : {}),
+    }
+    try {
+      const made = await told<P.SessionRecord>(`New session in ${base(cwd)}`, id, wish.send('POST', 'sessions', body), prompt)
+      keep('last', { node: node?.id ?? '', agent: agent?.name ?? '', policy } satisfies Last)
+      if (!made) return setOrdered(true) // the hub has it, the machine has not answered yet: the draft may be needed again
+      keep('draft.new', '')
+      go(sessionPath(id), true)
+    } catch (error) {
+      setProblem(error instanceof Refused ? error : words(error))
+      setBusy(false)
+    }
+  }
+  const begun = ordered && sessions.value.has(id)
+  useEffect(() => { if (begun) go(sessionPath(id), true) }, [begun])
+  const refused = ordersOf(id).find((one) => one.problem)
+  useEffect(() => {
+    if (!refused) return
+    dropOrder(refused.id) // it is told right here
+    setProblem(refused.problem)
+    setId(newId())
+    setOrdered(false)
+    setBusy(false)
+  }, [refused?.id])
+  if (ordered) {
+    return (
+      <Sheet title="New session" onClose={() => back('/')}>
+        <p role="status">The hub has it. {silent(node?.id ?? '')}: the session begins as soon as it is there.</p>
+        <button type="button" onClick={() => back('/')}>All sessions</button>
+      </Sheet>
+    )
+  }
+  return (
+    <Sheet title="New session" onClose={() => back('/')}>
+      <form class="stack new-session" onSubmit={(event) => { event.preventDefault(); void create() }}>
+        <Orders of={ordersElsewhere()} />
+        {machines.length === 0 && <Problem text="No machine is connected yet. Settings tells how to join one." />}
+        <fieldset>
+          <legend>Machine</legend>
+          <div class="options">
+            {machines.map((one) => (
+              <label key={one.id} class="option">
+                <input type="radio" name="node" checked={one.id === node?.id} onChange={() => { setNode(one.id); setCwd(undefined) }} />
+                <Icon name="machine" /><span>{one.name || one.id}</span>{!one.online && <small>offline</small>}
+              </label>
+            ))}
+          </div>
+        </fieldset>
+        <fieldset>
+          <legend>Agent</legend>
+          <div class="options">
+            {(all ? agents : there).map((one) => (
+              <label key={one.name} class={one.ready ? 'option' : 'option off'}>
+                <input type="radio" name="agent" checked={one.name === agent?.name} onChange={() => setAgent(one.name)} />
+                <span class="agent-dot" data-agent={one.name} aria-hidden="true" /><span>{agentName(one.name)}</span>
+                {!one.ready && <small>{one.found ? 'not ready' : 'not installed'}</small>}
+              </label>
+            ))}
+            {!all && agents.length > there.length && <button type="button" class="small" onClick={() => setAll(true)}>{agents.length - there.length} more, not installed</button>}
+          </div>
+          {agent && !agent.ready && (agent.problem || agent.hint) && <p class="faint small-text">{[agent.problem, agent.hint].filter(Boolean).join(' ')}</p>}
+          {agent?.basis === 'unverified' && <p class="faint small-text">It never ran on this machine: what it can do is unverified until it has.</p>}
+        </fieldset>
+        <fieldset>
+          <legend>Directory</legend>
+          <div class="row">
+            <input type="text" class="mono grow" value={cwd} aria-label="Directory" spellcheck={false} autocapitalize="off" autocomplete="off" list="recent" onInput={(event) => setCwd(event.currentTarget.value)} />
+            <button type="button" aria-expanded={browsing} onClick={() => setBrowsing(!browsing)}><Icon name="folder" /> Browse</button>
+          </div>
+          <datalist id="recent">{recent.map((one) => <option key={one} value={one} />)}</datalist>
+          {recent.length > 0 && !browsing && (
+            <div class="recents" role="group" aria-label="Recent directories">
+              {recent.slice(0, 6).map((one) => <button key={one} type="button" class={one === cwd ? 'small on' : 'small'} title={one} onClick={() => setCwd(one)}>{tilde(one, node?.home).length < 28 ? tilde(one, node?.home) : base(one)}</button>)}
+            </div>
+          )}
+          {browsing && node && <Browser node={node} from={cwd} onPick={setCwd} />}
+        </fieldset>
+        <fieldset>
+          <legend>Policy</legend>
+          <div class="policies">
+            {POLICIES.map((one) => (
+              <label key={one.name} class="option tall">
+                <input type="radio" name="policy" checked={policy === one.name} onChange={() => { setPolicy(one.name); setAccept(false) }} />
+                <span><strong>{one.title}</strong><small>{one.words}</small></span>
+              </label>
+            ))}
+          </div>
+        </fieldset>
+        {(agent?.features ?? []).includes('model') && (
+          <label>Model<input type="text" value={model} list="known-models" placeholder="The agent’s own choice" autocapitalize="off" spellcheck={false} onInput={(event) => setModel(event.currentTarget.value)} /></label>
+        )}
+        <datalist id="known-models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
+        <label>First prompt
+          <textarea rows={3} value={prompt} placeholder="What should it do? You can also write it later." onInput={(event) => { setPrompt(event.currentTarget.value); keep('draft.new', event.currentTarget.value) }} />
+        </label>
+        <Problem text={problem instanceof Refused ? words(problem) : problem} />
+        {unenforced && (
+          <label class="option"><input type="checkbox" checked={accept} onChange={(event) => setAccept(event.currentTarget.checked)} /> <span>Start it anyway: nothing holds this agent to the policy</span></label>
+        )}
+        <button type="submit" class="primary big" disabled={busy || !node || !agent || !cwd}>{busy ? 'Starting …' : 'Start'}</button>
+      </form>
+    </Sheet>
+  )
+}
+
+function recents(node: string): string[] {
+  const own = [...sessions.peek().values()].filter((one) => one.node === node).sort((one, other) => other.created_at - one.created_at)
+  return [...new Set(own.map((one) => one.cwd))]
+}
+
+function Browser({ node, from, onPick }: { node: P.NodeView; from: string; onPick: (path: string) => void }) {
+  const [path, setPath] = useState(from)
+  const [found, setFound] = useState<P.DirectoryView | undefined>(undefined)
+  const [problem, setProblem] = useState('')
+  useEffect(() => {
+    let live = true
+    get<P.DirectoryView>(`nodes/${encodeURIComponent(node.id)}/browse?path=${encodeURIComponent(path)}`).then(
+      (view) => { if (live) { setFound(view); setProblem(''); onPick(view.path) } },
+      (error: unknown) => {
+        if (!live) return
+        if (path && !found) setPath('') // what was typed is not there: begin at home
+        else setProblem(words(error))
+      },
+    )
+    return () => { live = false }
+  }, [node.id, path])
+  return (
+    <div class="browser">
+      <Problem text={problem} />
+      {found && (
+        <ul aria-label={`Directories in ${found.path}`}>
+          {found.parent && <li><button type="button" onClick={() => setPath(found.parent)}><Icon name="up" /> ..</button></li>}
+          {found.names.map((name) => <li key={name}><button type="button" onClick={() => setPath(`${found.path.replace(/\/$/, '')}/${name}`)}><Icon name="folder" /> {name}</button></li>)}
+          {!found.names.length && <li class="faint">No directories inside</li>}
+          {!found.whole && <li class="faint">… and more: type the path</li>}
+        </ul>
+      )}
+    </div>
+  )
+}

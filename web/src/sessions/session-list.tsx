@@ -1,0 +1,97 @@
+/** What needs a person, on top; then every session on every machine. */
+import { useState } from 'preact/hooks'
+import { place, session as sessionPath } from '../app/router'
+import { AskCard } from '../asks/ask-card'
+import type * as P from '../generated/protocol'
+import { SHOWN, agentName, ago, cost, stateOf, title, type Shown } from '../shared/format'
+import { line } from '../shared/visible-text'
+import { fresh, nodes, now, pending, sessions, unread } from '../store/store'
+import { Empty } from '../ui/components'
+import { Icon } from '../ui/icons'
+
+export function NeedsYou() {
+  const all = pending.value
+  const open = all.filter((one) => one.status === 'pending').length
+  if (!all.length) return null
+  return (
+    <section class="needs" aria-label="Needs you">
+      <h2>Needs you {open > 0 && <span class="badge" aria-label={`${open} waiting`}>{open}</span>}</h2>
+      <p class="sr" role="status" aria-live="assertive">{open ? `${open} ${open === 1 ? 'decision waits' : 'decisions wait'} for you` : ''}</p>
+      {all.map((record) => <AskCard key={record.id} record={record} />)}
+    </section>
+  )
+}
+
+type Filter = 'all' | 'active' | 'unread' | 'archived'
+const FILTERS: readonly (readonly [Filter, string])[] = [['all', 'All'], ['active', 'Active'], ['unread', 'Unread'], ['archived', 'Archived']]
+const ACTIVE: readonly Shown[] = ['working', 'waiting', 'stuck']
+
+export function chosen(all: Iterable<P.SessionRecord>, filter: Filter, query: string, machines: ReadonlyMap<string, P.NodeView>, isUnread: (one: P.SessionRecord) => boolean): P.SessionRecord[] {
+  const wanted = query.trim().toLowerCase().split(/\s+/).filter(Boolean)
+  return [...all]
+    .filter((one) => one.archived === (filter === 'archived'))
+    .filter((one) => filter !== 'active' || ACTIVE.includes(stateOf(one, machines.get(one.node))))
+    .filter((one) => filter !== 'unread' || isUnread(one))
+    .filter((one) => {
+      const text = [title(one), one.agent, agentName(one.agent), one.cwd, one.branch, one.last_line, machines.get(one.node)?.name].join(' ').toLowerCase()
+      return wanted.every((word) => text.includes(word))
+    })
+    .sort((one, other) => (other.active_at || other.created_at) - (one.active_at || one.created_at))
+}
+
+export function Sessions() {
+  const [filter, setFilter] = useState<Filter>('all')
+  const [query, setQuery] = useState('')
+  const all = [...sessions.value.values()]
+  const found = chosen(all, filter, query, nodes.value, (one) => unread(one) > 0)
+  if (!all.length && fresh.value) {
+    return (
+      <Empty icon="sessions" title="No sessions yet">
+        <p>Start an agent on one of your machines, watch it work, and decide from here.</p>
+        <a class="button primary" href="/new" data-inside="1">New session</a>
+      </Empty>
+    )
+  }
+  return (
+    <section class="sessions" aria-label="Sessions">
+      <div class="list-tools">
+        <label class="search"><Icon name="search" /><span class="sr">Search sessions</span>
+          <input type="search" value={query} placeholder="Search" onInput={(event) => setQuery(event.currentTarget.value)} />
+        </label>
+        <div class="filters" role="group" aria-label="Show">
+          {FILTERS.map(([name, label]) => <button key={name} type="button" class={filter === name ? 'on' : ''} aria-pressed={filter === name} onClick={() => setFilter(name)}>{label}</button>)}
+        </div>
+      </div>
+      <ul class="session-list">
+        {found.map((one) => <li key={one.id}><SessionRow session={one} /></li>)}
+      </ul>
+      {!found.length && fresh.value && <p class="faint center">Nothing fits.</p>}
+    </section>
+  )
+}
+
+function SessionRow({ session }: { session: P.SessionRecord }) {
+  const node = nodes.value.get(session.node)
+  const shown = stateOf(session, node)
+  const count = unread(session)
+  const here = place.value
+  const current = here.page === 'session' && here.id === session.id
+  const spent = cost(session.tokens)
+  return (
+    <a class={`session ${shown} ${count ? 'unread' : ''}`} href={sessionPath(session.id)} data-inside="1" aria-current={current ? 'page' : undefined}>
+      <span class="agent-mark" data-agent={session.agent} aria-hidden="true">{agentName(session.agent)[0]}</span>
+      <span class="session-main">
+        <span class="session-top">
+          <strong class="ellipsis">{title(session)}</strong>
+          <span class="faint when">{ago(session.active_at || session.created_at, now.value)}</span>
+        </span>
+        <span class="session-line ellipsis">{line(session.status === 'failed' && session.problem ? session.problem : session.last_line || agentName(session.agent))}</span>
+        <span class="session-tags">
+          <span class={`chip ${shown}`}>{SHOWN[shown]}</span>
+          <span class="faint ellipsis">{line([agentName(session.agent), node?.name || session.node, session.branch, spent].filter(Boolean).join(' · '))}</span>
+          {count > 0 && !current && <span class="badge" aria-label={`${count} unread`}>{count}</span>}
+        </span>
+      </span>
+    </a>
+  )
+}

@@ -1,0 +1,140 @@
+/** One session: its conversation, what it is connected to, and where to write. */
+import { useEffect, useLayoutEffect, useState } from 'preact/hooks'
+import { get, send, words } from '../api/client'
+import { back, go, session as sessionPath } from '../app/router'
+import { ordersOf, told, Orders } from '../commands/pending-commands'
+import { ConnectionBar } from '../connection/connection-bar'
+import { DiffView } from '../diff/diff-view'
+import { remark } from '../diff/parse-diff'
+import type * as P from '../generated/protocol'
+import { addToDraft, Composer } from '../prompts/composer'
+import { sendPrompt } from '../prompts/outbox'
+import { agentName, count, cost, SHOWN, stateOf, tilde, title } from '../shared/format'
+import { line, visible } from '../shared/visible-text'
+import { closeThread, fresh, loadOlder, markSeen, nodes, openThread, sessions, thread, threadProblem } from '../store/store'
+import { Windowed } from '../thread/virtual-list'
+import { Empty, Pane, Problem, Sheet, useFetched } from '../ui/components'
+import { Icon } from '../ui/icons'
+import { POLICIES } from './policies'
+
+export function ThreadPane({ id, sheet }: { id: string; sheet: '' | 'diff' | 'info' }) {
+  const session = sessions.value.get(id)
+  // A passive effect's end waits for the next paint, and may come after the next pane has opened its thread.
+  useLayoutEffect(() => {
+    void openThread(id)
+    return closeThread
+  }, [id])
+  useEffect(() => {
+    if (session && document.visibilityState === 'visible') markSeen(session)
+  }, [session?.turns, id, !!session])
+  const open = thread.value?.session === id ? thread.value : undefined
+  if (!session && fresh.value) {
+    return <Pane><Empty icon="sessions" title="This session is not here"><p>{threadProblem.value || 'It may have been removed.'}</p><a class="button" href="/" data-inside="1">All sessions</a></Empty></Pane>
+  }
+  if (!session) return <Pane><p class="loading" role="status">Loading …</p></Pane>
+  const node = nodes.value.get(session.node)
+  const shown = stateOf(session, node)
+  return (
+    <Pane class="thread" label={title(session)}>
+      <header class="pane-head">
+        <button type="button" class="plain back" aria-label="Back to all sessions" onClick={() => go('/')}><Icon name="back" /></button>
+        <div class="pane-title">
+          <h1>{title(session)}</h1>
+          <p class="faint"><span class={`chip ${shown}`}>{SHOWN[shown]}</span> <span class="ellipsis">{line(tilde(session.cwd, node?.home))}</span></p>
+        </div>
+        <button type="button" class="plain" aria-label="Changes" title="Changes" onClick={() => go(sessionPath(id, 'diff'))}><Icon name="diff" /></button>
+        <button type="button" class="plain" aria-label="About this session" title="About" onClick={() => go(sessionPath(id, 'info'))}><Icon name="more" /></button>
+      </header>
+      <ConnectionBar session={session} />
+      {sheet !== 'info' && <Orders of={ordersOf(id)} />}
+      {threadProblem.value && <Problem text={threadProblem.value} />}
+      {open ? (
+        <Windowed key={open.session} thread={open} items={open.items.value} onTop={() => void loadOlder(open)}>
+          {open.items.value.length === 0 && <Empty icon="sessions" title="Nothing was said yet"><p>Write the first prompt below. {agentName(session.agent)} works in <code>{tilde(session.cwd, node?.home)}</code>.</p></Empty>}
+          {shown === 'working' && <p class="working" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>}
+        </Windowed>
+      ) : <div class="thread-frame"><p class="loading" role="status">Loading …</p></div>}
+      <Composer key={id} session={session} />
+      <p class="sr" role="status">{shown === 'waiting' ? 'The agent needs your decision' : shown === 'done' ? 'The agent is done' : ''}</p>
+      {sheet === 'diff' && <DiffSheet session={session} />}
+      {sheet === 'info' && <InfoSheet session={session} />}
+    </Pane>
+  )
+}
+
+function DiffSheet({ session }: { session: P.SessionRecord }) {
+  const { value, problem } = useFetched(() => get<P.DiffText>(`sessions/${encodeURIComponent(session.id)}/diff`), [session.id, session.turns, session.status])
+  const close = () => back(sessionPath(session.id))
+  return (
+    <Sheet title="Changes" wide onClose={close}>
+      <Problem text={problem} />
+      {!value && !problem && <p class="loading" role="status">Loading …</p>}
+      {value && !value.diff.trim() && <Empty icon="diff" title="Nothing has changed"><p>Since this session began.</p></Empty>}
+      {value && (
+        <DiffView
+          diff={value.diff}
+          onRemark={(path, line, comment, send) => {
+            const text = remark(path, line, comment)
+            if (send) sendPrompt(session.id, text)
+            else addToDraft(session.id, text)
+          }}
+        />
+      )}
+      {value?.diff.trim() && <p class="faint small-text">Tap a line to say something about it to the agent.</p>}
+    </Sheet>
+  )
+}
+
+function InfoSheet({ session }: { session: P.SessionRecord }) {
+  const [problem, setProblem] = useState('')
+  const [name, setName] = useState(session.title)
+  const [model, setModel] = useState(session.model)
+  const node = nodes.value.get(session.node)
+  const agent = node?.agents?.find((one) => one.name === session.agent)
+  const features = agent?.features ?? []
+  const init = thread.value?.init.value
+  const usage = thread.value?.usage.value
+  const path = `sessions/${encodeURIComponent(session.id)}`
+  const tell = <T,>(what: string, method: string, at: string, body: unknown, then?: (value: T | undefined) => void) =>
+    void told<T>(what, session.id, send(method, at, body)).then((value) => { setProblem(''); then?.(value) }, (error: unknown) => setProblem(words(error)))
+  const change = (what: string, body: P.SessionChange, then?: () => void) => tell(what, 'PATCH', path, body, then)
+  const archive = session.archived ? 'Bring back' : 'Archive'
+  const close = () => back(sessionPath(session.id))
+  const policy = POLICIES.find((one) => (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === session.policy[part]))
+  return (
+    <Sheet title="About this session" onClose={close}>
+      <Problem text={problem} />
+      <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title and model', { title: name, ...(features.includes('model') && model !== session.model ? { model } : {}) }, close) }}>
+        <label>Title<input type="text" value={name} placeholder={title(session)} onInput={(event) => setName(event.currentTarget.value)} /></label>
+        {features.includes('model') && <label>Model, from the next turn<input type="text" value={model} list="models" placeholder={init?.model || 'the agent’s own choice'} onInput={(event) => setModel(event.currentTarget.value)} /></label>}
+        <datalist id="models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
+        <label>Policy
+          <select value={policy?.name ?? ''} onChange={(event) => change('Policy', { policy: event.currentTarget.value })}>
+            {!policy && <option value="">Its own</option>}
+            {POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}</option>)}
+          </select>
+          {policy && <small class="faint">It {policy.words}.</small>}
+        </label>
+        <button type="submit" class="primary">Save</button>
+      </form>
+      <dl class="facts">
+        <div><dt>Agent</dt><dd>{agentName(session.agent)} {init?.version ?? agent?.version ?? ''}</dd></div>
+        {(init?.model || session.model) && <div><dt>Model</dt><dd>{init?.model || session.model}</dd></div>}
+        <div><dt>Machine</dt><dd>{node?.name || session.node}</dd></div>
+        <div><dt>Directory</dt><dd><code>{visible(session.cwd)}</code></dd></div>
+        {session.branch && <div><dt>Branch</dt><dd><code>{visible(session.branch)}</code></dd></div>}
+        <div><dt>Turns</dt><dd>{session.turns}</dd></div>
+        <div><dt>Used</dt><dd>{cost(session.tokens) || 'not told'}{session.tokens.input != null && ` · ${count(session.tokens.input)} in, ${count(session.tokens.output ?? 0)} out`}{usage?.context_window ? ` · window ${count(usage.context_window)}` : ''}</dd></div>
+        {init?.receipt && (['file_write', 'shell', 'network'] as const).map((one) => (
+          <div key={one}><dt>{one.replace('_', ' ')}</dt><dd>{init.receipt![one].level}, by {init.receipt![one].means}{init.receipt![one].note && ` (${init.receipt![one].note})`}</dd></div>
+        ))}
+      </dl>
+      <Orders of={ordersOf(session.id)} />
+      <div class="row wrap">
+        {features.includes('fork') && <button type="button" onClick={() => tell<P.SessionRecord>('Fork', 'POST', `${path}/fork`, {}, (made) => { if (made) go(sessionPath(made.id)) })}>Fork</button>}
+        <button type="button" onClick={() => change(archive, { archived: !session.archived }, close)}>{archive}</button>
+        {session.status !== 'closed' && <button type="button" class="deny" onClick={() => tell('End the agent', 'POST', `${path}/close`, {}, close)}>End the agent</button>}
+      </div>
+    </Sheet>
+  )
+}

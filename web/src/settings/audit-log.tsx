@@ -1,0 +1,42 @@
+/** The audit log, newest entries first. */
+import { useState } from 'preact/hooks'
+import { get, words } from '../api/client'
+import type * as P from '../generated/protocol'
+import { visible } from '../shared/visible-text'
+import { Problem } from '../ui/components'
+import { Icon } from '../ui/icons'
+
+const AUDIT_PAGE = 50
+
+/** Who came in, decided and was refused: the newest first, more of it when it is asked for. */
+export function Audit() {
+  const [lines, setLines] = useState<readonly P.AuditLine[] | undefined>(undefined)
+  const [problem, setProblem] = useState('')
+  const [over, setOver] = useState(false)
+  const more = () => {
+    const before = lines?.at(-1)?.seq ?? 0
+    void get<P.AuditLine[]>(`audit?limit=${AUDIT_PAGE}&before=${before}`).then((found) => {
+      setProblem('')
+      setOver(found.length < AUDIT_PAGE)
+      setLines([...(lines ?? []), ...found])
+    }, (error: unknown) => setProblem(words(error)))
+  }
+  return (
+    <section aria-label="Audit log">
+      <h2><Icon name="list" /> Audit log</h2>
+      <p class="faint">Who signed in, paired, decided, changed a policy or was refused. Kept for 90 days.</p>
+      <Problem text={problem} />
+      {lines && (
+        <ul class="cards">
+          {lines.map((line) => (
+            <li key={line.seq} class="card">
+              <p><strong>{line.what}</strong> · {visible(line.who || 'a stranger')}{(line.count ?? 1) > 1 && ` · ${line.count} times`}</p>
+              <small class="faint">{[new Date(line.at * 1000).toLocaleString(), line.via, ...Object.entries(line.details ?? {}).map(([name, value]) => `${name}: ${value}`)].filter(Boolean).map((part) => visible(part ?? '')).join(' · ')}</small>
+            </li>
+          ))}
+        </ul>
+      )}
+      {!over && <button type="button" onClick={more}>{lines ? 'Show more' : 'Show'}</button>}
+    </section>
+  )
+}

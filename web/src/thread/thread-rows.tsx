@@ -1,0 +1,198 @@
+/** The rows of a thread: one per item, each in the least space that says what happened. */
+import { useMemo, useState } from 'preact/hooks'
+import { go, session as sessionPath } from '../app/router'
+import { AskCard } from '../asks/ask-card'
+import { partsOf, AskParts } from '../asks/ask-parts'
+import { DiffView } from '../diff/diff-view'
+import { parseDiff } from '../diff/parse-diff'
+import type * as P from '../generated/protocol'
+import { VERBS, ago, answeredBy, cost, count, deed, duration, heading } from '../shared/format'
+import { line as oneLine, visible } from '../shared/visible-text'
+import { asks, nodes, now, sessions, settled } from '../store/store'
+import { Icon } from '../ui/icons'
+import { Markdown } from '../ui/markdown'
+import { memo } from '../ui/memo'
+import { adviceFor } from './error-advice'
+import type { Item } from './thread'
+
+export const Row = memo(({ item, session }: { item: Item; session: string }) => (
+  <div class={item.parent ? 'thread-row child' : 'thread-row'} data-row={item.key} data-kind={item.content.value.kind}>
+    <Content item={item} session={session} />
+  </div>
+))
+
+function Content({ item, session }: { item: Item; session: string }) {
+  const content = item.content.value
+  switch (content.kind) {
+    case 'user':
+      return <div class="bubble"><div class="bubble-text">{content.text || '(attachments)'}</div><Ticks tick="node" at={item.at} /></div>
+    case 'text':
+      return <Markdown text={content.text} live={content.live} />
+    case 'thinking':
+      return <Thinking text={content.text} live={content.live} />
+    case 'tool':
+      return <Tool use={content.use} result={content.result} output={content.output} over={content.over} />
+    case 'ask':
+      return <AskRow ask={content.ask} answer={content.answer} />
+    case 'plan':
+      return <Plan steps={content.steps} />
+    case 'diff':
+      return <DiffRow diff={content.diff} session={session} />
+    case 'warning':
+      return <p class="note warning"><Icon name="warn" /> {visible(content.text)}</p>
+    case 'status':
+      return <p class="note">{visible(content.state)}{content.detail && ` · ${visible(content.detail)}`}</p>
+    case 'error':
+      return <ErrorRow error={content.error} session={session} />
+    case 'done':
+      return <DoneRow done={content.done} />
+  }
+}
+
+const TICKS = { sending: 'On its way to the hub', hub: 'The hub has it', node: 'The machine has it', failed: 'Not sent' }
+
+export function Ticks({ tick, at }: { tick: keyof typeof TICKS; at?: number }) {
+  return (
+    <span class={`ticks ${tick}`}>
+      {at ? <span class="at">{ago(at, now.value)}</span> : null}
+      <span role="img" aria-label={TICKS[tick]} title={TICKS[tick]}>
+        {tick === 'sending' ? <Icon name="clock" /> : tick === 'failed' ? <Icon name="warn" /> : <><Icon name="check" />{tick === 'node' && <Icon name="check" />}</>}
+      </span>
+    </span>
+  )
+}
+
+function Thinking({ text, live }: { text: string; live: boolean }) {
+  const [open, setOpen] = useState(false)
+  return (
+    <div class="fold">
+      <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <Icon name="thinking" /><span class={live ? 'pulse' : ''}>{live ? 'Thinking …' : 'Thought'}</span>
+        {!open && <span class="fold-line">{oneLine(text.trim().split('\n')[0]!)}</span>}
+        <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
+      </button>
+      {open && <div class="fold-body thinking"><Markdown text={text} live={live} /></div>}
+    </div>
+  )
+}
+
+const STATUS = { ok: 'Done', error: 'Failed', denied: 'Denied', over: 'Not finished' }
+const MARK = { ok: 'check', error: 'warn', denied: 'cross', over: 'minus' }
+
+function Tool({ use, result, output, over }: { use: P.ToolUse; result?: P.ToolResult; output: string; over: boolean }) {
+  const [open, setOpen] = useState(false)
+  const { action } = use
+  const line = deed(action, use.name) || oneLine(use.name)
+  const state = result?.status ?? (over ? 'over' : 'running')
+  const text = result?.output ?? output
+  return (
+    <div class={`fold tool ${state}`}>
+      <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <Icon name={action.kind} />
+        <span class="verb">{VERBS[action.kind] ?? 'Use'}</span>
+        <span class={action.kind === 'command' || action.kind === 'edit' || action.kind === 'read' ? 'fold-line mono' : 'fold-line'}>{line}</span>
+        {state === 'running' ? <span class="spinner" role="img" aria-label="Running" />
+          : <span class={`state ${state}`}><Icon name={MARK[state]} label={STATUS[state]} /></span>}
+        <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
+      </button>
+      {!result && output && !open && <pre class="code tail" aria-hidden="true">{visible(output.trimEnd().split('\n').slice(-3).join('\n'))}</pre>}
+      {open && (
+        <div class="fold-body">
+          {action.kind === 'command' ? <pre class="code command">{visible(action.command)}</pre>
+            : action.kind === 'edit' && action.diff ? <DiffView diff={action.diff} />
+              : Object.keys(use.input ?? {}).length > 0 && <pre class="code">{visible(JSON.stringify(use.input, null, 2))}</pre>}
+          {text && <pre class="code output" tabIndex={0} aria-label="Output">{visible(text)}</pre>}
+          {!text && state !== 'running' && <p class="faint small-text">{state === 'denied' ? 'It did not run.' : state === 'over' ? 'The turn ended before it told its result.' : 'No output.'}</p>}
+        </div>
+      )}
+    </div>
+  )
+}
+
+function AskRow({ ask, answer }: { ask?: P.Ask; answer?: P.Answer }) {
+  const [open, setOpen] = useState(false)
+  const record = ask && (asks.value.get(ask.id) ?? settled.value.get(ask.id))
+  if (record && (record.status === 'pending' || !answer)) return <AskCard record={record} inThread />
+  const allowed = answer?.decision === 'allow'
+  const chosen = Object.values(answer?.answers ?? {}).flat().join(', ')
+  const what = !answer ? 'Not answered' : chosen ? `Answered: ${oneLine(chosen)}` : allowed ? 'Allowed' : 'Denied'
+  return (
+    <div class="fold">
+      <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)} disabled={!ask}>
+        <span class={`state ${!answer ? '' : allowed ? 'ok' : 'denied'}`}><Icon name={!answer ? 'clock' : allowed ? 'check' : 'cross'} /></span>
+        <span class="verb">{what}</span>
+        <span class="fold-line">{[answer && answeredBy(answer).replace(/^:/, '').trim(), answer?.reason && answer.by !== 'restart' && `“${oneLine(answer.reason)}”`, !chosen && ask && heading(ask)].filter(Boolean).join(' · ')}</span>
+        {ask && <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>}
+      </button>
+      {open && ask && <div class="fold-body"><Asked ask={ask} /></div>}
+    </div>
+  )
+}
+
+function Asked({ ask }: { ask: P.Ask }) {
+  if (ask.kind === 'question') return <>{ask.questions?.map((question) => <p key={question.id}>{visible(question.text)}</p>)}</>
+  return <AskParts parts={partsOf(ask)} />
+}
+
+function Plan({ steps }: { steps: readonly P.PlanStep[] }) {
+  const done = steps.filter((step) => step.status === 'done').length
+  return (
+    <section class="plan" aria-label={`Plan, ${done} of ${steps.length} done`}>
+      <h2><Icon name="list" /> Plan <span class="faint">{done}/{steps.length}</span></h2>
+      <ul>
+        {steps.map((step, index) => (
+          <li key={index} class={step.status}>
+            <span class="box" role="img" aria-label={step.status === 'done' ? 'done' : step.status === 'running' ? 'running' : 'to do'}>{step.status === 'done' && <Icon name="check" />}</span>
+            {visible(step.text)}
+          </li>
+        ))}
+      </ul>
+    </section>
+  )
+}
+
+function DiffRow({ diff, session }: { diff: P.Diff; session: string }) {
+  const files = useMemo(() => parseDiff(diff.diff), [diff.diff])
+  const [added, removed] = [files.reduce((sum, file) => sum + file.added, 0), files.reduce((sum, file) => sum + file.removed, 0)]
+  const paths = diff.paths?.length ? diff.paths : files.map((file) => file.path)
+  return (
+    <button type="button" class="diff-row" onClick={() => go(sessionPath(session, 'diff'))}>
+      <Icon name="diff" /><span class="verb">Changed</span>
+      <span class="fold-line mono">{oneLine(paths.join(', '))}</span><span class="plus">+{added}</span><span class="minus">−{removed}</span><Icon name="chevron" />
+    </button>
+  )
+}
+
+function ErrorRow({ error, session }: { error: P.Error; session: string }) {
+  const record = sessions.value.get(session)
+  const agent = nodes.value.get(record?.node ?? '')?.agents?.find((one) => one.name === record?.agent)
+  return (
+    <div class={error.recoverable ? 'note warning' : 'error-row'} role={error.recoverable ? undefined : 'alert'}>
+      <Icon name="warn" />
+      <div>
+        <strong>{visible(error.message)}</strong>
+        <p>{adviceFor(error, agent)}</p>
+      </div>
+    </div>
+  )
+}
+
+const ENDS: Record<P.Done['status'], string> = {
+  success: 'Done', error: 'Failed', interrupted: 'Stopped', max_turns: 'Stopped: the limit of turns', max_budget: 'Stopped: the budget', timeout: 'Stopped: out of time',
+}
+
+function DoneRow({ done }: { done: P.Done }) {
+  const { tokens } = done
+  const parts = [
+    done.duration_s ? duration(done.duration_s) : '',
+    tokens?.input != null || tokens?.output != null ? `${count(tokens?.input ?? 0)} in, ${count(tokens?.output ?? 0)} out` : '',
+    tokens?.cost_usd != null ? cost(tokens) : '',
+    done.usage === 'partial' ? 'usage incomplete' : '',
+  ].filter(Boolean)
+  return (
+    <p class={`turn-end ${done.status}`}>
+      <span>{ENDS[done.status]}</span>{parts.map((part) => <span key={part} class="faint">{part}</span>)}
+      {done.error && <span class="done-error">{visible(done.error)}</span>}
+    </p>
+  )
+}

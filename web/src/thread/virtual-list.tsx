@@ -1,0 +1,198 @@
+/** A long thread, of which only what is near the window is in the document.
+ *
+ * Rows are grouped by their number; a group that is far away is one empty box of the height it had. Nothing jumps: what
+ * is read stays where it is when rows come in above it or change their height, and at the bottom the newest stays in
+ * sight until the person scrolls up.
+ */
+import { Component, createRef, type ComponentChildren } from 'preact'
+import { Icon } from '../ui/icons'
+import type { Item, Thread } from './thread'
+import { Row } from './thread-rows'
+
+const GROUP = 24
+const NEAR = 1500 // pixels beyond the window that are kept in the document
+const GUESS = 56 // pixels of a row that was never seen
+const BOTTOM = 48
+const EARLY = 1600 // pixels from the top at which older events are asked for
+
+interface Anchor {
+  readonly element: HTMLElement
+  readonly key: string
+  readonly top: number
+}
+
+interface Props {
+  readonly thread: Thread
+  readonly items: readonly Item[]
+  readonly onTop: () => void
+  readonly children?: ComponentChildren // after the last row
+}
+
+export function groups(items: readonly Item[]): Map<number, Item[]> {
+  const found = new Map<number, Item[]>()
+  for (const item of items) {
+    const id = Math.floor(item.number / GROUP)
+    const group = found.get(id)
+    if (group) group.push(item)
+    else found.set(id, [item])
+  }
+  return found
+}
+
+export class Windowed extends Component<Props, { readonly near: ReadonlySet<number>; readonly away: boolean }> {
+  override state = { near: new Set<number>(), away: false }
+  private box = createRef<HTMLDivElement>()
+  private inner = createRef<HTMLDivElement>()
+  private heights = new Map<number, number>()
+  private elements = new Map<number, Element>()
+  private stick = true
+  private top = 0
+  private nearness: IntersectionObserver | undefined
+  private sizes: ResizeObserver | undefined
+
+  override componentDidMount(): void {
+    const box = this.box.current!
+    this.nearness = new IntersectionObserver((entries) => this.moved(entries), { root: box, rootMargin: `${NEAR}px 0px` })
+    this.sizes = new ResizeObserver((entries) => this.resized(entries))
+    this.sizes.observe(this.inner.current!)
+    this.sizes.observe(box)
+    for (const element of this.elements.values()) this.watch(element)
+    this.toBottom()
+  }
+
+  override componentWillUnmount(): void {
+    this.nearness?.disconnect()
+    this.sizes?.disconnect()
+  }
+
+  /** What is read: the first row in sight, or, where none is drawn yet, the group that will have it. */
+  override getSnapshotBeforeUpdate(): Anchor | null {
+    if (this.stick) return null
+    const edge = this.box.current!.getBoundingClientRect().top
+    let fallback: Anchor | null = null
+    for (const group of this.inner.current!.querySelectorAll<HTMLElement>('[data-group]')) {
+      const place = group.getBoundingClientRect()
+      if (place.bottom <= edge) continue
+      fallback ??= { element: group, key: '', top: place.top }
+      for (const row of group.querySelectorAll<HTMLElement>('[data-row]')) {
+        const own = row.getBoundingClientRect()
+        if (own.bottom > edge) return { element: row, key: row.dataset.row!, top: own.top }
+      }
+    }
+    return fallback
+  }
+
+  override componentDidUpdate(_: Props, __: unknown, anchor: Anchor | null): void {
+    if (this.stick) this.toBottom()
+    else if (anchor) {
+      const same = anchor.element.isConnected ? anchor.element : this.inner.current!.querySelector<HTMLElement>(`[data-row="${CSS.escape(anchor.key)}"]`)
+      if (same) this.shift(same.getBoundingClientRect().top - anchor.top)
+    }
+    // What was drawn now is measured now: the observer corrects only what changes by itself later.
+    for (const [id, element] of this.elements) this.heights.set(id, element.getBoundingClientRect().height)
+  }
+
+  private watch(element: Element): void {
+    this.nearness?.observe(element)
+    this.sizes?.observe(element)
+  }
+
+  private hold = (id: number) => (element: HTMLDivElement | null) => {
+    const known = this.elements.get(id)
+    if (known === element) return
+    if (known) {
+      this.nearness?.unobserve(known)
+      this.sizes?.unobserve(known)
+      this.elements.delete(id)
+    }
+    if (element) {
+      this.elements.set(id, element)
+      this.watch(element)
+    }
+  }
+  private holders = new Map<number, (element: HTMLDivElement | null) => void>()
+  private holder(id: number): (element: HTMLDivElement | null) => void {
+    const known = this.holders.get(id)
+    if (known) return known
+    const made = this.hold(id)
+    this.holders.set(id, made)
+    return made
+  }
+
+  private moved(entries: readonly IntersectionObserverEntry[]): void {
+    const near = new Set(this.state.near)
+    for (const entry of entries) {
+      const id = Number((entry.target as HTMLElement).dataset.group)
+      if (entry.isIntersecting) near.add(id)
+      else if (this.heights.has(id)) near.delete(id)
+    }
+    if (near.size !== this.state.near.size || [...near].some((id) => !this.state.near.has(id))) this.setState({ near })
+  }
+
+  private resized(entries: readonly ResizeObserverEntry[]): void {
+    const box = this.box.current!
+    const edge = box.getBoundingClientRect().top
+    let shift = 0
+    let grown = 0 // of those above: a group's own place before the change is so much higher
+    const groups = entries.map((entry) => entry.target as HTMLElement).filter((element) => element.dataset.group !== undefined)
+    for (const element of groups.sort((one, other) => Number(one.dataset.group) - Number(other.dataset.group))) {
+      const id = Number(element.dataset.group)
+      const place = element.getBoundingClientRect()
+      const more = place.height - (this.heights.get(id) ?? place.height)
+      this.heights.set(id, place.height)
+      grown += more
+      if (place.bottom - grown <= edge) shift += more
+    }
+    if (this.stick) this.toBottom()
+    else if (shift) this.shift(shift)
+  }
+
+  private shift(by: number): void {
+    if (!by) return
+    this.box.current!.scrollTop += by
+    this.top = this.box.current!.scrollTop
+  }
+
+  toBottom = (): void => {
+    const box = this.box.current!
+    box.scrollTop = box.scrollHeight
+    this.top = box.scrollTop
+    this.stick = true
+    if (this.state.away) this.setState({ away: false })
+  }
+
+  private scrolled = (): void => {
+    const box = this.box.current!
+    const bottom = box.scrollHeight - box.scrollTop - box.clientHeight < BOTTOM
+    if (bottom) this.stick = true
+    else if (box.scrollTop < this.top - 1) this.stick = false
+    this.top = box.scrollTop
+    if (this.state.away === this.stick) this.setState({ away: !this.stick })
+    if (box.scrollTop < EARLY) this.props.onTop()
+  }
+
+  override render({ items, children }: Props, { near, away }: { near: ReadonlySet<number>; away: boolean }) {
+    const all = groups(items)
+    const ids = [...all.keys()]
+    const last = ids.at(-1) ?? 0
+    for (const id of ids) if (!this.heights.has(id)) this.heights.set(id, all.get(id)!.length * GUESS)
+    return (
+      <div class="thread-frame">
+        <div class="thread-scroll" ref={this.box} onScroll={this.scrolled} role="log" aria-live="off" aria-label="Conversation" tabIndex={0}>
+          <div class="thread-inner" ref={this.inner}>
+            {ids.map((id) => {
+              const shown = near.has(id) || id >= last - 1
+              return (
+                <div key={id} class="group" data-group={id} ref={this.holder(id)} style={shown ? undefined : { height: `${this.heights.get(id)}px` }}>
+                  {shown && all.get(id)!.map((item) => <Row key={item.key} item={item} session={this.props.thread.session} />)}
+                </div>
+              )
+            })}
+            {children}
+          </div>
+        </div>
+        {away && <button type="button" class="to-bottom" aria-label="To the newest" onClick={this.toBottom}><Icon name="down" /></button>}
+      </div>
+    )
+  }
+}

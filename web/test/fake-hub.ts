@@ -1,0 +1,36 @@
+/** A hub that answers as the test says, for what the page sends on a person's behalf; `load` is the page loaded anew. */
+import { beforeEach, vi } from 'vitest'
+import type * as P from '../src/generated/protocol'
+
+export interface Asked { readonly method: string; readonly path: string; readonly key: string; readonly body: Record<string, unknown> }
+export type Reply = readonly [status: number, value: unknown] | 'away'
+
+const KEY = 'tl_the_page_is_ours'
+
+export const hub = { asked: [] as Asked[], reply: (_: Asked): Reply => 'away', storage: new Map<string, string>() }
+
+beforeEach(() => {
+  vi.useRealTimers()
+  hub.asked = []
+  hub.storage = new Map()
+  vi.stubGlobal('localStorage', { getItem: (name: string) => hub.storage.get(name) ?? null, setItem: (name: string, value: string) => hub.storage.set(name, value), removeItem: (name: string) => hub.storage.delete(name) })
+  vi.stubGlobal('fetch', async (url: string, { method, headers, body }: { method: string; headers: Record<string, string>; body?: string }) => {
+    const one = { method, path: url.replace('/api/v1/', ''), key: headers['Idempotency-Key'] ?? '', body: body ? JSON.parse(body) as Record<string, unknown> : {} }
+    hub.asked.push(one)
+    const answer = hub.reply(one)
+    if (answer === 'away') throw new TypeError('network')
+    if (headers.Authorization !== `Bearer ${KEY}`) return { ok: false, status: 401, statusText: '', text: async () => '{"title":"who are you?"}' }
+    return { ok: answer[0] < 400, status: answer[0], statusText: '', text: async () => JSON.stringify(answer[1]) }
+  })
+})
+
+export async function load() {
+  vi.resetModules()
+  const [store, decisions, outbox, orders, api] = await Promise.all([import('../src/store/store'), import('../src/asks/decisions'), import('../src/prompts/outbox'), import('../src/commands/pending-commands'), import('../src/api/client')])
+  await api.setKey(KEY)
+  const ready = (more: Partial<P.Snapshot> = {}) => store.take({ type: 'ready', state: 'ok', epoch: 'e', cursor: 0, snapshot: { sessions: [], asks: [], prompts: [], nodes: [], ...more } })
+  return { store, ready, ...decisions, ...outbox, ...orders, ...api }
+}
+
+export const command = (state: P.CommandView['state'], id = 'c1') => ({ id, node: 'n', kind: 'answer', state } as unknown as P.CommandView)
+export const settle = () => new Promise((done) => setTimeout(done)) // nothing here waits for anything but microtasks
