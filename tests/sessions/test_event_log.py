@@ -34,3 +34,13 @@ async def test_any_event_may_be_larger_than_a_record(tmp_path: Path, large: AnyE
         entries = [entry async for entry in log.read("s", follow=False)]
     assert [entry.event for entry in entries] == said
     assert entries[-1].seq == last
+
+
+async def test_a_cursor_in_the_middle_of_an_event_gives_the_whole_event(tmp_path: Path) -> None:
+    async with open_bus(f"sqlite:///{tmp_path}/bus.db") as bus:
+        log = EventLog(bus)
+        before = await log.append("s", Text("before"))
+        last = await log.append("s", Text(LARGE))
+        assert last - before > 2, "it is in several records"
+        entries = [entry async for entry in log.read("s", after=before + 1, follow=False)]
+    assert [(entry.event, entry.seq) for entry in entries] == [(Text(LARGE), last)]

@@ -17,6 +17,7 @@ from ..errors import UsageError
 from ..events import Answer
 from ..protocol.views import DeviceView, NodeView
 from ..sessions.caller_session import caller as caller_session
+from ..sessions.event_log import LogEvent
 from .http.problems import RequestRefused
 from .nodes.dispatcher import CommandDispatcher
 from .nodes.registry import NodeRegistry
@@ -33,7 +34,7 @@ from .security.origins import Origins
 from .security.peer_credentials import LocalPeer
 from .security.rate_limit import RateLimiter
 from .state.live_state import LiveState
-from .stream.encoded_frames import EventSummary, LogEvent
+from .stream.encoded_frames import EventSummary
 from .stream.fanout import Fanout
 
 if TYPE_CHECKING:

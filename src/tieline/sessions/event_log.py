@@ -20,6 +20,8 @@ MAX_UNREAD_DELTAS = 1000
 """Deltas kept for one slow listener; the oldest go first."""
 PART = "Part"
 """The header of a record that holds a part of an event: its number and how many there are."""
+MAX_INCOMPLETE = 1000
+"""Events of which some parts are still missing, at most; the oldest are given up."""
 MAX_IN_FLIGHT = 64
 """Events of one turn that may be on their way to the disk at once."""
 
@@ -88,11 +90,11 @@ class EventLog:
     ) -> AsyncGenerator[LogEntry, None]:
         """The session's events after a cursor, then as they happen."""
         if not (follow and deltas):
-            async for entry in _entries(self._bus.read(subject(session), after=after, follow=follow)):
+            async for entry in _entries(self._bus, session, after=after, follow=follow):
                 yield entry
             return
         joint = _Joint()
-        entries = _entries(self._bus.read(subject(session), after=after, follow=True))
+        entries = _entries(self._bus, session, after=after, follow=True)
         pumps = {
             asyncio.create_task(joint.hear(self._bus.listen(deltas_subject(session)))),
             asyncio.create_task(joint.pump(entries)),
@@ -186,21 +188,67 @@ class _Joint:
                     waiter.cancel()
 
 
-async def _entries(records: AsyncGenerator[Record, None]) -> AsyncGenerator[LogEntry, None]:
-    """Records as events. Parts are joined; an event whose last part was never written (a crash) is left out."""
-    parts: list[bytes] = []
-    async with aclosing(records):
+async def _entries(bus: Bus, session: str, *, after: int, follow: bool) -> AsyncGenerator[LogEntry, None]:
+    """Records as events. An event whose last part was never written (a crash) is left out."""
+    assembler = EventAssembler(bus)
+    async with aclosing(bus.read(subject(session), after=after, follow=follow)) as records:
         async for record in records:
-            part = record.headers.get(PART)
-            if part is None:
-                parts.clear()
-                yield LogEntry(decode(record.data), record.seq, happened_at(record))
-                continue
-            number, last = (int(word) for word in part.split("/"))
-            if number == 1:
-                parts.clear()
-            parts.append(record.data)
-            if number == last:
-                if len(parts) == last:  # else the reader's cursor was in the middle of it
-                    yield LogEntry(decode(b"".join(parts)), record.seq, happened_at(record))
-                parts.clear()
+            if (event := await assembler.join(record)) is not None:
+                yield LogEntry(decode(event.data), event.seq, event.at)
+
+
+class LogEvent(Struct, frozen=True, gc=False):
+    """An event of the log, put together if it came in parts. Its place is the last part's."""
+
+    seq: int
+    session: str
+    at: float
+    data: bytes
+
+
+class EventAssembler:
+    """Joins the parts of events; parts of several sessions may be interleaved."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._incomplete: dict[str, list[bytes]] = {}
+
+    async def join(self, record: Record) -> LogEvent | None:
+        """The event that a record completes, if it does."""
+        session = record.subject.partition(".")[2]
+        part = record.headers.get(PART)
+        if part is None:
+            self._incomplete.pop(session, None)  # its last part was never written: a crash
+            return LogEvent(record.seq, session, happened_at(record), record.data)
+        number, last = _part_number(part)
+        parts = self._incomplete.pop(session, [])
+        if number == 1:
+            parts = []
+        elif len(parts) != number - 1:  # the reader's cursor was in the middle of it
+            parts = await self._read_earlier_parts(session, record.seq, number)
+        if len(parts) != number - 1:
+            return None
+        parts.append(record.data)
+        if number == last:
+            return LogEvent(record.seq, session, happened_at(record), b"".join(parts))
+        while len(self._incomplete) >= MAX_INCOMPLETE:
+            del self._incomplete[next(iter(self._incomplete))]
+        self._incomplete[session] = parts
+        return None
+
+    async def _read_earlier_parts(self, session: str, before: int, number: int) -> list[bytes]:
+        parts: list[bytes] = []
+        async with aclosing(self._bus.read(subject(session), follow=False)) as records:
+            async for record in records:
+                if record.seq >= before:
+                    break
+                part = _part_number(record.headers.get(PART, ""))[0]
+                if part == 1:
+                    parts = []
+                parts = [*parts, record.data] if part == len(parts) + 1 else []
+        return parts if len(parts) == number - 1 else []
+
+
+def _part_number(part: str) -> tuple[int, int]:
+    number, _, last = part.partition("/")
+    return (int(number), int(last)) if number.isdigit() and last.isdigit() else (0, 0)

@@ -15,8 +15,9 @@ from ...errors import UsageError
 from ...events import Answer, Ask, ToolResult, ToolUse, decode
 from ...protocol.stream_frames import AnyHubFrame, PromptFrame
 from ...protocol.views import PromptView
+from ...sessions.event_log import LogEvent
 from ...version import __version__
-from ..stream.encoded_frames import EventSummary, LogEvent
+from ..stream.encoded_frames import EventSummary
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -16,11 +16,12 @@ from ...errors import BusClosed, BusError, Conflict
 from ...ids import new_id
 from ...protocol.stream_frames import AnyHubFrame, AskFrame, GoneFrame, NodeFrame
 from ...protocol.views import NodeView
+from ...sessions.event_log import LogEvent
 from ..http.problems import RequestRefused
 from ..ops.background_tasks import background
 from ..security.devices import Devices
 from ..state.live_state import LiveState
-from ..stream.encoded_frames import EventSummary, LogEvent
+from ..stream.encoded_frames import EventSummary
 from ..stream.fanout import Fanout
 from .rules import TEST_TTL_S, AskPending, Fact, NodeWentOffline, Push, TurnFinished, decide, test_notice
 from .sender import PushResult, PushSender

@@ -1,20 +1,15 @@
-"""Frames for many clients, each encoded once; and records of the log, made into them."""
+"""Frames for many clients, each encoded once, and events of the log encoded as frames."""
 
 import logging
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from ...bus.base import Bus, Record
 from ...protocol.stream_frames import AnyHubFrame, encode
-from ...sessions.event_log import PART, happened_at, subject
+from ...sessions.event_log import LogEvent
 from .ws_framing import framed
-
-MAX_OPEN = 1000
-"""Events of which some parts are there and some are not, at most; the oldest are given up."""
 
 Message = Mapping[str, Any]
 
@@ -77,7 +72,7 @@ def encode_frame(frame: AnyHubFrame, *, seq: int | None = None, session: str = "
     return EncodedFrame(encode(frame), seq=seq, session=session)
 
 
-def encode_event(whole: "LogEvent") -> tuple[EncodedFrame, EventSummary] | None:
+def encode_event(whole: LogEvent) -> tuple[EncodedFrame, EventSummary] | None:
     """None for what is not an event at all: one bad record must not end the stream."""
     head = b'{"type":"event","seq":%d,"session":%b,"at":%b,"event":'
     try:
@@ -92,60 +87,3 @@ def encode_event(whole: "LogEvent") -> tuple[EncodedFrame, EventSummary] | None:
 def encode_delta(session: str, event: bytes) -> EncodedFrame:
     """Raises ValueError for what is no text."""
     return EncodedFrame(b'{"type":"delta","session":%b,"event":%b}' % (encode(session), event), session=session)
-
-
-class LogEvent(Struct, frozen=True, gc=False):
-    """An event of the log, put together if it came in parts. Its place is the last part's."""
-
-    seq: int
-    session: str
-    at: float
-    data: bytes
-
-
-class EventAssembler:
-    """Puts events together whose parts lie between those of other sessions."""
-
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
-        self._open: dict[str, list[bytes]] = {}
-
-    async def join(self, record: Record) -> LogEvent | None:
-        """The event that a record completes, if it does."""
-        session = record.subject.partition(".")[2]
-        part = record.headers.get(PART)
-        if part is None:
-            self._open.pop(session, None)  # its last part was never written: a crash
-            return LogEvent(record.seq, session, happened_at(record), record.data)
-        number, last = _place(part)
-        parts = self._open.pop(session, [])
-        if number == 1:
-            parts = []
-        elif len(parts) != number - 1:  # we began to read in the middle of it
-            parts = await self._earlier(session, record.seq, number)
-        if len(parts) != number - 1:
-            return None
-        parts.append(record.data)
-        if number == last:
-            return LogEvent(record.seq, session, happened_at(record), b"".join(parts))
-        while len(self._open) >= MAX_OPEN:
-            del self._open[next(iter(self._open))]
-        self._open[session] = parts
-        return None
-
-    async def _earlier(self, session: str, before: int, number: int) -> list[bytes]:
-        parts: list[bytes] = []
-        async with aclosing(self._bus.read(subject(session), follow=False)) as records:
-            async for record in records:
-                if record.seq >= before:
-                    break
-                found = _place(record.headers.get(PART, ""))[0]
-                if found == 1:
-                    parts = []
-                parts = [*parts, record.data] if found == len(parts) + 1 else []
-        return parts if len(parts) == number - 1 else []
-
-
-def _place(part: str) -> tuple[int, int]:
-    number, _, last = part.partition("/")
-    return (int(number), int(last)) if number.isdigit() and last.isdigit() else (0, 0)

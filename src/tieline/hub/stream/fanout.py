@@ -16,15 +16,13 @@ from typing import Any, Literal
 from ...bus.base import Bus, Record
 from ...errors import BusClosed, BusError
 from ...protocol.stream_frames import HEARTBEAT_S, AnyHubFrame, Beat, GoneFrame, PromptFrame
-from ...sessions.event_log import subject
+from ...sessions.event_log import EventAssembler, LogEvent, subject
 from ..ops.background_tasks import background
 from ..state.live_state import LiveState
 from .delta_buffer import DELTAS, DeltaBuffer
 from .encoded_frames import (
     EncodedFrame,
-    EventAssembler,
     EventSummary,
-    LogEvent,
     encode_delta,
     encode_event,
     encode_frame,
@@ -61,7 +59,7 @@ class Fanout:
         self._bus = bus
         self._state = state
         self.retention = Retention(bus, keep_events_days)
-        self._joiner = EventAssembler(bus)
+        self._assembler = EventAssembler(bus)
         self._ring = RingBuffer(0)
         self._finished: dict[str, deque[str]] = {}
         self._states: dict[Key, AnyHubFrame] = {}
@@ -125,11 +123,11 @@ class Fanout:
     async def replay(self, cursor: int, sessions: frozenset[str] | None) -> AsyncGenerator[EncodedFrame, None]:
         """The events after a cursor, from the log, up to what is there now."""
         only = next(iter(sessions)) if sessions is not None and len(sessions) == 1 else None
-        joiner = EventAssembler(self._bus)
+        assembler = EventAssembler(self._bus)
         records = self._bus.read(subject(only) if only else "events.>", after=cursor, follow=False)
         async with aclosing(records):
             async for record in records:
-                whole = await joiner.join(record)
+                whole = await assembler.join(record)
                 if whole is None or (sessions is not None and whole.session not in sessions):
                     continue
                 if (made := encode_event(whole)) is not None:
@@ -172,7 +170,7 @@ class Fanout:
         self._live = True
 
     async def _take(self, record: Record) -> None:
-        whole = await self._joiner.join(record)
+        whole = await self._assembler.join(record)
         if whole is not None:
             self._event(whole)
         self.cursor = record.seq

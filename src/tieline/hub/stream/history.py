@@ -10,8 +10,8 @@ from contextlib import aclosing
 from msgspec import Struct
 
 from ...bus.base import Bus
-from ...sessions.event_log import subject
-from .encoded_frames import EncodedFrame, EventAssembler, encode_event
+from ...sessions.event_log import EventAssembler, subject
+from .encoded_frames import EncodedFrame, encode_event
 
 MAX_PAGE = 8 * 1024 * 1024
 """Bytes of a page; one event that is larger comes alone."""
@@ -39,12 +39,12 @@ async def page_after(bus: Bus, session: str, *, after: int, before: int | None, 
     first, last = await bus.first(subject(session)), await bus.last(subject(session))
     found: list[EncodedFrame] = []
     size, more = 0, False
-    joiner = EventAssembler(bus)
+    assembler = EventAssembler(bus)
     async with aclosing(bus.read(subject(session), after=after, follow=False)) as records:
         async for record in records:
             if before is not None and record.seq >= before:
                 break
-            whole = await joiner.join(record)
+            whole = await assembler.join(record)
             made = None if whole is None else encode_event(whole)
             if made is None:
                 continue
@@ -73,12 +73,12 @@ async def _last(bus: Bus, session: str, start: int, end: int, limit: int) -> tup
     """The last ones between two cursors, and whether there are more of them than a page holds."""
     found: deque[EncodedFrame] = deque()
     size, more = 0, False
-    joiner = EventAssembler(bus)
+    assembler = EventAssembler(bus)
     async with aclosing(bus.read(subject(session), after=start, follow=False)) as records:
         async for record in records:
             if record.seq >= end:
                 break
-            whole = await joiner.join(record)
+            whole = await assembler.join(record)
             made = None if whole is None else encode_event(whole)
             if made is None:
                 continue
