@@ -12,7 +12,9 @@ from tests.cli.hub_process import HubProcess, Setting
 from tieline.cli.commands.asks import choices, own_words
 from tieline.cli.commands.devices import below
 from tieline.cli.commands.sessions import browse
-from tieline.cli.hub_connection import ago, columns, fitted, pick, short
+from tieline.cli.hub_connection import pick
+from tieline.cli.terminal.formatting import short_id, time_ago
+from tieline.cli.terminal.tables import columns, fit_widths
 from tieline.client.client import Client
 from tieline.errors import UsageError
 from tieline.events import Choice, Question
@@ -55,7 +57,7 @@ def test_sessions_are_listed_filtered_and_found(hub: Setting) -> None:
     listed = ok(hub, "sessions", "-q", "to look for")
     head, row = listed.splitlines()
     assert head.split()[:3] == ["id", "agent", "status"]
-    assert row.split()[:3] == [short(id), "talker", "idle"]
+    assert row.split()[:3] == [short_id(id), "talker", "idle"]
     assert "a title to look for · world." in row
     (found,) = json.loads(ok(hub, "sessions", "--agent", "talker", "-q", "to look for", "--json"))
     assert found["id"] == id
@@ -70,7 +72,7 @@ def test_sessions_are_listed_filtered_and_found(hub: Setting) -> None:
 def test_sessions_on_a_terminal(hub: Setting) -> None:
     id = started(hub, "talker", "on a terminal")
     with hub.terminal("sessions", "-q", "on a terminal", columns=140) as terminal:
-        terminal.expect(short(id))
+        terminal.expect(short_id(id))
         terminal.expect("talker")
         assert terminal.wait() == 0
 
@@ -79,7 +81,7 @@ def test_ids_are_whole_on_a_narrow_terminal(hub: Setting) -> None:
     id = started(hub, "talker", "much is said about what it is to do here, more than fits")
     hub.until(id, lambda record: record.turns == 1)
     with hub.terminal("sessions", "-q", "more than fits", columns=60) as terminal:
-        terminal.expect(short(id))
+        terminal.expect(short_id(id))
         terminal.expect("talker")
         terminal.expect("idle")
         assert terminal.wait() == 0
@@ -97,7 +99,7 @@ def test_ids_are_whole_on_a_narrow_terminal(hub: Setting) -> None:
     ],
 )
 def test_the_widest_columns_give_way(needed: list[int], room: int, widths: list[int]) -> None:
-    assert fitted(needed, room) == widths
+    assert fit_widths(needed, room) == widths
 
 
 # --- send and tail --------------------------------------------------------------------------------------------
@@ -124,11 +126,11 @@ def test_send_waits_and_gives_the_turns_status(hub: Setting) -> None:
 def test_tail_shows_what_was_said_and_what_is_said(hub: Setting) -> None:
     id = started(hub, "talker", "for the tail")
     hub.until(id, lambda record: record.turns == 1)
-    ended = hub.run("tail", short(id), "--no-follow")
+    ended = hub.run("tail", short_id(id), "--no-follow")
     assert ended.returncode == 0
     assert not ended.stderr and "› for the tail\n" in ended.stdout and "Hello" in ended.stdout
     assert "\nworld.\n" in ended.stdout
-    cut = hub.run("tail", short(id), "--no-follow", "-n", "1")
+    cut = hub.run("tail", short_id(id), "--no-follow", "-n", "1")
     assert cut.stdout.startswith("› for the tail\n") and "Hello" not in cut.stdout, "each turn with its prompt"
     last = ok(hub, "tail", id, "--no-follow", "-n", "1", "--json").splitlines()
     assert [json.loads(line)["event"]["type"] for line in last] == ["done"]
@@ -205,10 +207,10 @@ def test_several_asks_are_listed(hub: Setting) -> None:
     assert "2 asks wait for a decision" in listed.stderr
     row = r"^\s+\d  (\w{6})  worker on \S+ in \S+, session (\w{6}) 'number \d': wants to run a command: \$ echo hi"
     asks, sessions = zip(*re.findall(row, listed.stderr, re.MULTILINE), strict=True)
-    assert set(sessions) == {short(one), short(two)}, "two asks for the same are told apart"
+    assert set(sessions) == {short_id(one), short_id(two)}, "two asks for the same are told apart"
     whole = ok(hub, "asks")
     assert whole.count("command: echo hi > made.txt\n") == 2 and all(f"session {id}" in whole for id in sessions)
-    assert {short(each["id"]) for each in json.loads(ok(hub, "asks", "--json"))} == set(asks)
+    assert {short_id(each["id"]) for each in json.loads(ok(hub, "asks", "--json"))} == set(asks)
     assert json.loads(ok(hub, "asks", asks[0], "--json"))["parts"][1] == {
         "label": "command", "text": "echo hi > made.txt", "form": "code",
     }  # fmt: skip
@@ -277,7 +279,7 @@ def test_diff(hub: Setting) -> None:
 @pytest.mark.slow
 def test_open_prints_an_address_that_lets_one_browser_in(hub: Setting) -> None:
     id = started(hub, "talker", "to be opened")
-    url = ok(hub, "open", short(id), "--print").strip()
+    url = ok(hub, "open", short_id(id), "--print").strip()
     assert re.fullmatch(rf"http://127\.0\.0\.1:\d+/s/{id}#login=[\w-]{{20,}}", url)
     told = json.loads(ok(hub, "open", "--json"))
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#login=[\w-]{20,}", told["url"])
@@ -319,7 +321,7 @@ def test_devices_are_listed_and_revoked_with_what_they_let_in(hub: Setting, tmp_
     elsewhere = CliProcess(tmp_path)
     elsewhere.env = {**elsewhere.env, "TIELINE_HUB": one["url"], "TIELINE_TOKEN": paired.key}
     assert "first" in ok(elsewhere, "devices"), "its key opens the hub over TCP"
-    assert "Revoked first" in ok(hub, "devices", "--revoke", short(found["id"]))
+    assert "Revoked first" in ok(hub, "devices", "--revoke", short_id(found["id"]))
     assert "not known" in elsewhere.run("devices").stderr
     assert "first" not in ok(hub, "devices")
     told = ok(hub, "audit", "--since", "1h")
@@ -381,5 +383,5 @@ def test_choices() -> None:
 
 
 def test_words() -> None:
-    assert [ago(0, now) for now in (5, 65, 7200, 200000)] == ["5s", "1m", "2h", "2d"]
+    assert [time_ago(0, now) for now in (5, 65, 7200, 200000)] == ["5s", "1m", "2h", "2d"]
     assert columns(("a", "b"), [("longer", "x"), ("y", "")]) == "a       b\nlonger  x\ny"

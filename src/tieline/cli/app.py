@@ -12,7 +12,10 @@ from .errors import reported
 from .help import HelpGroup
 
 HELP = ("-h", "--help")
-FAMILIES = ("local", "config", "hub", "service", "backup", "sessions", "asks", "node", "access", "relay")
+FAMILIES = (
+    "run", "agents", "schema", "demo", "config", "hub", "service", "backup", "sessions", "asks", "node", "devices",
+    "audit", "messages", "dead_letters", "channels",
+)  # fmt: skip
 """Modules with `add(app)`, in the order of the help."""
 
 app = typer.Typer(

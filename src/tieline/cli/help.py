@@ -3,7 +3,7 @@
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -48,6 +48,21 @@ def family(app: typer.Typer, name: str, about: str, *, panel: str, examples: str
     group = typer.Typer(cls=HelpGroup, rich_markup_mode=None, no_args_is_help=True)
     app.add_typer(group, name=name, help=about, epilog=examples, rich_help_panel=panel)
     return group
+
+
+def add_family(
+    app: typer.Typer,
+    name: str,
+    about: str,
+    verbs: Mapping[str, tuple[Callable[..., None], str]],
+    *,
+    panel: str,
+) -> None:
+    """A verb with verbs of its own: each with its function and its examples, of which the family shows the first."""
+    first = "\n".join(examples.splitlines()[0] for _, examples in verbs.values())
+    group = family(app, name, about, panel=panel, examples=first)
+    for verb, (function, examples) in verbs.items():
+        group.command(verb, cls=HelpCommand, epilog=examples)(function)
 
 
 def _page(command: HelpCommand | HelpGroup, ctx: Any, commands: Mapping[str, Sequence[tuple[str, str]]]) -> str:

@@ -1,33 +1,22 @@
 """What the verbs over a hub share: the call itself, ids that people type in part, and how things are listed."""
 
 import asyncio
-import os
 import sys
-import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from ..client.client import Client, connect
-from ..environment import inherited, variable
+from ..environment import inherited
 from ..errors import UsageError
 from ..protocol.views import CommandView, NodeView
 from ..sessions.records import AskRecord, SessionRecord
 from .errors import say
-from .terminal.sanitize import one_line
+from .terminal.formatting import short_id
 
 T = TypeVar("T")
-Cell = str | tuple[str, str]
-"""Text, or text and its style."""
-
-SHORT = 6
-"""Characters of an id's end that are shown: its beginning is the time, and alike in all of today's."""
 MOST = 5
 """Candidates that are named when an id could mean several."""
-GAP = 3
-"""Cells between two columns of a table."""
 
 
 def call(work: Callable[[Client], Awaitable[int]]) -> int:
@@ -38,10 +27,6 @@ def call(work: Callable[[Client], Awaitable[int]]) -> int:
             return await work(client)
 
     return asyncio.run(inside())
-
-
-def short(id: str) -> str:
-    return id[-SHORT:]
 
 
 def pick(what: str, given: str, found: Sequence[T], key: Callable[[T], str]) -> T:
@@ -71,7 +56,7 @@ async def ask(client: Client, given: str) -> AskRecord:
         try:
             return await client.ask(given)
         except UsageError:
-            waiting = ", ".join(short(one.id) for one in pending) or "none"
+            waiting = ", ".join(short_id(one.id) for one in pending) or "none"
             raise UsageError(unknown.message, field="ask", hint=f"Waiting for an answer: {waiting}.") from None
 
 
@@ -85,67 +70,9 @@ async def node(client: Client, given: str) -> NodeView:
 # --- what is shown ------------------------------------------------------------------------------------------
 
 
-def as_json(value: Any) -> None:
-    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
-
-
-def on_terminal() -> bool:
-    return sys.stdout.isatty() and variable("TERM") not in ("", "dumb")
-
-
 def later(view: CommandView) -> None:
     """It is durable, but its machine has not answered."""
     say(f"tieline: the machine has not answered yet; it will be done when it does (command {view.id}: {view.state})")
-
-
-def ago(at: float, now: float | None = None) -> str:
-    passed = max(0.0, (time.time() if now is None else now) - at)
-    for limit, size, unit in ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h")):
-        if passed < limit:
-            return f"{int(passed // size)}{unit}"
-    return f"{int(passed // 86400)}d"
-
-
-def place(path: str) -> str:
-    """A directory as people write it."""
-    home = os.path.expanduser("~")  # noqa: PTH111 (a string is all that is wanted)
-    return f"~{path[len(home) :]}" if home != "/" and (path == home or path.startswith(f"{home}/")) else path
-
-
-def columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table without a terminal: aligned, one line per row."""
-    cells = [[one_line(cell, 60) for cell in row] for row in (titles, *rows)]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(titles))]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
-    )
-
-
-def table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """On a terminal. The first column is what one names a row by: it is never cut."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(markup=False, emoji=False, highlight=False)
-    cells = [[Text(*cell) if isinstance(cell, tuple) else Text(cell) for cell in row] for row in rows]
-    needed = [max(len(title), *(row[n].cell_len for row in cells)) for n, title in enumerate(titles)]
-    shown = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    for title, width in zip(titles, fitted(needed, console.width - GAP * (len(titles) - 1)), strict=True):
-        shown.add_column(title, no_wrap=True, overflow="ellipsis", width=width)
-    for row in cells:
-        shown.add_row(*row)
-    console.print(shown)
-
-
-def fitted(needed: Sequence[int], room: int) -> list[int]:
-    """As wide as each column needs to be. Where that is too much the widest give way, but for the first."""
-    widths = list(needed)
-    while sum(widths) > room and max(widths[1:], default=1) > 1:
-        widest = max(range(1, len(widths)), key=widths.__getitem__)
-        widths[widest] -= 1
-    return widths
 
 
 def words_of(text: str) -> str:

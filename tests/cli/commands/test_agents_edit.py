@@ -9,7 +9,7 @@ import pytest
 import tomlkit
 
 from tieline import config as configuration
-from tieline.cli.commands import config_file
+from tieline.cli.commands import config_edit
 from tieline.script import Fail, Say
 from tieline.testing.cli_process import CliProcess
 
@@ -141,13 +141,13 @@ def test_however_the_file_is_written(before: str) -> None:
     """What is changed is the agent alone, and every comment stays."""
     there = tomllib.loads(before)
     if "mine" in there.get("agents", {}):
-        after = config_file.without_agent(before, "mine")
+        after = config_edit.without_agent(before, "mine")
         del there["agents"]["mine"]
         assert {"agents": {}, **tomllib.loads(after)} == {"agents": {}, **there}
         assert ("# about the next\n[agents.next]" in after) == ("# about" in before)
     else:
         after = before
-    after = config_file.with_value(config_file.with_agent(after, "mine", TABLE), "default_agent", "mine")
+    after = config_edit.with_value(config_edit.with_agent(after, "mine", TABLE), "default_agent", "mine")
     there.setdefault("agents", {})["mine"] = TABLE
     assert tomllib.loads(after) == {**there, "default_agent": "mine"}
 

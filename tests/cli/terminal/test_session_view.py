@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from rich.console import Console
 
-from tieline.cli import hub_connection
+from tieline.cli.terminal import session_view
 from tieline.cli.terminal.plain_views import PlainView
 from tieline.cli.terminal.session_view import SessionView
 from tieline.cli.terminal.turn_view import TerminalView
@@ -64,7 +64,7 @@ def decisions() -> list[AnyEvent]:
 def test_a_decision_says_from_where(
     terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(hub_connection, "on_terminal", lambda: terminal)
+    monkeypatch.setattr(session_view, "on_terminal", lambda: terminal)
     monkeypatch.setenv("COLUMNS", "120")
     watch = SessionView(RECORD)
     for frame in frames(decisions(), at=time.time()):
@@ -79,7 +79,7 @@ def test_a_decision_says_from_where(
 
 def test_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Every turn's prompt; time from the turn's start; what Ctrl-C really does."""
-    monkeypatch.setattr(hub_connection, "on_terminal", lambda: True)
+    monkeypatch.setattr(session_view, "on_terminal", lambda: True)
     watch = SessionView(RECORD)
     began = time.time() - 3600
     for frame in frames([*turn("first", "one", first=True), *turn("second", "two")[:2]], at=began):

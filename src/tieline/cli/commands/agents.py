@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
@@ -16,6 +15,7 @@ from ...drivers.base import Driver, Features, StartsProgram
 from ...drivers.observed_features import Basis, basis_of, unverified_of
 from ...drivers.run_as import RunAsDriver
 from ...errors import TielineError, UnknownAgent
+from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 
 PROBE_S = 15.0
@@ -68,7 +68,7 @@ def show(names: Sequence[str], *, json: bool) -> None:
         return
     reports = asyncio.run(gather(wanted, config))
     if json:
-        print(msgspec.json.format(msgspec.json.encode(reports), indent=2).decode())
+        print_json(reports)
     else:
         print("\n".join(plain(reports)))
 

@@ -16,7 +16,7 @@ from ...config import COMMON, Config
 from ...drivers import registry
 from ...errors import UsageError
 from ..run.target import hub_here
-from . import config_file
+from . import config_edit
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 VERBS = ("add", "test", "remove", "list")
@@ -59,11 +59,11 @@ def add(new: NewAgent, *, json: bool) -> None:
         if new.name in tomllib.loads(text).get("agents", {}):
             if not new.replace:
                 raise _already_there(new.name)
-            text = config_file.without_agent(text, new.name)
-        text = config_file.with_agent(text, new.name, values)
-        return config_file.with_value(text, "default_agent", new.name) if new.default else text
+            text = config_edit.without_agent(text, new.name)
+        text = config_edit.with_agent(text, new.name, values)
+        return config_edit.with_value(text, "default_agent", new.name) if new.default else text
 
-    path = config_file.change(config.environ, edit)
+    path = config_edit.change(config.environ, edit)
     _tell(Changed(name=new.name, file=str(path), agent=values), f"{new.name} is in {path}", config, json=json)
     if not json:
         print(f"`tieline agents test {new.name}` tries it.")
@@ -84,9 +84,9 @@ def remove(name: str, *, json: bool) -> None:
 
     def edit(text: str) -> str:
         there = name in tomllib.loads(text).get("agents", {})
-        return config_file.without_agent(text, name) if there else text
+        return config_edit.without_agent(text, name) if there else text
 
-    path = config_file.change(config.environ, edit)
+    path = config_edit.change(config.environ, edit)
     _tell(Changed(name=name, file=str(path)), f"{name} is no longer in {path}", config, json=json)
 
 

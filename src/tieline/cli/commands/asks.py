@@ -5,16 +5,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from ...ask_parts import ask_parts, parts_text
 from ...client.client import Client
 from ...errors import UsageError
-from ...events import Answer, Ask, Question, Remember
+from ...events import Answer, Question, Remember
 from ...protocol.request_bodies import Decision
 from ...sessions.ask_decisions import check
 from ...sessions.records import AskRecord, SessionRecord
 from .. import hub_connection
 from ..errors import FAILED, say
 from ..terminal import event_text
+from ..terminal.ask_text import line, whole, wish
+from ..terminal.formatting import on_terminal, print_json, short_id, short_path
 from ..terminal.sanitize import clean, one_line
 
 REMEMBER: tuple[Remember, ...] = ("once", "session", "always")
@@ -31,7 +32,7 @@ def decide(
             raise UsageError(
                 "a question needs an answer, not a yes",
                 field="ask",
-                hint=f"tieline answer {hub_connection.short(record.id)} …",
+                hint=f"tieline answer {short_id(record.id)} …",
             )
         said = Answer(record.id, decision, remember=how)
         check(record.ask, said)  # before anything is shown as if it could be
@@ -60,7 +61,7 @@ def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json
             await _tell(client, record)
             return 0
         if record.ask.kind != "question":
-            hint = f"tieline approve {hub_connection.short(record.id)}, or tieline deny"
+            hint = f"tieline approve {short_id(record.id)}, or tieline deny"
             raise UsageError(f"it asks for a {record.ask.kind}, not for an answer", field="ask", hint=hint)
         asked = record.ask.questions
         if len(said) != len(asked):
@@ -81,7 +82,7 @@ def asks(given: str = "", *, json: bool = False) -> int:
     async def work(client: Client) -> int:
         found = [await hub_connection.ask(client, given)] if given else await client.asks()
         if json:
-            hub_connection.as_json(found[0] if given else found)
+            print_json(found[0] if given else found)
             return 0
         if not found:
             say("tieline: nothing waits for a decision")
@@ -139,7 +140,7 @@ async def _which(client: Client, given: str, verb: str) -> AskRecord:
     sessions = {session.id: session for session in await client.sessions(archived=True)}
     machines = await _machines(client)
     listed = [
-        f"{number:>3}  {hub_connection.short(ask.id)}  {origin(sessions.get(ask.session), machines)}: {line(ask.ask)}"
+        f"{number:>3}  {short_id(ask.id)}  {origin(sessions.get(ask.session), machines)}: {line(ask.ask)}"
         for number, ask in enumerate(waiting, 1)
     ]
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -158,8 +159,8 @@ def origin(session: SessionRecord | None, machines: Mapping[str, str]) -> str:
         return "a session that is gone"
     machine = machines.get(session.node, session.node)
     named = f" {one_line(session.title, 40)!r}" if session.title else ""
-    where = hub_connection.place(session.cwd)
-    return one_line(f"{session.agent} on {machine} in {where}, session {hub_connection.short(session.id)}{named}", 1000)
+    where = short_path(session.cwd)
+    return one_line(f"{session.agent} on {machine} in {where}, session {short_id(session.id)}{named}", 1000)
 
 
 async def _tell(client: Client, *records: AskRecord) -> None:
@@ -176,9 +177,9 @@ async def _machines(client: Client) -> dict[str, str]:
 
 
 def tell(record: AskRecord, session: SessionRecord, whence: str) -> None:
-    on_terminal = hub_connection.on_terminal()
-    print(f"{hub_connection.short(record.id)}  {whence}")
-    if on_terminal:
+    terminal = on_terminal()
+    print(f"{short_id(record.id)}  {whence}")
+    if terminal:
         from rich.console import Console
 
         from ..terminal.ask_panel import panels
@@ -188,32 +189,8 @@ def tell(record: AskRecord, session: SessionRecord, whence: str) -> None:
             console.print(each)
     else:
         print(f"{wish(record.ask)}:")
-    if rest := whole(record.ask, parts=not on_terminal):
+    if rest := whole(record.ask, parts=not terminal):
         print(rest, flush=True)
-
-
-def whole(ask: Ask, *, parts: bool = True) -> str:
-    """Every character of it as plain text, and what can be done about it. `parts`: else only the latter."""
-    lines = [parts_text(ask_parts(ask))] if parts else []
-    if ask.withheld:
-        lines.append(event_text.withheld(ask))
-    lines += [f"--remember {level}: allows {event_text.scope(ask, level)}" for level in ask.remember]
-    return "\n".join(lines)
-
-
-def line(ask: Ask) -> str:
-    """What is asked, on one line."""
-    if ask.kind == "question":
-        return "; ".join(one_line(question.text) for question in ask.questions)
-    if ask.kind == "plan":
-        return f"has a plan: {one_line(ask.plan, 120)}"
-    row = event_text.row(ask.action, ask.title, arguments=ask.input) if ask.action else None
-    target = f"{row.verb or row.icon} {row.target}".strip() if row else one_line(ask.title)
-    return f"{event_text.wish(ask)}: {target}"
-
-
-def wish(ask: Ask) -> str:
-    return "has a question" if ask.kind == "question" else "has a plan" if ask.kind == "plan" else event_text.wish(ask)
 
 
 def _asked(prompt: str) -> str:
@@ -229,7 +206,7 @@ async def _send(client: Client, record: AskRecord, decision: Decision, *, json: 
 
     view = await client.answer(record.id, replace(decision, digest=record.digest))
     if json:
-        hub_connection.as_json(view)
+        print_json(view)
         return 0
     if view.state in ("refused", "expired"):
         raise UsageError(view.problem or f"the decision is {view.state}", field="ask")

@@ -9,7 +9,9 @@ from ...client.client import Client
 from ...errors import UsageError
 from ...protocol.audit import AuditKind, AuditLine
 from .. import hub_connection
+from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
+from ..terminal.tables import print_rows
 
 KINDS = get_args(AuditKind)
 TITLES = ("when", "what", "who", "from", "details")
@@ -32,13 +34,11 @@ def show(*, kind: str, since: str, limit: int, json: bool) -> int:
                 break
             found += page
         if json:
-            hub_connection.as_json(found)
+            print_json(found)
         elif not found:
             print("Nothing is in the audit log.")
-        elif hub_connection.on_terminal():
-            hub_connection.table(TITLES, [_row(line) for line in found])
         else:
-            print(hub_connection.columns(TITLES, [_row(line) for line in found]))
+            print_rows(TITLES, [_row(line) for line in found])
         return 0
 
     return hub_connection.call(work)

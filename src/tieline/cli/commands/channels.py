@@ -13,8 +13,9 @@ from ...config import ChannelConfig, Config
 from ...protocol.messages import ChannelTest, ChannelView, ReloadView
 from .. import hub_connection
 from ..errors import FAILED, USAGE, say
+from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
-from .messages import show_rows
+from ..terminal.tables import Cell, print_rows
 
 STYLES = {
     "running": "green",
@@ -41,7 +42,7 @@ def show(*, json: bool) -> int:
     async def work(client: Client) -> int:
         found = await client.channels()
         if json:
-            hub_connection.as_json(found)
+            print_json(found)
         else:
             _table(found)
         return 0
@@ -54,7 +55,7 @@ def reload(*, yes: bool, json: bool) -> int:
         looked = await client.reload_channels()
         view = await client.reload_channels(trust=looked.waiting) if _agreed(looked, yes=yes, json=json) else looked
         if json:
-            hub_connection.as_json(view)
+            print_json(view)
         elif view.problem:
             say(f"tieline: nothing was changed: {view.problem}")
             if view.hint:
@@ -96,7 +97,7 @@ def test(id: str, *, to: str, text: str, json: bool) -> int:
         view = await client.test_channel(id, ChannelTest(to=to, text=text))
         message = view.message
         if json:
-            hub_connection.as_json(view)
+            print_json(view)
         elif view.delivered:
             print(f"delivered to {message.receipt.subject}")
         else:
@@ -112,7 +113,7 @@ def checked(*, json: bool) -> int:
     config = configuration.load()
     verdicts = [_verdict(entry, config) for entry in config.channels]
     if json:
-        hub_connection.as_json(verdicts)
+        print_json(verdicts)
     else:
         where = config.source or "the configuration (there is no file)"
         if not verdicts:
@@ -145,7 +146,7 @@ def _verdict(entry: ChannelConfig, config: Config) -> Verdict:
 
 
 def _table(found: Sequence[ChannelView]) -> None:
-    rows: list[list[hub_connection.Cell]] = [
+    rows: list[list[Cell]] = [
         [
             (one.id, "bold"),
             (f"{one.state}, circuit open" if one.circuit == "open" else one.state, STYLES.get(one.state, "")),
@@ -157,7 +158,7 @@ def _table(found: Sequence[ChannelView]) -> None:
         ]
         for one in found
     ]
-    show_rows(TITLES, rows)
+    print_rows(TITLES, rows)
     for one in found:
         if details := ", ".join(f"{name} {value}" for name, value in one.details.items() if name == "pairing"):
             print(f"{one.id}: {details}")

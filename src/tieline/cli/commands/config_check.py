@@ -20,6 +20,7 @@ from ...environment import config_place, inherited
 from ...errors import TielineError, UsageError
 from ...toml_lines import dotted, key_lines, line_of
 from ..errors import USAGE
+from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 
 
@@ -53,7 +54,7 @@ def report(file: Path | None, *, json: bool) -> int:
         return 0
     checked = check(env)
     if json:
-        print(msgspec.json.format(msgspec.json.encode(checked), indent=2).decode())
+        print_json(checked)
         return 0 if checked.good else USAGE
     for found in checked.mistakes:
         where = f"{found.file}:{found.line}" if found.line else found.file

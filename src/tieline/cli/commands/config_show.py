@@ -16,6 +16,7 @@ from ...config_schema import Key, keys, table_in, toml
 from ...environment import SECRET, config_place
 from ...toml_lines import Path as KeyPath
 from ...toml_lines import dotted, key_lines, line_of
+from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 from .config_check import options_type
 
@@ -40,7 +41,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 def report(*, json: bool) -> int:
     shown = effective(configuration.load())
     if json:
-        print(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
+        print_json(shown)
         return 0
     rows = [(value.key, one_line(_words(value.value), 100), _where(value)) for value in shown.values]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]

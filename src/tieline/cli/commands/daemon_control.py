@@ -23,6 +23,7 @@ from ...config import Config
 from ...errors import TielineError
 from ...protocol.request_bodies import Pairing
 from ...sessions.records import SessionRecord
+from ..terminal.formatting import print_json
 from ..terminal.qr_code import show_link
 from ..terminal.sanitize import clean, one_line
 
@@ -237,7 +238,7 @@ def show(*, json: bool) -> int:
     config = configuration.load()
     report = asyncio.run(_report(config))
     if json:
-        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+        print_json(report)
     else:
         print("\n".join(_lines(report)))
     return 0 if report.running and not report.problem else 1

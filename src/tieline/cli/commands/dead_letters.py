@@ -7,24 +7,26 @@ from ...errors import UsageError
 from ...protocol.messages import DeadSelection
 from .. import hub_connection
 from ..errors import FAILED
+from ..terminal.formatting import print_json, time_ago
 from ..terminal.sanitize import clean, one_line
-from .messages import letter_line, show_rows
+from ..terminal.tables import print_rows
+from .messages import letter_line
 
 
 def listed(pattern: str, sender: str, reason: str, *, limit: int, json: bool) -> int:
     async def work(client: Client) -> int:
         found = await client.dead_letters(pattern=pattern, sender=sender, reason=reason, limit=limit)
         if json:
-            hub_connection.as_json(found)
+            print_json(found)
             return 0
-        show_rows(
+        print_rows(
             ("message", "why", "attempts", "when", "from", "to", "says"),
             [
                 (
                     letter.envelope.id,
                     (letter.reason, "red"),
                     str(letter.attempts),
-                    hub_connection.ago(letter.at),
+                    time_ago(letter.at),
                     letter.envelope.sender,
                     letter.envelope.subject,
                     one_line(letter.envelope.payload.as_text(), 60),
@@ -42,7 +44,7 @@ def show(id: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
         letter = await client.dead_letter(id)
         if json:
-            hub_connection.as_json(letter)
+            print_json(letter)
             return 0
         budget = letter.envelope.budget
         print(letter_line(letter))
@@ -60,9 +62,9 @@ def retry(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: b
     async def work(client: Client) -> int:
         outcomes = await client.retry_dead(chosen)
         if json:
-            hub_connection.as_json(outcomes)
+            print_json(outcomes)
         else:
-            show_rows(
+            print_rows(
                 ("dead letter", "became"),
                 [(one.id, one.sent_as if one.done else (one.problem, "red")) for one in outcomes],
                 "None fits.",
@@ -78,7 +80,7 @@ def drop(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: bo
     async def work(client: Client) -> int:
         count = await client.drop_dead(chosen)
         if json:
-            hub_connection.as_json({"dropped": count})
+            print_json({"dropped": count})
         else:
             print(f"{count} dropped")
         return 0

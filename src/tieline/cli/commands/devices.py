@@ -8,7 +8,9 @@ from ...errors import UsageError
 from ...protocol.views import DeviceView
 from .. import hub_connection
 from ..errors import say
+from ..terminal.formatting import print_json, short_id, time_ago
 from ..terminal.sanitize import one_line
+from ..terminal.tables import print_rows
 
 TITLES = ("id", "name", "kind", "let in by", "seen", "since")
 OWNER = "owner"
@@ -18,15 +20,12 @@ def show(*, json: bool) -> int:
     async def work(client: Client) -> int:
         found = await client.devices()
         if json:
-            hub_connection.as_json(found)
+            print_json(found)
             return 0
         rows = [_row(one, found) for one in found if one.id != OWNER]
         if not rows:
             print("No devices. Let one in: tieline pair")
-        elif hub_connection.on_terminal():
-            hub_connection.table(TITLES, rows)
-        else:
-            print(hub_connection.columns(TITLES, rows))
+        print_rows(TITLES, rows)
         return 0
 
     return hub_connection.call(work)
@@ -70,16 +69,16 @@ def _asked(question: str) -> bool:
 
 
 def _name(device: DeviceView) -> str:
-    return f"{one_line(device.name, 40)} ({hub_connection.short(device.id)})"
+    return f"{one_line(device.name, 40)} ({short_id(device.id)})"
 
 
 def _row(device: DeviceView, found: Sequence[DeviceView]) -> tuple[str, ...]:
     by = next((_name(one) for one in found if one.id == device.by and one.id != OWNER), "")
     return (
-        hub_connection.short(device.id),
+        short_id(device.id),
         one_line(device.name, 40) + (" (this one)" if device.current else ""),
         device.kind,
-        by or (device.by if device.by in ("", OWNER) else f"{hub_connection.short(device.by)} (revoked)"),
-        hub_connection.ago(device.seen_at),
-        hub_connection.ago(device.created_at),
+        by or (device.by if device.by in ("", OWNER) else f"{short_id(device.by)} (revoked)"),
+        time_ago(device.seen_at),
+        time_ago(device.created_at),
     )

@@ -15,7 +15,9 @@ from ...processes import environment_mark
 from ...protocol.messages import MessageView, NewAsk, NewMessage
 from .. import hub_connection
 from ..errors import FAILED, TIMEOUT, say
+from ..terminal.formatting import print_json, time_ago
 from ..terminal.sanitize import clean, one_line
+from ..terminal.tables import Cell, print_rows
 
 STYLES = {
     "injected": "green",
@@ -73,7 +75,7 @@ def send(
     async def work(client: Client) -> int:
         view = await client.send_message(new)
         if json:
-            hub_connection.as_json(view)
+            print_json(view)
         else:
             print(view.receipt.id)
             say(f"tieline: {view.state}; `tieline message status {view.receipt.id}` says how far it got")
@@ -107,7 +109,7 @@ def ask(
     async def work(client: Client) -> int:
         view = await client.ask_message(new)
         if json:
-            hub_connection.as_json(view)
+            print_json(view)
         elif view.answer is not None:
             print(clean(view.answer.payload.as_text()))
         else:
@@ -124,7 +126,7 @@ def status(id: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
         view = await client.message(id)
         if json:
-            hub_connection.as_json(view)
+            print_json(view)
             return 0
         receipt = view.receipt
         print(f"{receipt.id}  {view.state}" + (f"  waits: {receipt.waiting}" if receipt.waiting else ""))
@@ -133,7 +135,7 @@ def status(id: str, *, json: bool) -> int:
             print(f"  session {receipt.session}")
         if view.envelope is not None:
             print(f"  {one_line(view.envelope.payload.as_text(), 100)}")
-        show_rows(("step", "when", "attempt", "why", "channel"), [_step(step) for step in receipt.steps])
+        print_rows(("step", "when", "attempt", "why", "channel"), [_step(step) for step in receipt.steps])
         if receipt.answer:
             print(f"answered by {receipt.answer}")
         return 0
@@ -145,13 +147,13 @@ def trace(id: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
         view = await client.trace(id)
         if json:
-            hub_connection.as_json(view)
+            print_json(view)
             return 0
-        rows: list[Sequence[hub_connection.Cell]] = []
+        rows: list[Sequence[Cell]] = []
         for message, depth in zip(view.messages, view.depth, strict=True):
             rows.append(_message(message, "  " * min(depth, 8)))
         if rows:
-            show_rows(("message", "state", "from", "to", "says"), rows)
+            print_rows(("message", "state", "from", "to", "says"), rows)
         for letter in view.dead:
             print(f"did not arrive: {letter_line(letter)}")
         return 0
@@ -163,16 +165,16 @@ def threads(*, limit: int, json: bool) -> int:
     async def work(client: Client) -> int:
         found = await client.threads(limit=limit)
         if json:
-            hub_connection.as_json(found)
+            print_json(found)
             return 0
-        show_rows(
+        print_rows(
             ("thread", "messages", "open", "active", "parties", "last"),
             [
                 (
                     one.id,
                     str(one.count),
                     str(one.open),
-                    hub_connection.ago(max((step.at for step in one.last.receipt.steps), default=0.0)),
+                    time_ago(max((step.at for step in one.last.receipt.steps), default=0.0)),
                     one_line(", ".join(one.parties), 60),
                     one_line(one.last.envelope.payload.as_text() if one.last.envelope else "", 60),
                 )
@@ -190,10 +192,10 @@ def inbox(address: str, *, take: bool, every: bool, limit: int, json: bool) -> i
         if every:
             boxes = await client.inboxes()
             if json:
-                hub_connection.as_json(boxes)
+                print_json(boxes)
             else:
                 rows = [(box.subject, str(box.waiting), box.channel or box.kind) for box in boxes]
-                show_rows(("address", "waiting", "read by"), rows)
+                print_rows(("address", "waiting", "read by"), rows)
             return 0
         whose = address or OWNER
         if take:
@@ -201,7 +203,7 @@ def inbox(address: str, *, take: bool, every: bool, limit: int, json: bool) -> i
         else:
             found = await client.inbox(whose, limit=limit)
         if json:
-            hub_connection.as_json(found)
+            print_json(found)
             return 0
         if take:
             for view in found:
@@ -210,7 +212,7 @@ def inbox(address: str, *, take: bool, every: bool, limit: int, json: bool) -> i
             if not found:
                 say("tieline: nothing waits")
             return 0
-        show_rows(("message", "state", "from", "to", "says"), [_message(view) for view in found], "Nothing here.")
+        print_rows(("message", "state", "from", "to", "says"), [_message(view) for view in found], "Nothing here.")
         return 0
 
     return hub_connection.call(work)
@@ -231,14 +233,14 @@ def _attachment(given: str) -> AttachmentRef:
     return AttachmentRef(url=path.as_uri(), name=path.name, media_type=kind, size=path.stat().st_size)
 
 
-def _message(view: MessageView, indent: str = "") -> Sequence[hub_connection.Cell]:
+def _message(view: MessageView, indent: str = "") -> Sequence[Cell]:
     receipt = view.receipt
     state = f"{view.state} ({view.reason})" if view.reason else view.state
     says = one_line(view.envelope.payload.as_text(), 60) if view.envelope else ""
     return (indent + receipt.id, (state, STYLES.get(view.state, "")), receipt.sender, receipt.subject, says)
 
 
-def _step(step: ReceiptStep) -> Sequence[hub_connection.Cell]:
+def _step(step: ReceiptStep) -> Sequence[Cell]:
     why = " ".join(part for part in (step.reason, step.detail and f"({step.detail})") if part)
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.at))
     return ((step.state, STYLES.get(step.state, "")), at, str(step.attempt or ""), one_line(why, 80), step.channel)
@@ -248,15 +250,3 @@ def letter_line(letter: DeadLetter) -> str:
     envelope = letter.envelope
     why = letter.reason + (f": {letter.detail}" if letter.detail else "")
     return f"{envelope.id}  {envelope.sender} → {envelope.subject}  {one_line(why, 200)}"
-
-
-def show_rows(titles: Sequence[str], rows: Sequence[Sequence[hub_connection.Cell]], none: str = "") -> None:
-    if not rows:
-        if none and hub_connection.on_terminal():
-            print(none)
-        return
-    if hub_connection.on_terminal():
-        hub_connection.table(titles, rows)
-        return
-    plain = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
-    print(hub_connection.columns(titles, plain))

@@ -6,7 +6,6 @@ import signal
 from contextlib import suppress
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
-import msgspec
 from msgspec import Struct
 
 from ... import config as configuration
@@ -27,6 +26,7 @@ from ...node.hub_link import LinkStatus, link_url
 from ...node.node_identity import identify
 from ...protocol.access import Paired
 from ...protocol.request_bodies import Claim
+from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 from .daemon_control import STOP_S, ended, in_background
 
@@ -106,7 +106,7 @@ def run(*, foreground: bool) -> int:
 def show(*, json: bool) -> int:
     report = _report(configuration.load())
     if json:
-        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+        print_json(report)
     elif not report.joined:
         print("This machine is not joined to a hub. `tieline node join URL` does it.")
     else:

@@ -1,4 +1,4 @@
-"""`tieline send|tail|abort|diff|open`: a session at the hub, from here."""
+"""`tieline sessions|send|tail|abort|diff|open`: the sessions at the hub."""
 
 import asyncio
 import html
@@ -23,18 +23,65 @@ from ...events import Done, TurnStarted
 from ...ids import new_id
 from ...protocol.request_bodies import NewPrompt, NewSession, Pairing
 from ...protocol.stream_frames import AnyHubFrame, DeltaFrame, EventFrame, PromptFrame, Ready
-from ...protocol.views import CommandView
+from ...protocol.views import CommandView, NodeView
 from ...sessions.records import SessionRecord
 from .. import hub_connection
 from ..errors import FAILED, say
 from ..run.run_options import attachment
 from ..run.turn_runner import EXIT, TICK_S
+from ..terminal.formatting import on_terminal, print_json, short_id, short_path, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.session_view import SessionView
+from ..terminal.tables import Cell, print_rows
 
+STATUSES = ("idle", "working", "waiting", "stuck", "failed", "closed")
+STYLES = {"working": "green", "waiting": "bold yellow", "stuck": "red", "failed": "red", "closed": "dim"}
+TITLES = ("id", "agent", "status", "machine", "active", "where", "what")
 TITLE = 80
 MAX_PAGES = 20
 """Of a turn, looked through for its prompt; a longer one is shown without."""
+
+
+def list_sessions(*, every: bool, agent: str, node: str, status: str, query: str, limit: int | None, json: bool) -> int:
+    if status and status not in STATUSES:
+        raise UsageError(f"--status is {status!r}", field="status", hint=f"It must be one of {', '.join(STATUSES)}.")
+
+    async def work(client: Client) -> int:
+        machine = (await hub_connection.node(client, node)).id if node else ""
+        found = await client.sessions(archived=every, agent=agent, node=machine, status=status, q=query, limit=limit)
+        if json:
+            print_json(found)
+            return 0
+        nodes = {one.id: one for one in await client.nodes()}
+        rows = [_row(one, nodes) for one in found]
+        print_rows(
+            TITLES, [_styled(row) for row in rows], 'No sessions. Start one: tieline send --new codex "your task"'
+        )
+        return 0
+
+    return hub_connection.call(work)
+
+
+def _row(record: SessionRecord, nodes: dict[str, NodeView]) -> tuple[str, ...]:
+    machine = nodes.get(record.node)
+    name = machine.name or machine.id if machine else record.node
+    said = record.problem if record.status == "failed" else record.last_line
+    what = " · ".join(part for part in (one_line(record.title, 60), one_line(said, 60)) if part)
+    return (
+        short_id(record.id),
+        one_line(record.agent, 20),
+        record.status if machine is None or machine.online else f"{record.status} (offline)",
+        one_line(name, 20),
+        time_ago(record.active_at),
+        one_line(short_path(record.cwd), 40),
+        what,
+    )
+
+
+def _styled(row: tuple[str, ...]) -> list[Cell]:
+    id, agent, status, *rest = row
+    beside = [(cell, "dim") for cell in rest[:-1]]
+    return [(id, "bold"), agent, (status, STYLES.get(status.split()[0], "")), *beside, rest[-1]]
 
 
 class PromptMessage(Struct, frozen=True, kw_only=True):
@@ -75,7 +122,7 @@ def send(message: PromptMessage) -> int:
             return await _wait(client, record, prompt, json=message.json)
         told = await client.prompt(record.id, prompt)
         if message.json:
-            hub_connection.as_json(told)
+            print_json(told)
         elif isinstance(told, CommandView):
             hub_connection.later(told)
         else:
@@ -238,7 +285,7 @@ def abort(given: str, *, json: bool) -> int:
         record = await hub_connection.session(client, given)
         told = await client.abort(record.id)
         if json:
-            hub_connection.as_json(told)
+            print_json(told)
         elif isinstance(told, CommandView):
             hub_connection.later(told)
         else:
@@ -253,8 +300,8 @@ def diff(given: str, *, json: bool) -> int:
         record = await hub_connection.session(client, given)
         changes = await client.diff(record.id)
         if json:
-            hub_connection.as_json({"session": record.id, "diff": changes})
-        elif not hub_connection.on_terminal():
+            print_json({"session": record.id, "diff": changes})
+        elif not on_terminal():
             sys.stdout.write(changes)
         elif changes.strip():
             from rich.console import Console
@@ -276,7 +323,7 @@ def open_page(given: str, *, print_only: bool, json: bool) -> int:
         parts = urlsplit(offer.url)
         url = urlunsplit(parts._replace(path=parts.path.rstrip("/") + path if path else parts.path))
         if json:
-            hub_connection.as_json({"url": url, "expires_at": offer.expires_at})
+            print_json({"url": url, "expires_at": offer.expires_at})
             return 0
         print(clean(url))
         if not print_only and sys.stdout.isatty():

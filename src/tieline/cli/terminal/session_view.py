@@ -9,8 +9,8 @@ import msgspec
 from ...events import Answer, Ask, Done, Event, TurnStarted
 from ...protocol.stream_frames import DeltaFrame, EventFrame
 from ...sessions.records import SessionRecord
-from .. import hub_connection
-from ..commands.asks import whole, wish
+from .ask_text import whole, wish
+from .formatting import on_terminal, short_id
 from .plain_views import PlainView, View
 from .sanitize import clean
 
@@ -21,7 +21,7 @@ class SessionView:
     def __init__(self, record: SessionRecord, *, json: bool = False) -> None:
         self._record = record
         self._json = json
-        self._terminal = hub_connection.on_terminal() and not json
+        self._terminal = on_terminal() and not json
         self._view: View | None = None
         self._asked: set[str] = set()
         self._at = 0.0  # when what is being shown happened
@@ -67,9 +67,7 @@ class SessionView:
         if isinstance(event, Ask) and event.id not in self._asked:
             self._asked.add(event.id)
             verb = "answer" if event.kind == "question" else "approve"
-            self._view.note(
-                f"waits for you: {wish(event)}\n{whole(event)}\n  tieline {verb} {hub_connection.short(event.id)}"
-            )
+            self._view.note(f"waits for you: {wish(event)}\n{whole(event)}\n  tieline {verb} {short_id(event.id)}")
         elif isinstance(event, Answer):
             self._asked.discard(event.ask)
         elif isinstance(event, Done):

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ..help import HelpCommand
-from .sessions import PANEL
+from .options import SESSIONS_PANEL, Json
 
 Asked = Annotated[
     str,
@@ -13,7 +13,6 @@ Asked = Annotated[
         metavar="ASK", help="Its id, or enough of it. Without one: the only one that waits.", show_default=False
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
 
 def approve(
@@ -100,4 +99,4 @@ tieline answer 9be41d --text "neither: use SQLite"
 
 def add(app: typer.Typer) -> None:
     for verb, examples in EXAMPLES.items():
-        app.command(cls=HelpCommand, epilog=examples, rich_help_panel=PANEL)(verb)
+        app.command(cls=HelpCommand, epilog=examples, rich_help_panel=SESSIONS_PANEL)(verb)

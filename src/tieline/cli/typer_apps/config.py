@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from ..help import HelpCommand, family
-
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+from .options import Json
 
 
 def check(

@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from ..help import HelpCommand
-
-PANEL = "The hub"
+from .options import HUB_PANEL, Json
 
 Foreground = Annotated[bool, typer.Option("--foreground", help="Stay here, with the log on the terminal.")]
 Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, this machine only.")]
@@ -39,7 +38,7 @@ def down() -> None:
     raise typer.Exit(stop())
 
 
-def status(json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False) -> None:
+def status(json: Json = False) -> None:
     """What runs here: the hub, its machines, sessions, and who waits for you. Exit status 1 when nothing runs."""
     from ..commands.daemon_control import show
 
@@ -92,4 +91,4 @@ tieline pair --client --json             its secret for POST /api/v1/pair
 
 def add(app: typer.Typer) -> None:
     for verb, examples in EXAMPLES.items():
-        app.command(cls=HelpCommand, epilog=examples, rich_help_panel=PANEL)(verb)
+        app.command(cls=HelpCommand, epilog=examples, rich_help_panel=HUB_PANEL)(verb)

@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from ..help import HelpCommand, family
-
-PANEL = "The hub"
+from .options import HUB_PANEL, Json
 
 
 def join(
@@ -30,7 +29,7 @@ def run(foreground: Annotated[bool, typer.Option(help="Stay here, or go to the b
     raise typer.Exit(run(foreground=foreground))
 
 
-def status(json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False) -> None:
+def status(json: Json = False) -> None:
     """Which hub this machine is joined to, and how the link is. Exit status 1 when it is not there."""
     from ..commands.node import show
 
@@ -64,6 +63,6 @@ tieline node leave
 
 def add(app: typer.Typer) -> None:
     about = "This machine as a node of a hub elsewhere: join, run, status, leave."
-    group = family(app, "node", about, panel=PANEL, examples="tieline node join 'https://hub.example/#pair=4f…'")
+    group = family(app, "node", about, panel=HUB_PANEL, examples="tieline node join 'https://hub.example/#pair=4f…'")
     for verb, examples in EXAMPLES.items():
         group.command(cls=HelpCommand, epilog=examples)(verb)

@@ -5,13 +5,11 @@ from typing import Annotated
 import typer
 
 from ..help import HelpCommand
-
-PANEL = "At the hub"
+from .options import SESSIONS_PANEL, Json
 
 Session = Annotated[
     str, typer.Argument(metavar="SESSION", help="Its id, or enough of its beginning or end.", show_default=False)
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
 
 def sessions(
@@ -26,9 +24,11 @@ def sessions(
     json: Json = False,
 ) -> None:
     """What runs, waits and is done at the hub, the last active first."""
-    from ..commands.sessions_list import show
+    from ..commands.sessions import list_sessions
 
-    raise typer.Exit(show(every=every, agent=agent, node=node, status=status, query=query, limit=limit, json=json))
+    raise typer.Exit(
+        list_sessions(every=every, agent=agent, node=node, status=status, query=query, limit=limit, json=json)
+    )
 
 
 def send(
@@ -162,4 +162,4 @@ tieline open --print                     for another browser on this machine
 def add(app: typer.Typer) -> None:
     for verb, examples in EXAMPLES.items():
         name = "open" if verb is open_page else verb.__name__
-        app.command(name, cls=HelpCommand, epilog=examples, rich_help_panel=PANEL)(verb)
+        app.command(name, cls=HelpCommand, epilog=examples, rich_help_panel=SESSIONS_PANEL)(verb)

@@ -5,7 +5,6 @@ import sys
 from contextlib import aclosing
 from tempfile import TemporaryDirectory
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -16,6 +15,7 @@ from ...drivers import registry
 from ...errors import TielineError, UnknownAgent
 from ...events import Done
 from ..errors import FAILED
+from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 from .agents import look
 
@@ -45,7 +45,7 @@ def show(name: str, *, prompt: str, accept_unenforced: bool, json: bool) -> int:
         raise UnknownAgent(name, known)
     trial = asyncio.run(tried(name, prompt, config, accept_unenforced=accept_unenforced or not prompt))
     if json:
-        print(msgspec.json.format(msgspec.json.encode(trial), indent=2).decode())
+        print_json(trial)
     else:
         _print(trial)
     return 0 if trial.works else FAILED

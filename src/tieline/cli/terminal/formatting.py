@@ -1,0 +1,39 @@
+"""How values are shown: ids, times, directories, JSON."""
+
+import os
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+from ...environment import variable
+
+SHORT = 6
+"""Characters shown of an id: its end, because ids of one day begin alike."""
+
+
+def short_id(id: str) -> str:
+    return id[-SHORT:]
+
+
+def print_json(value: Any) -> None:
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def on_terminal() -> bool:
+    return sys.stdout.isatty() and variable("TERM") not in ("", "dumb")
+
+
+def time_ago(at: float, now: float | None = None) -> str:
+    passed = max(0.0, (time.time() if now is None else now) - at)
+    for limit, size, unit in ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h")):
+        if passed < limit:
+            return f"{int(passed // size)}{unit}"
+    return f"{int(passed // 86400)}d"
+
+
+def short_path(path: str) -> str:
+    """A directory as people write it."""
+    home = os.path.expanduser("~")  # noqa: PTH111 (a string is all that is wanted)
+    return f"~{path[len(home) :]}" if home != "/" and (path == home or path.startswith(f"{home}/")) else path

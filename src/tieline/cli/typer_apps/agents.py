@@ -1,0 +1,126 @@
+"""`tieline agents list|add|test|remove`, as Typer declares them."""
+
+from typing import Annotated
+
+import typer
+
+from ..help import HelpCommand, HelpGroup
+
+
+def list_agents(
+    names: Annotated[list[str] | None, typer.Argument(metavar="AGENT", help="Only these.", show_default=False)] = None,
+    json: Annotated[bool, typer.Option("--json", help="A JSON array on stdout.")] = False,
+) -> None:
+    """What is installed: version, signed in or not, what each can do, and what to do about problems."""
+    from ..commands.agents import show
+
+    show(names or [], json=json)
+
+
+def add_agent(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What you will call it.", show_default=False)],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND…", help="The program and its first arguments.", show_default=False),
+    ] = None,
+    type: Annotated[
+        str, typer.Option(metavar="TYPE", help="claude-code, codex, opencode, gemini, acp, shell … Default: shell.")
+    ] = "",
+    arg: Annotated[list[str] | None, typer.Option(metavar="ARG", help="An argument after the driver's own.")] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable; VALUE may be env:OTHER.")
+    ] = None,
+    model: Annotated[str, typer.Option(metavar="NAME", help="Its model, where a session names none.")] = "",
+    effort: Annotated[str, typer.Option(metavar="LEVEL", help="Its effort, where a session names none.")] = "",
+    set: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Another setting of its type, in TOML.")
+    ] = None,
+    default: Annotated[bool, typer.Option("--default", help="New sessions use it.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="In place of the one of that name.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="What was written, as JSON on stdout.")] = False,
+) -> None:
+    """Register an agent in your `tieline.toml`. Comments and everything else in it stay."""
+    from ..commands.agents_edit import NewAgent, add
+
+    new = NewAgent(
+        name=name,
+        type=type,
+        command=tuple(command or ()),
+        args=tuple(arg or ()),
+        env=tuple(env or ()),
+        settings=tuple(set or ()),
+        model=model,
+        effort=effort,
+        default=default,
+        replace=replace,
+    )
+    add(new, json=json)
+
+
+def test_agent(
+    name: Annotated[str, typer.Argument(metavar="AGENT", help="Which one.", show_default=False)],
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="Ask it this too; it may only read.")] = "",
+    accept_unenforced: Annotated[
+        bool, typer.Option("--accept-unenforced", help="With --prompt: although nothing keeps it from more.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
+) -> None:
+    """Try an agent: is it there, signed in, does it open. Without --prompt no model is called."""
+    from ..commands.agents_smoke_test import show
+
+    raise typer.Exit(show(name, prompt=prompt, accept_unenforced=accept_unenforced, json=json))
+
+
+def remove_agent(
+    name: Annotated[str, typer.Argument(metavar="AGENT", help="Which one.", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="What was done, as JSON on stdout.")] = False,
+) -> None:
+    """Take an agent out of your `tieline.toml`. The agent itself stays installed."""
+    from ..commands.agents_edit import remove
+
+    remove(name, json=json)
+
+
+class AgentsGroup(HelpGroup):
+    """`tieline agents` and `tieline agents codex` list; its verbs are another matter."""
+
+    default_verb = "list"
+
+
+GROUP_EXAMPLES = """
+tieline agents
+tieline agents codex gemini
+tieline agents --json | jq '.[] | select(.found) | .name'
+tieline agents add work --type claude-code --env A_KEY=env:WORK_KEY
+tieline agents add reviewer -- my-agent --print {prompt}
+tieline agents test reviewer --prompt "say hello"
+tieline agents remove reviewer
+"""
+EXAMPLES = {
+    "list": """
+tieline agents
+tieline agents codex gemini
+""",
+    "add": """
+tieline agents add work --type claude-code --env A_KEY=env:WORK_KEY
+tieline agents add reviewer -- my-agent --print {prompt}
+tieline agents add mine --type acp -- my-agent --acp
+tieline agents add codex --arg=--strict-config --replace
+""",
+    "test": """
+tieline agents test codex
+tieline agents test reviewer --prompt "say hello"
+tieline agents test reviewer --json | jq .works
+""",
+    "remove": """
+tieline agents remove reviewer
+""",
+}
+
+
+def add(app: typer.Typer) -> None:
+    about = "What is installed: version, signed in or not, what each can do; and add, test or remove one."
+    group = typer.Typer(cls=AgentsGroup, rich_markup_mode=None)
+    app.add_typer(group, name="agents", help=about, epilog=GROUP_EXAMPLES)
+    for name, verb in (("list", list_agents), ("add", add_agent), ("test", test_agent), ("remove", remove_agent)):
+        group.command(name, cls=HelpCommand, epilog=EXAMPLES[name])(verb)

@@ -1,0 +1,36 @@
+"""`tieline audit`, as Typer declares it."""
+
+from typing import Annotated
+
+import typer
+
+from ..help import HelpCommand
+from .options import HUB_PANEL, Json
+
+
+def audit(
+    kind: Annotated[
+        str,
+        typer.Option(metavar="KIND", help="Only these: sign-in, pairing, revoke, decision, policy, refusal or code."),
+    ] = "",
+    since: Annotated[
+        str, typer.Option(metavar="WHEN", help="Not older: 30m, 12h, 7d, or a date such as 2026-11-01.")
+    ] = "",
+    limit: Annotated[int, typer.Option(metavar="N", help="How many lines at most.", min=1)] = 100,
+    json: Json = False,
+) -> None:
+    """Who signed in, paired, decided, changed a policy or was refused. The newest first; kept for 90 days."""
+    from ..commands.audit import show
+
+    raise typer.Exit(show(kind=kind, since=since, limit=limit, json=json))
+
+
+EXAMPLES = """
+tieline audit
+tieline audit --kind decision --since 7d
+tieline audit --json | jq '.[] | select(.what == "refusal")'
+"""
+
+
+def add(app: typer.Typer) -> None:
+    app.command(cls=HelpCommand, epilog=EXAMPLES, rich_help_panel=HUB_PANEL)(audit)

@@ -1,0 +1,12 @@
+"""Options and help panels that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+HUB_PANEL = "The hub"
+SESSIONS_PANEL = "At the hub"
+MESSAGES_PANEL = "Messages"
+
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+MessageId = Annotated[str, typer.Argument(metavar="ID", help="The message's id.", show_default=False)]

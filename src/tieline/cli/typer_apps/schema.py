@@ -1,0 +1,29 @@
+"""`tieline schema`, as Typer declares it."""
+
+from typing import Annotated
+
+import typer
+
+from ..help import HelpCommand
+
+
+def schema(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="events, policy, receipt, prompt, script or agents.")
+    ] = "events",
+) -> None:
+    """Print the JSON Schema of what Tieline says and takes."""
+    from ..commands.schema import text
+
+    print(text(name))
+
+
+EXAMPLES = """
+tieline schema                           every event, as --json prints it
+tieline schema policy
+tieline schema script > script.schema.json
+"""
+
+
+def add(app: typer.Typer) -> None:
+    app.command(cls=HelpCommand, epilog=EXAMPLES)(schema)
