@@ -1,8 +1,8 @@
 /** The service worker: the page opens without a network, pushes become notifications, and these can be answered. */
 import { danger } from './asks/danger'
-import { storedKey } from './auth/device-key'
+import { readStoredKey } from './auth/device-key'
 import type { AskRecord, Decision, Notice, PushSubscription as Wanted } from './generated/protocol'
-import { allowable, shown, target } from './push/notification'
+import { canAllow, toNotification, notificationPath } from './push/notification'
 
 declare const self: ServiceWorkerGlobalScope
 declare const __SHELL__: readonly string[]
@@ -49,7 +49,7 @@ async function kept(request: Request): Promise<Response> {
 
 self.addEventListener('push', (event) => {
   const notice = event.data?.json() as Notice
-  const { title, options } = shown(notice, Date.now() / 1000)
+  const { title, options } = toNotification(notice, Date.now() / 1000)
   event.waitUntil(display(title, options as NotificationOptions))
 })
 
@@ -82,7 +82,7 @@ async function takeAway(tag: string): Promise<void> {
 self.addEventListener('notificationclick', (event) => {
   const notice = event.notification.data as Notice
   event.notification.close()
-  event.waitUntil(event.action === 'allow' || event.action === 'deny' ? decide(notice, event.action) : open(target(notice)))
+  event.waitUntil(event.action === 'allow' || event.action === 'deny' ? decide(notice, event.action) : open(notificationPath(notice)))
 })
 
 self.addEventListener('pushsubscriptionchange', (event) => {
@@ -109,9 +109,9 @@ async function decide(notice: Notice, decision: Decision['decision']): Promise<v
   const ask = encodeURIComponent(notice.ask ?? '')
   try {
     if (decision === 'allow') {
-      if (!allowable(notice)) return open(target(notice))
+      if (!canAllow(notice)) return open(notificationPath(notice))
       const found = await fetch(`/api/v1/asks/${ask}`, { credentials: 'omit', headers: await bearer() })
-      if (found.ok && danger(((await found.json()) as AskRecord).ask)) return open(target(notice))
+      if (found.ok && danger(((await found.json()) as AskRecord).ask)) return open(notificationPath(notice))
     }
     const answer = await post(`asks/${ask}/answer`, { decision, digest: notice.digest ?? '' } satisfies Decision)
     if (!answer.ok) throw new Error(((await answer.json()) as { detail?: string }).detail ?? '')
@@ -128,5 +128,5 @@ async function post(path: string, body: unknown): Promise<Response> {
 }
 
 async function bearer(): Promise<Record<string, string>> {
-  return { Authorization: `Bearer ${await storedKey()}` }
+  return { Authorization: `Bearer ${await readStoredKey()}` }
 }

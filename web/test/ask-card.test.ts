@@ -3,16 +3,16 @@
 import { signal } from '@preact/signals'
 import { h, render } from 'preact'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { beginning, long, partsOf } from '../src/asks/ask-parts'
+import { excerpt, isLong, partsOf } from '../src/asks/ask-parts'
 import type * as P from '../src/generated/protocol'
-import type { Item } from '../src/thread/thread'
+import type { ThreadItem } from '../src/thread/thread'
 import './fake-hub'
 
 let AskCard: typeof import('../src/asks/ask-card').AskCard
-let Row: typeof import('../src/thread/thread-rows').Row
+let Row: typeof import('../src/thread/thread-rows').ThreadRow
 beforeAll(async () => {
   ({ AskCard } = await import('../src/asks/ask-card'));
-  ({ Row } = await import('../src/thread/thread-rows'))
+  ({ ThreadRow: Row } = await import('../src/thread/thread-rows'))
 })
 
 const ask = (more: Partial<P.Ask>): P.Ask => ({ type: 'ask', id: 'q', kind: 'permission', ...more })
@@ -118,7 +118,7 @@ describe('the card of an ask', () => {
     const answer: P.Answer = { type: 'answer', ask: 'q', decision: 'deny', by: 'restart', reason: 'Tieline was restarted before anyone answered' }
     expect(card({ ...record(ask({})), status: 'expired', answer }).text()).toContain('Denied: Tieline was restarted before anyone answered.')
     const row = document.body.appendChild(document.createElement('div'))
-    render(h(Row, { item: { key: 'k', seq: 1, at: 1, content: signal({ kind: 'ask', ask: ask({ id: 'gone' }), answer }) } as unknown as Item, session: 's' }), row)
+    render(h(Row, { item: { key: 'k', seq: 1, at: 1, content: signal({ kind: 'ask', ask: ask({ id: 'gone' }), answer }) } as unknown as ThreadItem, session: 's' }), row)
     expect(row.textContent!.match(/restart/g)).toHaveLength(1)
     expect(row.textContent).toContain('Tieline was restarted before anyone answered')
   })
@@ -127,8 +127,8 @@ describe('the card of an ask', () => {
 describe('a beginning', () => {
   it('and the rest are the whole, whatever the text', () => {
     for (const text of [LONG, 'é'.repeat(9000), '😀'.repeat(5000), '\n'.repeat(300), `${'x'.repeat(5000)}\n`]) {
-      const { shown, rest } = beginning(text)
-      expect(long(text)).toBe(true)
+      const { shown, rest } = excerpt(text)
+      expect(isLong(text)).toBe(true)
       expect(text.startsWith(shown)).toBe(true)
       expect(rest).toContain(`${([...text].length - [...shown].length).toLocaleString('en')} character`)
     }

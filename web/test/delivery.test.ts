@@ -11,11 +11,11 @@ describe('a decision', () => {
     page.ready({ asks: [ASK] })
     hub.reply = () => 'away'
     await page.decide(ASK, { decision: 'allow' })
-    expect(page.decided('a1')).toMatchObject({ state: 'sending' })
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'sending' })
     hub.reply = () => [200, command('applied')]
     page.ready({ asks: [ASK] })
     await settle()
-    expect(page.decided('a1')).toMatchObject({ state: 'applied' })
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'applied' })
     expect(new Set(hub.asked.map((one) => one.key)).size).toBe(1)
     expect(hub.asked[0]!.body).toMatchObject({ decision: 'allow', digest: 'd' })
   })
@@ -24,15 +24,15 @@ describe('a decision', () => {
     page.ready({ asks: [ASK] })
     hub.reply = () => [202, command('sent')]
     await page.decide(ASK, { decision: 'allow' })
-    expect(page.decided('a1')).toMatchObject({ state: 'sent' })
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'sent' })
     page = await load()
     hub.reply = ({ path }) => path === 'commands/c1' ? [200, command('received')] : [500, {}]
     page.ready({ asks: [ASK] })
     await settle()
-    expect(page.decided('a1')).toMatchObject({ state: 'received', body: { decision: 'allow' } })
-    page.store.take({ type: 'command', command: command('applied') })
-    page.store.take({ type: 'command', command: command('received') }) // late
-    expect(page.decided('a1')).toMatchObject({ state: 'applied' })
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'received', body: { decision: 'allow' } })
+    page.store.applyFrame({ type: 'command', command: command('applied') })
+    page.store.applyFrame({ type: 'command', command: command('received') }) // late
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'applied' })
   })
   it('can be made again when nobody knows what became of it', async () => {
     const page = await load()
@@ -42,7 +42,7 @@ describe('a decision', () => {
     hub.reply = () => [404, { title: 'no such command' }]
     page.ready({ asks: [ASK] })
     await settle()
-    expect(page.decided('a1')).toMatchObject({ state: 'refused' })
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'refused' })
   })
   it('is not given up because the hub cannot say where it is', async () => {
     const page = await load()
@@ -53,10 +53,10 @@ describe('a decision', () => {
       hub.reply = () => [status, { title: 'not now' }]
       page.ready({ asks: [ASK] })
       await settle()
-      expect(page.decided('a1')).toMatchObject({ state: 'sent', command: 'c1' })
+      expect(page.decisionFor('a1')).toMatchObject({ state: 'sent', command: 'c1' })
     }
-    page.store.take({ type: 'command', command: command('applied') })
-    expect(page.decided('a1')).toMatchObject({ state: 'applied' })
+    page.store.applyFrame({ type: 'command', command: command('applied') })
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'applied' })
   })
   it('goes again with the same key when the hub fails, and is told when it was applied after all', async () => {
     vi.useFakeTimers()
@@ -64,17 +64,17 @@ describe('a decision', () => {
     page.ready({ asks: [ASK] })
     hub.reply = () => [503, { code: 'BusError' }]
     await page.decide(ASK, { decision: 'allow' })
-    expect(page.decided('a1')).toMatchObject({ state: 'sending' })
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'sending' })
     hub.reply = () => [202, command('sent')]
     await vi.advanceTimersByTimeAsync(6000) // the connection was there all the time
-    expect(page.decided('a1')).toMatchObject({ state: 'sent' })
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'sent' })
     expect(new Set(hub.asked.map((one) => one.key)).size).toBe(1)
     hub.reply = () => [404, { title: 'no such command' }]
     page.ready({ asks: [ASK] })
     await vi.advanceTimersByTimeAsync(1)
-    expect(page.decided('a1')).toMatchObject({ state: 'refused' })
-    page.store.take({ type: 'command', command: command('applied') })
-    expect(page.decided('a1')).toMatchObject({ state: 'applied' })
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'refused' })
+    page.store.applyFrame({ type: 'command', command: command('applied') })
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'applied' })
   })
   it('is forgotten with its ask', async () => {
     const page = await load()
@@ -82,7 +82,7 @@ describe('a decision', () => {
     hub.reply = () => [202, command('sent')]
     await page.decide(ASK, { decision: 'allow' })
     page.ready()
-    expect(page.decided('a1')).toBeUndefined()
+    expect(page.decisionFor('a1')).toBeUndefined()
     expect(hub.storage.get('tieline.decided')).toBe('[]')
   })
 })
@@ -93,13 +93,13 @@ describe('a prompt', () => {
     hub.reply = () => 'away'
     page.sendPrompt('s', 'hello')
     await settle()
-    expect(page.waiting('s')).toMatchObject([{ text: 'hello', tick: 'sending' }])
+    expect(page.queuedPrompts('s')).toMatchObject([{ text: 'hello', tick: 'sending' }])
     page = await load()
-    expect(page.waiting('s')).toMatchObject([{ text: 'hello', tick: 'sending' }])
+    expect(page.queuedPrompts('s')).toMatchObject([{ text: 'hello', tick: 'sending' }])
     hub.reply = () => [201, { id: 'p' }]
     page.ready()
     await settle()
-    expect(page.waiting('s')).toEqual([])
+    expect(page.queuedPrompts('s')).toEqual([])
     expect(new Set(hub.asked.map((one) => `${one.key} ${String(one.body.id)}`)).size).toBe(1)
   })
   it('to a machine that is away has one tick, until the machine has it', async () => {
@@ -107,26 +107,26 @@ describe('a prompt', () => {
     hub.reply = () => [202, command('sent')]
     page.sendPrompt('s', 'hello')
     await settle()
-    expect(page.waiting('s')).toMatchObject([{ tick: 'hub' }])
+    expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'hub' }])
     page = await load()
     hub.reply = () => [200, command('sent')]
     page.ready()
     await settle()
-    expect(page.waiting('s')).toMatchObject([{ tick: 'hub' }])
-    page.store.take({ type: 'command', command: command('applied') })
-    expect(page.waiting('s')).toEqual([])
+    expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'hub' }])
+    page.store.applyFrame({ type: 'command', command: command('applied') })
+    expect(page.queuedPrompts('s')).toEqual([])
   })
   it('that expired says so; sent again it is another one', async () => {
     const page = await load()
     hub.reply = () => [202, command('sent')]
     page.sendPrompt('s', 'hello')
     await settle()
-    page.store.take({ type: 'command', command: { ...command('expired'), problem: 'the machine was away' } })
-    expect(page.waiting('s')).toMatchObject([{ tick: 'failed', problem: 'the machine was away' }])
+    page.store.applyFrame({ type: 'command', command: { ...command('expired'), problem: 'the machine was away' } })
+    expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'failed', problem: 'the machine was away' }])
     hub.reply = () => [201, { id: 'p' }]
-    page.again(page.waiting('s')[0]!.id)
+    page.retryPrompt(page.queuedPrompts('s')[0]!.id)
     await settle()
-    expect(page.waiting('s')).toEqual([])
+    expect(page.queuedPrompts('s')).toEqual([])
     expect(hub.asked[1]!.key).not.toBe(hub.asked[0]!.key)
     expect(hub.asked[1]!.body.id).not.toBe(hub.asked[0]!.body.id)
   })
@@ -135,9 +135,9 @@ describe('a prompt', () => {
     hub.reply = () => [409, { title: 'no turn is running' }]
     page.sendPrompt('s', 'hello', [], true)
     await settle()
-    expect(page.waiting('s')).toMatchObject([{ tick: 'failed', steer: true }])
+    expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'failed', steer: true }])
     hub.reply = () => [201, { id: 'p' }]
-    page.again(page.waiting('s')[0]!.id)
+    page.retryPrompt(page.queuedPrompts('s')[0]!.id)
     await settle()
     expect(hub.asked.map((one) => one.body.steer)).toEqual([true, false])
   })
@@ -151,29 +151,29 @@ describe('a prompt', () => {
     page.ready()
     await settle()
     expect(hub.asked.filter((one) => one.method === 'POST').length).toBe(1)
-    expect(page.waiting('s')).toMatchObject([{ tick: 'failed', files: ['a.png'] }])
-    page.store.take({ type: 'prompt', prompt: { id: page.waiting('s')[0]!.id, session: 's', status: 'queued' } as unknown as P.PromptView })
+    expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'failed', files: ['a.png'] }])
+    page.store.applyFrame({ type: 'prompt', prompt: { id: page.queuedPrompts('s')[0]!.id, session: 's', status: 'queued' } as unknown as P.PromptView })
     await settle()
-    page.store.take({ type: 'ready', state: 'ok', epoch: 'e', cursor: 0, snapshot: { sessions: [], asks: [], prompts: [], nodes: [] } })
-    expect(page.waiting('s'), 'it had arrived after all').toEqual([])
+    page.store.applyFrame({ type: 'ready', state: 'ok', epoch: 'e', cursor: 0, snapshot: { sessions: [], asks: [], prompts: [], nodes: [] } })
+    expect(page.queuedPrompts('s'), 'it had arrived after all').toEqual([])
   })
   it('with files that the machine is already done with is not taken for lost after a reload', async () => {
     let page = await load()
     hub.reply = () => 'away' // the answer, not the request
     page.sendPrompt('s', 'look', [FILE])
     await settle()
-    const { id } = page.waiting('s')[0]!
+    const { id } = page.queuedPrompts('s')[0]!
     page = await load()
     for (const status of [401, 503]) {
       hub.reply = () => [status, {}]
       page.ready()
       await settle()
-      expect(page.waiting('s'), 'nobody has said yet').toMatchObject([{ tick: 'sending', files: ['a.png'] }])
+      expect(page.queuedPrompts('s'), 'nobody has said yet').toMatchObject([{ tick: 'sending', files: ['a.png'] }])
     }
     hub.reply = ({ path }) => path === 'sessions/s/prompts?over=true' ? [200, [{ id, session: 's', status: 'done' }]] : [500, {}]
     page.ready()
     await settle()
-    expect(page.waiting('s')).toEqual([])
+    expect(page.queuedPrompts('s')).toEqual([])
     expect(hub.asked.filter((one) => one.method === 'POST').length, 'it ran once').toBe(1)
   })
   it('kept by a page that was opened while the hub was away is sent as ours', async () => {
@@ -186,8 +186,8 @@ describe('a prompt', () => {
     hub.reply = ({ path }) => path.startsWith('asks/') ? [200, command('applied')] : [201, { id: 'p' }]
     page.ready({ asks: [ASK] })
     await settle()
-    expect(page.waiting('s')).toEqual([])
-    expect(page.decided('a1')).toMatchObject({ state: 'applied' })
+    expect(page.queuedPrompts('s')).toEqual([])
+    expect(page.decisionFor('a1')).toMatchObject({ state: 'applied' })
   })
   it('is not given up, and not sent as another one, because the hub cannot say where it is', async () => {
     const page = await load()
@@ -198,14 +198,14 @@ describe('a prompt', () => {
       hub.reply = () => [status, { title: 'not now' }]
       page.ready()
       await settle()
-      expect(page.waiting('s')).toMatchObject([{ tick: 'hub', problem: '' }])
+      expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'hub', problem: '' }])
     }
     hub.reply = () => [404, { title: 'no such command' }]
     page.ready()
     await settle()
-    expect(page.waiting('s')).toMatchObject([{ tick: 'failed' }])
-    page.store.take({ type: 'command', command: command('applied') })
-    expect(page.waiting('s'), 'the machine has the last word').toEqual([])
+    expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'failed' }])
+    page.store.applyFrame({ type: 'command', command: command('applied') })
+    expect(page.queuedPrompts('s'), 'the machine has the last word').toEqual([])
   })
   it('that the hub failed to take goes again as the same one; what a machine refused does not', async () => {
     vi.useFakeTimers()
@@ -213,10 +213,10 @@ describe('a prompt', () => {
     hub.reply = () => [503, { detail: 'the bus is away', code: 'BusError' }]
     page.sendPrompt('s', 'hello')
     await vi.advanceTimersByTimeAsync(1)
-    expect(page.waiting('s')).toMatchObject([{ tick: 'sending', problem: 'the bus is away' }])
+    expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'sending', problem: 'the bus is away' }])
     hub.reply = () => [502, { detail: 'it is not installed', code: 'AgentMissing' }]
     await vi.advanceTimersByTimeAsync(6000) // the connection was there all the time
-    expect(page.waiting('s')).toMatchObject([{ tick: 'failed', problem: 'it is not installed' }])
+    expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'failed', problem: 'it is not installed' }])
     await vi.advanceTimersByTimeAsync(60_000)
     expect(hub.asked.length).toBe(2)
     expect(new Set(hub.asked.map((one) => `${one.key} ${String(one.body.id)}`)).size).toBe(1)
@@ -224,18 +224,18 @@ describe('a prompt', () => {
   it('is over when the machine was faster than the answer that the hub has it', async () => {
     const page = await load()
     hub.reply = () => {
-      page.store.take({ type: 'command', command: command('applied') })
+      page.store.applyFrame({ type: 'command', command: command('applied') })
       return [202, command('sent')]
     }
     page.sendPrompt('s', 'hello')
     await settle()
-    expect(page.waiting('s')).toEqual([])
+    expect(page.queuedPrompts('s')).toEqual([])
     hub.reply = () => {
-      page.store.take({ type: 'command', command: { ...command('refused', 'c2'), problem: 'the session is over' } })
+      page.store.applyFrame({ type: 'command', command: { ...command('refused', 'c2'), problem: 'the session is over' } })
       return [202, command('sent', 'c2')]
     }
     page.sendPrompt('s', 'hello')
     await settle()
-    expect(page.waiting('s')).toMatchObject([{ tick: 'failed', problem: 'the session is over' }])
+    expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'failed', problem: 'the session is over' }])
   })
 })

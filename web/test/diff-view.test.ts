@@ -46,7 +46,7 @@ function read(diff: string): Seen {
   const heads = files.flatMap((file) => file.hunks.map((hunk, index) => index || hunk.head ? [`⋯ ${visible(hunk.head)}`] : []).flat())
   const rows = [
     ...lines.map((line) => SIGNS[line.kind] + visible(line.text)), ...heads,
-    ...files.flatMap((file) => [...file.notes.map(visible), ...(file.was ? [`was ${visible(file.was)}`] : [])]),
+    ...files.flatMap((file) => [...file.notes.map(visible), ...(file.oldPath ? [`was ${visible(file.oldPath)}`] : [])]),
   ]
   const names = files.map((file) => `${visible(file.path)} ${file.state}`).join('\n')
   return { rows, names, added: lines.filter((line) => line.kind === 'add').length, removed: lines.filter((line) => line.kind === 'del').length }

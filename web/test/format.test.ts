@@ -1,14 +1,14 @@
 // @vitest-environment jsdom
 import { describe, expect, it } from 'vitest'
 import { advice } from '../src/thread/error-advice'
-import { ago, cost, deed, duration, heading, inside, left, stateOf, tilde, title } from '../src/shared/format'
+import { ago, cost, actionSummary, duration, askHeading, relativeTo, timeLeft, sessionState, abbreviateHome, sessionTitle } from '../src/shared/format'
 import type * as P from '../src/generated/protocol'
-import { parse } from '../src/app/router'
+import { parseRoute } from '../src/app/router'
 
 describe('words', () => {
   it('tells times as people do', () => {
     expect([0, 60, 7200, 200_000].map((past) => ago(1_000_000 - past, 1_000_000))).toEqual(['now', '1 min', '2 h', '2 d'])
-    expect([-1, 5, 75, 3661].map(left)).toEqual(['expired', '5 s left', '1:15 left', '1 h 1 min left'])
+    expect([-1, 5, 75, 3661].map(timeLeft)).toEqual(['expired', '5 s left', '1:15 left', '1 h 1 min left'])
     expect([0.2, 2.34, 75].map(duration)).toEqual(['200 ms', '2.3 s', '1 min 15 s'])
   })
   it('tells a measured zero from an absence', () => {
@@ -20,24 +20,24 @@ describe('words', () => {
   })
   it('does not claim that an offline machine works', () => {
     const session = { status: 'working', turns: 1 } as P.SessionRecord
-    expect(stateOf(session, { id: 'n', online: true })).toBe('working')
-    expect(stateOf(session, { id: 'n' })).toBe('offline')
-    expect(stateOf({ ...session, status: 'idle' }, { id: 'n', online: true })).toBe('done')
-    expect(stateOf({ ...session, status: 'idle', turns: 0 }, { id: 'n', online: true })).toBe('ready')
+    expect(sessionState(session, { id: 'n', online: true })).toBe('working')
+    expect(sessionState(session, { id: 'n' })).toBe('offline')
+    expect(sessionState({ ...session, status: 'idle' }, { id: 'n', online: true })).toBe('done')
+    expect(sessionState({ ...session, status: 'idle', turns: 0 }, { id: 'n', online: true })).toBe('ready')
   })
   it('does not call done what was stopped or failed', () => {
-    const after = (outcome?: string) => stateOf({ status: 'idle', turns: 1, outcome } as unknown as P.SessionRecord, { id: 'n', online: true })
+    const after = (outcome?: string) => sessionState({ status: 'idle', turns: 1, outcome } as unknown as P.SessionRecord, { id: 'n', online: true })
     expect([undefined, 'success', 'interrupted', 'timeout', 'error'].map(after)).toEqual(['done', 'done', 'stopped', 'stopped', 'failed'])
   })
   it('hides nothing of what is one line', () => {
-    expect(deed({ kind: 'command', command: 'ls\nrm x\u202e' })).toBe('ls ⏎ rm x⟨U+202E⟩')
-    expect(deed({ kind: 'command', command: 'x'.repeat(400) })).toBe(`${'x'.repeat(300)} …`)
-    expect(title({ title: 'a\u202eb\nc', cwd: '/' } as P.SessionRecord)).toBe('a⟨U+202E⟩b ⏎ c')
-    const edit = (...paths: string[]) => heading({ type: 'ask', id: 'q', kind: 'permission', action: { kind: 'edit', paths } })
+    expect(actionSummary({ kind: 'command', command: 'ls\nrm x\u202e' })).toBe('ls ⏎ rm x⟨U+202E⟩')
+    expect(actionSummary({ kind: 'command', command: 'x'.repeat(400) })).toBe(`${'x'.repeat(300)} …`)
+    expect(sessionTitle({ title: 'a\u202eb\nc', cwd: '/' } as P.SessionRecord)).toBe('a⟨U+202E⟩b ⏎ c')
+    const edit = (...paths: string[]) => askHeading({ type: 'ask', id: 'q', kind: 'permission', action: { kind: 'edit', paths } })
     expect([edit(), edit('/x/a\u200b.py'), edit('a', 'b')]).toEqual(['Edit files?', 'Edit a⟨U+200B⟩.py?', 'Edit 2 files?'])
   })
-  it('shortens what is inside', () => expect([inside('w/p/a.ts', '/w/p'), inside('/w/p/b/a.ts', '/w/p/'), inside('/w/pa/a.ts', '/w/p'), inside('a.ts', '/w/p'), inside('/a.ts', '')]).toEqual(['a.ts', 'b/a.ts', '/w/pa/a.ts', 'a.ts', '/a.ts']))
-  it('shortens home', () => expect([tilde('/home/a/x', '/home/a'), tilde('/home/ab', '/home/a'), tilde('/home/a', '/home/a')]).toEqual(['~/x', '/home/ab', '~']))
+  it('shortens what is inside', () => expect([relativeTo('w/p/a.ts', '/w/p'), relativeTo('/w/p/b/a.ts', '/w/p/'), relativeTo('/w/pa/a.ts', '/w/p'), relativeTo('a.ts', '/w/p'), relativeTo('/a.ts', '')]).toEqual(['a.ts', 'b/a.ts', '/w/pa/a.ts', 'a.ts', '/a.ts']))
+  it('shortens home', () => expect([abbreviateHome('/home/a/x', '/home/a'), abbreviateHome('/home/ab', '/home/a'), abbreviateHome('/home/a', '/home/a')]).toEqual(['~/x', '/home/ab', '~']))
   it.each([['401 Unauthorized', 'Sign'], ['rate_limit exceeded', 'busy'], ['ECONNREFUSED', 'reach'], ['the agent was killed', 'process'], ['what', 'again']])(
     'knows what to do about %s', (message, word) => expect(advice(message)).toContain(word))
 })
@@ -46,5 +46,5 @@ describe('places', () => {
   it.each([
     ['/', { page: 'home' }], ['/new', { page: 'new' }], ['/s/abc', { page: 'session', id: 'abc', sheet: '' }], ['/s/abc/diff', { page: 'session', id: 'abc', sheet: 'diff' }],
     ['/messages/x%2Fy', { page: 'message', id: 'x/y' }], ['/settings', { page: 'settings' }], ['/nope', { page: 'unknown' }], ['/s/%E0%A4%A', { page: 'session', id: '%E0%A4%A', sheet: '' }],
-  ])('%s', (path, expected) => expect(parse(path)).toEqual(expected))
+  ])('%s', (path, expected) => expect(parseRoute(path)).toEqual(expected))
 })

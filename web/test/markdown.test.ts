@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import DOMPurify from 'dompurify'
 import { describe, expect, it } from 'vitest'
-import { pieces, toHtml } from '../src/ui/markdown'
+import { splitBlocks, toHtml } from '../src/ui/markdown'
 
 const HOSTILE = [
   '<script>alert(1)</script>', '<img src=x onerror=alert(1)>', '<svg onload=alert(1)>', '[x](javascript:alert(1))', '[x](data:text/html,hi)', '![x](javascript:alert(1))',
@@ -51,18 +51,18 @@ describe('untrusted text', () => {
 })
 
 describe('pieces', () => {
-  it('cuts at blank lines', () => expect(pieces('a\n\nb\nc\n\nd')).toEqual(['a\n', 'b\nc\n', 'd']))
-  it('keeps fences whole', () => expect(pieces('```\na\n\nb\n```\n\nc')).toEqual(['```\na\n\nb\n```\n', 'c']))
-  it('keeps lists whole', () => expect(pieces('1. a\n\n2. b\n\n   more\n\nend')).toEqual(['1. a\n\n2. b\n\n   more\n', 'end']))
+  it('cuts at blank lines', () => expect(splitBlocks('a\n\nb\nc\n\nd')).toEqual(['a\n', 'b\nc\n', 'd']))
+  it('keeps fences whole', () => expect(splitBlocks('```\na\n\nb\n```\n\nc')).toEqual(['```\na\n\nb\n```\n', 'c']))
+  it('keeps lists whole', () => expect(splitBlocks('1. a\n\n2. b\n\n   more\n\nend')).toEqual(['1. a\n\n2. b\n\n   more\n', 'end']))
   it('joined they are the text', () => {
     const text = 'x\n\n```\n\n\n```\n- a\n\n- b\n\n\nz'
-    expect(pieces(text).join('\n')).toBe(text)
+    expect(splitBlocks(text).join('\n')).toBe(text)
   })
   it('earlier pieces never change while text grows', () => {
     const text = 'One\n\nTwo **bold**\n\n```js\nlet a\n\nlet b\n```\n\n- l1\n- l2\n\nEnd.'
     let before: string[] = []
     for (let length = 1; length <= text.length; length++) {
-      const now = pieces(text.slice(0, length))
+      const now = splitBlocks(text.slice(0, length))
       const settled = before.slice(0, -1)
       expect(now.slice(0, settled.length)).toEqual(settled)
       before = now

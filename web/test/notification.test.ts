@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { shown, target } from '../src/push/notification'
+import { toNotification, notificationPath } from '../src/push/notification'
 import type { Notice } from '../src/generated/protocol'
 
 const ASK: Notice = {
@@ -11,22 +11,22 @@ const WHOLE = { ...ASK, allow: true }
 
 describe('notifications', () => {
   it('offer the actions and replace each other by tag', () => {
-    const { options } = shown(WHOLE, 150)
+    const { options } = toNotification(WHOLE, 150)
     expect(options.actions).toHaveLength(2)
     expect(options).toMatchObject({ tag: 'ask-1', renotify: true, requireInteraction: true, timestamp: 100_000, data: WHOLE })
   })
   it('offer Allow only where the whole action stands on them', () => {
     for (const one of [ASK, { ...ASK, allow: false }, { ...ASK, allow: 'yes' } as unknown as Notice]) {
-      expect(shown(one, 150).options.actions?.map(({ action }) => action)).toEqual(['deny'])
+      expect(toNotification(one, 150).options.actions?.map(({ action }) => action)).toEqual(['deny'])
     }
   })
   it('offer nothing when it is too late', () => {
-    const { options } = shown(ASK, 201)
+    const { options } = toNotification(ASK, 201)
     expect(options.actions).toEqual([])
     expect(options.body).toContain('expired')
   })
   it('lead to what they are about', () => {
-    expect(target(ASK)).toBe('/s/s%2F1')
-    expect(target({ kind: 'node', tag: 'n', title: 'x' })).toBe('/settings')
+    expect(notificationPath(ASK)).toBe('/s/s%2F1')
+    expect(notificationPath({ kind: 'node', tag: 'n', title: 'x' })).toBe('/settings')
   })
 })

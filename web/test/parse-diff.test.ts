@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseDiff, remark } from '../src/diff/parse-diff'
+import { parseDiff, formatComment } from '../src/diff/parse-diff'
 
 const TWO = `diff --git a/greeting.py b/greeting.py
 index 1..2 100644
@@ -38,13 +38,13 @@ describe('unified diffs', () => {
     expect(parseDiff('--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-x\n+y\n--- b.txt\n+++ b.txt\n@@ -1 +1 @@\n-x\n+y\n').map((file) => file.path)).toEqual(['a.txt', 'b.txt'])
   })
   it('knows renames, deletions and binaries', () => {
-    expect(parseDiff('diff --git a/o b/n\nrename from o\nrename to n\n')[0]).toMatchObject({ path: 'n', was: 'o', state: 'renamed' })
+    expect(parseDiff('diff --git a/o b/n\nrename from o\nrename to n\n')[0]).toMatchObject({ path: 'n', oldPath: 'o', state: 'renamed' })
     expect(parseDiff('diff --git a/o b/o\ndeleted file mode 100644\n--- a/o\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n')[0]).toMatchObject({ path: 'o', state: 'deleted' })
     expect(parseDiff('diff --git a/p.png b/p.png\nBinary files a/p.png and b/p.png differ\n')[0]).toMatchObject({ path: 'p.png', state: 'binary' })
   })
   it('is empty for nothing', () => expect(parseDiff('')).toEqual([]))
   it('a remark names the place and quotes the line', () => {
     const line = parseDiff(TWO)[0]!.hunks[0]!.lines[2]!
-    expect(remark('greeting.py', line, ' why? ')).toBe('On greeting.py:2\n\n```\nTWO\n```\n\nwhy?')
+    expect(formatComment('greeting.py', line, ' why? ')).toBe('On greeting.py:2\n\n```\nTWO\n```\n\nwhy?')
   })
 })

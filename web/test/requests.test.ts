@@ -1,11 +1,11 @@
 import { describe, expect, it, vi } from 'vitest'
 import { command, hub, load, settle, type Reply } from './fake-hub'
 
-describe('a wish', () => {
+describe('an idempotent request', () => {
   it('has one key until it is answered or changed', async () => {
-    const { Wish } = await load()
-    const wish = new Wish()
-    const send = (text: string) => wish.send('POST', 'messages', { text }).catch(() => undefined)
+    const { IdempotentRequest } = await load()
+    const request = new IdempotentRequest()
+    const send = (text: string) => request.send('POST', 'messages', { text }).catch(() => undefined)
     hub.reply = () => 'away'
     await send('a')
     await send('a')
@@ -20,12 +20,12 @@ describe('a wish', () => {
     expect(keys.map((key) => keys.indexOf(key))).toEqual([0, 0, 2, 2, 4, 5, 5, 7])
   })
   it('keeps its key while the hub cannot say, and not after a machine’s refusal', async () => {
-    const { Wish } = await load()
-    const wish = new Wish()
+    const { IdempotentRequest } = await load()
+    const request = new IdempotentRequest()
     const answers: Reply[] = [[503, {}], [409, { code: 'InProgress' }], [429, {}], [504, { code: 'GatewayTimeout' }], [502, {}], [502, { code: 'AgentError' }], [409, { code: 'Conflict' }], [201, {}]]
     for (const answer of answers) {
       hub.reply = () => answer
-      await wish.send('POST', 'messages', { text: 'a' }).catch(() => undefined)
+      await request.send('POST', 'messages', { text: 'a' }).catch(() => undefined)
     }
     const keys = hub.asked.map((one) => one.key)
     expect(keys.map((key) => keys.indexOf(key))).toEqual([0, 0, 0, 0, 0, 0, 6, 7])
@@ -49,7 +49,7 @@ describe('what comes before', () => {
 
 describe('a read', () => {
   it('ends when no answer comes', async () => {
-    const { get, unsure } = await load()
+    const { get, isOutcomeUnknown: unsure } = await load()
     const bound = new AbortController()
     vi.spyOn(AbortSignal, 'timeout').mockReturnValueOnce(bound.signal)
     vi.stubGlobal('fetch', (_: string, { signal }: RequestInit) => new Promise((_, failed) => signal!.addEventListener('abort', () => failed(signal!.reason))))
@@ -79,54 +79,54 @@ describe('a session that was gone to twice', () => {
 })
 
 describe('an order', () => {
-  const post = async (page: Awaited<ReturnType<typeof load>>, draft = '') => page.told('New session', 's', page.send('POST', 'sessions', {}), draft)
+  const post = async (page: Awaited<ReturnType<typeof load>>, draft = '') => page.trackCommand('New session', 's', page.request('POST', 'sessions', {}), draft)
 
   it('that the machine carried out at once is over', async () => {
     const page = await load()
     hub.reply = () => [201, { id: 's' }]
     expect(await post(page)).toEqual({ id: 's' })
-    expect(page.ordersOf('s')).toEqual([])
+    expect(page.commandsOfSession('s')).toEqual([])
   })
   it('is followed over a reload, and what the machine refuses is told', async () => {
     let page = await load()
     hub.reply = () => [202, command('sent')]
     expect(await post(page)).toBeUndefined()
-    expect(page.ordersOf('s')).toMatchObject([{ what: 'New session', node: 'n', problem: '' }])
+    expect(page.commandsOfSession('s')).toMatchObject([{ what: 'New session', node: 'n', problem: '' }])
     page = await load()
     hub.reply = () => [503, {}]
     page.ready()
     await settle()
-    expect(page.ordersElsewhere(), 'nobody has said yet').toMatchObject([{ problem: '' }])
+    expect(page.commandsOfMissingSessions(), 'nobody has said yet').toMatchObject([{ problem: '' }])
     hub.reply = ({ path }) => path === 'commands/c1' ? [200, { ...command('refused'), problem: 'there is no such directory' }] : [500, {}]
     page.ready()
     await settle()
-    expect(page.ordersElsewhere()).toMatchObject([{ problem: 'there is no such directory' }])
-    page.dropOrder('c1')
-    expect(page.ordersOf('s')).toEqual([])
+    expect(page.commandsOfMissingSessions()).toMatchObject([{ problem: 'there is no such directory' }])
+    page.dismissCommand('c1')
+    expect(page.commandsOfSession('s')).toEqual([])
   })
   it('that expired, or that nobody knows of, is told; done after all, it is over', async () => {
     const page = await load()
     hub.reply = () => [202, command('sent')]
     await post(page)
-    page.store.take({ type: 'command', command: command('expired') })
-    expect(page.ordersOf('s')[0]!.problem).not.toBe('')
-    page.store.take({ type: 'command', command: command('applied') })
-    expect(page.ordersOf('s')).toEqual([])
+    page.store.applyFrame({ type: 'command', command: command('expired') })
+    expect(page.commandsOfSession('s')[0]!.problem).not.toBe('')
+    page.store.applyFrame({ type: 'command', command: command('applied') })
+    expect(page.commandsOfSession('s')).toEqual([])
     hub.reply = () => [202, command('sent', 'c2')]
     await post(page)
     hub.reply = () => [404, {}]
     page.ready()
     await settle()
-    expect(page.ordersOf('s')[0]!.problem).not.toBe('')
+    expect(page.commandsOfSession('s')[0]!.problem).not.toBe('')
   })
   it('was faster than the answer that the hub has it', async () => {
     const page = await load()
     hub.reply = () => {
-      page.store.take({ type: 'command', command: { ...command('refused'), problem: 'no' } })
+      page.store.applyFrame({ type: 'command', command: { ...command('refused'), problem: 'no' } })
       return [202, command('sent')]
     }
     await post(page)
-    expect(page.ordersOf('s')).toMatchObject([{ problem: 'no' }])
+    expect(page.commandsOfSession('s')).toMatchObject([{ problem: 'no' }])
   })
   it('keeps the words of a new session until it is there, and never takes others', async () => {
     const page = await load()
@@ -134,16 +134,16 @@ describe('an order', () => {
     hub.storage.set('tieline.draft.new', '"mend it"')
     draft('c1')
     await post(page, 'mend it')
-    page.store.take({ type: 'command', command: command('refused') })
+    page.store.applyFrame({ type: 'command', command: command('refused') })
     expect(hub.storage.get('tieline.draft.new')).toBe('"mend it"')
     draft('c2')
     await post(page, 'mend it')
-    page.store.take({ type: 'command', command: command('applied', 'c2') })
+    page.store.applyFrame({ type: 'command', command: command('applied', 'c2') })
     expect(hub.storage.has('tieline.draft.new')).toBe(false)
     draft('c3')
     await post(page, 'mend it')
     hub.storage.set('tieline.draft.new', '"something else"')
-    page.store.take({ type: 'command', command: command('applied', 'c3') })
+    page.store.applyFrame({ type: 'command', command: command('applied', 'c3') })
     expect(hub.storage.get('tieline.draft.new')).toBe('"something else"')
   })
 })

@@ -12,10 +12,10 @@ it('shows the session that was gone to last, however fast', async () => {
   vi.stubGlobal('IntersectionObserver', Observer)
   vi.stubGlobal('ResizeObserver', Observer)
   const { store } = await load()
-  const { ThreadPane } = await import('../src/sessions/session-page')
+  const { SessionPage: ThreadPane } = await import('../src/sessions/session-page')
   hub.reply = () => [200, { events: [], first: 0, last: 0, more: false }]
   let turns = 0
-  const change = () => ['a', 'b'].forEach((id) => store.take({ type: 'session', session: { id, agent: 'demo', node: 'n', cwd: '/work', title: id, status: 'idle', turns, tokens: {} } as unknown as P.SessionRecord }))
+  const change = () => ['a', 'b'].forEach((id) => store.applyFrame({ type: 'session', session: { id, agent: 'demo', node: 'n', cwd: '/work', title: id, status: 'idle', turns, tokens: {} } as unknown as P.SessionRecord }))
   const box = document.body.appendChild(document.createElement('div'))
   const show = async (id: string) => {
     render(id.trim() && h(ThreadPane, { key: id, id, sheet: '' }), box)
@@ -42,13 +42,13 @@ it('shows the session that was gone to last, however fast', async () => {
 
 it('says why an agent ended, unless the conversation below says it', async () => {
   const { store, ready } = await load()
-  const { agentLeg } = await import('../src/connection/connection-bar')
-  store.link.value = { ...store.link.value, state: 'online' }
+  const { agentHop: agentLeg } = await import('../src/connection/connection-bar')
+  store.connectionState.value = { ...store.connectionState.value, state: 'online' }
   const node = { id: 'n', online: true } as P.NodeView
   const failed = { id: 's', agent: 'codex', status: 'failed', problem: 'no credit\u202e' } as unknown as P.SessionRecord
-  expect(agentLeg(failed, node).words).toBe('Codex ended: no credit⟨U+202E⟩. The next prompt starts it again')
+  expect(agentLeg(failed, node).description).toBe('Codex ended: no credit⟨U+202E⟩. The next prompt starts it again')
   hub.reply = () => [200, { events: [{ type: 'event', session: 's', seq: 1, at: 1, event: { type: 'error', message: failed.problem } }], first: 1, last: 1, more: false }]
   ready()
   await store.openThread('s')
-  expect(agentLeg(failed, node).words).toBe('Codex ended. The next prompt starts it again')
+  expect(agentLeg(failed, node).description).toBe('Codex ended. The next prompt starts it again')
 })

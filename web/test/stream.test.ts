@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { BEAT_MS, SIGN_OF_LIFE_MS, Stream, type HubFrame, type LinkState, type World } from '../src/connection/stream'
+import { HEARTBEAT_MS, PROBE_TIMEOUT_MS, Stream, type HubFrame, type ConnectionState, type Environment } from '../src/connection/stream'
 
 class Socket {
   readyState = 0
@@ -18,13 +18,13 @@ let sockets: Socket[]
 let timers: { at: number; then: () => void }[]
 let clock: number
 let frames: HubFrame[]
-let states: LinkState[]
+let states: ConnectionState[]
 let stream: Stream
 
-const world: World = {
-  open: () => { const socket = new Socket(); sockets.push(socket); return socket as unknown as WebSocket },
+const world: Environment = {
+  openSocket: () => { const socket = new Socket(); sockets.push(socket); return socket as unknown as WebSocket },
   now: () => clock,
-  after: (ms, then) => { const timer = { at: clock + ms, then }; timers.push(timer); return () => { timers = timers.filter((one) => one !== timer) } },
+  setTimer: (ms, then) => { const timer = { at: clock + ms, then }; timers.push(timer); return () => { timers = timers.filter((one) => one !== timer) } },
   random: () => 0.5,
   key: () => 'tl_own',
 }
@@ -61,9 +61,9 @@ describe('the stream', () => {
   })
   it('comes back with its cursor and epoch', () => {
     last().open(); last().tell(READY)
-    stream.want({ session: 's', after: 7 })
+    stream.follow({ session: 's', after: 7 })
     expect(last().said.at(-1)).toMatchObject({ type: 'subscribe', after: 7, epoch: 'e1', sessions: ['s'] })
-    stream.taken(12)
+    stream.acknowledge(12)
     last().end()
     expect(state()).toBe('waiting')
     pass(1000)
@@ -85,26 +85,26 @@ describe('the stream', () => {
     for (let round = 0; round < 6; round++) { last().end(); pass(20_000) }
     last().end()
     const before = sockets.length
-    stream.visible(true)
+    stream.setVisible(true)
     expect(sockets).toHaveLength(before + 1)
   })
   it('replaces a socket that is only thought to be there', () => {
     last().open(); last().tell(READY)
-    clock += BEAT_MS + 5000 // timers sleep in the background
+    clock += HEARTBEAT_MS + 5000 // timers sleep in the background
     timers.forEach((timer) => (timer.at += 100_000))
-    stream.visible(true)
+    stream.setVisible(true)
     expect(last().said.at(-1)).toMatchObject({ type: 'beat' })
-    pass(SIGN_OF_LIFE_MS)
+    pass(PROBE_TIMEOUT_MS)
     expect(state()).toBe('waiting')
   })
   it('keeps one that answers', () => {
     last().open(); last().tell(READY)
-    clock += BEAT_MS + 5000
+    clock += HEARTBEAT_MS + 5000
     timers.forEach((timer) => (timer.at += 100_000))
-    stream.visible(true)
+    stream.setVisible(true)
     clock += 10
     last().tell({ type: 'beat' })
-    pass(SIGN_OF_LIFE_MS)
+    pass(PROBE_TIMEOUT_MS)
     expect(state()).toBe('online')
   })
   it('ends a silent connection', () => {
@@ -121,7 +121,7 @@ describe('the stream', () => {
     last().open(); last().tell(READY); last().end(4401)
     expect(state()).toBe('signed-out')
     pass(60_000)
-    stream.visible(true)
+    stream.setVisible(true)
     expect(sockets).toHaveLength(1)
     stream.start() // somebody signed in again
     expect(sockets).toHaveLength(2)

@@ -25,7 +25,7 @@ const FRAMES = TURN.map((event, index) => frame(10 + index, event))
 describe('a thread', () => {
   it('folds calls and results, asks and answers, plans and diffs', () => {
     const thread = new Thread('s')
-    thread.take(FRAMES)
+    thread.addEvents(FRAMES)
     expect(kinds(thread)).toEqual(['user', 'thinking', 'plan', 'text', 'tool', 'ask', 'diff', 'done'])
     expect(contents(thread)[2]).toMatchObject({ steps: [{ status: 'done' }] })
     expect(contents(thread)[4]).toMatchObject({ result: { output: 'x' } })
@@ -36,21 +36,21 @@ describe('a thread', () => {
 
   it('is the same whatever the pages and their order', () => {
     const whole = new Thread('s')
-    whole.take(FRAMES)
+    whole.addEvents(FRAMES)
     for (let cut = 1; cut < FRAMES.length; cut++) {
       const thread = new Thread('s')
-      thread.take(FRAMES.slice(cut))
-      thread.take(FRAMES.slice(0, cut))
+      thread.addEvents(FRAMES.slice(cut))
+      thread.addEvents(FRAMES.slice(0, cut))
       expect(contents(thread)).toEqual(contents(whole))
-      expect(thread.last).toBe(whole.last)
+      expect(thread.lastSeq).toBe(whole.lastSeq)
     }
   })
 
   it('draws nothing anew because older events come before it', () => {
     const thread = new Thread('s')
-    thread.take(FRAMES.slice(5)) // the tool's call is on the older page
+    thread.addEvents(FRAMES.slice(5)) // the tool's call is on the older page
     const before = new Map(thread.items.value.map((item) => [item.key, item.content.value]))
-    thread.take([...FRAMES.slice(0, 5), frame(1, { type: 'text', text: 'long ago' })])
+    thread.addEvents([...FRAMES.slice(0, 5), frame(1, { type: 'text', text: 'long ago' })])
     const after = new Map(thread.items.value.map((item) => [item.key, item.content.value]))
     expect([...before.keys()].filter((key) => after.has(key) && before.get(key) !== after.get(key))).toEqual([])
     expect(after.get('ask q1')).toBe(before.get('ask q1'))
@@ -59,16 +59,16 @@ describe('a thread', () => {
 
   it('takes nothing twice', () => {
     const thread = new Thread('s')
-    thread.take(FRAMES)
-    expect(thread.take(FRAMES.slice(3))).toBe(false)
+    thread.addEvents(FRAMES)
+    expect(thread.addEvents(FRAMES.slice(3))).toBe(false)
     expect(thread.items.value).toHaveLength(8)
   })
 
   it('keeps rows and their numbers when older ones come before them', () => {
     const thread = new Thread('s')
-    thread.take(FRAMES.slice(6))
+    thread.addEvents(FRAMES.slice(6))
     const before = thread.items.value.map((item) => [item.key, item.number] as const)
-    thread.take(FRAMES.slice(0, 6))
+    thread.addEvents(FRAMES.slice(0, 6))
     const after = new Map(thread.items.value.map((item) => [item.key, item.number]))
     for (const [key, number] of before) if (after.has(key)) expect(after.get(key)).toBe(number)
     const numbers = thread.items.value.map((item) => item.number)
@@ -78,60 +78,60 @@ describe('a thread', () => {
 
   it('shows deltas at once and lets the whole item take their place', () => {
     const thread = new Thread('s')
-    thread.take([frame(1, { type: 'turn_started', prompt: 'go' })])
-    thread.delta({ type: 'text_delta', text: 'Hel', item: 'b' })
-    thread.delta({ type: 'text_delta', text: 'lo', item: 'b' })
+    thread.addEvents([frame(1, { type: 'turn_started', prompt: 'go' })])
+    thread.applyDelta({ type: 'text_delta', text: 'Hel', item: 'b' })
+    thread.applyDelta({ type: 'text_delta', text: 'lo', item: 'b' })
     expect(contents(thread)[1]).toEqual({ kind: 'text', text: 'Hello', live: true })
     const key = thread.items.value[1]!.key
-    thread.take([frame(2, { type: 'text', text: 'Hello!', item: 'b' })])
+    thread.addEvents([frame(2, { type: 'text', text: 'Hello!', item: 'b' })])
     expect(thread.items.value[1]!.key).toBe(key)
     expect(contents(thread)[1]).toEqual({ kind: 'text', text: 'Hello!', live: false })
-    thread.delta({ type: 'text_delta', text: 'late', item: 'b' })
+    thread.applyDelta({ type: 'text_delta', text: 'late', item: 'b' })
     expect(thread.items.value).toHaveLength(2)
-    thread.take([frame(0.5, { type: 'turn_started', prompt: 'older' })])
+    thread.addEvents([frame(0.5, { type: 'turn_started', prompt: 'older' })])
     expect(thread.items.value.map((item) => item.key)).toContain(key)
   })
 
   it('drops what was only announced when the turn ends or the connection was away', () => {
     const thread = new Thread('s')
-    thread.take([frame(1, { type: 'turn_started', prompt: 'go' })])
-    thread.delta({ type: 'thinking_delta', text: 'x', item: '' })
-    thread.forget()
+    thread.addEvents([frame(1, { type: 'turn_started', prompt: 'go' })])
+    thread.applyDelta({ type: 'thinking_delta', text: 'x', item: '' })
+    thread.discardDeltas()
     expect(kinds(thread)).toEqual(['user'])
-    thread.delta({ type: 'text_delta', text: 'x', item: '' })
-    thread.take([frame(2, { type: 'done', status: 'interrupted' })])
+    thread.applyDelta({ type: 'text_delta', text: 'x', item: '' })
+    thread.addEvents([frame(2, { type: 'done', status: 'interrupted' })])
     expect(kinds(thread)).toEqual(['user', 'done'])
   })
 
   it('shows the output of a running tool, and its end only afterwards', () => {
     const thread = new Thread('s')
-    thread.take([frame(1, TURN[4]!)])
-    thread.delta({ type: 'tool_output', id: 't1', text: 'a' })
-    thread.delta({ type: 'tool_output', id: 't1', text: 'b' })
+    thread.addEvents([frame(1, TURN[4]!)])
+    thread.applyDelta({ type: 'tool_output', id: 't1', text: 'a' })
+    thread.applyDelta({ type: 'tool_output', id: 't1', text: 'b' })
     expect(contents(thread)[0]).toMatchObject({ output: 'ab' })
-    thread.take([frame(2, TURN[7]!)])
+    thread.addEvents([frame(2, TURN[7]!)])
     expect(contents(thread)[0]).toMatchObject({ output: '', result: { output: 'x' } })
   })
 
   it('says when the policy refused something that was never asked', () => {
     const thread = new Thread('s')
-    thread.take([frame(1, { type: 'answer', ask: 'q', decision: 'deny', by: 'policy', reason: 'no' })])
+    thread.addEvents([frame(1, { type: 'answer', ask: 'q', decision: 'deny', by: 'policy', reason: 'no' })])
     expect(kinds(thread)).toEqual(['ask'])
   })
 
   it('leaves unknown events alone', () => {
     const thread = new Thread('s')
-    thread.take([frame(1, { type: 'other', raw: {} }), frame(2, { type: 'brand_new' } as unknown as AnyEvent)])
+    thread.addEvents([frame(1, { type: 'other', raw: {} }), frame(2, { type: 'brand_new' } as unknown as AnyEvent)])
     expect(thread.items.value).toEqual([])
-    expect(thread.last).toBe(2)
+    expect(thread.lastSeq).toBe(2)
   })
   it('says of a tool that has not told its result when the turn ends that it does not run any more', () => {
     const thread = new Thread('s')
     const use = (id: string): AnyEvent => ({ type: 'tool_use', id, name: 'Bash', action: { kind: 'command', command: 'ls' } })
-    thread.take([use('before'), TURN[0]!, use('t1')].map((event, index) => frame(index + 1, event)))
-    expect(contents(thread)[2]).toMatchObject({ over: false })
-    thread.take([frame(4, { type: 'done', status: 'interrupted' })])
-    expect(contents(thread).map((one) => one.kind === 'tool' && one.over)).toEqual([false, false, true, false])
+    thread.addEvents([use('before'), TURN[0]!, use('t1')].map((event, index) => frame(index + 1, event)))
+    expect(contents(thread)[2]).toMatchObject({ unfinished: false })
+    thread.addEvents([frame(4, { type: 'done', status: 'interrupted' })])
+    expect(contents(thread).map((one) => one.kind === 'tool' && one.unfinished)).toEqual([false, false, true, false])
   })
   it('keeps a call apart from that of a later turn with the same id', () => {
     const call = (command: string): AnyEvent => ({ type: 'tool_use', id: 'call_0', name: 'Bash', action: { kind: 'command', command } })
@@ -141,30 +141,30 @@ describe('a thread', () => {
     const tools = (thread: Thread) => contents(thread).flatMap((one) => one.kind === 'tool' ? [[(one.use.action as P.Command).command, one.result?.output]] : [])
     for (let cut = 0; cut < frames.length; cut++) {
       const thread = new Thread('s')
-      thread.take(frames.slice(cut))
-      thread.take(frames.slice(0, cut))
+      thread.addEvents(frames.slice(cut))
+      thread.addEvents(frames.slice(0, cut))
       expect(tools(thread)).toEqual([['first', '1'], ['second, in full', '2']])
     }
     const late = new Thread('s')
-    late.take(frames.slice(2, 6))
+    late.addEvents(frames.slice(2, 6))
     expect(tools(late), 'without the result of the earlier turn, whose call lies on an older page').toEqual([['second', undefined]])
     const live = new Thread('s')
-    live.take(frames.slice(5, 6))
-    live.take(frames.slice(0, 5))
-    live.delta({ type: 'tool_output', id: 'call_0', text: 'on its way' })
+    live.addEvents(frames.slice(5, 6))
+    live.addEvents(frames.slice(0, 5))
+    live.applyDelta({ type: 'tool_output', id: 'call_0', text: 'on its way' })
     expect(contents(live).flatMap((one) => one.kind === 'tool' ? [one.output] : [])).toEqual(['', 'on its way'])
   })
   it('tells an abort once, and as an abort', () => {
     const thread = new Thread('s')
     const late: AnyEvent = { type: 'error', message: '[ede_diagnostic] result_type=user' }
-    thread.take([TURN[0]!, late, { type: 'error', message: 'tried again', recoverable: true }, late, { type: 'done', status: 'interrupted', error: late.message }].map((event, index) => frame(index + 1, event as AnyEvent)))
+    thread.addEvents([TURN[0]!, late, { type: 'error', message: 'tried again', recoverable: true }, late, { type: 'done', status: 'interrupted', error: late.message }].map((event, index) => frame(index + 1, event as AnyEvent)))
     expect(kinds(thread)).toEqual(['user', 'error', 'done'])
     expect(contents(thread).at(-1)).toMatchObject({ done: { status: 'interrupted', error: '' } })
   })
   it('tells an error in one line', () => {
     const turn = (...more: AnyEvent[]) => {
       const thread = new Thread('s')
-      thread.take([TURN[0]!, ...more, { type: 'done', status: 'error', error: 'no credit' } as const].map((event, index) => frame(index + 1, event)))
+      thread.addEvents([TURN[0]!, ...more, { type: 'done', status: 'error', error: 'no credit' } as const].map((event, index) => frame(index + 1, event)))
       return contents(thread).slice(1).map((one) => one.kind === 'error' ? one.error.message : one.kind === 'done' ? one.done.error : '')
     }
     expect(turn()).toEqual(['no credit'])

@@ -2,21 +2,21 @@ import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { hidden, line, visible } from '../src/shared/visible-text'
+import { isHidden, visibleLine, visible } from '../src/shared/visible-text'
 
-const own = join(import.meta.dirname, '..', '..', '.venv', 'bin', 'python')
-const python = process.env.PYTHON ?? (existsSync(own) ? own : 'python3')
+const venvPython = join(import.meta.dirname, '..', '..', '.venv', 'bin', 'python')
+const python = process.env.PYTHON ?? (existsSync(venvPython) ? venvPython : 'python3')
 
 describe('what cannot be seen', () => {
   it('is marked as the hub marks it, over all code points', () => {
-    const said = execFileSync(python, ['-c', 'from tieline.visible_text import hidden; print("".join("01"[hidden(chr(code))] for code in range(0x110000)))'], { encoding: 'utf8', maxBuffer: 1 << 26 })
+    const marks = execFileSync(python, ['-c', 'from tieline.visible_text import hidden; print("".join("01"[hidden(chr(code))] for code in range(0x110000)))'], { encoding: 'utf8', maxBuffer: 1 << 26 })
     const wrong = []
-    for (let code = 0; code < 0x110000; code++) if (hidden(code) !== (said[code] === '1') && code !== 10 && code !== 9) wrong.push(code.toString(16))
+    for (let code = 0; code < 0x110000; code++) if (isHidden(code) !== (marks[code] === '1') && code !== 10 && code !== 9) wrong.push(code.toString(16))
     expect(wrong).toEqual([])
   })
   it('is a mark in the text, and the rest stays', () => {
     expect(visible('rm \u202e-rf\u200b /\u00a0x\r\n\ty\ud800 😀 é שלום')).toBe('rm ⟨U+202E⟩-rf⟨U+200B⟩ /⟨U+00A0⟩x⟨U+000D⟩\n\ty⟨U+D800⟩ 😀 é שלום')
     for (const one of ['\u061c', '\u00ad', '\u2061', '\u2066', '\u3164', '\u{e0041}', '\u2800', '\u001b']) expect(visible(`a${one}b`)).toMatch(/^a⟨U\+[0-9A-F]{4,6}⟩b$/)
   })
-  it('in one line shows where the lines end', () => expect(line('ls\nrm x')).toBe('ls ⏎ rm x'))
+  it('in one line shows where the lines end', () => expect(visibleLine('ls\nrm x')).toBe('ls ⏎ rm x'))
 })

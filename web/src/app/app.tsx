@@ -2,20 +2,20 @@
 import { effect, signal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { Login } from '../auth/login'
-import { ordersElsewhere, Orders } from '../commands/pending-commands'
+import { commandsOfMissingSessions, PendingCommands } from '../commands/pending-commands'
 import { ConnectionBar } from '../connection/connection-bar'
 import { Channels } from '../messages/channels'
 import { DeadLetters } from '../messages/dead-letters'
 import { Inboxes } from '../messages/inboxes'
-import { Messages, MessageThread } from '../messages/message-threads'
+import { MessageThreads, MessageThread } from '../messages/message-threads'
 import { NewSession } from '../sessions/new-session'
-import { NeedsYou, Sessions } from '../sessions/session-list'
-import { ThreadPane } from '../sessions/session-page'
+import { NeedsYou, SessionList } from '../sessions/session-list'
+import { SessionPage } from '../sessions/session-page'
 import { Settings } from '../settings/settings'
 import { asks, me } from '../store/store'
 import { Empty, Pane } from '../ui/components'
 import { Icon } from '../ui/icons'
-import { place, type Place } from './router'
+import { route, type Route } from './router'
 
 /** Why nobody is signed in; undefined while somebody is. */
 export const signedOut = signal<string | undefined>(undefined)
@@ -30,7 +30,7 @@ effect(() => {
   if (me.value) signedOut.value = undefined
 })
 
-const LINKS: readonly (readonly [string, string, string, readonly Place['page'][]])[] = [
+const LINKS: readonly (readonly [string, string, string, readonly Route['page'][]])[] = [
   ['/', 'sessions', 'Sessions', ['home', 'session', 'new']],
   ['/messages', 'message', 'Messages', ['messages', 'message', 'inboxes', 'dead', 'channels']],
   ['/settings', 'settings', 'Settings', ['settings']],
@@ -41,7 +41,7 @@ function Navigation() {
   return (
     <nav class="nav" aria-label="Main">
       {LINKS.map(([to, icon, label, pages]) => (
-        <a key={to} href={to} data-inside="1" aria-current={pages.includes(place.value.page) ? 'page' : undefined}>
+        <a key={to} href={to} data-inside="1" aria-current={pages.includes(route.value.page) ? 'page' : undefined}>
           <Icon name={icon} /><span>{label}</span>
           {to === '/' && waiting > 0 && <span class="badge" aria-label={`${waiting} waiting for you`}>{waiting}</span>}
         </a>
@@ -50,11 +50,11 @@ function Navigation() {
   )
 }
 
-function Content({ at }: { at: Place }) {
+function Content({ at }: { at: Route }) {
   switch (at.page) {
-    case 'session': return <ThreadPane key={at.id} id={at.id} sheet={at.sheet} />
+    case 'session': return <SessionPage key={at.id} id={at.id} sheet={at.sheet} />
     case 'settings': return <Settings />
-    case 'messages': return <Messages />
+    case 'messages': return <MessageThreads />
     case 'message': return <MessageThread id={at.id} />
     case 'inboxes': return <Inboxes />
     case 'dead': return <DeadLetters />
@@ -65,7 +65,7 @@ function Content({ at }: { at: Place }) {
 }
 
 export function App() {
-  const at = place.value
+  const at = route.value
   const list = at.page === 'home' || at.page === 'new'
   const content = () => document.getElementById('content')
   const where = list ? '' : `${at.page} ${'id' in at ? at.id : ''}`
@@ -98,9 +98,9 @@ export function App() {
         </div>
         <ConnectionBar />
         <div class="side-scroll">
-          <Orders of={ordersElsewhere()} />
+          <PendingCommands of={commandsOfMissingSessions()} />
           <NeedsYou />
-          <Sessions />
+          <SessionList />
         </div>
       </div>
       <Content at={at} />

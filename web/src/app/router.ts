@@ -1,13 +1,13 @@
 /** Where the page is: its path. Going back is the browser's own. */
 import { computed, signal } from '@preact/signals'
 
-export type Place =
+export type Route =
   | { readonly page: 'home' | 'new' | 'settings' | 'messages' | 'inboxes' | 'dead' | 'channels' | 'unknown' }
   | { readonly page: 'session'; readonly id: string; readonly sheet: '' | 'diff' | 'info' }
   | { readonly page: 'message'; readonly id: string }
 
-export function parse(path: string): Place {
-  const parts = path.split('/').filter(Boolean).map(safely)
+export function parseRoute(path: string): Route {
+  const parts = path.split('/').filter(Boolean).map(decodeSegment)
   const [first, second, third] = parts
   if (!first) return { page: 'home' }
   if (first === 's' && second) return { page: 'session', id: second, sheet: third === 'diff' || third === 'info' ? third : '' }
@@ -16,7 +16,7 @@ export function parse(path: string): Place {
   return { page: 'unknown' }
 }
 
-function safely(part: string): string {
+function decodeSegment(part: string): string {
   try {
     return decodeURIComponent(part)
   } catch {
@@ -25,9 +25,9 @@ function safely(part: string): string {
 }
 
 const path = signal(location.pathname)
-export const place = computed(() => parse(path.value))
+export const route = computed(() => parseRoute(path.value))
 
-export function go(to: string, replace = false): void {
+export function navigate(to: string, replace = false): void {
   if (to === location.pathname) return
   history[replace ? 'replaceState' : 'pushState']({ depth: depth() + (replace ? 0 : 1) }, '', to)
   path.value = location.pathname
@@ -36,14 +36,14 @@ export function go(to: string, replace = false): void {
 /** Back, or to where back would be when the page was opened right here. */
 export function back(to: string): void {
   if (depth() > 0) history.back()
-  else go(to, true)
+  else navigate(to, true)
 }
 
 function depth(): number {
   return (history.state as { depth?: number } | null)?.depth ?? 0
 }
 
-export function session(id: string, sheet = ''): string {
+export function sessionUrl(id: string, sheet = ''): string {
   return `/s/${encodeURIComponent(id)}${sheet && `/${sheet}`}`
 }
 
@@ -55,5 +55,5 @@ addEventListener('click', (event) => {
   const link = (event.target as Element | null)?.closest?.('a')
   if (!link || link.target || link.origin !== location.origin || !link.dataset.inside) return
   event.preventDefault()
-  go(link.pathname)
+  navigate(link.pathname)
 })

@@ -1,21 +1,21 @@
 /** One ask, whole: what the agent wants to do is never cut, because it is what is being decided. */
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { session as sessionPath } from '../app/router'
+import { sessionUrl } from '../app/router'
 import type * as P from '../generated/protocol'
-import { agentName, answeredBy, heading, left, title } from '../shared/format'
-import { line, visible } from '../shared/visible-text'
-import { moving, nodes, now, sessions, stir } from '../store/store'
+import { agentName, answeredBy, askHeading, timeLeft, sessionTitle } from '../shared/format'
+import { visibleLine, visible } from '../shared/visible-text'
+import { cardsMoving, nodes, now, sessions, pauseCardButtons } from '../store/store'
 import { HoldButton, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
-import { long, partsOf, AskParts } from './ask-parts'
+import { isLong, partsOf, AskParts } from './ask-parts'
 import { danger } from './danger'
-import { decide, decided, type Decided } from './decisions'
+import { decide, decisionFor, type SentDecision } from './decisions'
 
 const STEPS = ['sent', 'received', 'applied'] as const
-const WORDS = { sent: 'sent', received: 'received by the machine', applied: 'applied by the agent' }
+const STEP_LABELS = { sent: 'sent', received: 'received by the machine', applied: 'applied by the agent' }
 
 /** How far a decision is on its way. */
-export function Delivery({ of }: { of: Decided }) {
+export function Delivery({ of }: { of: SentDecision }) {
   if (of.state === 'refused' || of.state === 'expired') {
     return <Problem text={of.problem || (of.state === 'expired' ? 'The machine was away for too long: this was not applied.' : 'It was not applied.')} />
   }
@@ -25,7 +25,7 @@ export function Delivery({ of }: { of: Decided }) {
       <strong>{of.body.decision !== 'allow' ? 'Denied' : of.body.answers ? 'Answered' : 'Allowed'}</strong>
       {reached < 0 && <span class="step now">sending …</span>}
       {STEPS.slice(0, Math.max(0, reached + 1)).map((step) => (
-        <span key={step} class="step"><Icon name="check" />{WORDS[step]}</span>
+        <span key={step} class="step"><Icon name="check" />{STEP_LABELS[step]}</span>
       ))}
       {of.state === 'sent' && <span class="step faint">waiting for the machine</span>}
     </p>
@@ -36,15 +36,15 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
   const { ask } = record
   const session = sessions.value.get(record.session)
   const node = nodes.value.get(session?.node ?? '')
-  const mine = decided(record.id)
+  const mine = decisionFor(record.id)
   const open = record.status === 'pending' && (!mine || mine.state === 'refused' || mine.state === 'expired')
   const reason = danger(ask)
   const parts = partsOf(ask, record.parts)
   const [asked, setAsked] = useState(false)
   const asking = ask.kind === 'question' && !ask.withheld
-  const whole = asked || asking || !parts.some((part) => long(part.text))
+  const whole = asked || asking || !parts.some((part) => isLong(part.text))
   const showAll = () => {
-    stir() // Allow appears where the thumb may still be
+    pauseCardButtons() // Allow appears where the thumb may still be
     setAsked(true)
     card.current?.focus({ preventScroll: true })
   }
@@ -57,33 +57,33 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
     before.current = open
   }, [open])
   return (
-    <article ref={card} tabIndex={-1} class={`ask ${reason ? 'danger' : ''} ${open ? '' : 'over'}`} aria-label={heading(ask)} data-ask={record.id}>
+    <article ref={card} tabIndex={-1} class={`ask ${reason ? 'danger' : ''} ${open ? '' : 'over'}`} aria-label={askHeading(ask)} data-ask={record.id}>
       {!inThread && session && (
-        <a class="ask-from" href={sessionPath(session.id)} data-inside="1">
+        <a class="ask-from" href={sessionUrl(session.id)} data-inside="1">
           <span class="agent-dot" data-agent={session.agent} aria-hidden="true" />
           <span class="ask-who">{agentName(session.agent)}</span>
-          <span class="ask-where"><bdi>{title(session)}</bdi>{node && <> · {line(node.name || node.id)}</>}</span>
+          <span class="ask-where"><bdi>{sessionTitle(session)}</bdi>{node && <> · {visibleLine(node.name || node.id)}</>}</span>
           <Icon name="chevron" />
         </a>
       )}
       <header class="ask-head">
-        <Heading>{heading(ask)}</Heading>
+        <Heading>{askHeading(ask)}</Heading>
         {open && record.expires_at > 0 && <Countdown until={record.expires_at} />}
       </header>
       {reason && <p class="danger-note"><Icon name="warn" /> This {reason}.</p>}
-      {asking && open ? <Asides ask={ask} parts={parts} /> : <AskParts parts={parts} cwd={session?.cwd} whole={whole} />}
+      {asking && open ? <QuestionContext ask={ask} parts={parts} /> : <AskParts parts={parts} cwd={session?.cwd} whole={whole} />}
       {ask.withheld && <p class="problem withheld"><Icon name="warn" /> {visible(ask.withheld)} It can only be denied.</p>}
       {open && (asking
         ? <Questions record={record} />
-        : <Buttons record={record} hold={!!reason} showAll={whole ? undefined : showAll} />)}
-      {mine ? <Delivery of={mine} /> : record.status !== 'pending' && <Elsewhere record={record} />}
+        : <DecisionButtons record={record} hold={!!reason} showAll={whole ? undefined : showAll} />)}
+      {mine ? <Delivery of={mine} /> : record.status !== 'pending' && <DecidedElsewhere record={record} />}
       {node && !node.online && open && <p class="faint small-text">{node.name || node.id} is offline: your decision is delivered when it is back.</p>}
     </article>
   )
 }
 
 /** What stands beside a question: the form has its texts and choices. */
-function Asides({ ask, parts }: { ask: P.Ask; parts: readonly P.Part[] }) {
+function QuestionContext({ ask, parts }: { ask: P.Ask; parts: readonly P.Part[] }) {
   const asked = new Set((ask.questions ?? []).flatMap(({ text, choices }) => [text, ...(choices ?? []).flatMap(({ label, description }) => [label, `${label}: ${description}`])]))
   const more = parts.filter((part) => !asked.has(part.text))
   const [near, far] = [more.filter((part) => part.form !== 'code'), more.filter((part) => part.form === 'code')]
@@ -95,7 +95,7 @@ function Asides({ ask, parts }: { ask: P.Ask; parts: readonly P.Part[] }) {
   )
 }
 
-function Elsewhere({ record }: { record: P.AskRecord }) {
+function DecidedElsewhere({ record }: { record: P.AskRecord }) {
   const { answer, status } = record
   const text = !answer ? (status === 'expired' ? 'Nobody answered in time: denied.' : 'The agent withdrew it.')
     : `${answer.decision === 'allow' ? 'Allowed' : 'Denied'}${answeredBy(answer)}.`
@@ -104,20 +104,20 @@ function Elsewhere({ record }: { record: P.AskRecord }) {
 
 function Countdown({ until }: { until: number }) {
   const seconds = until - now.value
-  return <span class={seconds < 60 ? 'countdown soon' : 'countdown'} role="timer"><Icon name="clock" /> {left(seconds)}</span>
+  return <span class={seconds < 60 ? 'countdown soon' : 'countdown'} role="timer"><Icon name="clock" /> {timeLeft(seconds)}</span>
 }
 
 /** What an allowance that is remembered permits: in the driver's words, else as much as is known. */
-function scope(ask: P.Ask, span: P.Decision['remember']): string {
+function rememberLabel(ask: P.Ask, span: P.Decision['remember']): string {
   if (!span || span === 'once') return 'Only this once'
   const told = (ask.scopes as Readonly<Record<string, string>> | undefined)?.[span]
-  if (told) return line(told)
+  if (told) return visibleLine(told)
   if (span === 'always') return 'Whatever the agent counts as the same, from now on'
   return ask.remember?.includes(span) ? 'Whatever the agent counts as the same, in this session' : 'Exactly this again, in this session'
 }
 
 /** Without Allow while a part of the action is not shown, or was never told. */
-function Buttons({ record, hold, showAll }: { record: P.AskRecord; hold: boolean; showAll?: () => void }) {
+function DecisionButtons({ record, hold, showAll }: { record: P.AskRecord; hold: boolean; showAll?: () => void }) {
   const { ask } = record
   const [denying, setDenying] = useState(false)
   const [reason, setReason] = useState('')
@@ -137,7 +137,7 @@ function Buttons({ record, hold, showAll }: { record: P.AskRecord; hold: boolean
       </form>
     )
   }
-  const label = ask.kind === 'plan' ? 'Approve' : remember === 'once' ? 'Allow once' : `Allow: ${scope(ask, remember)}`
+  const label = ask.kind === 'plan' ? 'Approve' : remember === 'once' ? 'Allow once' : `Allow: ${rememberLabel(ask, remember)}`
   const allowable = !ask.withheld && !showAll
   return (
     <>
@@ -145,7 +145,7 @@ function Buttons({ record, hold, showAll }: { record: P.AskRecord; hold: boolean
         <label class="remember">
           <span class="sr">How long to remember</span>
           <select value={remember} onChange={(event) => setRemember(event.currentTarget.value as typeof remember)}>
-            {[...offered].map((one) => <option key={one} value={one}>{scope(ask, one)}</option>)}
+            {[...offered].map((one) => <option key={one} value={one}>{rememberLabel(ask, one)}</option>)}
           </select>
         </label>
       )}
@@ -154,7 +154,7 @@ function Buttons({ record, hold, showAll }: { record: P.AskRecord; hold: boolean
         {showAll && !ask.withheld && <button type="button" class="grow" onClick={showAll}>Show all of it, then decide</button>}
         {allowable && (hold
           ? <HoldButton class="allow grow" label="Hold to allow" onConfirm={allow} />
-          : <button type="button" class="allow primary grow" aria-disabled={moving.value} onClick={() => { if (!moving.peek()) allow() }}>{label}</button>)}
+          : <button type="button" class="allow primary grow" aria-disabled={cardsMoving.value} onClick={() => { if (!cardsMoving.peek()) allow() }}>{label}</button>)}
       </div>
     </>
   )
@@ -175,15 +175,15 @@ function Questions({ record }: { record: P.AskRecord }) {
     <form class="questions" onSubmit={(event) => { event.preventDefault(); if (complete) submit(answers()) }}>
       {questions.map((question, index) => (
         <fieldset key={question.id}>
-          <legend>{index > 0 && question.header && <small class="block faint">{line(question.header)}</small>}{visible(question.text)}</legend>
+          <legend>{index > 0 && question.header && <small class="block faint">{visibleLine(question.header)}</small>}{visible(question.text)}</legend>
           <div class="choices">
             {(question.choices ?? []).map((choice) => {
               const on = (chosen[question.id] ?? []).includes(choice.label)
               return (
                 <button
-                  key={choice.id} type="button" aria-disabled={moving.value} class={on ? 'choice on' : 'choice'} aria-pressed={single ? undefined : on}
+                  key={choice.id} type="button" aria-disabled={cardsMoving.value} class={on ? 'choice on' : 'choice'} aria-pressed={single ? undefined : on}
                   onClick={() => {
-                    if (moving.peek()) return
+                    if (cardsMoving.peek()) return
                     if (single) { submit({ [question.id]: [choice.label] }); return }
                     const before = question.many ? (chosen[question.id] ?? []) : []
                     setChosen({ ...chosen, [question.id]: on ? before.filter((one) => one !== choice.label) : [...before, choice.label] })
@@ -197,7 +197,7 @@ function Questions({ record }: { record: P.AskRecord }) {
           </div>
           {(question.free ?? true) && (
             <input
-              type="text" placeholder="Something else …" aria-label={`Your own answer to: ${line(question.text)}`} value={free[question.id] ?? ''}
+              type="text" placeholder="Something else …" aria-label={`Your own answer to: ${visibleLine(question.text)}`} value={free[question.id] ?? ''}
               onInput={(event) => setFree({ ...free, [question.id]: event.currentTarget.value })}
             />
           )}

@@ -12,20 +12,20 @@ export function partsOf(ask: P.Ask, parts: readonly P.Part[] = []): readonly P.P
   const { kind, ...action } = { kind: '', ...ask.action } as Readonly<Record<string, unknown>>
   const found: P.Part[] = []
   const add = (label: string, value: unknown, form: P.Part['form'] = 'text') => {
-    const text = words(value)
+    const text = toText(value)
     if (text) found.push({ label, text, form })
   }
   add('Reason', ask.reason)
   add('Title', ask.title)
   for (const [name, value] of Object.entries(action)) add(name, value, name === 'diff' ? 'diff' : 'code')
-  for (const [name, value] of Object.entries(ask.input ?? {})) if (words(value) !== words(action[name])) add(name, value, 'code') // else it is there already
+  for (const [name, value] of Object.entries(ask.input ?? {})) if (toText(value) !== toText(action[name])) add(name, value, 'code') // else it is there already
   add('Plan', ask.plan)
   if (ask.kind !== 'question') add('Questions', ask.questions, 'code') // the form of a question shows them
   if (!found.length && kind) add('Action', ask.action, 'code')
   return found
 }
 
-function words(value: unknown): string {
+function toText(value: unknown): string {
   if (typeof value === 'string') return value
   if (value === undefined || value === null || (typeof value === 'object' && !Object.keys(value).length)) return ''
   return Array.isArray(value) && value.every((one) => typeof one === 'string') ? value.join('\n') : JSON.stringify(value, null, 2)
@@ -35,32 +35,32 @@ export const MANY_LINES = 60
 export const MANY_CHARACTERS = 4000
 
 /** Whether a text is longer than what is read at a glance: it is shown whole on request, and allowed only then. */
-export function long(text: string): boolean {
-  return text.length > MANY_CHARACTERS || lines(text) > MANY_LINES
+export function isLong(text: string): boolean {
+  return text.length > MANY_CHARACTERS || lineCount(text) > MANY_LINES
 }
 
 /** Its beginning, and exactly how much comes after that. */
-export function beginning(text: string): { readonly shown: string; readonly rest: string } {
+export function excerpt(text: string): { readonly shown: string; readonly rest: string } {
   const some = text.split('\n', MANY_LINES / 2).join('\n')
   const characters = [...some].slice(0, MANY_CHARACTERS / 2).join('')
-  return { shown: characters, rest: amount(text.slice(characters.length)) }
+  return { shown: characters, rest: textSize(text.slice(characters.length)) }
 }
 
-export function amount(text: string): string {
+export function textSize(text: string): string {
   const characters = [...text].length
-  const many = lines(text.replace(/^\n/, ''))
+  const many = lineCount(text.replace(/^\n/, ''))
   const count = (number: number, word: string) => `${number.toLocaleString('en')} ${word}${number === 1 ? '' : 's'}`
   return `${count(characters, 'character')} in ${count(many, 'line')}`
 }
 
-function lines(text: string): number {
+function lineCount(text: string): number {
   return text.split('\n').length
 }
 
 export function AskParts({ parts, cwd, whole = true }: { parts: readonly P.Part[]; cwd?: string; whole?: boolean }) {
   return (
     <div class="ask-content">
-      {parts.map((part, index) => <Part key={index} part={part} cwd={cwd} whole={whole || !long(part.text)} />)}
+      {parts.map((part, index) => <Part key={index} part={part} cwd={cwd} whole={whole || !isLong(part.text)} />)}
     </div>
   )
 }
@@ -68,27 +68,27 @@ export function AskParts({ parts, cwd, whole = true }: { parts: readonly P.Part[
 function Part({ part, cwd, whole }: { part: P.Part; cwd?: string; whole: boolean }) {
   const label = visible(part.label)
   if (part.form === 'diff') {
-    return <section class="ask-part" aria-label={label}>{whole ? <DiffView diff={part.text} cwd={cwd} /> : <DiffHeads diff={part.text} />}</section>
+    return <section class="ask-part" aria-label={label}>{whole ? <DiffView diff={part.text} cwd={cwd} /> : <DiffFiles diff={part.text} />}</section>
   }
-  const { shown, rest } = whole ? { shown: part.text, rest: '' } : beginning(part.text)
+  const { shown, rest } = whole ? { shown: part.text, rest: '' } : excerpt(part.text)
   return (
     <div class={part.form === 'code' ? 'ask-part' : 'ask-part in-line'}>
       <p class="part-label" aria-hidden="true">{label}</p>
       <pre class={part.form === 'code' ? 'code' : 'part-text'} tabIndex={0} aria-label={label}>{visible(shown)}</pre>
-      {rest && <Rest text={rest} />}
+      {rest && <HiddenAmount text={rest} />}
     </div>
   )
 }
 
 /** The files of a long diff. */
-function DiffHeads({ diff }: { diff: string }) {
+function DiffFiles({ diff }: { diff: string }) {
   const files = useMemo(() => parseDiff(diff), [diff])
   return (
     <>
       {files.map((file, index) => <p key={index} class="diff-note"><bdi>{visible(file.path)}</bdi> <span class="plus">+{file.added}</span> <span class="minus">−{file.removed}</span></p>)}
-      <Rest text={amount(diff)} />
+      <HiddenAmount text={textSize(diff)} />
     </>
   )
 }
 
-const Rest = ({ text }: { text: string }) => <p class="rest">… {text} are not shown yet.</p>
+const HiddenAmount = ({ text }: { text: string }) => <p class="rest">… {text} are not shown yet.</p>

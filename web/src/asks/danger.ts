@@ -10,16 +10,16 @@ interface Rule {
 }
 
 /** A command's beginning: the line's start, or after a separator, a wrapper or an assignment. */
-const at = (pattern: string) => new RegExp(String.raw`(?:^|[\n;&|({\x60]|\$\()\s*(?:(?:sudo|doas|env|nohup|time|exec|command|xargs)\s+(?:-\S+\s+)*|\w+=\S*\s+)*(?:\S*/)?${pattern}`, 'm')
+const atCommandStart = (pattern: string) => new RegExp(String.raw`(?:^|[\n;&|({\x60]|\$\()\s*(?:(?:sudo|doas|env|nohup|time|exec|command|xargs)\s+(?:-\S+\s+)*|\w+=\S*\s+)*(?:\S*/)?${pattern}`, 'm')
 
-const RULES: readonly Rule[] = [
-  { pattern: at(String.raw`rm\s+(?:-\S+\s+)*-(?:\w*[rRf]|-recursive|-force)`), reason: 'removes files for good' },
+const COMMAND_RULES: readonly Rule[] = [
+  { pattern: atCommandStart(String.raw`rm\s+(?:-\S+\s+)*-(?:\w*[rRf]|-recursive|-force)`), reason: 'removes files for good' },
   { pattern: /\bfind\b[^\n;|]*\s-(?:delete\b|exec(?:dir)?\s+(?:\S*\/)?rm\b)/, reason: 'removes files for good' },
-  { pattern: at(String.raw`(?:shred|wipefs|srm)\b`), reason: 'destroys data for good' },
-  { pattern: at(String.raw`(?:mkfs(?:\.\w+)?|fdisk|parted|sgdisk)\b`), reason: 'changes a disk' },
+  { pattern: atCommandStart(String.raw`(?:shred|wipefs|srm)\b`), reason: 'destroys data for good' },
+  { pattern: atCommandStart(String.raw`(?:mkfs(?:\.\w+)?|fdisk|parted|sgdisk)\b`), reason: 'changes a disk' },
   { pattern: /\bdd\b[^\n;|]*\bof=/, reason: 'overwrites a file or a disk' },
   { pattern: />\s*\/dev\/(?:sd|nvme|vd|disk|hd)/, reason: 'overwrites a disk' },
-  { pattern: at(String.raw`truncate\s`), reason: 'cuts files' },
+  { pattern: atCommandStart(String.raw`truncate\s`), reason: 'cuts files' },
   { pattern: /\bgit\b[^\n;&|]*\bpush\b[^\n;&|]*(?:\s--force(?!-with-lease)\b|\s-\w*f\b|\s\+\S+|\s--delete\b|\s--mirror\b|\s:\S+)/, reason: 'rewrites what others have' },
   { pattern: /\bgit\b[^\n;&|]*\breset\b[^\n;&|]*\s--hard\b/, reason: 'throws changes away' },
   { pattern: /\bgit\b[^\n;&|]*\bclean\b[^\n;&|]*\s-\w*f/, reason: 'removes files that git does not know' },
@@ -28,11 +28,11 @@ const RULES: readonly Rule[] = [
   { pattern: /\b(?:curl|wget|fetch)\b[^\n;]*\|\s*(?:sudo\s+)?(?:\S*\/)?(?:ba|z|da|k|fi)?sh\b/, reason: 'runs a program from the network' },
   { pattern: /\b(?:curl|wget)\b[^\n;]*\|\s*(?:sudo\s+)?(?:\S*\/)?(?:python[\d.]*|node|perl|ruby)\b/, reason: 'runs a program from the network' },
   { pattern: /(?:^|[\s;&|(])(?:sudo|doas|su\s+-)(?:\s|$)/m, reason: 'acts as the administrator' },
-  { pattern: at(String.raw`(?:chmod|chown|chgrp)\s+(?:-\S+\s+)*-\w*R`), reason: 'changes the rights of many files' },
+  { pattern: atCommandStart(String.raw`(?:chmod|chown|chgrp)\s+(?:-\S+\s+)*-\w*R`), reason: 'changes the rights of many files' },
   { pattern: /\bchmod\s+(?:-\S+\s+)*(?:0?777|a\+rwx)\b/, reason: 'opens files to everybody' },
-  { pattern: at(String.raw`(?:shutdown|reboot|halt|poweroff|init\s+[06])\b`), reason: 'stops the machine' },
-  { pattern: at(String.raw`(?:kill\s+-(?:9|KILL)\s+-1\b|killall\b|pkill\b)`), reason: 'ends processes by name' },
-  { pattern: at(String.raw`systemctl\s+(?:\S+\s+)*(?:stop|disable|mask|kill)\b`), reason: 'stops a service' },
+  { pattern: atCommandStart(String.raw`(?:shutdown|reboot|halt|poweroff|init\s+[06])\b`), reason: 'stops the machine' },
+  { pattern: atCommandStart(String.raw`(?:kill\s+-(?:9|KILL)\s+-1\b|killall\b|pkill\b)`), reason: 'ends processes by name' },
+  { pattern: atCommandStart(String.raw`systemctl\s+(?:\S+\s+)*(?:stop|disable|mask|kill)\b`), reason: 'stops a service' },
   { pattern: /:\(\)\s*\{\s*:\s*\|\s*:\s*&\s*\}\s*;/, reason: 'brings the machine down' },
   { pattern: /\b(?:drop\s+(?:table|database|schema|index|view|user|role)|truncate\s+table)\b/i, reason: 'destroys data in a database' },
   { pattern: /\bdelete\s+from\s+[\w."`]+\s*(?:;|"|'|$)/i, reason: 'empties a table' },
@@ -54,7 +54,7 @@ const RULES: readonly Rule[] = [
 ]
 
 /** Files that decide what may run or who may enter. */
-const PATHS: readonly Rule[] = [
+const PATH_RULES: readonly Rule[] = [
   { pattern: /(?:^|\/)\.ssh\//, reason: 'changes who may log in' },
   { pattern: /^\/(?:etc|boot|usr|bin|sbin|lib|System|Library)\//, reason: 'changes the system' },
   { pattern: /(?:^|\/)\.git\/(?:hooks\/|config$)/, reason: 'changes what git runs' },
@@ -65,11 +65,11 @@ const PATHS: readonly Rule[] = [
 ]
 
 export function dangerOfCommand(command: string): string {
-  return RULES.find((rule) => rule.pattern.test(command))?.reason ?? ''
+  return COMMAND_RULES.find((rule) => rule.pattern.test(command))?.reason ?? ''
 }
 
 export function dangerOfPath(path: string): string {
-  return PATHS.find((rule) => rule.pattern.test(path))?.reason ?? ''
+  return PATH_RULES.find((rule) => rule.pattern.test(path))?.reason ?? ''
 }
 
 /** Why this ask deserves a second thought; empty when it does not. */

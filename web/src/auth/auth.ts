@@ -1,15 +1,15 @@
 /** Signing in and out. The secret comes in the address's fragment, which no server sees, and leaves the address at once. */
-import { get, post, recallKey, Refused, setKey, unsure } from '../api/client'
+import { get, post, loadDeviceKey, ApiError, saveDeviceKey, isOutcomeUnknown } from '../api/client'
 import type * as P from '../generated/protocol'
-import { forgetAll } from '../shared/local-storage'
+import { clearLocal } from '../shared/local-storage'
 import { connection, me } from '../store/store'
 
 /** The secret in a link, or the words as they are. */
-export function secretOf(text: string): string {
+export function extractSecret(text: string): string {
   return /#login=([^&\s]+)/.exec(text)?.[1] ?? text.trim()
 }
 
-function known(answer: P.Me): void {
+function startSignedIn(answer: P.Me): void {
   me.value = answer
   connection.start()
 }
@@ -23,13 +23,13 @@ function deviceName(): string {
 }
 
 export async function signIn(text: string): Promise<void> {
-  const { key, ...answer } = await post<P.Me>('login', { secret: secretOf(text), name: deviceName() })
-  await setKey(key ?? '')
-  known(answer)
+  const { key, ...answer } = await post<P.Me>('login', { secret: extractSecret(text), name: deviceName() })
+  await saveDeviceKey(key ?? '')
+  startSignedIn(answer)
 }
 
 /** At the start: by the link's secret if there is one, else by the key that is kept. Empty when signed in, else why not. */
-export async function arrive(): Promise<string> {
+export async function restoreSignIn(): Promise<string> {
   const secret = /#login=([^&]+)/.exec(location.hash)?.[1]
   if (location.hash) history.replaceState(history.state, '', location.pathname)
   let problem = ''
@@ -38,34 +38,34 @@ export async function arrive(): Promise<string> {
       await signIn(secret)
       return ''
     } catch (error) {
-      problem = error instanceof Refused ? error.message : ''
+      problem = error instanceof ApiError ? error.message : ''
     }
   }
-  if (!(await recallKey())) return problem || ' '
+  if (!(await loadDeviceKey())) return problem || ' '
   try {
-    known(await get<P.Me>('me'))
+    startSignedIn(await get<P.Me>('me'))
     return ''
   } catch (error) {
-    if (!unsure(error)) return problem || ' '
+    if (!isOutcomeUnknown(error)) return problem || ' '
     connection.start() // the hub is away: show what there is and keep trying
     return ''
   }
 }
 
 /** Who this is, when the hub could not be asked at the start. */
-export async function recognise(): Promise<boolean> {
-  if (!(await recallKey())) return false
+export async function refreshIdentity(): Promise<boolean> {
+  if (!(await loadDeviceKey())) return false
   try {
-    known(await get<P.Me>('me'))
+    startSignedIn(await get<P.Me>('me'))
     return true
   } catch (error) {
-    return !(error instanceof Refused && error.problem.status === 401)
+    return !(error instanceof ApiError && error.problem.status === 401)
   }
 }
 
 export async function signOut(): Promise<void> {
   await post('logout')
-  await setKey('')
-  forgetAll()
+  await saveDeviceKey('')
+  clearLocal()
   location.assign('/')
 }

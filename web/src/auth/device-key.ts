@@ -4,7 +4,7 @@ const NAME = 'tieline'
 const STORE = 'keys'
 const KEY = 'hub'
 
-function opened(): Promise<IDBDatabase> {
+function openDatabase(): Promise<IDBDatabase> {
   return new Promise((done, failed) => {
     const request = indexedDB.open(NAME, 1)
     request.onupgradeneeded = () => request.result.createObjectStore(STORE)
@@ -13,8 +13,8 @@ function opened(): Promise<IDBDatabase> {
   })
 }
 
-async function inStore<T>(mode: IDBTransactionMode, work: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> {
-  const database = await opened()
+async function runInStore<T>(mode: IDBTransactionMode, work: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> {
+  const database = await openDatabase()
   try {
     return await new Promise<T>((done, failed) => {
       const transaction = database.transaction(STORE, mode)
@@ -28,19 +28,19 @@ async function inStore<T>(mode: IDBTransactionMode, work: (store: IDBObjectStore
 }
 
 /** Empty where there is none, or where the browser keeps nothing. */
-export async function storedKey(): Promise<string> {
+export async function readStoredKey(): Promise<string> {
   try {
-    const found: unknown = await inStore('readonly', (store) => store.get(KEY) as IDBRequest<unknown>)
-    return typeof found === 'string' ? found : ''
+    const key: unknown = await runInStore('readonly', (store) => store.get(KEY) as IDBRequest<unknown>)
+    return typeof key === 'string' ? key : ''
   } catch {
     return ''
   }
 }
 
 /** Where the browser keeps nothing it is gone with the page. */
-export async function storeKey(key: string): Promise<void> {
+export async function writeStoredKey(key: string): Promise<void> {
   try {
-    await inStore('readwrite', (store) => (key ? store.put(key, KEY) : store.delete(KEY)) as IDBRequest<unknown>)
+    await runInStore('readwrite', (store) => (key ? store.put(key, KEY) : store.delete(KEY)) as IDBRequest<unknown>)
   } catch {
     // switched off: the page works until it is closed
   }

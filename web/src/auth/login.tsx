@@ -1,6 +1,6 @@
 /** Who nobody knows yet signs in by a one-time link, its QR code, or the secret in it. */
 import { useState } from 'preact/hooks'
-import { words } from '../api/client'
+import { errorMessage } from '../api/client'
 import { Problem } from '../ui/components'
 import { signIn } from './auth'
 
@@ -13,7 +13,7 @@ export function Login({ problem: before }: { problem: string }) {
     try {
       await signIn(secret)
     } catch (error) {
-      setProblem(words(error))
+      setProblem(errorMessage(error))
     }
     setBusy(false)
   }

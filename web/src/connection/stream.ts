@@ -4,68 +4,68 @@
  * thrown away when the page goes to the background; when it returns, a silent socket is asked for a sign of life, and
  * replaced if it gives none.
  */
-import { ownKey } from '../api/client'
+import { deviceKey } from '../api/client'
 import type * as P from '../generated/protocol'
 
 export type HubFrame =
   | P.Welcome | P.Ready | P.EventFrame | P.DeltaFrame | P.SessionFrame | P.PromptFrame | P.AskFrame | P.NodeFrame
   | P.CommandFrame | P.GoneFrame | P.ProblemFrame | P.Beat
 
-export interface LinkState {
+export interface ConnectionState {
   readonly state: 'connecting' | 'online' | 'waiting' | 'signed-out' | 'outdated'
   readonly retryAt: number // when waiting
   readonly since: number
-  readonly why: string
+  readonly reason: string
 }
 
-export interface Wish {
+export interface Subscription {
   readonly session: string // empty: no thread is open
   readonly after: number
 }
 
-export const SILENCE_MS = 40_000
-export const BEAT_MS = 15_000
-export const SIGN_OF_LIFE_MS = 4_000
-const FIRST_RETRY_MS = 400
-const LAST_RETRY_MS = 10_000
+export const IDLE_TIMEOUT_MS = 40_000
+export const HEARTBEAT_MS = 15_000
+export const PROBE_TIMEOUT_MS = 4_000
+const MIN_RETRY_MS = 400
+const MAX_RETRY_MS = 10_000
 
-export interface World {
-  open(): WebSocket
+export interface Environment {
+  openSocket(): WebSocket
   now(): number
-  after(ms: number, then: () => void): () => void
+  setTimer(ms: number, then: () => void): () => void
   random(): number
   key(): string // of this device
 }
 
-export const browser: World = {
-  open: () => new WebSocket(`${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/api/v1/stream`),
+export const browserEnvironment: Environment = {
+  openSocket: () => new WebSocket(`${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/api/v1/stream`),
   now: () => Date.now(),
-  after: (ms, then) => {
+  setTimer: (ms, then) => {
     const timer = setTimeout(then, ms)
     return () => clearTimeout(timer)
   },
   random: () => Math.random(),
-  key: ownKey,
+  key: deviceKey,
 }
 
 export class Stream {
   epoch = ''
   private socket: WebSocket | undefined
-  private tries = 0
-  private heardAt = 0
+  private attempts = 0
+  private lastFrameAt = 0
   private ready = false
-  private wish: Wish = { session: '', after: 0 }
-  private seen = true
-  private cancel: (() => void)[] = []
+  private subscription: Subscription = { session: '', after: 0 }
+  private pageVisible = true
+  private timers: (() => void)[] = []
   private stopped = true
-  private state: LinkState
+  private state: ConnectionState
 
   constructor(
     private readonly onFrame: (frame: HubFrame) => void,
-    private readonly onState: (state: LinkState) => void,
-    private readonly world: World = browser,
+    private readonly onState: (state: ConnectionState) => void,
+    private readonly environment: Environment = browserEnvironment,
   ) {
-    this.state = { state: 'connecting', retryAt: 0, since: world.now(), why: '' }
+    this.state = { state: 'connecting', retryAt: 0, since: environment.now(), reason: '' }
   }
 
   /** Also after signing in again. */
@@ -77,24 +77,24 @@ export class Stream {
 
   stop(): void {
     this.stopped = true
-    this.drop()
+    this.closeSocket()
   }
 
   /** Follow this session's events after this one; another epoch than the hub's makes it say `reset`. */
-  want(wish: Wish): void {
-    this.wish = wish
-    if (this.ready) this.subscribe()
+  follow(subscription: Subscription): void {
+    this.subscription = subscription
+    if (this.ready) this.sendSubscription()
   }
 
   /** The last event that was taken: where the hub goes on after a break. */
-  taken(seq: number): void {
-    if (seq > this.wish.after) this.wish = { ...this.wish, after: seq }
+  acknowledge(seq: number): void {
+    if (seq > this.subscription.after) this.subscription = { ...this.subscription, after: seq }
   }
 
   /** A person looks at the page, or not any more: pushes are for when nobody does. */
-  visible(seen: boolean): void {
-    this.seen = seen
-    if (this.ready) this.say({ type: 'visible', visible: seen })
+  setVisible(seen: boolean): void {
+    this.pageVisible = seen
+    if (this.ready) this.sendFrame({ type: 'visible', visible: seen })
     if (seen) this.wake()
   }
 
@@ -105,107 +105,107 @@ export class Stream {
       this.connect()
       return
     }
-    if (this.socket && this.world.now() - this.heardAt > BEAT_MS) {
-      const asked = this.world.now()
-      this.say({ type: 'beat', at: asked / 1000 })
-      this.later(SIGN_OF_LIFE_MS, () => {
-        if (this.heardAt < asked) this.broken('The connection was dead')
+    if (this.socket && this.environment.now() - this.lastFrameAt > HEARTBEAT_MS) {
+      const asked = this.environment.now()
+      this.sendFrame({ type: 'beat', at: asked / 1000 })
+      this.schedule(PROBE_TIMEOUT_MS, () => {
+        if (this.lastFrameAt < asked) this.disconnected('The connection was dead')
       })
     }
   }
 
   private connect(): void {
-    this.drop()
-    this.tell('connecting')
+    this.closeSocket()
+    this.setState('connecting')
     let socket: WebSocket
     try {
-      socket = this.world.open()
+      socket = this.environment.openSocket()
     } catch (error) {
-      this.broken(String(error))
+      this.disconnected(String(error))
       return
     }
     this.socket = socket
-    this.heardAt = this.world.now()
+    this.lastFrameAt = this.environment.now()
     socket.onopen = () => {
       if (socket !== this.socket) return
-      this.say({ type: 'authenticate', token: this.world.key(), protocol: 1, client: 'page' })
-      this.subscribe()
+      this.sendFrame({ type: 'authenticate', token: this.environment.key(), protocol: 1, client: 'page' })
+      this.sendSubscription()
     }
     socket.onmessage = (message: MessageEvent<string>) => {
-      if (socket === this.socket) this.heard(JSON.parse(message.data) as HubFrame)
+      if (socket === this.socket) this.receive(JSON.parse(message.data) as HubFrame)
     }
     socket.onclose = (event) => {
-      if (socket === this.socket) this.broken(event.reason, event.code)
+      if (socket === this.socket) this.disconnected(event.reason, event.code)
     }
-    this.watch()
+    this.scheduleHeartbeat()
   }
 
-  private heard(frame: HubFrame): void {
-    this.heardAt = this.world.now()
+  private receive(frame: HubFrame): void {
+    this.lastFrameAt = this.environment.now()
     if (frame.type === 'ready') {
       this.epoch = frame.epoch
       this.ready = true
-      this.tries = 0
-      this.tell('online')
+      this.attempts = 0
+      this.setState('online')
     }
     this.onFrame(frame)
   }
 
-  private subscribe(): void {
-    const { session, after } = this.wish
-    this.say({
-      type: 'subscribe', after, epoch: this.epoch, sessions: session ? [session] : [], events: !!session, deltas: !!session, visible: this.seen,
+  private sendSubscription(): void {
+    const { session, after } = this.subscription
+    this.sendFrame({
+      type: 'subscribe', after, epoch: this.epoch, sessions: session ? [session] : [], events: !!session, deltas: !!session, visible: this.pageVisible,
     })
   }
 
-  private say(frame: P.Authenticate | P.Subscribe | P.Visible | P.Beat): void {
+  private sendFrame(frame: P.Authenticate | P.Subscribe | P.Visible | P.Beat): void {
     if (this.socket?.readyState === 1) this.socket.send(JSON.stringify(frame))
   }
 
   /** A beat when nothing else is said, and an end to a connection that is only thought to be there. */
-  private watch(): void {
-    this.later(BEAT_MS, () => {
-      if (this.world.now() - this.heardAt > SILENCE_MS) this.broken('The hub gave no sign of life')
+  private scheduleHeartbeat(): void {
+    this.schedule(HEARTBEAT_MS, () => {
+      if (this.environment.now() - this.lastFrameAt > IDLE_TIMEOUT_MS) this.disconnected('The hub gave no sign of life')
       else {
-        this.say({ type: 'beat', at: this.world.now() / 1000 })
-        this.watch()
+        this.sendFrame({ type: 'beat', at: this.environment.now() / 1000 })
+        this.scheduleHeartbeat()
       }
     })
   }
 
-  private broken(why: string, code = 0): void {
-    this.drop()
+  private disconnected(why: string, code = 0): void {
+    this.closeSocket()
     if (this.stopped) return
     if (code === 4401) {
-      this.tell('signed-out', 0, why)
+      this.setState('signed-out', 0, why)
       return
     }
     if (code === 4426) {
-      this.tell('outdated', 0, why)
+      this.setState('outdated', 0, why)
       return
     }
-    const wait = code === 4408 ? 0 : Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 1.8 ** this.tries) * (0.7 + 0.6 * this.world.random())
-    this.tries++
-    this.tell('waiting', this.world.now() + wait, why)
-    this.later(wait, () => this.connect())
+    const wait = code === 4408 ? 0 : Math.min(MAX_RETRY_MS, MIN_RETRY_MS * 1.8 ** this.attempts) * (0.7 + 0.6 * this.environment.random())
+    this.attempts++
+    this.setState('waiting', this.environment.now() + wait, why)
+    this.schedule(wait, () => this.connect())
   }
 
-  private drop(): void {
+  private closeSocket(): void {
     this.ready = false
-    for (const cancel of this.cancel.splice(0)) cancel()
+    for (const cancel of this.timers.splice(0)) cancel()
     const socket = this.socket
     this.socket = undefined
     socket?.close()
   }
 
-  private later(ms: number, then: () => void): void {
-    this.cancel.push(this.world.after(ms, then))
+  private schedule(ms: number, then: () => void): void {
+    this.timers.push(this.environment.setTimer(ms, then))
   }
 
-  private tell(state: LinkState['state'], retryAt = 0, why = ''): void {
-    const away = (one: LinkState['state']) => one !== 'online'
-    const since = away(state) === away(this.state.state) ? this.state.since : this.world.now()
-    this.state = { state, retryAt, since, why: why || (state === 'online' ? '' : this.state.why) }
+  private setState(state: ConnectionState['state'], retryAt = 0, why = ''): void {
+    const away = (one: ConnectionState['state']) => one !== 'online'
+    const since = away(state) === away(this.state.state) ? this.state.since : this.environment.now()
+    this.state = { state, retryAt, since, reason: why || (state === 'online' ? '' : this.state.reason) }
     this.onState(this.state)
   }
 }

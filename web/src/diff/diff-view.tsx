@@ -1,25 +1,25 @@
 /** A unified diff by file, each line of it. A line can be tapped to say something about it. */
 import { useMemo, useState } from 'preact/hooks'
-import { inside } from '../shared/format'
+import { relativeTo } from '../shared/format'
 import { visible } from '../shared/visible-text'
 import { Icon } from '../ui/icons'
 import { parseDiff, type DiffLine, type FileDiff } from './parse-diff'
 
-type OnRemark = (path: string, line: DiffLine, comment: string, send: boolean) => void
+type OnComment = (path: string, line: DiffLine, comment: string, send: boolean) => void
 
 const SIGN = { same: ' ', add: '+', del: '−', note: ' ' }
-const MANY = 400 // lines of a file beyond which it is folded at first
+const FOLD_ABOVE = 400 // lines of a file beyond which it is folded at first
 
 /** `cwd`: what its paths are shown from. */
-export function DiffView({ diff, cwd, onRemark, folded = false }: { diff: string; cwd?: string; onRemark?: OnRemark; folded?: boolean }) {
-  const files = useMemo(() => parseDiff(diff).map((file) => ({ ...file, path: inside(file.path, cwd) })), [diff, cwd])
+export function DiffView({ diff, cwd, onRemark, folded = false }: { diff: string; cwd?: string; onRemark?: OnComment; folded?: boolean }) {
+  const files = useMemo(() => parseDiff(diff).map((file) => ({ ...file, path: relativeTo(file.path, cwd) })), [diff, cwd])
   if (!files.length) return diff ? <pre class="code">{visible(diff)}</pre> : null
-  return <div class="diff">{files.map((file, index) => <File key={`${index} ${file.path}`} file={file} onRemark={onRemark} folded={folded && files.length > 1} />)}</div>
+  return <div class="diff">{files.map((file, index) => <DiffFile key={`${index} ${file.path}`} file={file} onRemark={onRemark} folded={folded && files.length > 1} />)}</div>
 }
 
-function File({ file, onRemark, folded }: { file: FileDiff; onRemark?: OnRemark; folded: boolean }) {
+function DiffFile({ file, onRemark, folded }: { file: FileDiff; onRemark?: OnComment; folded: boolean }) {
   const size = file.added + file.removed
-  const [open, setOpen] = useState(!folded && (size < MANY || !onRemark))
+  const [open, setOpen] = useState(!folded && (size < FOLD_ABOVE || !onRemark))
   const path = visible(file.path)
   return (
     <section class="diff-file" aria-label={path ? `Changes in ${path}` : 'Changes'}>
@@ -36,13 +36,13 @@ function File({ file, onRemark, folded }: { file: FileDiff; onRemark?: OnRemark;
       </button>
       {open && (
         <div class="diff-lines" role="group">
-          {file.was && <div class="diff-note">was <bdi>{visible(file.was)}</bdi></div>}
+          {file.oldPath && <div class="diff-note">was <bdi>{visible(file.oldPath)}</bdi></div>}
           {file.state === 'binary' && <div class="diff-note">A binary file</div>}
           {file.notes.map((note, index) => <div key={index} class="diff-note">{visible(note) || ' '}</div>)}
           {file.hunks.map((hunk, index) => (
             <div class="hunk" key={index}>
               {(index > 0 || hunk.head) && <div class="diff-note">⋯ {visible(hunk.head)}</div>}
-              {hunk.lines.map((line, number) => <Line key={number} path={file.path} line={line} onRemark={onRemark} />)}
+              {hunk.lines.map((line, number) => <DiffLineView key={number} path={file.path} line={line} onRemark={onRemark} />)}
             </div>
           ))}
         </div>
@@ -51,7 +51,7 @@ function File({ file, onRemark, folded }: { file: FileDiff; onRemark?: OnRemark;
   )
 }
 
-function Line({ path, line, onRemark }: { path: string; line: DiffLine; onRemark?: OnRemark }) {
+function DiffLineView({ path, line, onRemark }: { path: string; line: DiffLine; onRemark?: OnComment }) {
   const [open, setOpen] = useState(false)
   const [text, setText] = useState('')
   const inner = (

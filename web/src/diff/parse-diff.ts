@@ -14,7 +14,7 @@ export interface Hunk {
 
 export interface FileDiff {
   readonly path: string // empty: nothing names a file
-  readonly was: string // its name before, when it was another
+  readonly oldPath: string // its name before, when it was another
   readonly state: 'changed' | 'added' | 'deleted' | 'renamed' | 'binary'
   readonly added: number
   readonly removed: number
@@ -22,18 +22,18 @@ export interface FileDiff {
   readonly hunks: readonly Hunk[]
 }
 
-interface Draft {
+interface FileBuilder {
   from: string
   to: string
   binary: boolean
   added: number
   removed: number
   heads: string[]
-  hunks: Open[]
+  hunks: HunkBuilder[]
 }
 
 /** A hunk that is being read, and how many lines of it are still to come on each side. */
-interface Open {
+interface HunkBuilder {
   readonly raw: string
   readonly numbered: boolean
   left: number
@@ -47,9 +47,9 @@ const UNNUMBERED = /^@@(?: @@)?(?: (.*))?$/s
 const GIT = /^diff --git (?:a\/(.+) b\/\1|"?a\/(.+?)"? "?b\/(.+?)"?)$/s
 
 export function parseDiff(text: string): FileDiff[] {
-  const files: Draft[] = []
-  let file: Draft | undefined
-  let hunk: Open | undefined
+  const files: FileBuilder[] = []
+  let file: FileBuilder | undefined
+  let hunk: HunkBuilder | undefined
   let before = 0
   let after = 0
   const begin = (from = '', to = '') => {
@@ -62,7 +62,7 @@ export function parseDiff(text: string): FileDiff[] {
   if (lines.at(-1) === '') lines.pop()
   const named = (index: number) => lines[index]!.startsWith('--- ') && !!lines[index + 1]?.startsWith('+++ ')
   /** The next file's name, where the hunk has all the lines that it told of, or told of none; else "--- " is a removed line. */
-  const between = (of: Open, index: number) => of.left <= 0 && of.right <= 0 && named(index) && (of.numbered || !!lines[index + 2]?.startsWith('@@'))
+  const between = (of: HunkBuilder, index: number) => of.left <= 0 && of.right <= 0 && named(index) && (of.numbered || !!lines[index + 2]?.startsWith('@@'))
   for (const [index, line] of lines.entries()) {
     const git = GIT.exec(line)
     if (git) { begin(git[1] ?? git[2], git[1] ?? git[3]).heads.push(line); continue }
@@ -92,38 +92,38 @@ export function parseDiff(text: string): FileDiff[] {
     const next = named(index)
     if (!file || (next && (hunk || file.heads.some((one) => one.startsWith('--- '))))) begin()
     file!.heads.push(line)
-    if (next) file!.from = name(line.slice(4))
-    else if (line.startsWith('+++ ') && index > 0 && named(index - 1)) file!.to = name(line.slice(4))
+    if (next) file!.from = filePath(line.slice(4))
+    else if (line.startsWith('+++ ') && index > 0 && named(index - 1)) file!.to = filePath(line.slice(4))
     else if (/^new file mode /.test(line)) file!.from = '/dev/null'
     else if (/^deleted file mode /.test(line)) file!.to = '/dev/null'
     else if (line.startsWith('rename from ')) file!.from = line.slice(12)
     else if (line.startsWith('rename to ')) file!.to = line.slice(10)
     else if (/^(Binary files|GIT binary patch)/.test(line)) file!.binary = true
   }
-  return files.map(finish)
+  return files.map(build)
 }
 
-function name(raw: string): string {
+function filePath(raw: string): string {
   const path = raw.split('\t')[0]!.replace(/^"(.*)"$/s, '$1')
   return path === '/dev/null' ? path : path.replace(/^[ab]\//, '')
 }
 
-function finish(file: Draft): FileDiff {
+function build(file: FileBuilder): FileDiff {
   const { from, to } = file
   const added = from === '/dev/null'
   const deleted = to === '/dev/null'
   const path = deleted ? from : to || from
   const was = !added && !deleted && from && to && from !== to ? from : ''
   const state = file.binary ? 'binary' : added ? 'added' : deleted ? 'deleted' : was ? 'renamed' : 'changed'
-  const said = told(file, path, was, state)
+  const said = redundantHeaders(file, path, was, state)
   const notes = file.heads.filter((line) => !said.has(line) && !/^index [0-9a-f]+\.\.[0-9a-f]+(?: 100644)?$/.test(line))
   // Lines that are not as many as their head says: it is shown with its numbers.
   const hunks = file.hunks.map(({ head, lines, raw, numbered, left, right }) => ({ head: numbered && (left || right) ? raw : head, lines }))
-  return { path, was, state, added: file.added, removed: file.removed, notes, hunks }
+  return { path, oldPath: was, state, added: file.added, removed: file.removed, notes, hunks }
 }
 
 /** The lines that say no more than a file's name and state do. */
-function told({ from, to }: Draft, path: string, was: string, state: FileDiff['state']): Set<string> {
+function redundantHeaders({ from, to }: FileBuilder, path: string, was: string, state: FileDiff['state']): Set<string> {
   const said = new Set<string>()
   const say = (mark: string, side: string, file: string) => {
     for (const one of [file, `${side}/${file}`, `"${side}/${file}"`]) said.add(mark + one).add(`${mark + one}\t`) // git ends a name with spaces so
@@ -137,7 +137,7 @@ function told({ from, to }: Draft, path: string, was: string, state: FileDiff['s
 }
 
 /** A remark on a line, as the agent gets it. */
-export function remark(path: string, line: DiffLine, comment: string): string {
+export function formatComment(path: string, line: DiffLine, comment: string): string {
   const where = line.after ? `${path}:${line.after}` : `${path}:${line.before} (removed line)`
   return `On ${where}\n\n\`\`\`\n${line.text}\n\`\`\`\n\n${comment.trim()}`
 }

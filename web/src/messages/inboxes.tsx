@@ -1,22 +1,22 @@
 /** The list of inboxes and the messages in the open one. */
 import { useState } from 'preact/hooks'
-import { get, post, words } from '../api/client'
+import { get, post, errorMessage } from '../api/client'
 import type * as P from '../generated/protocol'
 import { Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
-import { Letter, nameOf, RelayPage, useFresh } from './layout'
+import { Message, addressLabel, MessagesLayout, usePolled } from './layout'
 
 export function Inboxes() {
   const [open, setOpen] = useState('')
-  const { value, problem } = useFresh(() => get<P.InboxView[]>('inboxes'), [])
+  const { value, problem } = usePolled(() => get<P.InboxView[]>('inboxes'), [])
   return (
-    <RelayPage at="inboxes" title="Inboxes">
+    <MessagesLayout at="inboxes" title="Inboxes">
       <Problem text={problem} />
       <ul class="letters">
         {(value ?? []).map((box) => (
           <li key={box.subject} class="card">
             <button type="button" class="fold-head" aria-expanded={open === box.subject} onClick={() => setOpen(open === box.subject ? '' : box.subject)}>
-              <strong class="grow ellipsis">{nameOf(box.subject)}</strong>
+              <strong class="grow ellipsis">{addressLabel(box.subject)}</strong>
               {box.channel && <span class="tag">{box.channel}</span>}
               <span class={box.waiting ? 'badge' : 'faint'}>{box.waiting ?? 0}</span>
               <span class={open === box.subject ? 'turned' : ''}><Icon name="chevron" /></span>
@@ -25,25 +25,25 @@ export function Inboxes() {
           </li>
         ))}
       </ul>
-    </RelayPage>
+    </MessagesLayout>
   )
 }
 
 function Inbox({ subject, readable }: { subject: string; readable: boolean }) {
   const [problem, setProblem] = useState('')
   const path = `inboxes/${encodeURIComponent(subject)}`
-  const found = useFresh(() => get<P.MessageView[]>(path), [subject])
-  const read = (id: string) => void post(`${path}/read`, { ids: [id] } satisfies P.InboxRead).then(() => { setProblem(''); found.reload() }, (error: unknown) => setProblem(words(error)))
+  const found = usePolled(() => get<P.MessageView[]>(path), [subject])
+  const read = (id: string) => void post(`${path}/read`, { ids: [id] } satisfies P.InboxRead).then(() => { setProblem(''); found.reload() }, (error: unknown) => setProblem(errorMessage(error)))
   return (
     <div class="letters">
       <Problem text={problem || found.problem} />
       {(found.value ?? []).map((one) => (
-        <Letter key={one.receipt.id} of={one}>
+        <Message key={one.receipt.id} of={one}>
           <div class="row end">
             <a class="button small-button" href={`/messages/${encodeURIComponent(one.receipt.thread)}`} data-inside="1">Thread</a>
             {readable && !one.receipt.over && one.state !== 'seen' && <button type="button" class="small" onClick={() => read(one.receipt.id)}>Mark as read</button>}
           </div>
-        </Letter>
+        </Message>
       ))}
       {found.value && !found.value.length && <p class="faint">Empty.</p>}
     </div>

@@ -2,17 +2,17 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
 import type * as P from '../generated/protocol'
-import { ago, title } from '../shared/format'
-import { link, nodes, now, sessions } from '../store/store'
+import { ago, sessionTitle } from '../shared/format'
+import { connectionState, nodes, now, sessions } from '../store/store'
 import { Pane, useFetched } from '../ui/components'
 import { Icon } from '../ui/icons'
 
 export const OWNER = 'relay.user.owner'
-const FRESH_MS = 4000
+const POLL_MS = 4000
 
 const TABS = [['messages', 'Threads'], ['inboxes', 'Inboxes'], ['dead', 'Dead letters'], ['channels', 'Channels']] as const
 
-export function RelayPage(props: { at: (typeof TABS)[number][0]; title: string; children: ComponentChildren; actions?: ComponentChildren }) {
+export function MessagesLayout(props: { at: (typeof TABS)[number][0]; title: string; children: ComponentChildren; actions?: ComponentChildren }) {
   return (
     <Pane>
       <header class="pane-head"><div class="pane-title"><h1>{props.title}</h1></div>{props.actions}</header>
@@ -25,33 +25,33 @@ export function RelayPage(props: { at: (typeof TABS)[number][0]; title: string; 
 }
 
 /** Fetched now and again while somebody looks: messages move by themselves. */
-export function useFresh<T>(fetch: () => Promise<T>, again: readonly unknown[]) {
-  const found = useFetched(fetch, [...again, link.value.state === 'online'])
+export function usePolled<T>(fetch: () => Promise<T>, again: readonly unknown[]) {
+  const found = useFetched(fetch, [...again, connectionState.value.state === 'online'])
   const { reload } = found
   useEffect(() => {
-    const timer = setInterval(() => { if (document.visibilityState === 'visible') reload() }, FRESH_MS)
+    const timer = setInterval(() => { if (document.visibilityState === 'visible') reload() }, POLL_MS)
     return () => clearInterval(timer)
   }, [reload])
   return found
 }
 
 /** An address as people call it. */
-export function nameOf(address: string): string {
+export function addressLabel(address: string): string {
   if (address === OWNER) return 'you'
   const session = sessions.value.get(address.replace(/^relay\.agent\./, ''))
-  if (session) return `${title(session)} (${session.agent}${nodes.value.size > 1 ? `, ${nodes.value.get(session.node)?.name ?? session.node}` : ''})`
+  if (session) return `${sessionTitle(session)} (${session.agent}${nodes.value.size > 1 ? `, ${nodes.value.get(session.node)?.name ?? session.node}` : ''})`
   return address.replace(/^relay\./, '')
 }
 
-const BAD = new Set(['failed', 'expired', 'dead'])
+const FAILED_STATES = new Set(['failed', 'expired', 'dead'])
 
 export function Receipt({ of }: { of: P.MessageView }) {
   const steps = of.receipt.steps ?? []
   return (
     <ol class="receipt" aria-label="Where it got to">
       {steps.map((step, index) => (
-        <li key={index} class={BAD.has(step.state) ? 'bad' : index === steps.length - 1 ? 'end' : ''} title={[step.detail, step.channel].filter(Boolean).join(' · ')}>
-          <Icon name={BAD.has(step.state) ? 'warn' : 'check'} />{step.state}{step.reason && `: ${plain(step.reason)}`}
+        <li key={index} class={FAILED_STATES.has(step.state) ? 'bad' : index === steps.length - 1 ? 'end' : ''} title={[step.detail, step.channel].filter(Boolean).join(' · ')}>
+          <Icon name={FAILED_STATES.has(step.state) ? 'warn' : 'check'} />{step.state}{step.reason && `: ${reasonLabel(step.reason)}`}
         </li>
       ))}
       {!of.receipt.over && <li>{of.receipt.waiting ? `waiting: ${of.receipt.waiting}` : '…'}</li>}
@@ -60,22 +60,22 @@ export function Receipt({ of }: { of: P.MessageView }) {
 }
 
 /** A reason's name as words. */
-export const plain = (reason: string) => reason.replaceAll('_', ' ')
+export const reasonLabel = (reason: string) => reason.replaceAll('_', ' ')
 
-export function textOf(payload: P.Payload | undefined): string {
+export function payloadText(payload: P.Payload | undefined): string {
   if (!payload) return '(no longer kept)'
   return payload.text || (payload.json == null ? '' : JSON.stringify(payload.json, null, 2))
 }
 
-export function Letter({ of, children }: { of: P.MessageView; children?: ComponentChildren }) {
+export function Message({ of, children }: { of: P.MessageView; children?: ComponentChildren }) {
   const { envelope, receipt } = of
   return (
     <article class="letter" data-state={of.state}>
       <div class="letter-head">
-        <strong>{nameOf(receipt.sender)}</strong><span class="faint">to</span><strong>{nameOf(receipt.subject)}</strong>
+        <strong>{addressLabel(receipt.sender)}</strong><span class="faint">to</span><strong>{addressLabel(receipt.subject)}</strong>
         {envelope && <span class="faint">{ago(envelope.created_at, now.value)}</span>}
       </div>
-      <div class="letter-text">{textOf(envelope?.payload)}</div>
+      <div class="letter-text">{payloadText(envelope?.payload)}</div>
       <Receipt of={of} />
       {children}
     </article>

@@ -1,55 +1,55 @@
 /** Threads of messages between people, agents and channels, and where each message is. */
 import { useState } from 'preact/hooks'
-import { get, Wish, words } from '../api/client'
-import { go } from '../app/router'
+import { get, IdempotentRequest, errorMessage } from '../api/client'
+import { navigate } from '../app/router'
 import type * as P from '../generated/protocol'
 import { ago } from '../shared/format'
-import { keep, kept } from '../shared/local-storage'
+import { saveLocal, loadLocal } from '../shared/local-storage'
 import { now, sessions } from '../store/store'
 import { Empty, Problem, Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
-import { Letter, nameOf, OWNER, plain, RelayPage, textOf, useFresh } from './layout'
+import { Message, addressLabel, OWNER, reasonLabel, MessagesLayout, payloadText, usePolled } from './layout'
 
-export function Messages() {
+export function MessageThreads() {
   const [writing, setWriting] = useState(false)
-  const { value, problem } = useFresh(() => get<P.ThreadView[]>('messages?limit=100'), [])
+  const { value, problem } = usePolled(() => get<P.ThreadView[]>('messages?limit=100'), [])
   return (
-    <RelayPage at="messages" title="Messages" actions={<button type="button" class="primary small-button" onClick={() => setWriting(true)}><Icon name="plus" /> New message</button>}>
+    <MessagesLayout at="messages" title="Messages" actions={<button type="button" class="primary small-button" onClick={() => setWriting(true)}><Icon name="plus" /> New message</button>}>
       <Problem text={problem} />
       {value && !value.length && <Empty icon="message" title="No messages yet"><p>Agents, people and channels write to each other here. Begin with one to a session.</p></Empty>}
       <ul class="letters">
         {(value ?? []).map((thread) => (
           <li key={thread.id}>
             <a class="letter" href={`/messages/${encodeURIComponent(thread.id)}`} data-inside="1">
-              <div class="letter-head"><strong>{(thread.parties ?? []).map(nameOf).join(', ')}</strong><span class="faint">{ago(thread.last.receipt.steps?.at(-1)?.at ?? 0, now.value)}</span></div>
-              <div class="ellipsis">{textOf(thread.last.envelope ?? thread.first.envelope ? (thread.last.envelope ?? thread.first.envelope)!.payload : undefined)}</div>
+              <div class="letter-head"><strong>{(thread.parties ?? []).map(addressLabel).join(', ')}</strong><span class="faint">{ago(thread.last.receipt.steps?.at(-1)?.at ?? 0, now.value)}</span></div>
+              <div class="ellipsis">{payloadText(thread.last.envelope ?? thread.first.envelope ? (thread.last.envelope ?? thread.first.envelope)!.payload : undefined)}</div>
               <div class="letter-head"><span class={thread.open ? 'chip working' : thread.last.state === 'dead' || thread.last.state === 'expired' ? 'chip failed' : 'chip done'}>{thread.open ? 'on its way' : thread.last.state}</span><span class="faint">{thread.count ?? 1} {(thread.count ?? 1) === 1 ? 'message' : 'messages'}</span></div>
             </a>
           </li>
         ))}
       </ul>
       {writing && <NewMessage onClose={() => setWriting(false)} />}
-    </RelayPage>
+    </MessagesLayout>
   )
 }
 
 function NewMessage({ onClose }: { onClose: () => void }) {
   const [to, setTo] = useState('')
-  const [text, setText] = useState(() => kept('draft.message', ''))
+  const [text, setText] = useState(() => loadLocal('draft.message', ''))
   const [reply, setReply] = useState(true)
   const [problem, setProblem] = useState('')
-  const [wish] = useState(() => new Wish())
-  const inboxes = useFresh(() => get<P.InboxView[]>('inboxes'), [])
+  const [sendRequest] = useState(() => new IdempotentRequest())
+  const inboxes = usePolled(() => get<P.InboxView[]>('inboxes'), [])
   const all = [...sessions.value.values()].filter((one) => !one.archived)
   const known = [...all.map((one) => `relay.agent.${one.id}`), ...(inboxes.value ?? []).map((one) => one.subject).filter((one) => one !== OWNER)]
   const send = async () => {
     try {
-      const { value: made } = await wish.send<P.MessageView>('POST', 'messages', { to, text, no_reply: !reply } satisfies P.NewMessage)
-      keep('draft.message', '')
+      const { value: made } = await sendRequest.send<P.MessageView>('POST', 'messages', { to, text, no_reply: !reply } satisfies P.NewMessage)
+      saveLocal('draft.message', '')
       onClose()
-      go(`/messages/${encodeURIComponent(made.receipt.thread)}`)
+      navigate(`/messages/${encodeURIComponent(made.receipt.thread)}`)
     } catch (error) {
-      setProblem(words(error))
+      setProblem(errorMessage(error))
     }
   }
   return (
@@ -58,16 +58,16 @@ function NewMessage({ onClose }: { onClose: () => void }) {
         <label>To
           <input type="text" value={to} list="addresses" placeholder="relay.agent.… or another address" autocapitalize="off" autocomplete="off" spellcheck={false} onInput={(event) => setTo(event.currentTarget.value)} />
         </label>
-        <datalist id="addresses">{[...new Set(known)].map((one) => <option key={one} value={one}>{nameOf(one)}</option>)}</datalist>
+        <datalist id="addresses">{[...new Set(known)].map((one) => <option key={one} value={one}>{addressLabel(one)}</option>)}</datalist>
         {all.length > 0 && (
           <div class="recents" role="group" aria-label="Sessions">
             {all.sort((one, other) => other.active_at - one.active_at).slice(0, 6).map((one) => {
               const address = `relay.agent.${one.id}`
-              return <button key={one.id} type="button" class={to === address ? 'small on' : 'small'} onClick={() => setTo(address)}>{nameOf(address)}</button>
+              return <button key={one.id} type="button" class={to === address ? 'small on' : 'small'} onClick={() => setTo(address)}>{addressLabel(address)}</button>
             })}
           </div>
         )}
-        <label>Message<textarea rows={5} value={text} onInput={(event) => { setText(event.currentTarget.value); keep('draft.message', event.currentTarget.value) }} /></label>
+        <label>Message<textarea rows={5} value={text} onInput={(event) => { setText(event.currentTarget.value); saveLocal('draft.message', event.currentTarget.value) }} /></label>
         <label class="option"><input type="checkbox" checked={reply} onChange={(event) => setReply(event.currentTarget.checked)} /><span>I want an answer</span></label>
         <Problem text={problem} />
         <button type="submit" class="primary big" disabled={!to.trim() || !text.trim()}>Send</button>
@@ -79,39 +79,39 @@ function NewMessage({ onClose }: { onClose: () => void }) {
 export function MessageThread({ id }: { id: string }) {
   const [text, setText] = useState('')
   const [problem, setProblem] = useState('')
-  const [wish] = useState(() => new Wish())
-  const found = useFresh(() => get<P.TraceView>(`messages/${encodeURIComponent(id)}/trace`), [id])
+  const [sendRequest] = useState(() => new IdempotentRequest())
+  const found = usePolled(() => get<P.TraceView>(`messages/${encodeURIComponent(id)}/trace`), [id])
   const messages = found.value?.messages ?? []
   const last = messages.at(-1)
   const theirs = [...messages].reverse().find((one) => one.receipt.sender !== OWNER)
   const to = theirs ? theirs.envelope?.reply_to || theirs.receipt.sender : last?.receipt.subject
   const send = async () => {
     try {
-      await wish.send('POST', 'messages', { to: to ?? '', text, thread: found.value!.thread, in_reply_to: theirs?.receipt.id ?? '' } satisfies P.NewMessage)
+      await sendRequest.send('POST', 'messages', { to: to ?? '', text, thread: found.value!.thread, in_reply_to: theirs?.receipt.id ?? '' } satisfies P.NewMessage)
       setText('')
       setProblem('')
       found.reload()
     } catch (error) {
-      setProblem(words(error))
+      setProblem(errorMessage(error))
     }
   }
   return (
-    <RelayPage at="messages" title="Thread">
+    <MessagesLayout at="messages" title="Thread">
       <Problem text={found.problem} />
       <div class="letters">
-        {messages.map((one) => <Letter key={one.receipt.id} of={one} />)}
+        {messages.map((one) => <Message key={one.receipt.id} of={one} />)}
         {(found.value?.dead ?? []).map((one) => (
-          <article key={one.envelope.id} class="letter"><div class="letter-head"><strong>{nameOf(one.envelope.from)}</strong><span class="faint">to</span><strong>{nameOf(one.envelope.subject)}</strong><span class="chip failed">{one.state ?? 'dead'}: {plain(one.reason)}</span></div>
-            <div class="letter-text">{textOf(one.envelope.payload)}</div>{one.detail && <p class="faint small-text">{one.detail}</p>}</article>
+          <article key={one.envelope.id} class="letter"><div class="letter-head"><strong>{addressLabel(one.envelope.from)}</strong><span class="faint">to</span><strong>{addressLabel(one.envelope.subject)}</strong><span class="chip failed">{one.state ?? 'dead'}: {reasonLabel(one.reason)}</span></div>
+            <div class="letter-text">{payloadText(one.envelope.payload)}</div>{one.detail && <p class="faint small-text">{one.detail}</p>}</article>
         ))}
       </div>
       {to && (
         <form class="letters" onSubmit={(event) => { event.preventDefault(); void send() }}>
-          <label>To {nameOf(to)}<textarea rows={3} value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
+          <label>To {addressLabel(to)}<textarea rows={3} value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
           <Problem text={problem} />
           <button type="submit" class="primary" disabled={!text.trim()}>Send</button>
         </form>
       )}
-    </RelayPage>
+    </MessagesLayout>
   )
 }

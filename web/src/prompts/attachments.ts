@@ -1,27 +1,27 @@
 /** Files that go with a prompt. A prompt and its files are one record at the hub, so pictures are made small enough. */
-import type { File as Attached } from './outbox'
+import type { Attachment } from './outbox'
 
-export const MAX_TOTAL = 700 * 1024 // bytes of all files of a prompt, before base64
-const SIDE = 1600 // pixels of a picture's longer side
+export const MAX_TOTAL_BYTES = 700 * 1024 // bytes of all files of a prompt, before base64
+const MAX_IMAGE_SIDE = 1600 // pixels of a picture's longer side
 
-export async function attach(file: File): Promise<Attached> {
-  const small = file.type.startsWith('image/') && file.size > MAX_TOTAL / 2 ? await shrink(file) : file
+export async function readAttachment(file: File): Promise<Attachment> {
+  const small = file.type.startsWith('image/') && file.size > MAX_TOTAL_BYTES / 2 ? await shrinkImage(file) : file
   const bytes = new Uint8Array(await small.arrayBuffer())
-  return { name: file.name || 'picture.png', media_type: typeOf(small.type, bytes), data: base64(bytes) }
+  return { name: file.name || 'picture.png', media_type: mediaType(small.type, bytes), data: base64(bytes) }
 }
 
 /** Whether an agent takes it: by its type, its family, or because it takes all. */
-export function fits(type: string, taken: readonly string[]): boolean {
+export function acceptsType(type: string, taken: readonly string[]): boolean {
   return taken.some((one) => one === type || one === '*/*' || one === `${type.split('/')[0]}/*`)
 }
 
-export function size(attached: Attached): number {
+export function attachmentSize(attached: Attachment): number {
   return Math.floor((attached.data.length * 3) / 4)
 }
 
-async function shrink(file: File): Promise<Blob> {
+async function shrinkImage(file: File): Promise<Blob> {
   const picture = await createImageBitmap(file)
-  const factor = Math.min(1, SIDE / Math.max(picture.width, picture.height))
+  const factor = Math.min(1, MAX_IMAGE_SIDE / Math.max(picture.width, picture.height))
   const canvas = document.createElement('canvas')
   canvas.width = Math.round(picture.width * factor)
   canvas.height = Math.round(picture.height * factor)
@@ -29,7 +29,7 @@ async function shrink(file: File): Promise<Blob> {
   picture.close()
   for (const quality of [0.85, 0.7, 0.5]) {
     const made = await new Promise<Blob | null>((done) => canvas.toBlob(done, 'image/jpeg', quality))
-    if (made && made.size < MAX_TOTAL * 0.9) return made
+    if (made && made.size < MAX_TOTAL_BYTES * 0.9) return made
   }
   return file
 }
@@ -41,7 +41,7 @@ function base64(bytes: Uint8Array): string {
 }
 
 /** Browsers guess by a file's name, and take a programmer's for others (`.ts` for a film): what can be read is text. */
-function typeOf(guess: string, bytes: Uint8Array): string {
+function mediaType(guess: string, bytes: Uint8Array): string {
   if (/^(image\/(?!svg)|text\/|application\/pdf$)/.test(guess)) return guess
   try {
     if (!new TextDecoder('utf-8', { fatal: true }).decode(bytes).includes('\0')) return 'text/plain'

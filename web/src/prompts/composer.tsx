@@ -1,16 +1,16 @@
 /** Where a person writes. It is never disabled: what cannot be delivered now is kept and delivered later. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { send as ask, words } from '../api/client'
-import { told } from '../commands/pending-commands'
+import { request, errorMessage } from '../api/client'
+import { trackCommand } from '../commands/pending-commands'
 import type * as P from '../generated/protocol'
 import { agentName } from '../shared/format'
-import { keep, kept } from '../shared/local-storage'
+import { saveLocal, loadLocal } from '../shared/local-storage'
 import { nodes, thread } from '../store/store'
 import { Ticks } from '../thread/thread-rows'
 import { Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
-import { attach, fits, MAX_TOTAL, size } from './attachments'
-import { again, dismiss, sendPrompt, waiting, type File as Attached, type Waiting } from './outbox'
+import { readAttachment, acceptsType, MAX_TOTAL_BYTES, attachmentSize } from './attachments'
+import { retryPrompt, dismissPrompt, sendPrompt, queuedPrompts, type Attachment, type QueuedPrompt } from './outbox'
 
 /** Others may put words into a draft: a remark on a line of the diff. */
 const insertions = new Map<string, (text: string) => void>()
@@ -18,14 +18,14 @@ const insertions = new Map<string, (text: string) => void>()
 export function addToDraft(session: string, text: string): void {
   const insert = insertions.get(session)
   if (insert) insert(text)
-  else keep(`draft.${session}`, [kept(`draft.${session}`, ''), text].filter(Boolean).join('\n\n'))
+  else saveLocal(`draft.${session}`, [loadLocal(`draft.${session}`, ''), text].filter(Boolean).join('\n\n'))
 }
 
 const fine = () => matchMedia('(pointer: fine)').matches
 
 export function Composer({ session }: { session: P.SessionRecord }) {
-  const [text, setText] = useState(() => kept(`draft.${session.id}`, ''))
-  const [files, setFiles] = useState<readonly Attached[]>([])
+  const [text, setText] = useState(() => loadLocal(`draft.${session.id}`, ''))
+  const [files, setFiles] = useState<readonly Attachment[]>([])
   const [problem, setProblem] = useState('')
   const [stopping, setStopping] = useState(false)
   const box = useRef<HTMLTextAreaElement>(null)
@@ -36,12 +36,12 @@ export function Composer({ session }: { session: P.SessionRecord }) {
 
   const write = (value: string) => {
     setText(value)
-    keep(`draft.${session.id}`, value)
+    saveLocal(`draft.${session.id}`, value)
   }
   useEffect(() => {
     insertions.set(session.id, (more) => setText((before) => {
       const joined = [before, more].filter(Boolean).join('\n\n')
-      keep(`draft.${session.id}`, joined)
+      saveLocal(`draft.${session.id}`, joined)
       return joined
     }))
     return () => { insertions.delete(session.id) }
@@ -63,11 +63,11 @@ export function Composer({ session }: { session: P.SessionRecord }) {
   }
   const add = async (list: Iterable<File>) => {
     try {
-      const more = await Promise.all([...list].map(attach))
+      const more = await Promise.all([...list].map(readAttachment))
       const all = [...files, ...more]
-      const strange = agent && more.find((one) => !fits(one.media_type, agent.attachments ?? []))
+      const strange = agent && more.find((one) => !acceptsType(one.media_type, agent.attachments ?? []))
       if (strange) setProblem(`${agentName(session.agent)} cannot take ${strange.name} (${strange.media_type}).`)
-      else if (all.reduce((sum, one) => sum + size(one), 0) > MAX_TOTAL) setProblem('These files are too large together: at most 700 KB fit into a prompt.')
+      else if (all.reduce((sum, one) => sum + attachmentSize(one), 0) > MAX_TOTAL_BYTES) setProblem('These files are too large together: at most 700 KB fit into a prompt.')
       else { setFiles(all); setProblem('') }
     } catch {
       setProblem('This file cannot be read.')
@@ -76,10 +76,10 @@ export function Composer({ session }: { session: P.SessionRecord }) {
   const stop = async () => {
     setStopping(true)
     try {
-      const heard = await told<boolean>('Stop', session.id, ask('POST', `sessions/${encodeURIComponent(session.id)}/abort`, {}))
+      const heard = await trackCommand<boolean>('Stop', session.id, request('POST', `sessions/${encodeURIComponent(session.id)}/abort`, {}))
       if (heard === undefined) setStopping(false) // the machine has not heard of it: that stands above
     } catch (error) {
-      setProblem(words(error))
+      setProblem(errorMessage(error))
       setStopping(false)
     }
   }
@@ -132,11 +132,11 @@ function Commands({ text, onPick }: { text: string; onPick: (command: string) =>
 }
 
 function Queue({ session }: { session: string }) {
-  const all = waiting(session)
+  const all = queuedPrompts(session)
   const [problem, setProblem] = useState('')
   if (!all.length) return null
   const tell = (what: string, method: string, id: string, more = '', body?: unknown) =>
-    void told(what, session, ask(method, `sessions/${encodeURIComponent(session)}/prompts/${encodeURIComponent(id)}${more}`, body)).then(() => setProblem(''), (error: unknown) => setProblem(words(error)))
+    void trackCommand(what, session, request(method, `sessions/${encodeURIComponent(session)}/prompts/${encodeURIComponent(id)}${more}`, body)).then(() => setProblem(''), (error: unknown) => setProblem(errorMessage(error)))
   return (
     <section class="queue" aria-label="Waiting prompts">
       <Problem text={problem} />
@@ -144,7 +144,7 @@ function Queue({ session }: { session: string }) {
         {all.map((one, index) => (
           <QueueRow
             key={one.id} one={one}
-            onDrop={() => (one.tick === 'node' ? tell('Remove from the queue', 'DELETE', one.id) : dismiss(one.id))}
+            onDrop={() => (one.tick === 'node' ? tell('Remove from the queue', 'DELETE', one.id) : dismissPrompt(one.id))}
             onFirst={one.tick === 'node' && index > 0 ? () => tell('Move to the front', 'POST', one.id, '/move', { before: all[0]!.id }) : undefined}
           />
         ))}
@@ -153,7 +153,7 @@ function Queue({ session }: { session: string }) {
   )
 }
 
-function QueueRow({ one, onDrop, onFirst }: { one: Waiting; onDrop: () => void; onFirst?: () => void }) {
+function QueueRow({ one, onDrop, onFirst }: { one: QueuedPrompt; onDrop: () => void; onFirst?: () => void }) {
   return (
     <li class={one.tick}>
       <div class="queue-text">
@@ -161,7 +161,7 @@ function QueueRow({ one, onDrop, onFirst }: { one: Waiting; onDrop: () => void; 
         {one.problem && <span class="problem" role="alert">{one.problem}</span>}
       </div>
       <Ticks tick={one.tick} />
-      {one.tick === 'failed' && <button type="button" class="small" onClick={() => again(one.id)}>Again</button>}
+      {one.tick === 'failed' && <button type="button" class="small" onClick={() => retryPrompt(one.id)}>Again</button>}
       {onFirst && <button type="button" class="plain" aria-label="Next" title="Next" onClick={onFirst}><Icon name="up" /></button>}
       {one.tick !== 'hub' && (one.tick !== 'sending' || one.problem) && <button type="button" class="plain" aria-label="Remove from the queue" onClick={onDrop}><Icon name="cross" /></button>}
     </li>

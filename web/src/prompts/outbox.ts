@@ -1,17 +1,17 @@
 /** What a person wrote is never lost: it is kept here until the hub has it, and sent again with the same id. */
 import { computed, signal } from '@preact/signals'
-import { Refused, get, newId, send, unknown, unsure, words } from '../api/client'
+import { ApiError, get, newId, request, isNotFound, isOutcomeUnknown, errorMessage } from '../api/client'
 import type * as P from '../generated/protocol'
-import { keep, kept } from '../shared/local-storage'
-import { askAgain, commands, lookAt, onReady, prompts, takeCommand } from '../store/store'
+import { saveLocal, loadLocal } from '../shared/local-storage'
+import { retrySoon, commands, refreshCommand, onReady, prompts, applyCommand } from '../store/store'
 
-export interface File {
+export interface Attachment {
   readonly name: string
   readonly media_type: string
   readonly data: string // base64
 }
 
-export interface Outgoing {
+export interface OutgoingPrompt {
   readonly id: string
   readonly session: string
   readonly text: string
@@ -23,36 +23,36 @@ export interface Outgoing {
   readonly command?: string // which tells where it is, when the machine did not take it at once
 }
 
-const outgoing = signal<readonly Outgoing[]>(kept<Outgoing[]>('outbox', []))
-const files = new Map<string, readonly File[]>() // too large to be kept in the browser's storage
+const outgoing = signal<readonly OutgoingPrompt[]>(loadLocal<OutgoingPrompt[]>('outbox', []))
+const files = new Map<string, readonly Attachment[]>() // too large to be kept in the browser's storage
 
 /** After a reload: it never goes without its files unless the person says so. */
-const bereft = (one: Outgoing): boolean => one.state === 'sending' && one.files.length > 0 && !files.has(one.id)
+const filesLost = (one: OutgoingPrompt): boolean => one.state === 'sending' && one.files.length > 0 && !files.has(one.id)
 
-function store(all: readonly Outgoing[]): void {
+function save(all: readonly OutgoingPrompt[]): void {
   outgoing.value = all
-  keep('outbox', all)
+  saveLocal('outbox', all)
 }
 
-function change(id: string, more: Partial<Outgoing>): void {
-  store(outgoing.value.map((one) => (one.id === id ? { ...one, ...more } : one)))
+function update(id: string, more: Partial<OutgoingPrompt>): void {
+  save(outgoing.value.map((one) => (one.id === id ? { ...one, ...more } : one)))
 }
 
-export function dismiss(id: string): void {
+export function dismissPrompt(id: string): void {
   files.delete(id)
-  store(outgoing.value.filter((one) => one.id !== id))
+  save(outgoing.value.filter((one) => one.id !== id))
 }
 
-export function sendPrompt(session: string, text: string, attached: readonly File[] = [], steer = false): void {
-  const one: Outgoing = {
+export function sendPrompt(session: string, text: string, attached: readonly Attachment[] = [], steer = false): void {
+  const one: OutgoingPrompt = {
     id: newId(), session, text, steer, at: Date.now() / 1000, state: 'sending', problem: '', files: attached.map((file) => file.name),
   }
   if (attached.length) files.set(one.id, attached)
-  store([...outgoing.value, one])
+  save([...outgoing.value, one])
   void flush()
 }
 
-export function again(id: string): void {
+export function retryPrompt(id: string): void {
   const one = outgoing.value.find((candidate) => candidate.id === id)
   if (!one) return
   const attached = files.get(id) ?? []
@@ -60,7 +60,7 @@ export function again(id: string): void {
   // Its old id is used up: the hub would say the same again. What could not be put into a turn is the next prompt.
   const fresh = newId()
   if (attached.length) files.set(fresh, attached)
-  change(id, { id: fresh, state: 'sending', steer: false, problem: '', command: '', files: attached.map((file) => file.name) })
+  update(id, { id: fresh, state: 'sending', steer: false, problem: '', command: '', files: attached.map((file) => file.name) })
   void flush()
 }
 
@@ -72,20 +72,20 @@ async function flush(): Promise<void> {
   flushing = true
   try {
     for (;;) {
-      const one = outgoing.value.find((candidate) => candidate.state === 'sending' && !bereft(candidate))
+      const one = outgoing.value.find((candidate) => candidate.state === 'sending' && !filesLost(candidate))
       if (!one) return
       const body: P.NewPrompt = { id: one.id, text: one.text, steer: one.steer, attachments: files.get(one.id) ?? [] }
       try {
-        const { status, value } = await send<P.PromptView | P.CommandView | null>('POST', `${room(one)}/prompts`, body, one.id)
-        if (status === 202) ordered(one.id, value as P.CommandView) // the hub has it, the machine does not yet
-        else dismiss(one.id)
+        const { status, value } = await request<P.PromptView | P.CommandView | null>('POST', `${sessionPath(one)}/prompts`, body, one.id)
+        if (status === 202) markAccepted(one.id, value as P.CommandView) // the hub has it, the machine does not yet
+        else dismissPrompt(one.id)
       } catch (error) {
-        if (unsure(error)) {
-          if (error instanceof Refused) change(one.id, { problem: words(error) })
-          askAgain()
+        if (isOutcomeUnknown(error)) {
+          if (error instanceof ApiError) update(one.id, { problem: errorMessage(error) })
+          retrySoon()
           return
         }
-        change(one.id, { state: 'failed', problem: words(error) })
+        update(one.id, { state: 'failed', problem: errorMessage(error) })
       }
     }
   } finally {
@@ -93,45 +93,45 @@ async function flush(): Promise<void> {
   }
 }
 
-const room = (one: Outgoing): string => `sessions/${encodeURIComponent(one.session)}`
+const sessionPath = (one: OutgoingPrompt): string => `sessions/${encodeURIComponent(one.session)}`
 
-function ordered(id: string, command: P.CommandView): void {
-  change(id, { state: 'sent', problem: '', command: command.id })
-  takeCommand(command)
-  settle() // its frame may have come before this answer
+function markAccepted(id: string, command: P.CommandView): void {
+  update(id, { state: 'sent', problem: '', command: command.id })
+  applyCommand(command)
+  applyCommandStates() // its frame may have come before this answer
 }
 
 /** What became of what the machine did not take at once. `applied` is the last word, whatever was thought of it here. */
-function settle(): void {
+function applyCommandStates(): void {
   for (const one of outgoing.peek()) {
     const command = one.command ? commands.peek().get(one.command) : undefined
-    if (command?.state === 'applied') dismiss(one.id)
+    if (command?.state === 'applied') dismissPrompt(one.id)
     else if (one.state === 'sent' && (command?.state === 'refused' || command?.state === 'expired')) {
-      change(one.id, { state: 'failed', problem: command.problem || 'The machine did not take it.' })
+      update(one.id, { state: 'failed', problem: command.problem || 'The machine did not take it.' })
     }
   }
 }
 
-commands.subscribe(settle)
+commands.subscribe(applyCommandStates)
 
 /** What the hub had while its machine was away: the machine may have taken it, or not in time, while we were. */
 function reconcile(): void {
   for (const one of outgoing.value) {
-    if (one.state === 'sent') void lookAt(one.command ?? '', () => change(one.id, { state: 'failed', problem: 'Nobody knows any more whether the machine got this.' }))
-    else if (bereft(one)) void search(one)
+    if (one.state === 'sent') void refreshCommand(one.command ?? '', () => update(one.id, { state: 'failed', problem: 'Nobody knows any more whether the machine got this.' }))
+    else if (filesLost(one)) void checkDelivered(one)
   }
 }
 
 /** Its files are gone with the page that had them; but the machine may have taken it before. */
-async function search(one: Outgoing): Promise<void> {
+async function checkDelivered(one: OutgoingPrompt): Promise<void> {
   try {
-    const known = await get<P.PromptView[]>(`${room(one)}/prompts?over=true`)
-    if (known.some((prompt) => prompt.id === one.id)) return dismiss(one.id)
+    const known = await get<P.PromptView[]>(`${sessionPath(one)}/prompts?over=true`)
+    if (known.some((prompt) => prompt.id === one.id)) return dismissPrompt(one.id)
   } catch (error) {
-    if (unsure(error)) askAgain()
-    if (!unknown(error)) return
+    if (isOutcomeUnknown(error)) retrySoon()
+    if (!isNotFound(error)) return
   }
-  change(one.id, { state: 'failed', problem: 'The page was loaded anew and has its files no more: attach them again, or send the words alone.' })
+  update(one.id, { state: 'failed', problem: 'The page was loaded anew and has its files no more: attach them again, or send the words alone.' })
 }
 
 onReady(() => {
@@ -139,7 +139,7 @@ onReady(() => {
   reconcile()
 })
 
-export interface Waiting {
+export interface QueuedPrompt {
   readonly id: string
   readonly text: string
   readonly files: readonly string[]
@@ -149,13 +149,13 @@ export interface Waiting {
 }
 
 /** What waits its turn in a session: first what the machine has, then what is on its way there. */
-export function waiting(session: string): readonly Waiting[] {
-  return byRoom.value.get(session) ?? []
+export function queuedPrompts(session: string): readonly QueuedPrompt[] {
+  return queuedBySession.value.get(session) ?? []
 }
 
-const byRoom = computed(() => {
-  const rooms = new Map<string, Waiting[]>()
-  const into = (session: string, one: Waiting) => rooms.set(session, [...(rooms.get(session) ?? []), one])
+const queuedBySession = computed(() => {
+  const rooms = new Map<string, QueuedPrompt[]>()
+  const into = (session: string, one: QueuedPrompt) => rooms.set(session, [...(rooms.get(session) ?? []), one])
   const queued = [...prompts.value.values()].filter((one) => one.status !== 'running')
   for (const one of queued.sort((a, b) => (a.place ?? 0) - (b.place ?? 0) || (a.created_at ?? 0) - (b.created_at ?? 0))) {
     into(one.session, { id: one.id, text: one.text ?? '', files: one.attachments ?? [], tick: 'node', problem: '', steer: false })
@@ -170,5 +170,5 @@ const byRoom = computed(() => {
 
 /** What the machine has taken over is its matter from there on, whatever was thought of it here. */
 prompts.subscribe(() => queueMicrotask(() => {
-  for (const one of outgoing.value) if (one.state !== 'sending' && prompts.value.has(one.id)) dismiss(one.id)
+  for (const one of outgoing.value) if (one.state !== 'sending' && prompts.value.has(one.id)) dismissPrompt(one.id)
 }))

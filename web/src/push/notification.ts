@@ -1,7 +1,7 @@
 /** What a push looks like as a notification. Pure. */
 import type { Notice } from '../generated/protocol'
 
-export interface Shown {
+export interface NotificationContent {
   readonly title: string
   readonly options: NotificationOptions & {
     readonly renotify?: boolean
@@ -11,11 +11,11 @@ export interface Shown {
 }
 
 /** Whether it may be allowed from the notification: only where the hub says that all of the action stands on it. */
-export function allowable(notice: Notice): boolean {
+export function canAllow(notice: Notice): boolean {
   return notice.allow === true
 }
 
-export function shown(notice: Notice, now: number): Shown {
+export function toNotification(notice: Notice, now: number): NotificationContent {
   const late = !!notice.expires_at && notice.expires_at < now
   return {
     title: notice.title,
@@ -28,14 +28,14 @@ export function shown(notice: Notice, now: number): Shown {
       timestamp: notice.at ? notice.at * 1000 : undefined,
       icon: '/icons/icon-192.png',
       badge: '/icons/badge-96.png',
-      actions: late ? [] : (notice.actions ?? []).filter(({ action }) => action !== 'allow' || allowable(notice)),
+      actions: late ? [] : (notice.actions ?? []).filter(({ action }) => action !== 'allow' || canAllow(notice)),
       data: notice,
     },
   }
 }
 
 /** Where a tap on it leads. */
-export function target(notice: Notice): string {
+export function notificationPath(notice: Notice): string {
   if (notice.session) return `/s/${encodeURIComponent(notice.session)}`
   return notice.kind === 'node' || notice.kind === 'test' ? '/settings' : '/'
 }

@@ -7,10 +7,10 @@ export type PushState = 'unknown' | 'unsupported' | 'off' | 'on' | 'blocked'
 export const pushState = signal<PushState>('unknown')
 export const pushView = signal<P.PushView | undefined>(undefined)
 
-const able = () => 'serviceWorker' in navigator && 'PushManager' in window && 'Notification' in window
+const pushSupported = () => 'serviceWorker' in navigator && 'PushManager' in window && 'Notification' in window
 
-export async function lookAtPush(): Promise<void> {
-  if (!able()) { pushState.value = 'unsupported'; return }
+export async function refreshPushState(): Promise<void> {
+  if (!pushSupported()) { pushState.value = 'unsupported'; return }
   if (Notification.permission === 'denied') { pushState.value = 'blocked'; return }
   const [worker, known] = await Promise.all([navigator.serviceWorker.ready, get<P.PushView[]>('push/subscriptions')])
   pushView.value = (await worker.pushManager.getSubscription()) ? known[0] : undefined
@@ -26,7 +26,7 @@ export async function enablePush(content: boolean): Promise<void> {
     await before.unsubscribe() // of a hub with another key, or one that was given up because it is dead
     before = null
   }
-  const made = before ?? (await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: bytes(key) }))
+  const made = before ?? (await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: decodeBase64Url(key) }))
   const { endpoint, keys } = made.toJSON()
   const body: P.PushSubscription = { endpoint: endpoint!, keys: { p256dh: keys!.p256dh!, auth: keys!.auth! }, content }
   pushView.value = await post<P.PushView>('push/subscriptions', body)
@@ -43,7 +43,7 @@ export async function disablePush(): Promise<void> {
 
 export const testPush = () => post<P.PushTest>('push/test')
 
-function bytes(text: string): Uint8Array<ArrayBuffer> {
+function decodeBase64Url(text: string): Uint8Array<ArrayBuffer> {
   const plain = atob(text.replace(/-/g, '+').replace(/_/g, '/').padEnd(Math.ceil(text.length / 4) * 4, '='))
   return Uint8Array.from(plain, (one) => one.charCodeAt(0))
 }

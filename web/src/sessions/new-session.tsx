@@ -1,21 +1,21 @@
 /** A new session: where, who, in which directory, and what it may do. */
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import { get, newId, Refused, Wish, words } from '../api/client'
-import { back, go, session as sessionPath } from '../app/router'
-import { dropOrder, ordersElsewhere, ordersOf, told, Orders, silent } from '../commands/pending-commands'
+import { get, newId, ApiError, IdempotentRequest, errorMessage } from '../api/client'
+import { back, navigate, sessionUrl } from '../app/router'
+import { dismissCommand, commandsOfMissingSessions, commandsOfSession, trackCommand, PendingCommands, missingAnswer } from '../commands/pending-commands'
 import type * as P from '../generated/protocol'
-import { agentName, base, tilde } from '../shared/format'
-import { keep, kept } from '../shared/local-storage'
+import { agentName, baseName, abbreviateHome } from '../shared/format'
+import { saveLocal, loadLocal } from '../shared/local-storage'
 import { nodes, sessions } from '../store/store'
 import { Problem, Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { POLICIES } from './policies'
 
-interface Last { readonly node: string; readonly agent: string; readonly policy: string }
+interface LastChoice { readonly node: string; readonly agent: string; readonly policy: string }
 
 export function NewSession() {
   const machines = [...nodes.value.values()].sort((one, other) => Number(other.online ?? false) - Number(one.online ?? false) || Number(other.local ?? false) - Number(one.local ?? false))
-  const last = useMemo(() => kept<Last>('last', { node: '', agent: '', policy: 'ask' }), [])
+  const last = useMemo(() => loadLocal<LastChoice>('last', { node: '', agent: '', policy: 'ask' }), [])
   const [nodeId, setNode] = useState(last.node)
   const node = nodes.value.get(nodeId) ?? machines[0]
   const agents = [...(node?.agents ?? [])].sort((one, other) => Number(other.ready ?? false) - Number(one.ready ?? false))
@@ -23,21 +23,21 @@ export function NewSession() {
   const agent = agents.find((one) => one.name === agentId) ?? agents.find((one) => one.name === node?.default_agent) ?? agents[0]
   const [all, setAll] = useState(false)
   const there = agents.filter((one) => one.found || one.name === agent?.name)
-  const recent = useMemo(() => recents(node?.id ?? ''), [node?.id, sessions.value.size])
+  const recent = useMemo(() => recentDirectories(node?.id ?? ''), [node?.id, sessions.value.size])
   const [typed, setCwd] = useState<string | undefined>(undefined)
   const cwd = typed ?? recent[0] ?? node?.home ?? ''
   const [policy, setPolicy] = useState(last.policy)
   const [model, setModel] = useState('')
-  const [prompt, setPrompt] = useState(() => kept('draft.new', ''))
+  const [prompt, setPrompt] = useState(() => loadLocal('draft.new', ''))
   const [browsing, setBrowsing] = useState(false)
-  const [problem, setProblem] = useState<Refused | string>('')
+  const [problem, setProblem] = useState<ApiError | string>('')
   const [accept, setAccept] = useState(false)
   const [busy, setBusy] = useState(false)
   const [ordered, setOrdered] = useState(false)
   const [id, setId] = useState(newId) // one id until a machine has refused it: sending it twice makes one session
-  const [wish] = useState(() => new Wish())
+  const [sessionRequest] = useState(() => new IdempotentRequest())
 
-  const unenforced = problem instanceof Refused && problem.problem.code === 'PolicyUnenforceable'
+  const unenforced = problem instanceof ApiError && problem.problem.code === 'PolicyUnenforceable'
   const create = async () => {
     setBusy(true)
     setProblem('')
@@ -45,22 +45,22 @@ export function NewSession() {
       id, node: node?.id ?? '', agent: agent?.name ?? '', cwd, policy, model, prompt: prompt.trim(), ...(accept ? { accept_unenforced: true } : {}),
     }
     try {
-      const made = await told<P.SessionRecord>(`New session in ${base(cwd)}`, id, wish.send('POST', 'sessions', body), prompt)
-      keep('last', { node: node?.id ?? '', agent: agent?.name ?? '', policy } satisfies Last)
+      const made = await trackCommand<P.SessionRecord>(`New session in ${baseName(cwd)}`, id, sessionRequest.send('POST', 'sessions', body), prompt)
+      saveLocal('last', { node: node?.id ?? '', agent: agent?.name ?? '', policy } satisfies LastChoice)
       if (!made) return setOrdered(true) // the hub has it, the machine has not answered yet: the draft may be needed again
-      keep('draft.new', '')
-      go(sessionPath(id), true)
+      saveLocal('draft.new', '')
+      navigate(sessionUrl(id), true)
     } catch (error) {
-      setProblem(error instanceof Refused ? error : words(error))
+      setProblem(error instanceof ApiError ? error : errorMessage(error))
       setBusy(false)
     }
   }
   const begun = ordered && sessions.value.has(id)
-  useEffect(() => { if (begun) go(sessionPath(id), true) }, [begun])
-  const refused = ordersOf(id).find((one) => one.problem)
+  useEffect(() => { if (begun) navigate(sessionUrl(id), true) }, [begun])
+  const refused = commandsOfSession(id).find((one) => one.problem)
   useEffect(() => {
     if (!refused) return
-    dropOrder(refused.id) // it is told right here
+    dismissCommand(refused.id) // it is told right here
     setProblem(refused.problem)
     setId(newId())
     setOrdered(false)
@@ -69,7 +69,7 @@ export function NewSession() {
   if (ordered) {
     return (
       <Sheet title="New session" onClose={() => back('/')}>
-        <p role="status">The hub has it. {silent(node?.id ?? '')}: the session begins as soon as it is there.</p>
+        <p role="status">The hub has it. {missingAnswer(node?.id ?? '')}: the session begins as soon as it is there.</p>
         <button type="button" onClick={() => back('/')}>All sessions</button>
       </Sheet>
     )
@@ -77,7 +77,7 @@ export function NewSession() {
   return (
     <Sheet title="New session" onClose={() => back('/')}>
       <form class="stack new-session" onSubmit={(event) => { event.preventDefault(); void create() }}>
-        <Orders of={ordersElsewhere()} />
+        <PendingCommands of={commandsOfMissingSessions()} />
         {machines.length === 0 && <Problem text="No machine is connected yet. Settings tells how to join one." />}
         <fieldset>
           <legend>Machine</legend>
@@ -114,10 +114,10 @@ export function NewSession() {
           <datalist id="recent">{recent.map((one) => <option key={one} value={one} />)}</datalist>
           {recent.length > 0 && !browsing && (
             <div class="recents" role="group" aria-label="Recent directories">
-              {recent.slice(0, 6).map((one) => <button key={one} type="button" class={one === cwd ? 'small on' : 'small'} title={one} onClick={() => setCwd(one)}>{tilde(one, node?.home).length < 28 ? tilde(one, node?.home) : base(one)}</button>)}
+              {recent.slice(0, 6).map((one) => <button key={one} type="button" class={one === cwd ? 'small on' : 'small'} title={one} onClick={() => setCwd(one)}>{abbreviateHome(one, node?.home).length < 28 ? abbreviateHome(one, node?.home) : baseName(one)}</button>)}
             </div>
           )}
-          {browsing && node && <Browser node={node} from={cwd} onPick={setCwd} />}
+          {browsing && node && <DirectoryBrowser node={node} from={cwd} onPick={setCwd} />}
         </fieldset>
         <fieldset>
           <legend>Policy</legend>
@@ -135,9 +135,9 @@ export function NewSession() {
         )}
         <datalist id="known-models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
         <label>First prompt
-          <textarea rows={3} value={prompt} placeholder="What should it do? You can also write it later." onInput={(event) => { setPrompt(event.currentTarget.value); keep('draft.new', event.currentTarget.value) }} />
+          <textarea rows={3} value={prompt} placeholder="What should it do? You can also write it later." onInput={(event) => { setPrompt(event.currentTarget.value); saveLocal('draft.new', event.currentTarget.value) }} />
         </label>
-        <Problem text={problem instanceof Refused ? words(problem) : problem} />
+        <Problem text={problem instanceof ApiError ? errorMessage(problem) : problem} />
         {unenforced && (
           <label class="option"><input type="checkbox" checked={accept} onChange={(event) => setAccept(event.currentTarget.checked)} /> <span>Start it anyway: nothing holds this agent to the policy</span></label>
         )}
@@ -147,12 +147,12 @@ export function NewSession() {
   )
 }
 
-function recents(node: string): string[] {
+function recentDirectories(node: string): string[] {
   const own = [...sessions.peek().values()].filter((one) => one.node === node).sort((one, other) => other.created_at - one.created_at)
   return [...new Set(own.map((one) => one.cwd))]
 }
 
-function Browser({ node, from, onPick }: { node: P.NodeView; from: string; onPick: (path: string) => void }) {
+function DirectoryBrowser({ node, from, onPick }: { node: P.NodeView; from: string; onPick: (path: string) => void }) {
   const [path, setPath] = useState(from)
   const [found, setFound] = useState<P.DirectoryView | undefined>(undefined)
   const [problem, setProblem] = useState('')
@@ -163,7 +163,7 @@ function Browser({ node, from, onPick }: { node: P.NodeView; from: string; onPic
       (error: unknown) => {
         if (!live) return
         if (path && !found) setPath('') // what was typed is not there: begin at home
-        else setProblem(words(error))
+        else setProblem(errorMessage(error))
       },
     )
     return () => { live = false }

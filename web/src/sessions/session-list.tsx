@@ -1,16 +1,16 @@
 /** What needs a person, on top; then every session on every machine. */
 import { useState } from 'preact/hooks'
-import { place, session as sessionPath } from '../app/router'
+import { route, sessionUrl } from '../app/router'
 import { AskCard } from '../asks/ask-card'
 import type * as P from '../generated/protocol'
-import { SHOWN, agentName, ago, cost, stateOf, title, type Shown } from '../shared/format'
-import { line } from '../shared/visible-text'
-import { fresh, nodes, now, pending, sessions, unread } from '../store/store'
+import { STATE_LABELS, agentName, ago, cost, sessionState, sessionTitle, type SessionState } from '../shared/format'
+import { visibleLine } from '../shared/visible-text'
+import { loaded, nodes, now, visibleAsks, sessions, unread } from '../store/store'
 import { Empty } from '../ui/components'
 import { Icon } from '../ui/icons'
 
 export function NeedsYou() {
-  const all = pending.value
+  const all = visibleAsks.value
   const open = all.filter((one) => one.status === 'pending').length
   if (!all.length) return null
   return (
@@ -24,27 +24,27 @@ export function NeedsYou() {
 
 type Filter = 'all' | 'active' | 'unread' | 'archived'
 const FILTERS: readonly (readonly [Filter, string])[] = [['all', 'All'], ['active', 'Active'], ['unread', 'Unread'], ['archived', 'Archived']]
-const ACTIVE: readonly Shown[] = ['working', 'waiting', 'stuck']
+const ACTIVE: readonly SessionState[] = ['working', 'waiting', 'stuck']
 
-export function chosen(all: Iterable<P.SessionRecord>, filter: Filter, query: string, machines: ReadonlyMap<string, P.NodeView>, isUnread: (one: P.SessionRecord) => boolean): P.SessionRecord[] {
+export function filterSessions(all: Iterable<P.SessionRecord>, filter: Filter, query: string, machines: ReadonlyMap<string, P.NodeView>, isUnread: (one: P.SessionRecord) => boolean): P.SessionRecord[] {
   const wanted = query.trim().toLowerCase().split(/\s+/).filter(Boolean)
   return [...all]
     .filter((one) => one.archived === (filter === 'archived'))
-    .filter((one) => filter !== 'active' || ACTIVE.includes(stateOf(one, machines.get(one.node))))
+    .filter((one) => filter !== 'active' || ACTIVE.includes(sessionState(one, machines.get(one.node))))
     .filter((one) => filter !== 'unread' || isUnread(one))
     .filter((one) => {
-      const text = [title(one), one.agent, agentName(one.agent), one.cwd, one.branch, one.last_line, machines.get(one.node)?.name].join(' ').toLowerCase()
+      const text = [sessionTitle(one), one.agent, agentName(one.agent), one.cwd, one.branch, one.last_line, machines.get(one.node)?.name].join(' ').toLowerCase()
       return wanted.every((word) => text.includes(word))
     })
     .sort((one, other) => (other.active_at || other.created_at) - (one.active_at || one.created_at))
 }
 
-export function Sessions() {
+export function SessionList() {
   const [filter, setFilter] = useState<Filter>('all')
   const [query, setQuery] = useState('')
   const all = [...sessions.value.values()]
-  const found = chosen(all, filter, query, nodes.value, (one) => unread(one) > 0)
-  if (!all.length && fresh.value) {
+  const found = filterSessions(all, filter, query, nodes.value, (one) => unread(one) > 0)
+  if (!all.length && loaded.value) {
     return (
       <Empty icon="sessions" title="No sessions yet">
         <p>Start an agent on one of your machines, watch it work, and decide from here.</p>
@@ -65,30 +65,30 @@ export function Sessions() {
       <ul class="session-list">
         {found.map((one) => <li key={one.id}><SessionRow session={one} /></li>)}
       </ul>
-      {!found.length && fresh.value && <p class="faint center">Nothing fits.</p>}
+      {!found.length && loaded.value && <p class="faint center">Nothing fits.</p>}
     </section>
   )
 }
 
 function SessionRow({ session }: { session: P.SessionRecord }) {
   const node = nodes.value.get(session.node)
-  const shown = stateOf(session, node)
+  const shown = sessionState(session, node)
   const count = unread(session)
-  const here = place.value
+  const here = route.value
   const current = here.page === 'session' && here.id === session.id
   const spent = cost(session.tokens)
   return (
-    <a class={`session ${shown} ${count ? 'unread' : ''}`} href={sessionPath(session.id)} data-inside="1" aria-current={current ? 'page' : undefined}>
+    <a class={`session ${shown} ${count ? 'unread' : ''}`} href={sessionUrl(session.id)} data-inside="1" aria-current={current ? 'page' : undefined}>
       <span class="agent-mark" data-agent={session.agent} aria-hidden="true">{agentName(session.agent)[0]}</span>
       <span class="session-main">
         <span class="session-top">
-          <strong class="ellipsis">{title(session)}</strong>
+          <strong class="ellipsis">{sessionTitle(session)}</strong>
           <span class="faint when">{ago(session.active_at || session.created_at, now.value)}</span>
         </span>
-        <span class="session-line ellipsis">{line(session.status === 'failed' && session.problem ? session.problem : session.last_line || agentName(session.agent))}</span>
+        <span class="session-line ellipsis">{visibleLine(session.status === 'failed' && session.problem ? session.problem : session.last_line || agentName(session.agent))}</span>
         <span class="session-tags">
-          <span class={`chip ${shown}`}>{SHOWN[shown]}</span>
-          <span class="faint ellipsis">{line([agentName(session.agent), node?.name || session.node, session.branch, spent].filter(Boolean).join(' · '))}</span>
+          <span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span>
+          <span class="faint ellipsis">{visibleLine([agentName(session.agent), node?.name || session.node, session.branch, spent].filter(Boolean).join(' · '))}</span>
           {count > 0 && !current && <span class="badge" aria-label={`${count} unread`}>{count}</span>}
         </span>
       </span>

@@ -1,23 +1,23 @@
 /** One session: its conversation, what it is connected to, and where to write. */
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks'
-import { get, send, words } from '../api/client'
-import { back, go, session as sessionPath } from '../app/router'
-import { ordersOf, told, Orders } from '../commands/pending-commands'
+import { get, request, errorMessage } from '../api/client'
+import { back, navigate, sessionUrl } from '../app/router'
+import { commandsOfSession, trackCommand, PendingCommands } from '../commands/pending-commands'
 import { ConnectionBar } from '../connection/connection-bar'
 import { DiffView } from '../diff/diff-view'
-import { remark } from '../diff/parse-diff'
+import { formatComment } from '../diff/parse-diff'
 import type * as P from '../generated/protocol'
 import { addToDraft, Composer } from '../prompts/composer'
 import { sendPrompt } from '../prompts/outbox'
-import { agentName, count, cost, SHOWN, stateOf, tilde, title } from '../shared/format'
-import { line, visible } from '../shared/visible-text'
-import { closeThread, fresh, loadOlder, markSeen, nodes, openThread, sessions, thread, threadProblem } from '../store/store'
-import { Windowed } from '../thread/virtual-list'
+import { agentName, compactNumber, cost, STATE_LABELS, sessionState, abbreviateHome, sessionTitle } from '../shared/format'
+import { visibleLine, visible } from '../shared/visible-text'
+import { closeThread, loaded, loadOlder, markSeen, nodes, openThread, sessions, thread, threadProblem } from '../store/store'
+import { VirtualList } from '../thread/virtual-list'
 import { Empty, Pane, Problem, Sheet, useFetched } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { POLICIES } from './policies'
 
-export function ThreadPane({ id, sheet }: { id: string; sheet: '' | 'diff' | 'info' }) {
+export function SessionPage({ id, sheet }: { id: string; sheet: '' | 'diff' | 'info' }) {
   const session = sessions.value.get(id)
   // A passive effect's end waits for the next paint, and may come after the next pane has opened its thread.
   useLayoutEffect(() => {
@@ -28,31 +28,31 @@ export function ThreadPane({ id, sheet }: { id: string; sheet: '' | 'diff' | 'in
     if (session && document.visibilityState === 'visible') markSeen(session)
   }, [session?.turns, id, !!session])
   const open = thread.value?.session === id ? thread.value : undefined
-  if (!session && fresh.value) {
+  if (!session && loaded.value) {
     return <Pane><Empty icon="sessions" title="This session is not here"><p>{threadProblem.value || 'It may have been removed.'}</p><a class="button" href="/" data-inside="1">All sessions</a></Empty></Pane>
   }
   if (!session) return <Pane><p class="loading" role="status">Loading …</p></Pane>
   const node = nodes.value.get(session.node)
-  const shown = stateOf(session, node)
+  const shown = sessionState(session, node)
   return (
-    <Pane class="thread" label={title(session)}>
+    <Pane class="thread" label={sessionTitle(session)}>
       <header class="pane-head">
-        <button type="button" class="plain back" aria-label="Back to all sessions" onClick={() => go('/')}><Icon name="back" /></button>
+        <button type="button" class="plain back" aria-label="Back to all sessions" onClick={() => navigate('/')}><Icon name="back" /></button>
         <div class="pane-title">
-          <h1>{title(session)}</h1>
-          <p class="faint"><span class={`chip ${shown}`}>{SHOWN[shown]}</span> <span class="ellipsis">{line(tilde(session.cwd, node?.home))}</span></p>
+          <h1>{sessionTitle(session)}</h1>
+          <p class="faint"><span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span> <span class="ellipsis">{visibleLine(abbreviateHome(session.cwd, node?.home))}</span></p>
         </div>
-        <button type="button" class="plain" aria-label="Changes" title="Changes" onClick={() => go(sessionPath(id, 'diff'))}><Icon name="diff" /></button>
-        <button type="button" class="plain" aria-label="About this session" title="About" onClick={() => go(sessionPath(id, 'info'))}><Icon name="more" /></button>
+        <button type="button" class="plain" aria-label="Changes" title="Changes" onClick={() => navigate(sessionUrl(id, 'diff'))}><Icon name="diff" /></button>
+        <button type="button" class="plain" aria-label="About this session" title="About" onClick={() => navigate(sessionUrl(id, 'info'))}><Icon name="more" /></button>
       </header>
       <ConnectionBar session={session} />
-      {sheet !== 'info' && <Orders of={ordersOf(id)} />}
+      {sheet !== 'info' && <PendingCommands of={commandsOfSession(id)} />}
       {threadProblem.value && <Problem text={threadProblem.value} />}
       {open ? (
-        <Windowed key={open.session} thread={open} items={open.items.value} onTop={() => void loadOlder(open)}>
-          {open.items.value.length === 0 && <Empty icon="sessions" title="Nothing was said yet"><p>Write the first prompt below. {agentName(session.agent)} works in <code>{tilde(session.cwd, node?.home)}</code>.</p></Empty>}
+        <VirtualList key={open.session} thread={open} items={open.items.value} onTop={() => void loadOlder(open)}>
+          {open.items.value.length === 0 && <Empty icon="sessions" title="Nothing was said yet"><p>Write the first prompt below. {agentName(session.agent)} works in <code>{abbreviateHome(session.cwd, node?.home)}</code>.</p></Empty>}
           {shown === 'working' && <p class="working" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>}
-        </Windowed>
+        </VirtualList>
       ) : <div class="thread-frame"><p class="loading" role="status">Loading …</p></div>}
       <Composer key={id} session={session} />
       <p class="sr" role="status">{shown === 'waiting' ? 'The agent needs your decision' : shown === 'done' ? 'The agent is done' : ''}</p>
@@ -64,7 +64,7 @@ export function ThreadPane({ id, sheet }: { id: string; sheet: '' | 'diff' | 'in
 
 function DiffSheet({ session }: { session: P.SessionRecord }) {
   const { value, problem } = useFetched(() => get<P.DiffText>(`sessions/${encodeURIComponent(session.id)}/diff`), [session.id, session.turns, session.status])
-  const close = () => back(sessionPath(session.id))
+  const close = () => back(sessionUrl(session.id))
   return (
     <Sheet title="Changes" wide onClose={close}>
       <Problem text={problem} />
@@ -74,7 +74,7 @@ function DiffSheet({ session }: { session: P.SessionRecord }) {
         <DiffView
           diff={value.diff}
           onRemark={(path, line, comment, send) => {
-            const text = remark(path, line, comment)
+            const text = formatComment(path, line, comment)
             if (send) sendPrompt(session.id, text)
             else addToDraft(session.id, text)
           }}
@@ -96,16 +96,16 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
   const usage = thread.value?.usage.value
   const path = `sessions/${encodeURIComponent(session.id)}`
   const tell = <T,>(what: string, method: string, at: string, body: unknown, then?: (value: T | undefined) => void) =>
-    void told<T>(what, session.id, send(method, at, body)).then((value) => { setProblem(''); then?.(value) }, (error: unknown) => setProblem(words(error)))
+    void trackCommand<T>(what, session.id, request(method, at, body)).then((value) => { setProblem(''); then?.(value) }, (error: unknown) => setProblem(errorMessage(error)))
   const change = (what: string, body: P.SessionChange, then?: () => void) => tell(what, 'PATCH', path, body, then)
   const archive = session.archived ? 'Bring back' : 'Archive'
-  const close = () => back(sessionPath(session.id))
+  const close = () => back(sessionUrl(session.id))
   const policy = POLICIES.find((one) => (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === session.policy[part]))
   return (
     <Sheet title="About this session" onClose={close}>
       <Problem text={problem} />
       <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title and model', { title: name, ...(features.includes('model') && model !== session.model ? { model } : {}) }, close) }}>
-        <label>Title<input type="text" value={name} placeholder={title(session)} onInput={(event) => setName(event.currentTarget.value)} /></label>
+        <label>Title<input type="text" value={name} placeholder={sessionTitle(session)} onInput={(event) => setName(event.currentTarget.value)} /></label>
         {features.includes('model') && <label>Model, from the next turn<input type="text" value={model} list="models" placeholder={init?.model || 'the agent’s own choice'} onInput={(event) => setModel(event.currentTarget.value)} /></label>}
         <datalist id="models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
         <label>Policy
@@ -124,14 +124,14 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
         <div><dt>Directory</dt><dd><code>{visible(session.cwd)}</code></dd></div>
         {session.branch && <div><dt>Branch</dt><dd><code>{visible(session.branch)}</code></dd></div>}
         <div><dt>Turns</dt><dd>{session.turns}</dd></div>
-        <div><dt>Used</dt><dd>{cost(session.tokens) || 'not told'}{session.tokens.input != null && ` · ${count(session.tokens.input)} in, ${count(session.tokens.output ?? 0)} out`}{usage?.context_window ? ` · window ${count(usage.context_window)}` : ''}</dd></div>
+        <div><dt>Used</dt><dd>{cost(session.tokens) || 'not told'}{session.tokens.input != null && ` · ${compactNumber(session.tokens.input)} in, ${compactNumber(session.tokens.output ?? 0)} out`}{usage?.context_window ? ` · window ${compactNumber(usage.context_window)}` : ''}</dd></div>
         {init?.receipt && (['file_write', 'shell', 'network'] as const).map((one) => (
           <div key={one}><dt>{one.replace('_', ' ')}</dt><dd>{init.receipt![one].level}, by {init.receipt![one].means}{init.receipt![one].note && ` (${init.receipt![one].note})`}</dd></div>
         ))}
       </dl>
-      <Orders of={ordersOf(session.id)} />
+      <PendingCommands of={commandsOfSession(session.id)} />
       <div class="row wrap">
-        {features.includes('fork') && <button type="button" onClick={() => tell<P.SessionRecord>('Fork', 'POST', `${path}/fork`, {}, (made) => { if (made) go(sessionPath(made.id)) })}>Fork</button>}
+        {features.includes('fork') && <button type="button" onClick={() => tell<P.SessionRecord>('Fork', 'POST', `${path}/fork`, {}, (made) => { if (made) navigate(sessionUrl(made.id)) })}>Fork</button>}
         <button type="button" onClick={() => change(archive, { archived: !session.archived }, close)}>{archive}</button>
         {session.status !== 'closed' && <button type="button" class="deny" onClick={() => tell('End the agent', 'POST', `${path}/close`, {}, close)}>End the agent</button>}
       </div>

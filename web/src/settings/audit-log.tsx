@@ -1,25 +1,25 @@
 /** The audit log, newest entries first. */
 import { useState } from 'preact/hooks'
-import { get, words } from '../api/client'
+import { get, errorMessage } from '../api/client'
 import type * as P from '../generated/protocol'
 import { visible } from '../shared/visible-text'
 import { Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
 
-const AUDIT_PAGE = 50
+const PAGE_SIZE = 50
 
 /** Who came in, decided and was refused: the newest first, more of it when it is asked for. */
-export function Audit() {
+export function AuditLog() {
   const [lines, setLines] = useState<readonly P.AuditLine[] | undefined>(undefined)
   const [problem, setProblem] = useState('')
   const [over, setOver] = useState(false)
   const more = () => {
     const before = lines?.at(-1)?.seq ?? 0
-    void get<P.AuditLine[]>(`audit?limit=${AUDIT_PAGE}&before=${before}`).then((found) => {
+    void get<P.AuditLine[]>(`audit?limit=${PAGE_SIZE}&before=${before}`).then((found) => {
       setProblem('')
-      setOver(found.length < AUDIT_PAGE)
+      setOver(found.length < PAGE_SIZE)
       setLines([...(lines ?? []), ...found])
-    }, (error: unknown) => setProblem(words(error)))
+    }, (error: unknown) => setProblem(errorMessage(error)))
   }
   return (
     <section aria-label="Audit log">

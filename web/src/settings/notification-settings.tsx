@@ -1,17 +1,17 @@
 /** Turns push notifications on and off for this device. */
 import { useEffect, useState } from 'preact/hooks'
-import { words } from '../api/client'
-import { disablePush, enablePush, lookAtPush, pushState, pushView, testPush } from '../push/subscription'
-import { link } from '../store/store'
+import { errorMessage } from '../api/client'
+import { disablePush, enablePush, refreshPushState, pushState, pushView, testPush } from '../push/subscription'
+import { connectionState } from '../store/store'
 import { Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
 
-export function Notifications() {
+export function NotificationSettings() {
   const [problem, setProblem] = useState('')
   const [said, setSaid] = useState('')
   const content = pushView.value?.content ?? false
-  const call = (what: Promise<unknown>) => { setSaid(''); void what.then(() => setProblem(''), (error: unknown) => setProblem(words(error))) }
-  useEffect(() => { if (link.value.state === 'online') call(lookAtPush()) }, [link.value.state])
+  const call = (what: Promise<unknown>) => { setSaid(''); void what.then(() => setProblem(''), (error: unknown) => setProblem(errorMessage(error))) }
+  useEffect(() => { if (connectionState.value.state === 'online') call(refreshPushState()) }, [connectionState.value.state])
   const state = pushState.value
   return (
     <section aria-label="Notifications">

@@ -1,16 +1,16 @@
 /** A one-time pairing link for another machine or device, with its QR code. */
 import type * as P from '../generated/protocol'
 import { now } from '../store/store'
-import { Copy } from '../ui/components'
+import { CopyButton } from '../ui/components'
 import { Icon } from '../ui/icons'
 
-const DOINGS = {
+const INSTRUCTIONS = {
   node: { there: 'On the machine that shall join, type:', here: 'On this machine it works, for another user:' },
   page: { there: 'Point the other device’s camera at this, or open the link there:', here: 'On this machine it works, in another browser:' },
 }
 
 /** A secret made for one machine or device, shown while it is good. */
-export function Offered({ offer }: { offer: P.Offer }) {
+export function PairingOffer({ offer }: { offer: P.Offer }) {
   const seconds = Math.max(0, Math.round(offer.expires_at - now.value))
   const command = offer.kind === 'node' ? `tieline node join '${offer.url}'` : offer.url
   return (
@@ -21,11 +21,11 @@ export function Offered({ offer }: { offer: P.Offer }) {
           <p>For {offer.kind === 'node' ? 'another machine' : 'a phone'}: <code>tieline down</code>, then <code>tieline up --host 0.0.0.0</code> with TLS (<code>hub.tls_certificate</code>, <code>hub.tls_key</code>), or with <code>--insecure</code> on a network you trust. Behind a proxy or a tunnel, say its address in <code>hub.public_url</code>. Then come back here.</p>
         </div>
       )}
-      <p>{DOINGS[offer.kind === 'node' ? 'node' : 'page'][offer.here_only ? 'here' : 'there']}</p>
+      <p>{INSTRUCTIONS[offer.kind === 'node' ? 'node' : 'page'][offer.here_only ? 'here' : 'there']}</p>
       {offer.qr && seconds > 0 && <img class="qr" src={offer.qr} alt="The link as a QR code" />}
       <pre class="code command">{command}</pre>
       <div class="row wrap">
-        <Copy text={command} />
+        <CopyButton text={command} />
         {offer.kind === 'page' && 'share' in navigator && <button type="button" class="small" onClick={() => void navigator.share({ url: offer.url }).catch(() => undefined)}>Share</button>}
         <span class="faint">{seconds ? `Works once, for ${Math.ceil(seconds / 60)} min` : 'Expired'}</span>
       </div>

@@ -2,20 +2,20 @@
 import { signOut } from '../auth/auth'
 import { me } from '../store/store'
 import { Pane } from '../ui/components'
-import { Audit } from './audit-log'
+import { AuditLog } from './audit-log'
 import { Devices } from './devices'
 import { Machines } from './machines'
-import { Notifications } from './notification-settings'
+import { NotificationSettings } from './notification-settings'
 
 export function Settings() {
   return (
     <Pane>
       <header class="pane-head"><div class="pane-title"><h1>Settings</h1></div></header>
       <div class="pane-scroll page">
-        <Notifications />
+        <NotificationSettings />
         <Machines />
         <Devices />
-        <Audit />
+        <AuditLog />
         <section>
           <h2>About</h2>
           <p class="faint">Tieline {me.value?.version ?? ''} · <a href="/api/v1/docs" target="_blank" rel="noopener">API</a></p>

@@ -1,6 +1,6 @@
 /** Numbers, times and states as people read them. */
 import type * as P from '../generated/protocol'
-import { line } from './visible-text'
+import { visibleLine } from './visible-text'
 
 export function ago(seconds: number, now: number): string {
   const past = Math.max(0, now - seconds)
@@ -11,7 +11,7 @@ export function ago(seconds: number, now: number): string {
 }
 
 /** What is left, in the coarsest words that still help. */
-export function left(seconds: number): string {
+export function timeLeft(seconds: number): string {
   if (seconds <= 0) return 'expired'
   if (seconds < 60) return `${Math.ceil(seconds)} s left`
   if (seconds < 3600) return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')} left`
@@ -25,7 +25,7 @@ export function duration(seconds: number): string {
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`
 }
 
-export function count(number: number): string {
+export function compactNumber(number: number): string {
   if (number < 1000) return String(number)
   if (number < 1_000_000) return `${(number / 1000).toFixed(number < 10_000 ? 1 : 0)}k`
   return `${(number / 1_000_000).toFixed(1)}M`
@@ -36,68 +36,68 @@ export function cost(tokens: P.Tokens | null | undefined): string {
   if (!tokens) return ''
   if (tokens.cost_usd != null) return tokens.cost_usd && tokens.cost_usd < 0.01 ? '<$0.01' : `$${tokens.cost_usd.toFixed(2)}`
   const known = [tokens.input, tokens.output].filter((one): one is number => one != null)
-  return known.length ? `${count(known.reduce((sum, one) => sum + one, 0))} tok` : ''
+  return known.length ? `${compactNumber(known.reduce((sum, one) => sum + one, 0))} tok` : ''
 }
 
-export function base(path: string): string {
+export function baseName(path: string): string {
   return path.replace(/\/+$/, '').split('/').pop() || path || '/'
 }
 
-export function tilde(path: string, home: string | undefined): string {
+export function abbreviateHome(path: string, home: string | undefined): string {
   return home && (path === home || path.startsWith(`${home}/`)) ? `~${path.slice(home.length)}` : path
 }
 
 /** A path as seen from a directory; others stay whole. A diff's paths have no slash in front. */
-export function inside(path: string, cwd: string | undefined): string {
+export function relativeTo(path: string, cwd: string | undefined): string {
   const root = `${(cwd ?? '').replace(/^\/|\/$/g, '')}/`
   const bare = path.replace(/^\//, '')
   return root !== '/' && bare.startsWith(root) ? bare.slice(root.length) : path
 }
 
-export type Shown = 'working' | 'waiting' | 'ready' | 'done' | 'stopped' | 'stuck' | 'failed' | 'closed' | 'offline'
+export type SessionState = 'working' | 'waiting' | 'ready' | 'done' | 'stopped' | 'stuck' | 'failed' | 'closed' | 'offline'
 
 /** What a session is doing, as far as can honestly be told from here. */
-export function stateOf(session: P.SessionRecord, node: P.NodeView | undefined): Shown {
+export function sessionState(session: P.SessionRecord, node: P.NodeView | undefined): SessionState {
   if (session.status === 'closed') return 'closed'
   if (node && !node.online) return 'offline'
-  if (session.status === 'idle') return session.turns ? end(session) : 'ready'
+  if (session.status === 'idle') return session.turns ? turnOutcome(session) : 'ready'
   return session.status
 }
 
 /** How the last turn ended; a node that does not tell says only that it did. */
-function end({ outcome }: P.SessionRecord): Shown {
+function turnOutcome({ outcome }: P.SessionRecord): SessionState {
   if (!outcome || outcome === 'success') return 'done'
   return outcome === 'error' ? 'failed' : 'stopped'
 }
 
-export const SHOWN: Record<Shown, string> = {
+export const STATE_LABELS: Record<SessionState, string> = {
   working: 'Working', waiting: 'Needs you', ready: 'Ready', done: 'Done', stopped: 'Stopped', stuck: 'No sign of life', failed: 'Failed', closed: 'Closed', offline: 'Machine offline',
 }
 
-export function title(session: P.SessionRecord): string {
-  return line(session.title || base(session.cwd))
+export function sessionTitle(session: P.SessionRecord): string {
+  return visibleLine(session.title || baseName(session.cwd))
 }
 
-const NAMES: Record<string, string> = { 'claude-code': 'Claude Code', codex: 'Codex', opencode: 'OpenCode', gemini: 'Gemini', demo: 'Demo', scripted: 'Scripted', shell: 'Shell' }
+const AGENT_NAMES: Record<string, string> = { 'claude-code': 'Claude Code', codex: 'Codex', opencode: 'OpenCode', gemini: 'Gemini', demo: 'Demo', scripted: 'Scripted', shell: 'Shell' }
 
 export function agentName(agent: string): string {
-  return NAMES[agent] ?? agent
+  return AGENT_NAMES[agent] ?? agent
 }
 
-const LINE = 300 // characters, more than any row has room for
+const MAX_LINE = 300 // characters, more than any row has room for
 
 /** What a tool call does, in one line. */
-export function deed(action: P.Ask['action'], name = ''): string {
-  const text = raw(action, name)
-  return line(text.length > LINE ? `${text.slice(0, LINE)} …` : text)
+export function actionSummary(action: P.Ask['action'], name = ''): string {
+  const text = actionText(action, name)
+  return visibleLine(text.length > MAX_LINE ? `${text.slice(0, MAX_LINE)} …` : text)
 }
 
-function raw(action: P.Ask['action'], name: string): string {
+function actionText(action: P.Ask['action'], name: string): string {
   switch (action?.kind) {
     case 'command': return action.command
-    case 'edit': return action.paths.map(base).join(', ')
+    case 'edit': return action.paths.map(baseName).join(', ')
     case 'read': return action.path
-    case 'search': return action.query + (action.path ? ` in ${base(action.path)}` : '')
+    case 'search': return action.query + (action.path ? ` in ${baseName(action.path)}` : '')
     case 'fetch': return action.url || action.query || ''
     case 'mcp': return `${action.server}: ${action.tool}`
     case 'task': return action.title ?? ''
@@ -109,17 +109,17 @@ export const VERBS: Record<string, string> = {
   command: 'Run', edit: 'Edit', read: 'Read', search: 'Search', fetch: 'Fetch', mcp: 'Use', task: 'Delegate', other: 'Use',
 }
 
-export function heading(ask: P.Ask): string {
-  return line(question(ask))
+export function askHeading(ask: P.Ask): string {
+  return visibleLine(askQuestion(ask))
 }
 
-function question(ask: P.Ask): string {
+function askQuestion(ask: P.Ask): string {
   if (ask.kind === 'question') return ask.questions?.[0]?.header || 'Question'
   if (ask.kind === 'plan') return 'Approve the plan?'
   switch (ask.action?.kind) {
     case 'command': return 'Run this command?'
-    case 'edit': return ask.action.paths.length === 1 ? `Edit ${base(ask.action.paths[0]!)}?` : ask.action.paths.length ? `Edit ${ask.action.paths.length} files?` : 'Edit files?'
-    case 'read': return `Read ${base(ask.action.path)}?`
+    case 'edit': return ask.action.paths.length === 1 ? `Edit ${baseName(ask.action.paths[0]!)}?` : ask.action.paths.length ? `Edit ${ask.action.paths.length} files?` : 'Edit files?'
+    case 'read': return `Read ${baseName(ask.action.path)}?`
     case 'fetch': return 'Fetch from the network?'
     case 'search': return 'Search?'
     case 'mcp': return `Use ${ask.action.tool} of ${ask.action.server}?`
@@ -131,5 +131,5 @@ function question(ask: P.Ask): string {
 /** Who decided, and from where; why, where nobody did. */
 export function answeredBy(answer: P.Answer): string {
   if (answer.by === 'restart' && answer.decision === 'deny') return ': Tieline was restarted before anyone answered'
-  return `${answer.by ? ` by ${line(answer.by)}` : ''}${answer.via && answer.via !== answer.by ? ` (${line(answer.via)})` : ''}`
+  return `${answer.by ? ` by ${visibleLine(answer.by)}` : ''}${answer.via && answer.via !== answer.by ? ` (${visibleLine(answer.via)})` : ''}`
 }

@@ -1,16 +1,16 @@
 /** What this browser keeps by itself: drafts, what was seen, recent directories. Its absence is never an error. */
 const PREFIX = 'tieline.'
 
-export function kept<T>(name: string, otherwise: T): T {
+export function loadLocal<T>(name: string, fallback: T): T {
   try {
     const text = localStorage.getItem(PREFIX + name)
-    return text === null ? otherwise : (JSON.parse(text) as T)
+    return text === null ? fallback : (JSON.parse(text) as T)
   } catch {
-    return otherwise
+    return fallback
   }
 }
 
-export function keep(name: string, value: unknown): void {
+export function saveLocal(name: string, value: unknown): void {
   try {
     if (value === undefined || value === null || value === '') localStorage.removeItem(PREFIX + name)
     else localStorage.setItem(PREFIX + name, JSON.stringify(value))
@@ -20,7 +20,7 @@ export function keep(name: string, value: unknown): void {
 }
 
 /** Nothing of a person who signed out stays behind. */
-export function forgetAll(): void {
+export function clearLocal(): void {
   try {
     for (const name of Object.keys(localStorage)) if (name.startsWith(PREFIX)) localStorage.removeItem(name)
   } catch {

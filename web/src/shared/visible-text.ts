@@ -9,7 +9,7 @@ import { HIDDEN } from '../generated/hidden-characters'
 const edges = Int32Array.from(HIDDEN.split(' '), (part) => parseInt(part, 36))
 for (let index = 1; index < edges.length; index++) edges[index]! += edges[index - 1]!
 
-export function hidden(code: number): boolean {
+export function isHidden(code: number): boolean {
   let low = 0
   let high = edges.length
   while (low < high) {
@@ -23,11 +23,11 @@ export function hidden(code: number): boolean {
 export function visible(text: string): string {
   return text.replace(/[^\x20-\x7e\n\t]/gu, (one) => {
     const code = one.codePointAt(0)!
-    return hidden(code) ? `⟨U+${code.toString(16).toUpperCase().padStart(4, '0')}⟩` : one
+    return isHidden(code) ? `⟨U+${code.toString(16).toUpperCase().padStart(4, '0')}⟩` : one
   })
 }
 
 /** The same in one line: a line break must not hide what comes after it. */
-export function line(text: string): string {
+export function visibleLine(text: string): string {
   return visible(text.replace(/\n/g, ' ⏎ '))
 }

@@ -1,27 +1,27 @@
 /** The rows of a thread: one per item, each in the least space that says what happened. */
 import { useMemo, useState } from 'preact/hooks'
-import { go, session as sessionPath } from '../app/router'
+import { navigate, sessionUrl } from '../app/router'
 import { AskCard } from '../asks/ask-card'
 import { partsOf, AskParts } from '../asks/ask-parts'
 import { DiffView } from '../diff/diff-view'
 import { parseDiff } from '../diff/parse-diff'
 import type * as P from '../generated/protocol'
-import { VERBS, ago, answeredBy, cost, count, deed, duration, heading } from '../shared/format'
-import { line as oneLine, visible } from '../shared/visible-text'
-import { asks, nodes, now, sessions, settled } from '../store/store'
+import { VERBS, ago, answeredBy, cost, compactNumber, actionSummary, duration, askHeading } from '../shared/format'
+import { visibleLine, visible } from '../shared/visible-text'
+import { asks, nodes, now, sessions, recentlyAnswered } from '../store/store'
 import { Icon } from '../ui/icons'
 import { Markdown } from '../ui/markdown'
 import { memo } from '../ui/memo'
 import { adviceFor } from './error-advice'
-import type { Item } from './thread'
+import type { ThreadItem } from './thread'
 
-export const Row = memo(({ item, session }: { item: Item; session: string }) => (
+export const ThreadRow = memo(({ item, session }: { item: ThreadItem; session: string }) => (
   <div class={item.parent ? 'thread-row child' : 'thread-row'} data-row={item.key} data-kind={item.content.value.kind}>
-    <Content item={item} session={session} />
+    <RowContent item={item} session={session} />
   </div>
 ))
 
-function Content({ item, session }: { item: Item; session: string }) {
+function RowContent({ item, session }: { item: ThreadItem; session: string }) {
   const content = item.content.value
   switch (content.kind) {
     case 'user':
@@ -29,13 +29,13 @@ function Content({ item, session }: { item: Item; session: string }) {
     case 'text':
       return <Markdown text={content.text} live={content.live} />
     case 'thinking':
-      return <Thinking text={content.text} live={content.live} />
+      return <ThinkingRow text={content.text} live={content.live} />
     case 'tool':
-      return <Tool use={content.use} result={content.result} output={content.output} over={content.over} />
+      return <ToolRow use={content.use} result={content.result} output={content.output} over={content.unfinished} />
     case 'ask':
       return <AskRow ask={content.ask} answer={content.answer} />
     case 'plan':
-      return <Plan steps={content.steps} />
+      return <PlanRow steps={content.steps} />
     case 'diff':
       return <DiffRow diff={content.diff} session={session} />
     case 'warning':
@@ -49,26 +49,26 @@ function Content({ item, session }: { item: Item; session: string }) {
   }
 }
 
-const TICKS = { sending: 'On its way to the hub', hub: 'The hub has it', node: 'The machine has it', failed: 'Not sent' }
+const TICK_LABELS = { sending: 'On its way to the hub', hub: 'The hub has it', node: 'The machine has it', failed: 'Not sent' }
 
-export function Ticks({ tick, at }: { tick: keyof typeof TICKS; at?: number }) {
+export function Ticks({ tick, at }: { tick: keyof typeof TICK_LABELS; at?: number }) {
   return (
     <span class={`ticks ${tick}`}>
       {at ? <span class="at">{ago(at, now.value)}</span> : null}
-      <span role="img" aria-label={TICKS[tick]} title={TICKS[tick]}>
+      <span role="img" aria-label={TICK_LABELS[tick]} title={TICK_LABELS[tick]}>
         {tick === 'sending' ? <Icon name="clock" /> : tick === 'failed' ? <Icon name="warn" /> : <><Icon name="check" />{tick === 'node' && <Icon name="check" />}</>}
       </span>
     </span>
   )
 }
 
-function Thinking({ text, live }: { text: string; live: boolean }) {
+function ThinkingRow({ text, live }: { text: string; live: boolean }) {
   const [open, setOpen] = useState(false)
   return (
     <div class="fold">
       <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)}>
         <Icon name="thinking" /><span class={live ? 'pulse' : ''}>{live ? 'Thinking …' : 'Thought'}</span>
-        {!open && <span class="fold-line">{oneLine(text.trim().split('\n')[0]!)}</span>}
+        {!open && <span class="fold-line">{visibleLine(text.trim().split('\n')[0]!)}</span>}
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
       </button>
       {open && <div class="fold-body thinking"><Markdown text={text} live={live} /></div>}
@@ -76,13 +76,13 @@ function Thinking({ text, live }: { text: string; live: boolean }) {
   )
 }
 
-const STATUS = { ok: 'Done', error: 'Failed', denied: 'Denied', over: 'Not finished' }
-const MARK = { ok: 'check', error: 'warn', denied: 'cross', over: 'minus' }
+const TOOL_STATUS_LABELS = { ok: 'Done', error: 'Failed', denied: 'Denied', over: 'Not finished' }
+const TOOL_STATUS_ICONS = { ok: 'check', error: 'warn', denied: 'cross', over: 'minus' }
 
-function Tool({ use, result, output, over }: { use: P.ToolUse; result?: P.ToolResult; output: string; over: boolean }) {
+function ToolRow({ use, result, output, over }: { use: P.ToolUse; result?: P.ToolResult; output: string; over: boolean }) {
   const [open, setOpen] = useState(false)
   const { action } = use
-  const line = deed(action, use.name) || oneLine(use.name)
+  const line = actionSummary(action, use.name) || visibleLine(use.name)
   const state = result?.status ?? (over ? 'over' : 'running')
   const text = result?.output ?? output
   return (
@@ -92,7 +92,7 @@ function Tool({ use, result, output, over }: { use: P.ToolUse; result?: P.ToolRe
         <span class="verb">{VERBS[action.kind] ?? 'Use'}</span>
         <span class={action.kind === 'command' || action.kind === 'edit' || action.kind === 'read' ? 'fold-line mono' : 'fold-line'}>{line}</span>
         {state === 'running' ? <span class="spinner" role="img" aria-label="Running" />
-          : <span class={`state ${state}`}><Icon name={MARK[state]} label={STATUS[state]} /></span>}
+          : <span class={`state ${state}`}><Icon name={TOOL_STATUS_ICONS[state]} label={TOOL_STATUS_LABELS[state]} /></span>}
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
       </button>
       {!result && output && !open && <pre class="code tail" aria-hidden="true">{visible(output.trimEnd().split('\n').slice(-3).join('\n'))}</pre>}
@@ -111,30 +111,30 @@ function Tool({ use, result, output, over }: { use: P.ToolUse; result?: P.ToolRe
 
 function AskRow({ ask, answer }: { ask?: P.Ask; answer?: P.Answer }) {
   const [open, setOpen] = useState(false)
-  const record = ask && (asks.value.get(ask.id) ?? settled.value.get(ask.id))
+  const record = ask && (asks.value.get(ask.id) ?? recentlyAnswered.value.get(ask.id))
   if (record && (record.status === 'pending' || !answer)) return <AskCard record={record} inThread />
   const allowed = answer?.decision === 'allow'
   const chosen = Object.values(answer?.answers ?? {}).flat().join(', ')
-  const what = !answer ? 'Not answered' : chosen ? `Answered: ${oneLine(chosen)}` : allowed ? 'Allowed' : 'Denied'
+  const what = !answer ? 'Not answered' : chosen ? `Answered: ${visibleLine(chosen)}` : allowed ? 'Allowed' : 'Denied'
   return (
     <div class="fold">
       <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)} disabled={!ask}>
         <span class={`state ${!answer ? '' : allowed ? 'ok' : 'denied'}`}><Icon name={!answer ? 'clock' : allowed ? 'check' : 'cross'} /></span>
         <span class="verb">{what}</span>
-        <span class="fold-line">{[answer && answeredBy(answer).replace(/^:/, '').trim(), answer?.reason && answer.by !== 'restart' && `“${oneLine(answer.reason)}”`, !chosen && ask && heading(ask)].filter(Boolean).join(' · ')}</span>
+        <span class="fold-line">{[answer && answeredBy(answer).replace(/^:/, '').trim(), answer?.reason && answer.by !== 'restart' && `“${visibleLine(answer.reason)}”`, !chosen && ask && askHeading(ask)].filter(Boolean).join(' · ')}</span>
         {ask && <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>}
       </button>
-      {open && ask && <div class="fold-body"><Asked ask={ask} /></div>}
+      {open && ask && <div class="fold-body"><AskDetails ask={ask} /></div>}
     </div>
   )
 }
 
-function Asked({ ask }: { ask: P.Ask }) {
+function AskDetails({ ask }: { ask: P.Ask }) {
   if (ask.kind === 'question') return <>{ask.questions?.map((question) => <p key={question.id}>{visible(question.text)}</p>)}</>
   return <AskParts parts={partsOf(ask)} />
 }
 
-function Plan({ steps }: { steps: readonly P.PlanStep[] }) {
+function PlanRow({ steps }: { steps: readonly P.PlanStep[] }) {
   const done = steps.filter((step) => step.status === 'done').length
   return (
     <section class="plan" aria-label={`Plan, ${done} of ${steps.length} done`}>
@@ -156,9 +156,9 @@ function DiffRow({ diff, session }: { diff: P.Diff; session: string }) {
   const [added, removed] = [files.reduce((sum, file) => sum + file.added, 0), files.reduce((sum, file) => sum + file.removed, 0)]
   const paths = diff.paths?.length ? diff.paths : files.map((file) => file.path)
   return (
-    <button type="button" class="diff-row" onClick={() => go(sessionPath(session, 'diff'))}>
+    <button type="button" class="diff-row" onClick={() => navigate(sessionUrl(session, 'diff'))}>
       <Icon name="diff" /><span class="verb">Changed</span>
-      <span class="fold-line mono">{oneLine(paths.join(', '))}</span><span class="plus">+{added}</span><span class="minus">−{removed}</span><Icon name="chevron" />
+      <span class="fold-line mono">{visibleLine(paths.join(', '))}</span><span class="plus">+{added}</span><span class="minus">−{removed}</span><Icon name="chevron" />
     </button>
   )
 }
@@ -177,7 +177,7 @@ function ErrorRow({ error, session }: { error: P.Error; session: string }) {
   )
 }
 
-const ENDS: Record<P.Done['status'], string> = {
+const TURN_STATUS_LABELS: Record<P.Done['status'], string> = {
   success: 'Done', error: 'Failed', interrupted: 'Stopped', max_turns: 'Stopped: the limit of turns', max_budget: 'Stopped: the budget', timeout: 'Stopped: out of time',
 }
 
@@ -185,13 +185,13 @@ function DoneRow({ done }: { done: P.Done }) {
   const { tokens } = done
   const parts = [
     done.duration_s ? duration(done.duration_s) : '',
-    tokens?.input != null || tokens?.output != null ? `${count(tokens?.input ?? 0)} in, ${count(tokens?.output ?? 0)} out` : '',
+    tokens?.input != null || tokens?.output != null ? `${compactNumber(tokens?.input ?? 0)} in, ${compactNumber(tokens?.output ?? 0)} out` : '',
     tokens?.cost_usd != null ? cost(tokens) : '',
     done.usage === 'partial' ? 'usage incomplete' : '',
   ].filter(Boolean)
   return (
     <p class={`turn-end ${done.status}`}>
-      <span>{ENDS[done.status]}</span>{parts.map((part) => <span key={part} class="faint">{part}</span>)}
+      <span>{TURN_STATUS_LABELS[done.status]}</span>{parts.map((part) => <span key={part} class="faint">{part}</span>)}
       {done.error && <span class="done-error">{visible(done.error)}</span>}
     </p>
   )

@@ -6,14 +6,14 @@
  */
 import { Component, createRef, type ComponentChildren } from 'preact'
 import { Icon } from '../ui/icons'
-import type { Item, Thread } from './thread'
-import { Row } from './thread-rows'
+import type { ThreadItem, Thread } from './thread'
+import { ThreadRow } from './thread-rows'
 
-const GROUP = 24
-const NEAR = 1500 // pixels beyond the window that are kept in the document
-const GUESS = 56 // pixels of a row that was never seen
-const BOTTOM = 48
-const EARLY = 1600 // pixels from the top at which older events are asked for
+const GROUP_SIZE = 24
+const OVERSCAN = 1500 // pixels beyond the window that are kept in the document
+const ESTIMATED_ROW = 56 // pixels of a row that was never seen
+const BOTTOM_TOLERANCE = 48
+const LOAD_OLDER_AT = 1600 // pixels from the top at which older events are asked for
 
 interface Anchor {
   readonly element: HTMLElement
@@ -23,15 +23,15 @@ interface Anchor {
 
 interface Props {
   readonly thread: Thread
-  readonly items: readonly Item[]
+  readonly items: readonly ThreadItem[]
   readonly onTop: () => void
   readonly children?: ComponentChildren // after the last row
 }
 
-export function groups(items: readonly Item[]): Map<number, Item[]> {
-  const found = new Map<number, Item[]>()
+export function groupItems(items: readonly ThreadItem[]): Map<number, ThreadItem[]> {
+  const found = new Map<number, ThreadItem[]>()
   for (const item of items) {
-    const id = Math.floor(item.number / GROUP)
+    const id = Math.floor(item.number / GROUP_SIZE)
     const group = found.get(id)
     if (group) group.push(item)
     else found.set(id, [item])
@@ -39,35 +39,35 @@ export function groups(items: readonly Item[]): Map<number, Item[]> {
   return found
 }
 
-export class Windowed extends Component<Props, { readonly near: ReadonlySet<number>; readonly away: boolean }> {
+export class VirtualList extends Component<Props, { readonly near: ReadonlySet<number>; readonly away: boolean }> {
   override state = { near: new Set<number>(), away: false }
   private box = createRef<HTMLDivElement>()
   private inner = createRef<HTMLDivElement>()
   private heights = new Map<number, number>()
   private elements = new Map<number, Element>()
-  private stick = true
-  private top = 0
-  private nearness: IntersectionObserver | undefined
-  private sizes: ResizeObserver | undefined
+  private pinnedToBottom = true
+  private scrollTop = 0
+  private intersectionObserver: IntersectionObserver | undefined
+  private resizeObserver: ResizeObserver | undefined
 
   override componentDidMount(): void {
     const box = this.box.current!
-    this.nearness = new IntersectionObserver((entries) => this.moved(entries), { root: box, rootMargin: `${NEAR}px 0px` })
-    this.sizes = new ResizeObserver((entries) => this.resized(entries))
-    this.sizes.observe(this.inner.current!)
-    this.sizes.observe(box)
-    for (const element of this.elements.values()) this.watch(element)
-    this.toBottom()
+    this.intersectionObserver = new IntersectionObserver((entries) => this.onIntersection(entries), { root: box, rootMargin: `${OVERSCAN}px 0px` })
+    this.resizeObserver = new ResizeObserver((entries) => this.onResize(entries))
+    this.resizeObserver.observe(this.inner.current!)
+    this.resizeObserver.observe(box)
+    for (const element of this.elements.values()) this.observe(element)
+    this.scrollToBottom()
   }
 
   override componentWillUnmount(): void {
-    this.nearness?.disconnect()
-    this.sizes?.disconnect()
+    this.intersectionObserver?.disconnect()
+    this.resizeObserver?.disconnect()
   }
 
   /** What is read: the first row in sight, or, where none is drawn yet, the group that will have it. */
   override getSnapshotBeforeUpdate(): Anchor | null {
-    if (this.stick) return null
+    if (this.pinnedToBottom) return null
     const edge = this.box.current!.getBoundingClientRect().top
     let fallback: Anchor | null = null
     for (const group of this.inner.current!.querySelectorAll<HTMLElement>('[data-group]')) {
@@ -83,43 +83,43 @@ export class Windowed extends Component<Props, { readonly near: ReadonlySet<numb
   }
 
   override componentDidUpdate(_: Props, __: unknown, anchor: Anchor | null): void {
-    if (this.stick) this.toBottom()
+    if (this.pinnedToBottom) this.scrollToBottom()
     else if (anchor) {
       const same = anchor.element.isConnected ? anchor.element : this.inner.current!.querySelector<HTMLElement>(`[data-row="${CSS.escape(anchor.key)}"]`)
-      if (same) this.shift(same.getBoundingClientRect().top - anchor.top)
+      if (same) this.scrollBy(same.getBoundingClientRect().top - anchor.top)
     }
     // What was drawn now is measured now: the observer corrects only what changes by itself later.
     for (const [id, element] of this.elements) this.heights.set(id, element.getBoundingClientRect().height)
   }
 
-  private watch(element: Element): void {
-    this.nearness?.observe(element)
-    this.sizes?.observe(element)
+  private observe(element: Element): void {
+    this.intersectionObserver?.observe(element)
+    this.resizeObserver?.observe(element)
   }
 
-  private hold = (id: number) => (element: HTMLDivElement | null) => {
+  private createRefCallback = (id: number) => (element: HTMLDivElement | null) => {
     const known = this.elements.get(id)
     if (known === element) return
     if (known) {
-      this.nearness?.unobserve(known)
-      this.sizes?.unobserve(known)
+      this.intersectionObserver?.unobserve(known)
+      this.resizeObserver?.unobserve(known)
       this.elements.delete(id)
     }
     if (element) {
       this.elements.set(id, element)
-      this.watch(element)
+      this.observe(element)
     }
   }
-  private holders = new Map<number, (element: HTMLDivElement | null) => void>()
-  private holder(id: number): (element: HTMLDivElement | null) => void {
-    const known = this.holders.get(id)
+  private refCallbacks = new Map<number, (element: HTMLDivElement | null) => void>()
+  private refCallback(id: number): (element: HTMLDivElement | null) => void {
+    const known = this.refCallbacks.get(id)
     if (known) return known
-    const made = this.hold(id)
-    this.holders.set(id, made)
+    const made = this.createRefCallback(id)
+    this.refCallbacks.set(id, made)
     return made
   }
 
-  private moved(entries: readonly IntersectionObserverEntry[]): void {
+  private onIntersection(entries: readonly IntersectionObserverEntry[]): void {
     const near = new Set(this.state.near)
     for (const entry of entries) {
       const id = Number((entry.target as HTMLElement).dataset.group)
@@ -129,7 +129,7 @@ export class Windowed extends Component<Props, { readonly near: ReadonlySet<numb
     if (near.size !== this.state.near.size || [...near].some((id) => !this.state.near.has(id))) this.setState({ near })
   }
 
-  private resized(entries: readonly ResizeObserverEntry[]): void {
+  private onResize(entries: readonly ResizeObserverEntry[]): void {
     const box = this.box.current!
     const edge = box.getBoundingClientRect().top
     let shift = 0
@@ -143,55 +143,55 @@ export class Windowed extends Component<Props, { readonly near: ReadonlySet<numb
       grown += more
       if (place.bottom - grown <= edge) shift += more
     }
-    if (this.stick) this.toBottom()
-    else if (shift) this.shift(shift)
+    if (this.pinnedToBottom) this.scrollToBottom()
+    else if (shift) this.scrollBy(shift)
   }
 
-  private shift(by: number): void {
+  private scrollBy(by: number): void {
     if (!by) return
     this.box.current!.scrollTop += by
-    this.top = this.box.current!.scrollTop
+    this.scrollTop = this.box.current!.scrollTop
   }
 
-  toBottom = (): void => {
+  scrollToBottom = (): void => {
     const box = this.box.current!
     box.scrollTop = box.scrollHeight
-    this.top = box.scrollTop
-    this.stick = true
+    this.scrollTop = box.scrollTop
+    this.pinnedToBottom = true
     if (this.state.away) this.setState({ away: false })
   }
 
-  private scrolled = (): void => {
+  private onScroll = (): void => {
     const box = this.box.current!
-    const bottom = box.scrollHeight - box.scrollTop - box.clientHeight < BOTTOM
-    if (bottom) this.stick = true
-    else if (box.scrollTop < this.top - 1) this.stick = false
-    this.top = box.scrollTop
-    if (this.state.away === this.stick) this.setState({ away: !this.stick })
-    if (box.scrollTop < EARLY) this.props.onTop()
+    const bottom = box.scrollHeight - box.scrollTop - box.clientHeight < BOTTOM_TOLERANCE
+    if (bottom) this.pinnedToBottom = true
+    else if (box.scrollTop < this.scrollTop - 1) this.pinnedToBottom = false
+    this.scrollTop = box.scrollTop
+    if (this.state.away === this.pinnedToBottom) this.setState({ away: !this.pinnedToBottom })
+    if (box.scrollTop < LOAD_OLDER_AT) this.props.onTop()
   }
 
   override render({ items, children }: Props, { near, away }: { near: ReadonlySet<number>; away: boolean }) {
-    const all = groups(items)
+    const all = groupItems(items)
     const ids = [...all.keys()]
     const last = ids.at(-1) ?? 0
-    for (const id of ids) if (!this.heights.has(id)) this.heights.set(id, all.get(id)!.length * GUESS)
+    for (const id of ids) if (!this.heights.has(id)) this.heights.set(id, all.get(id)!.length * ESTIMATED_ROW)
     return (
       <div class="thread-frame">
-        <div class="thread-scroll" ref={this.box} onScroll={this.scrolled} role="log" aria-live="off" aria-label="Conversation" tabIndex={0}>
+        <div class="thread-scroll" ref={this.box} onScroll={this.onScroll} role="log" aria-live="off" aria-label="Conversation" tabIndex={0}>
           <div class="thread-inner" ref={this.inner}>
             {ids.map((id) => {
               const shown = near.has(id) || id >= last - 1
               return (
-                <div key={id} class="group" data-group={id} ref={this.holder(id)} style={shown ? undefined : { height: `${this.heights.get(id)}px` }}>
-                  {shown && all.get(id)!.map((item) => <Row key={item.key} item={item} session={this.props.thread.session} />)}
+                <div key={id} class="group" data-group={id} ref={this.refCallback(id)} style={shown ? undefined : { height: `${this.heights.get(id)}px` }}>
+                  {shown && all.get(id)!.map((item) => <ThreadRow key={item.key} item={item} session={this.props.thread.session} />)}
                 </div>
               )
             })}
             {children}
           </div>
         </div>
-        {away && <button type="button" class="to-bottom" aria-label="To the newest" onClick={this.toBottom}><Icon name="down" /></button>}
+        {away && <button type="button" class="to-bottom" aria-label="To the newest" onClick={this.scrollToBottom}><Icon name="down" /></button>}
       </div>
     )
   }

@@ -76,7 +76,7 @@ export function HoldButton(props: { label: string; onConfirm: () => void; class?
   )
 }
 
-export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
+export function CopyButton({ text, label = 'Copy' }: { text: string; label?: string }) {
   const [done, setDone] = useState(false)
   if (!navigator.clipboard) return null // only https and localhost have one
   return (

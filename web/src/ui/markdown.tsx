@@ -10,7 +10,7 @@ import { visible } from '../shared/visible-text'
 import { memo } from './memo'
 
 /** A link opens apart, and learns nothing about this page. */
-const APART = 'target="_blank" rel="noopener noreferrer nofollow"'
+const EXTERNAL_LINK = 'target="_blank" rel="noopener noreferrer nofollow"'
 
 const md = new MarkdownIt({ html: false, linkify: true, breaks: false, typographer: false })
 md.validateLink = (url) => /^(?:https?:|mailto:)/i.test(url.trim())
@@ -18,10 +18,10 @@ md.renderer.rules.image = (tokens, index) => {
   const token = tokens[index]!
   const address = String(token.attrGet('src') ?? '')
   const words = md.utils.escapeHtml(token.content || 'image')
-  return /^https?:/i.test(address) ? `<a href="${md.utils.escapeHtml(address)}" ${APART}>🖼 ${words}</a>` : `🖼 ${words}`
+  return /^https?:/i.test(address) ? `<a href="${md.utils.escapeHtml(address)}" ${EXTERNAL_LINK}>🖼 ${words}</a>` : `🖼 ${words}`
 }
 md.renderer.rules.link_open = (tokens, index) =>
-  `<a href="${md.utils.escapeHtml(String(tokens[index]!.attrGet('href') ?? ''))}" ${APART}>`
+  `<a href="${md.utils.escapeHtml(String(tokens[index]!.attrGet('href') ?? ''))}" ${EXTERNAL_LINK}>`
 
 /** Code is what people copy and run: what cannot be seen in it is marked. In prose such characters have their use. */
 for (const kind of ['code_inline', 'code_block', 'fence'] as const) {
@@ -48,7 +48,7 @@ export function toHtml(text: string): string {
 
 /** Streaming text in pieces of which only the last can still change, so that a long answer costs no more per word than
  * a short one. Cut at blank lines outside fences, and never before something indented (it belongs to a list). */
-export function pieces(text: string): string[] {
+export function splitBlocks(text: string): string[] {
   const found: string[] = []
   let fence = ''
   let piece: string[] = []
@@ -72,12 +72,12 @@ function isList(piece: readonly string[]): boolean {
   return /^\s*(?:[-*+]|\d+[.)])\s/.test(piece.find((line) => line.trim()) ?? '')
 }
 
-const Piece = memo(({ text }: { text: string }) => {
+const Block = memo(({ text }: { text: string }) => {
   const html = useMemo(() => toHtml(text), [text])
   return <div class="md" dangerouslySetInnerHTML={{ __html: html }} />
 })
 
 export function Markdown({ text, live = false }: { text: string; live?: boolean }) {
-  const parts = useMemo(() => pieces(text), [text])
-  return <div class={live ? 'prose live' : 'prose'}>{parts.map((part, index) => <Piece key={index} text={part} />)}</div>
+  const parts = useMemo(() => splitBlocks(text), [text])
+  return <div class={live ? 'prose live' : 'prose'}>{parts.map((part, index) => <Block key={index} text={part} />)}</div>
 }
