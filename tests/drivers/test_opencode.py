@@ -1,6 +1,7 @@
 """OpenCode against the contracts: the real program over the scripted model."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ import pytest_asyncio
 
 from tieline.api import open_session
 from tieline.testing.driver_contract import DriverContract
+from tieline.testing.driver_contract.base import DriverContractBase
 from tieline.testing.policy_contract import PolicyContract, Web, loopback_web
+from tieline.testing.rig import Rig
 from tieline.testing.rigs.opencode import OpenCodeRig
 
 pytestmark = pytest.mark.real
@@ -16,26 +19,50 @@ pytestmark = pytest.mark.real
 PROGRAM = str(Path(__file__).parent.parent / "agents/node_modules/.bin/opencode")
 
 
-@pytest.fixture
-async def opencode(tmp_path: Path) -> AsyncIterator[OpenCodeRig]:
-    async with OpenCodeRig(tmp_path / "home", PROGRAM) as rig:
-        yield rig
-
-
-class TestOpenCode(DriverContract):
-    @pytest.fixture
-    def rig(self, opencode: OpenCodeRig) -> OpenCodeRig:  # type: ignore[override]
-        return opencode
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OpenCodeRig]:
-    """One server for many sessions, as in real life. (A start takes five seconds.)"""
-    home = tmp_path_factory.mktemp("opencode")
+@asynccontextmanager
+async def kept_open(home: Path) -> AsyncGenerator[OpenCodeRig, None]:
+    """One server for many sessions, as in real life. (A start takes six seconds of a processor.)"""
+    home.mkdir(exist_ok=True)
     async with (
         OpenCodeRig(home / "home", PROGRAM) as rig,
         open_session(rig.driver, cwd=home, policy="full", **rig.options),
     ):
+        yield rig
+
+
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OpenCodeRig]:
+    async with kept_open(tmp_path_factory.mktemp("opencode")) as rig:
+        yield rig
+
+
+@pytest.mark.asyncio(loop_scope="class")
+class TestOpenCode(DriverContract):
+    """All but those that end the server, on one server."""
+
+    test_killed = test_no_process_left = test_spending = None  # type: ignore[assignment]
+
+    @pytest_asyncio.fixture(loop_scope="class")
+    async def rig(self, server: OpenCodeRig) -> Rig:  # type: ignore[override]
+        return server.borrow()
+
+
+class TestOpenCodeAlone(DriverContractBase):
+    """Those that look at, or kill, the agent's process: each with a server of its own."""
+
+    test_killed = DriverContract.test_killed
+    test_no_process_left = DriverContract.test_no_process_left
+    test_spending = DriverContract.test_spending
+
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[Rig]:  # type: ignore[override]
+        async with OpenCodeRig(tmp_path / "home", PROGRAM) as rig:
+            yield rig
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OpenCodeRig]:
+    async with kept_open(tmp_path_factory.mktemp("opencode")) as rig:
         yield rig
 
 

@@ -63,6 +63,7 @@ class ScriptedModel:
         self._dialect = dialect
         self._replies: deque[Reply] = deque()
         self._server = LoopbackServer(self._answer)
+        self._named: dict[str, ScriptedModel] = {}
         self.requests: list[Any] = []
         """The body of every main-loop call so far."""
         self._spoken: list[ModelApi] = []
@@ -102,6 +103,13 @@ class ScriptedModel:
         """Replies for the next model calls, in order, after those not yet taken."""
         self._replies.extend(replies)
 
+    def named(self, name: str) -> "ScriptedModel":
+        """A model with a script of its own at the same address: it answers the requests for the model of that name, so
+        that a late request of one test does not take a reply of the next."""
+        model = ScriptedModel(*self._voices, dialect=self._dialect)
+        self._named[name] = model
+        return model
+
     def reset(self) -> None:
         self._replies.clear()
         self.requests.clear()
@@ -116,9 +124,13 @@ class ScriptedModel:
             self.unheard.append(f"{request.method} {request.target}")
             await request.respond(404, b'{"error":{"message":"the scripted model does not know this"}}')
             return
+        model = self._named.get(str(request.json().get("model")), self) if self._named else self
         if await kind.aside(request):
-            self.asides.append(f"{request.method} {request.target}")
-            return
+            model.asides.append(f"{request.method} {request.target}")
+        else:
+            await model._take(kind, request)
+
+    async def _take(self, kind: type[ModelApi], request: HttpRequest) -> None:
         body = request.json()
         self.requests.append(body)
         self.called.set()

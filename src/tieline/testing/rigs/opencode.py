@@ -1,5 +1,6 @@
 """OpenCode over the scripted model: the real program, a configuration from scratch, a chat-completions voice."""
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ..rig import scratch_env
 MODEL = "scripted/scripted"
 PATCHING = "scripted/gpt-scripted"
 """The same one by a name that OpenCode gives its patch tool to, in place of those that edit and write."""
+BORROWED, MODELS = "borrowed", 64
 OFFLINE = {
     "OPENCODE_DISABLE_MODELS_FETCH": "1",
     "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
@@ -50,6 +52,14 @@ class OpenCodeRig(ModelRig):
         )
         self.options: Mapping[str, Any] = {"env": self.env}
 
+        self._borrowed = itertools.count()
+
+    def borrow(self) -> "BorrowedRig":
+        """For one test: the same driver, hence the same server for as long as a session keeps it open, and a model that
+        is asked by no other test."""
+        name = f"{BORROWED}-{next(self._borrowed) % MODELS}"
+        return BorrowedRig(self, self.model.named(name), f"scripted/{name}")
+
     async def __aenter__(self) -> "OpenCodeRig":
         await self.model.__aenter__()
         folder = self._home / ".config" / "opencode"
@@ -57,6 +67,17 @@ class OpenCodeRig(ModelRig):
         config = {**configuration(self.model.url), **self._config}
         (folder / "opencode.json").write_bytes(msgspec.json.encode(config))
         return self
+
+
+class BorrowedRig(ModelRig):
+    """See `OpenCodeRig.borrow`."""
+
+    limits = OpenCodeRig.limits
+
+    def __init__(self, owner: OpenCodeRig, model: ScriptedModel, name: str) -> None:
+        super().__init__(model)
+        self.driver = owner.driver
+        self.options: Mapping[str, Any] = {**owner.options, "model": name}
 
 
 def configuration(url: str) -> dict[str, Any]:
@@ -75,7 +96,7 @@ def configuration(url: str) -> dict[str, Any]:
         "npm": "@ai-sdk/openai-compatible",
         "name": "Scripted",
         "options": {"baseURL": f"{url}/v1", "apiKey": "dummy"},
-        "models": {"scripted": model, "gpt-scripted": model},
+        "models": dict.fromkeys(("scripted", "gpt-scripted", *(f"{BORROWED}-{n}" for n in range(MODELS))), model),
     }
     return {
         "provider": {"scripted": provider},
