@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from tieline.api import open_session
 from tieline.testing.driver_contract import DriverContract
-from tieline.testing.driver_contract.base import DriverContractBase
+from tieline.testing.driver_contract.spending import SpendingContract
 from tieline.testing.policy_contract import PolicyContract, Web, loopback_web
 from tieline.testing.rig import Rig
 from tieline.testing.rigs.opencode import OpenCodeRig
@@ -47,12 +47,11 @@ class TestOpenCode(DriverContract):
         return server.borrow()
 
 
-class TestOpenCodeAlone(DriverContractBase):
+class TestOpenCodeAlone(SpendingContract):
     """Those that look at, or kill, the agent's process: each with a server of its own."""
 
     test_killed = DriverContract.test_killed
     test_no_process_left = DriverContract.test_no_process_left
-    test_spending = DriverContract.test_spending
 
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> AsyncIterator[Rig]:  # type: ignore[override]
