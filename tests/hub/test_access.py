@@ -9,6 +9,7 @@ from typing import Any
 import httpx2 as httpx
 import msgspec
 import pytest
+from starlette.types import Message
 from tests.bus.conftest import NatsServer
 from tests.bus.conftest import running as nats_running
 from tests.hub.conftest import Running, caller
@@ -20,7 +21,6 @@ from tieline.bus import open_bus
 from tieline.bus.base import Change, Table
 from tieline.config import Config, HubConfig
 from tieline.hub.app import build
-from tieline.hub.http.responses import Message
 from tieline.hub.security import devices as devices_module
 from tieline.hub.security.devices import Device, Devices, PairingRecord, hashed
 from tieline.hub.security.rate_limit import RateLimiter

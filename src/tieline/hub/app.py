@@ -4,15 +4,17 @@ A file in `routes/` (or `http/static_files.py`) gives its handlers by `routes(hu
 reachable, and nothing without passing the security middleware.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ..errors import TielineError
 from ..protocol.problems import MEDIA_TYPE, Problem
 from .http.problems import ProblemException, RequestRefused, headers, http_problem, problem_of, render
-from .http.request import Request, Response
-from .http.responses import Receive, Scope, Send
-from .http.routing import AsgiRoute, Route, Router
+from .http.request import Request
+from .http.routing import AsgiRoute, Operation, build_router
 from .hub import Hub
 from .security.middleware import SecurityMiddleware
 
@@ -39,59 +41,65 @@ def build(hub: Hub) -> SecurityMiddleware:
     return SecurityMiddleware(Application(hub, all_routes(hub)), hub)
 
 
-def all_routes(hub: Hub) -> list[Route | AsgiRoute]:
-    return [one for part in PARTS for one in import_module(f"{__package__}.{part}").routes(hub)]
+def all_routes(hub: Hub) -> list[Operation | AsgiRoute]:
+    return [route for part in PARTS for route in import_module(f"{__package__}.{part}").routes(hub)]
 
 
 class Application:
-    """Routes, without the gate."""
+    """All routes, without the security middleware."""
 
-    def __init__(self, hub: Hub, routes: Iterable[Route | AsgiRoute]) -> None:
-        self._hub = hub
-        self._routes = tuple(routes)
-        self._map = Router(self._routes)
+    def __init__(self, hub: Hub, routes: Iterable[Operation | AsgiRoute]) -> None:
+        self.hub = hub
+        self.routes = tuple(routes)
+        self._router = build_router(self.routes, lambda operations: Endpoint(hub, operations), _not_found)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = self._map.find(scope["path"])
-        if found is not None:
-            scope["path_template"] = found[0].template
-            if found[0].plain is not None:
-                await found[0].plain(scope, receive, send)
-                return
-        if scope["type"] != "http":
-            raise RequestRefused("NotFound", "there is no such door")
-        request = Request(self._hub, scope, self._routes)
-        if found is None:
-            reply = _answer(http_problem(404, "there is nothing here", request.id))
-        elif (route := found[0].routes.get(scope["method"])) is None:
-            reply = _other_method(request, found[0].routes)
-        else:
-            reply = await self._answered(route, request, found[1])
-        await reply.send(send)
+        scope["app"] = self
+        await self._router(scope, receive, send)
 
-    async def _answered(self, route: Route, request: Request, words: dict[str, str]) -> Response:
+
+class Endpoint:
+    """The operations of one path. An error becomes a problem response."""
+
+    def __init__(self, hub: Hub, operations: Mapping[str, Operation]) -> None:
+        self._hub = hub
+        self._operations = operations
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        operation = self._operations.get(scope["method"])
+        response = self._other_method(request) if operation is None else await self._handle(operation, request)
+        await response(scope, receive, send)
+
+    async def _handle(self, operation: Operation, request: Request) -> Response:
         state = request.scope["state"]
         try:
-            return await route.answer(request, words)
+            return await operation.handle(request)
         except ProblemException as error:
             state["why"] = error.problem.detail
-            return _answer(error.problem)
+            return _problem_response(error.problem)
         except TielineError as error:
             state["why"] = error.message
-            return _answer(problem_of(error, request.id), error.retry_s if isinstance(error, RequestRefused) else 0.0)
+            retry_s = error.retry_s if isinstance(error, RequestRefused) else 0.0
+            return _problem_response(problem_of(error, request.id), retry_s)
         except Exception as error:
             self._hub.log.error("failed", path=request.scope["path"], id=request.id, exc_info=error)
-            return _answer(http_problem(500, "something went wrong here; the log says what", request.id))
+            return _problem_response(http_problem(500, "internal error; the log of the hub has it", request.id))
+
+    def _other_method(self, request: Request) -> Response:
+        allow = {"allow": ", ".join(sorted({*self._operations, "OPTIONS"}))}
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=allow)
+        return Response(render(http_problem(405, "method not allowed", request.id)), 405, allow, MEDIA_TYPE)
 
 
-def _other_method(request: Request, routes: dict[str, Route]) -> Response:
-    allow = {"allow": ", ".join(sorted({*routes, "OPTIONS"}))}
-    if request.scope["method"] == "OPTIONS":
-        return Response(status=204, headers=allow)
-    problem = http_problem(405, "this door is not opened that way", request.id)
-    return Response(render(problem), 405, MEDIA_TYPE, allow)
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] != "http":
+        raise RequestRefused("NotFound", "no WebSocket at this path")
+    response = _problem_response(http_problem(404, "no such path", Request(scope).id))
+    await response(scope, receive, send)
 
 
-def _answer(problem: Problem, retry_s: float = 0.0) -> Response:
+def _problem_response(problem: Problem, retry_s: float = 0.0) -> Response:
     more = {name.decode(): value.decode() for name, value in headers(problem, retry_s) if name != b"content-type"}
-    return Response(render(problem), problem.status, MEDIA_TYPE, more)
+    return Response(render(problem), problem.status, more, MEDIA_TYPE)

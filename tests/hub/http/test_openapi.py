@@ -11,7 +11,7 @@ from tests.hub.conftest import Running
 
 from tieline.hub.app import all_routes
 from tieline.hub.http.problems import STATUS
-from tieline.hub.http.routing import Route
+from tieline.hub.http.routing import Operation
 from tieline.protocol.views import NodeView
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -42,7 +42,7 @@ async def test_it_is_openapi_3_1(shared: Running) -> None:
 
 async def test_every_route_is_in_it_with_words_bodies_answers_and_problems(shared: Running) -> None:
     said = (await document(shared))["paths"]
-    for route in [one for one in all_routes(shared.hub) if isinstance(one, Route)]:
+    for route in [one for one in all_routes(shared.hub) if isinstance(one, Operation)]:
         for path in route.paths:
             if not path.startswith(("/api/v1/", "/metrics", "/healthz")):
                 continue

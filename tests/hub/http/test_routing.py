@@ -4,13 +4,15 @@ from typing import Annotated, Literal
 
 import pytest
 from msgspec import Meta
+from starlette.responses import Response
+from starlette.types import Message, Scope
 from tests.hub.conftest import Running, caller
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tieline.hub.app import Application
-from tieline.hub.http.request import Request, Response, json_response
-from tieline.hub.http.routing import Router, get, post
+from tieline.hub.http.request import Request, json_response
+from tieline.hub.http.routing import get, post
 from tieline.hub.http.server import serve
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -55,7 +57,7 @@ ROUTES = (thing, everything, part, needs, broken)
     [
         ("/things/x", "/things/{id}", {"id": "x"}),
         ("/things/all", "/things/all", {}),
-        ("/things/all/parts/y", None, None),
+        ("/things/all/parts/y", "/things/{id}/parts/{part}", {"id": "all", "part": "y"}),
         ("/things/x/parts/y", "/things/{id}/parts/{part}", {"id": "x", "part": "y"}),
         ("/first", "/first", {}),
         ("/things", None, None),
@@ -68,18 +70,26 @@ ROUTES = (thing, everything, part, needs, broken)
         ("things/x", None, None),
     ],
 )
-async def test_what_is_at_a_path(path: str, template: str | None, words: dict[str, str] | None) -> None:
-    found = Router(ROUTES).find(path)
+async def test_what_is_at_a_path(
+    shared: Running, path: str, template: str | None, words: dict[str, str] | None
+) -> None:
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        pass
+
+    scope: Scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [], "state": {}}
+    await Application(shared.hub, ROUTES)(scope, receive, send)
     if template is None:
-        assert found is None
+        assert "route" not in scope
     else:
-        assert found is not None
-        assert (found[0].template, found[1]) == (template, words)
+        assert (scope["route"].path, scope["path_params"]) == (template, words)
 
 
-async def test_two_for_the_same_door_are_refused() -> None:
+async def test_two_for_the_same_door_are_refused(shared: Running) -> None:
     with pytest.raises(AssertionError, match="twice"):
-        Router([thing, thing])
+        Application(shared.hub, [thing, thing])
 
 
 @pytest.mark.parametrize(

@@ -88,5 +88,5 @@ async def test_no_way_out(shared: Running, path: str) -> None:
 
 
 async def test_without_a_build_it_says_what_to_do(tmp_path: Path) -> None:
-    assert StaticFiles(tmp_path / "nothing").page(None).status == 503  # type: ignore[arg-type]
+    assert StaticFiles(tmp_path / "nothing").page(None).status_code == 503  # type: ignore[arg-type]
     assert (STATIC / "index.html").is_file(), "`make setup` builds it"

@@ -10,14 +10,15 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 from msgspec import Struct
+from starlette.responses import Response
 from tests.hub.agents import Inside, inside, through
 from tests.hub.conftest import Running, caller
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tieline.hub.app import Application, all_routes
-from tieline.hub.http.request import Request, Response, json_response
-from tieline.hub.http.routing import AsgiRoute, Route, get
+from tieline.hub.http.request import Request, json_response
+from tieline.hub.http.routing import AsgiRoute, Operation, get
 from tieline.hub.http.server import serve
 from tieline.hub.security import access_rules
 from tieline.hub.security.middleware import SecurityMiddleware
@@ -51,7 +52,7 @@ PAGE = re.compile(
 """The page: the same for everybody, which a test makes sure of."""
 
 
-def every_door(routes: Iterable[Route | AsgiRoute]) -> list[tuple[str, str]]:
+def every_door(routes: Iterable[Operation | AsgiRoute]) -> list[tuple[str, str]]:
     """Method and path of each; plain ASGI ones are asked in every way."""
     found: set[tuple[str, str]] = set()
     for route in routes:

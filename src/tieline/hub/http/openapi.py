@@ -13,19 +13,19 @@ from ...version import __version__
 from ..security import access_rules
 from .problems import STATUS
 from .route_spec import RouteSpec
-from .routing import NAME, AsgiRoute, Route
+from .routing import NAME, AsgiRoute, Operation
 
 REF = "#/components/schemas/{name}"
 
 Json = dict[str, Any]
 
 
-def document(routes: Iterable[Route | AsgiRoute]) -> Json:
+def document(routes: Iterable[Operation | AsgiRoute]) -> Json:
     """Every route under the API, and those for machines beside it. Streams and links are told in words."""
     found = [
         (path, route, route.spec)
         for route in routes
-        if isinstance(route, Route) and route.spec is not None
+        if isinstance(route, Operation) and route.spec is not None
         for path in route.paths
     ]
     types: list[Any] = [Problem, CommandView]
@@ -61,7 +61,7 @@ def document(routes: Iterable[Route | AsgiRoute]) -> Json:
     }
 
 
-def _operation(path: str, route: Route, said: RouteSpec, names: Json) -> Json:
+def _operation(path: str, route: Operation, said: RouteSpec, names: Json) -> Json:
     words = cleandoc(route.handler.__doc__ or route.handler.__name__).split("\n\n", 1)
     is_open = access_rules.need(route.method, path) == "nothing"
     operation: Json = {
@@ -81,7 +81,7 @@ def _operation(path: str, route: Route, said: RouteSpec, names: Json) -> Json:
     return operation
 
 
-def _parameters(path: str, route: Route, names: Json) -> list[Json]:
+def _parameters(path: str, route: Operation, names: Json) -> list[Json]:
     found: list[Json] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in NAME.findall(path)
@@ -130,7 +130,7 @@ def _responses(said: RouteSpec, method: str, names: Json, is_open: bool) -> Json
     return responses
 
 
-def _query(route: Route) -> tuple[FieldInfo, ...]:
+def _query(route: Operation) -> tuple[FieldInfo, ...]:
     return fields(route.query) if route.query is not None else ()
 
 

@@ -1,79 +1,56 @@
-"""What the handlers of routes share: who asks, for what, with which words; and the answer."""
+"""The request that handlers get, and what they share: the caller, the parsed body and query, a JSON response."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+import starlette.requests
+from starlette.responses import Response
 
 from ...protocol.views import DeviceView
 from .problems import RequestRefused
 
 if TYPE_CHECKING:
     from ..hub import Hub
-    from .responses import Scope, Send
-    from .routing import AsgiRoute, Route
 
 T = TypeVar("T")
 
 JSON = "application/json"
+MAX_FIELDS = 100
+"""Of a query."""
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _FIELD = re.compile(r"`\$\.?([^`]*)`")
 _NAMED = re.compile(r"(?:unknown|required) field `([^`]+)`")
 
 
-class Request(Struct):
-    """A request that was let in; its body is here already, whole."""
-
-    hub: "Hub"
-    scope: "Scope"
-    routes: "tuple[Route | AsgiRoute, ...]"  # all there are
+class Request(starlette.requests.Request):
+    """Starlette's request, with the hub that it came to and the id that its log lines carry."""
 
     @property
-    def headers(self) -> dict[str, str]:
-        """By their names in small letters."""
-        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.scope["headers"]}
-
-    @property
-    def body(self) -> bytes:
-        return self.scope["state"].get("body", b"")
+    def hub(self) -> "Hub":
+        return self.app.hub
 
     @property
     def id(self) -> str:
         return self.scope["state"].get("request", "")
 
 
-class Response(Struct, frozen=True):
-    body: bytes = b""
-    status: int = 200
-    media: str = JSON
-    headers: Mapping[str, str] = {}
-
-    async def send(self, send: "Send") -> None:
-        found = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers.items()]
-        if self.status not in (204, 304):
-            text = self.media.startswith("text/") and "charset" not in self.media
-            found.append((b"content-type", f"{self.media}; charset=utf-8".encode() if text else self.media.encode()))
-            found.append((b"content-length", b"%d" % len(self.body)))
-        await send({"type": "http.response.start", "status": self.status, "headers": found})
-        await send({"type": "http.response.body", "body": self.body})
+DONE = Response(status_code=204)
 
 
-DONE = Response(status=204)
-
-
-def json_response(value: object, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
-    """JSON of a value; bytes are JSON already."""
-    return Response(value if isinstance(value, bytes) else msgspec.json.encode(value), status, headers=headers)
+def json_response(value: object, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON of a value by msgspec; bytes are JSON already."""
+    content = value if isinstance(value, bytes) else msgspec.json.encode(value)
+    return Response(content, status_code, headers, JSON)
 
 
 def device_of(request: Request) -> DeviceView:
     """Who asks. Behind every door that is not open there is one."""
     device: DeviceView | None = request.scope["state"].get("device")
     if device is None:
-        raise RequestRefused("Unauthenticated", "who are you?")
+        raise RequestRefused("Unauthenticated", "missing or invalid credentials")
     return device
 
 
@@ -87,9 +64,9 @@ def idempotency_id(request: Request) -> str:
     return request.scope["state"].get("once", "")
 
 
-def parse_body(request: Request, kind: type[T], *, empty: T | None = None) -> T:
-    """The body as a value. Bad ones are refused with the field's name; `empty` stands for no body at all."""
-    data = request.body
+async def parse_body(request: Request, kind: type[T], *, empty: T | None = None) -> T:
+    """The body as a value. An invalid body is refused with the field's name; `empty` stands for no body at all."""
+    data = await request.body()
     if not data and empty is not None:
         return empty
     decoder = _decoders.get(kind)
@@ -103,10 +80,12 @@ def parse_body(request: Request, kind: type[T], *, empty: T | None = None) -> T:
         raise RequestRefused("UsageError", f"the body is not valid JSON: {error}", field="body") from None
 
 
-def parse_query(said: Iterable[tuple[str, str]], kind: type[T]) -> T:
-    """What a query says, as the fields of a value; of what it says twice the last counts."""
+def parse_query(request: Request, kind: type[T]) -> T:
+    """The query as a value. Of a name that is there twice the last counts."""
+    if request.scope["query_string"].count(b"&") >= MAX_FIELDS:
+        raise RequestRefused("UsageError", f"the query has more than {MAX_FIELDS} fields", field="query")
     try:
-        return msgspec.convert(dict(said), kind, strict=False)
+        return msgspec.convert(dict(request.query_params), kind, strict=False)
     except msgspec.ValidationError as error:
         raise invalid(error) from None
 

@@ -1,19 +1,13 @@
 """What goes back through the gate: with the headers that keep browsers on their guard, and refusals that arrive."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from typing import Any
 
 from msgspec import Struct
+from starlette.types import Message, Receive, Scope, Send
 
 from ...protocol.views import DeviceView
 from .problems import RequestRefused, headers, http_problem, problem_of, render
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "

@@ -1,74 +1,71 @@
-"""Which function answers which method and path, and what of them it is given.
+"""Declares routes with typed query parameters, and puts them into Starlette's router.
 
-    @get("/api/v1/things/{id}/parts", tags=["things"], spec=Spec(gives=list[Part]))
-    async def parts(request: Asked, id: str, limit: Annotated[int, Meta(ge=1, le=100)] = 50) -> Reply: ...
+    @get("/api/v1/things/{id}/parts", tags=["things"], spec=RouteSpec(gives=list[Part]))
+    async def parts(request: Request, id: str, limit: Annotated[int, Meta(ge=1, le=100)] = 50) -> Response: ...
 
-Names in the path's braces are given as they were said, never empty; every other parameter is of the query, and what it
-says is checked against its type. `asgi` is for doors that are no request and answer: streams and links.
+A parameter that the path names is given as text; every other parameter comes from the query and is checked against its
+type. `asgi` is for what is no request with one response: streams and links.
 """
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import get_type_hints
-from urllib.parse import parse_qsl
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import asdict
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, Router, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .problems import RequestRefused
-from .request import Request, Response, parse_query
-from .responses import Receive, Scope, Send
+from .request import Request, parse_query
 from .route_spec import RouteSpec
 
-MAX_FIELDS = 100
-"""Of a query."""
-
 Handler = Callable[..., Awaitable[Response]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 NAME = re.compile(r"\{([^}]+)\}")
-"""Of a part of a path that is given to the handler."""
+"""A path parameter."""
 
 
 class AsgiRoute(Struct, frozen=True):
-    """A door that speaks ASGI by itself, whatever the method, also as a WebSocket."""
+    """A path that an ASGI application serves, whatever the method, also as a WebSocket."""
 
     path: str
-    app: App
+    app: ASGIApp
 
 
-class Route:
+class Operation:
+    """A method of one or several paths, and its handler."""
+
     def __init__(
         self, method: str, paths: tuple[str, ...], handler: Handler, spec: RouteSpec | None, tags: list[str]
     ) -> None:
         self.method = method
         self.paths = paths
         self.handler = handler
-        self.spec = spec  # without one it is not in the document
+        self.spec = spec  # without one it is not in the OpenAPI document
         self.tags = tags
         hints = get_type_hints(handler, include_extras=True)
-        own = list(inspect.signature(handler).parameters.values())[1:]  # the first is the request
-        named = set(NAME.findall(" ".join(paths)))
-        self.words = frozenset(one.name for one in own if one.name in named)
+        parameters = list(inspect.signature(handler).parameters.values())[1:]  # the first is the request
+        in_path = set(NAME.findall(" ".join(paths)))
+        self._path_params = frozenset(parameter.name for parameter in parameters if parameter.name in in_path)
         query = [
-            (one.name, hints[one.name], msgspec.NODEFAULT if one.default is one.empty else one.default)
-            for one in own
-            if one.name not in named
+            (
+                parameter.name,
+                hints[parameter.name],
+                msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default,
+            )
+            for parameter in parameters
+            if parameter.name not in in_path
         ]
         self.query = msgspec.defstruct("Query", query, kw_only=True) if query else None
 
-    async def answer(self, request: Request, words: dict[str, str]) -> Response:
-        given = {name: words[name] for name in self.words}
+    async def handle(self, request: Request) -> Response:
+        path_params = {name: request.path_params[name] for name in self._path_params}
         if self.query is None:
-            return await self.handler(request, **given)
-        try:
-            said = request.scope["query_string"].decode("latin-1")
-            fields = parse_qsl(said, keep_blank_values=True, max_num_fields=MAX_FIELDS)
-        except ValueError as error:
-            raise RequestRefused("UsageError", f"the query cannot be read: {error}", field="query") from None
-        return await self.handler(request, **given, **asdict(parse_query(fields, self.query)))
+            return await self.handler(request, **path_params)
+        return await self.handler(request, **path_params, **asdict(parse_query(request, self.query)))
 
 
 class RouteDecorator(Struct, frozen=True):
@@ -78,8 +75,8 @@ class RouteDecorator(Struct, frozen=True):
 
     def __call__(
         self, *paths: str, spec: RouteSpec | None, tags: list[str] | None = None
-    ) -> Callable[[Handler], Route]:
-        return lambda handler: Route(self.method, paths, handler, spec, tags or [])
+    ) -> Callable[[Handler], Operation]:
+        return lambda handler: Operation(self.method, paths, handler, spec, tags or [])
 
 
 get, post, patch, delete = (
@@ -90,55 +87,36 @@ get, post, patch, delete = (
 )
 
 
-def asgi(path: str) -> Callable[[App], AsgiRoute]:
+def asgi(path: str) -> Callable[[ASGIApp], AsgiRoute]:
     return lambda app: AsgiRoute(path, app)
 
 
-class PathNode(Struct):
-    """What is at a path, and below it."""
+class _AsgiEndpoint:
+    """Starlette takes a function for a handler of requests, and any other callable for an ASGI application."""
 
-    template: str = ""
-    routes: dict[str, Route] = field(default_factory=dict[str, Route])  # by method
-    plain: App | None = None
-    below: dict[str, "PathNode"] = field(default_factory=lambda: dict[str, "PathNode"]())
-    any: "PathNode | None" = None  # below, whatever it is called
-    name: str = ""  # by which that is given to the handler
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
 
-class Router:
-    def __init__(self, doors: Iterable[Route | AsgiRoute]) -> None:
-        self._root = PathNode()
-        for door in doors:
-            if isinstance(door, AsgiRoute):
-                self._place(door.path).plain = door.app
-                continue
-            for path in door.paths:
-                routes = self._place(path).routes
-                assert door.method not in routes, f"{door.method} {path} is there twice"
-                routes[door.method] = door
-
-    def find(self, path: str) -> tuple[PathNode, dict[str, str]] | None:
-        """What is at a path, and what its parts are for the names in braces. A name that is spelled out comes first."""
-        words: dict[str, str] = {}
-        place = self._root
-        for part in path.split("/")[1:]:
-            below = place.below.get(part)
-            if below is None:
-                if place.any is None or not part:
-                    return None
-                words[place.name] = part
-                below = place.any
-            place = below
-        return (place, words) if place.template else None
-
-    def _place(self, path: str) -> PathNode:
-        place = self._root
-        for part in path.split("/")[1:]:
-            if name := NAME.fullmatch(part):
-                assert place.any is None or place.name == name[1], f"{path}: {part} is called {place.name} elsewhere"
-                place.any, place.name = place.any or PathNode(), name[1]
-                place = place.any
-            else:
-                place = place.below.setdefault(part, PathNode())
-        place.template = path
-        return place
+def build_router(
+    routes: Iterable[Operation | AsgiRoute], serve: Callable[[Mapping[str, Operation]], ASGIApp], not_found: ASGIApp
+) -> Router:
+    """Each path is one of Starlette's routes, so that a method that it lacks is refused with the methods that it has;
+    `serve` makes the application for all operations of a path. A path that is spelled out comes before a parameter."""
+    operations: dict[str, dict[str, Operation]] = {}
+    found: list[tuple[str, BaseRoute]] = []
+    for route in routes:
+        if isinstance(route, AsgiRoute):
+            endpoint = _AsgiEndpoint(route.app)
+            found += [(route.path, Route(route.path, endpoint)), (route.path, WebSocketRoute(route.path, endpoint))]
+            continue
+        for path in route.paths:
+            methods = operations.setdefault(path, {})
+            assert route.method not in methods, f"{route.method} {path} is there twice"
+            methods[route.method] = route
+    found += [(path, Route(path, _AsgiEndpoint(serve(methods)))) for path, methods in operations.items()]
+    found.sort(key=lambda pair: [part.startswith("{") for part in pair[0].split("/")])
+    return Router([route for _, route in found], redirect_slashes=False, default=not_found)

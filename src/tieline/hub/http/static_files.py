@@ -8,8 +8,10 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from starlette.responses import Response
+
 from .problems import RequestRefused
-from .request import Request, Response
+from .request import Request
 from .routing import get
 
 if TYPE_CHECKING:
@@ -54,12 +56,12 @@ class StaticFile:
     def answer(self, request: Request) -> Response:
         headers, said = {"cache-control": self.caching, "etag": self.tag, "vary": "accept-encoding"}, request.headers
         if said.get("if-none-match") == self.tag:
-            return Response(status=304, headers=headers)
+            return Response(status_code=304, headers=headers)
         taken = {one.split(";")[0].strip() for one in said.get("accept-encoding", "").split(",")}
         name = next((name for _, name in PACKED if name in taken and name in self.forms), "")
         if name:
             headers["content-encoding"] = name
-        return Response(self.forms[name], media=self.media, headers=headers)
+        return Response(self.forms[name], headers=headers, media_type=self.media)
 
 
 class StaticFiles:
@@ -75,7 +77,7 @@ class StaticFiles:
     def page(self, request: Request) -> Response:
         found = self._files.get("/index.html")
         if found is None:
-            return Response(MISSING, 503, MEDIA[".html"])
+            return Response(MISSING, 503, media_type=MEDIA[".html"])
         return found.answer(request)
 
     def file(self, request: Request, address: str) -> Response:

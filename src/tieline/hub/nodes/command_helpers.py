@@ -3,6 +3,7 @@
 import re
 
 import msgspec
+from starlette.responses import Response
 
 from ...errors import UsageError
 from ...ids import new_id
@@ -10,7 +11,7 @@ from ...protocol.commands import AnyCommand, Result
 from ...protocol.views import CommandView, NodeView
 from ...sessions.records import ASKS, SESSIONS, AskRecord, SessionRecord
 from ..http.problems import NotFound, ProblemException, RequestRefused, refusal_problem
-from ..http.request import Request, Response, device_of, idempotency_id, json_response
+from ..http.request import Request, device_of, idempotency_id, json_response
 from ..hub import Hub
 from ..security.auth import signature
 

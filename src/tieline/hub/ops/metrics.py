@@ -37,7 +37,7 @@ class Metrics:
 
     def request(self, scope: MutableMapping[str, Any], visit: "RequestContext", status: int, seconds: float) -> None:
         # The route's template, never the path: a stranger must not be able to make new series.
-        key = (visit.method, scope.get("path_template") or "none", status)
+        key = (visit.method, route.path if (route := scope.get("route")) else "none", status)
         counter = self._labels.get(key)
         if counter is None:
             method = key[0] if key[0] in _METHODS else "other"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
+from starlette.responses import Response
 
 from ...protocol import PROTOCOL
 from ...protocol.access import Me, Offer, Paired
@@ -12,7 +13,7 @@ from ...protocol.request_bodies import Claim, Pairing
 from ...protocol.views import DeviceView
 from ...version import __version__
 from ..http.problems import RequestRefused
-from ..http.request import DONE, Request, Response, device_of, json_response, parse_body
+from ..http.request import DONE, Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..hub import caller, via
@@ -40,7 +41,7 @@ async def me(request: Request) -> Response:
 async def login(request: Request) -> Response:
     """Sign a page in by a single-use secret: the answer has its key, which it says as a bearer from then on."""
     hub = request.hub
-    claim = parse_body(request, Claim)
+    claim = await parse_body(request, Claim)
     device, key = await hub.devices.claim(claim.secret, ("page",), name=_name(claim.name))
     hub.guesses.give_back(caller(request.scope))
     hub.audit.record("sign-in", signature(hub.devices.view(device)), via(request.scope))
@@ -60,7 +61,7 @@ async def logout(request: Request) -> Response:
 async def offer(request: Request) -> Response:
     """Make a secret that lets one device in, once, within ten minutes."""
     hub, device = request.hub, device_of(request)
-    pairing = parse_body(request, Pairing, empty=Pairing())
+    pairing = await parse_body(request, Pairing, empty=Pairing())
     if wait := hub.offers.take(device.id):
         raise RequestRefused("TooManyRequests", "too many secrets at once", hint="Wait a little.", retry_s=wait)
     secret, expires_at = await hub.devices.offer(pairing.kind, name=_name(pairing.name), by=device.id)
@@ -83,7 +84,7 @@ async def offer(request: Request) -> Response:
 async def pair(request: Request) -> Response:
     """Exchange a secret for a key of one's own: for clients and nodes."""
     hub = request.hub
-    claim = parse_body(request, Claim)
+    claim = await parse_body(request, Claim)
     device, key = await hub.devices.claim(
         claim.secret, ("client", "node"), name=_name(claim.name), node=_node(claim.node)
     )

@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.responses import Response
 
 from ...events import Answer
 from ...ids import new_id
@@ -12,7 +13,7 @@ from ...protocol.request_bodies import Decision
 from ...protocol.views import CommandView
 from ...sessions.records import ASKS, AskRecord
 from ..http.problems import NotFound
-from ..http.request import Request, Response, device_of, idempotency_id, json_response, parse_body, via_of
+from ..http.request import Request, device_of, idempotency_id, json_response, parse_body, via_of
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import ACCEPTED, ask_of, node_of, signature, tell
@@ -47,7 +48,7 @@ async def show(request: Request, ask: str) -> Response:
 async def decide(request: Request, ask: str) -> Response:
     """Decide an ask. The first decision wins; with a digest it only counts for exactly what was shown."""
     hub = request.hub
-    decision = parse_body(request, Decision)
+    decision = await parse_body(request, Decision)
     record = await ask_of(hub, ask)
     node = await node_of(hub, record.session)
     by = signature(device_of(request))

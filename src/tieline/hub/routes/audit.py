@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
+from starlette.responses import Response
 
 from ...protocol.audit import AuditKind, AuditLine
-from ..http.request import Request, Response, json_response
+from ..http.request import Request, json_response
 from ..http.route_spec import RouteSpec
 from ..http.routing import get
 

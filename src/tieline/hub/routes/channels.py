@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict, replace
+from starlette.responses import Response
 
 from ...channels.base import Channel
 from ...envelopes import Limits, MessageReceipt
@@ -13,7 +14,7 @@ from ...relay.plugins.channel_reports import ChannelReport
 from ...relay.plugins.reload import ChannelSet
 from ..http.problems import NotFound
 from ..http.problems import RequestRefused as HubRefused
-from ..http.request import Request, Response, device_of, json_response, parse_body
+from ..http.request import Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..hub import via
@@ -46,7 +47,7 @@ async def channels(request: Request) -> Response:
 async def reload(request: Request) -> Response:
     """Look at the configuration now; only what changed is made anew. Broken channels are tried again. Code and
     rights that nobody agreed to wait, but what the caller repeats in `trust`, in the words of an earlier `waiting`."""
-    wanted = parse_body(request, ChannelReload, empty=ChannelReload())
+    wanted = await parse_body(request, ChannelReload, empty=ChannelReload())
     changes = await channels_of(request).reload(trust=wanted.trust)
     for words in changes.trusted:
         request.hub.audit.record("code", signature(device_of(request)), via(request.scope), trusted=words)
@@ -60,7 +61,7 @@ async def reload(request: Request) -> Response:
 )
 async def test(request: Request, id: str) -> Response:
     """Send a message through a channel and see what becomes of it. Nobody's answer is waited for."""
-    wanted = parse_body(request, ChannelTest, empty=ChannelTest())
+    wanted = await parse_body(request, ChannelTest, empty=ChannelTest())
     channel = _channel(request, id)
     async with told(request) as relay:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from starlette.responses import Response
+
 from ...envelopes import DeadLetter, MessageReceipt, Refused, UnknownMessage
 from ...protocol.messages import DeadOutcome, DeadSelection, DropView
 from ..http.problems import RequestRefused as HubRefused
-from ..http.request import Request, Response, json_response, parse_body
+from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from .messages import TAGS, Limit, told
@@ -41,7 +43,7 @@ async def letter(request: Request, id: str) -> Response:
 )
 async def retry(request: Request) -> Response:
     """Send dead letters again, each with a fresh budget. Says of each what became of it."""
-    chosen = parse_body(request, DeadSelection)
+    chosen = await parse_body(request, DeadSelection)
     _check(chosen)
     outcomes: list[DeadOutcome] = []
     async with told(request) as relay:
@@ -68,7 +70,7 @@ async def retry(request: Request) -> Response:
 )
 async def drop(request: Request) -> Response:
     """Throw dead letters away for good."""
-    chosen = parse_body(request, DeadSelection)
+    chosen = await parse_body(request, DeadSelection)
     _check(chosen)
     async with told(request) as relay:
         if chosen.ids:

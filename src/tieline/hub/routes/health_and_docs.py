@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from starlette.responses import Response
 
 from ...version import __version__
 from ..http.openapi import document
-from ..http.request import Request, Response, json_response
+from ..http.request import Request, json_response
 from ..http.route_spec import RouteSpec
 from ..http.routing import get
 from ..ops.metrics import MEDIA_TYPE
@@ -39,14 +40,14 @@ async def health(request: Request) -> Response:
 @get("/metrics", tags=TAGS, spec=RouteSpec(gives=str, media=MEDIA_TYPE))
 async def metrics(request: Request) -> Response:
     """Numbers for Prometheus."""
-    return Response(await request.hub.metrics.text(), media=MEDIA_TYPE)
+    return Response(await request.hub.metrics.text(), media_type=MEDIA_TYPE)
 
 
 @get("/api/v1/openapi.json", tags=TAGS, spec=RouteSpec(gives=dict[str, Any]))
 async def openapi(request: Request) -> Response:
     """This document."""
     if not _document:
-        _document.append(msgspec.json.encode(document(request.routes)))
+        _document.append(msgspec.json.encode(document(request.app.routes)))
     return json_response(_document[0])
 
 
@@ -71,4 +72,4 @@ def routes(hub: "Hub") -> list[Any]:
 
 
 def _file(name: str, media: str) -> Response:
-    return Response((DOCS / name).read_bytes(), media=media)
+    return Response((DOCS / name).read_bytes(), media_type=media)

@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
+from starlette.responses import Response
 
 from ...envelopes import Message, Refused, Unanswered, UnknownMessage, address
 from ...protocol.messages import (
@@ -27,7 +28,7 @@ from ...relay.plugins.inbound_webhooks import STATUS_OF
 from ...sessions.caller_session import caller
 from ..http.problems import ProblemException
 from ..http.problems import RequestRefused as HubRefused
-from ..http.request import Request, Response, idempotency_id, json_response, parse_body
+from ..http.request import Request, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import session_of
@@ -96,7 +97,7 @@ def shown(message: Message) -> MessageView:
 )
 async def send(request: Request) -> Response:
     """Send a message. It is stored when this returns; its receipt says how far it got."""
-    new = parse_body(request, NewMessage)
+    new = await parse_body(request, NewMessage)
     sender = await sender_of(request, new)
     async with told(request) as relay:
         receipt = await relay.send(
@@ -116,7 +117,7 @@ async def send(request: Request) -> Response:
 @post("/api/v1/messages/ask", tags=TAGS, spec=RouteSpec(body=NewAsk, gives=AnswerView, problems=("NotFound",)))
 async def ask(request: Request) -> Response:
     """Send a message and wait for its answer. Without one, the reason says why, the receipt where the message is."""
-    new = parse_body(request, NewAsk)
+    new = await parse_body(request, NewAsk)
     sender = await sender_of(request, new)
     timeout = min(max(new.timeout_s, 0.1), MAX_ASK_S)
     async with told(request) as relay:
@@ -254,7 +255,7 @@ async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
 )
 async def read(request: Request, subject: str) -> Response:
     """Take mail out of an inbox: those named, or the oldest that wait. They are seen now."""
-    wanted = parse_body(request, InboxRead, empty=InboxRead())
+    wanted = await parse_body(request, InboxRead, empty=InboxRead())
     async with told(request) as relay:
         found = relay.inbox(address(subject))
         limit = min(max(wanted.limit, 1), MAX_PAGE)

@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from starlette.responses import Response
+
 from ...protocol.commands import Browse, Refresh
 from ...protocol.views import AgentView, DirectoryView, NodeView
 from ..http.problems import RequestRefused
-from ..http.request import DONE, Request, Response, json_response
+from ..http.request import DONE, Request, json_response
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..nodes.command_helpers import chosen_node, tell, told

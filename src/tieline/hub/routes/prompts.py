@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.responses import Response
 
 from ...bus.base import MAX_RECORD
 from ...errors import UsageError
@@ -12,7 +13,7 @@ from ...protocol.request_bodies import NewPrompt, PromptMove
 from ...protocol.views import PromptView, view
 from ...sessions.records import PROMPTS, PromptRecord
 from ..http.problems import RequestRefused
-from ..http.request import Request, Response, idempotency_id, json_response, parse_body
+from ..http.request import Request, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..nodes.command_helpers import check_own_id, node_of, tell, told
@@ -54,9 +55,9 @@ async def send(request: Request, session: str) -> Response:
 
     A prompt and its attachments (in base64) are one record: 1 MiB in all."""
     hub = request.hub
-    new = parse_body(request, NewPrompt)
+    new = await parse_body(request, NewPrompt)
     node = await node_of(hub, session)
-    _check(new, len(request.body))
+    _check(new, len(await request.body()))
     if new.steer:
         return told(await tell(request, node, Steer(session=session, text=new.text)))
     command = SendPrompt(
@@ -89,7 +90,7 @@ async def cancel(request: Request, session: str, prompt: str) -> Response:
 )
 async def move(request: Request, session: str, prompt: str) -> Response:
     """Put a waiting prompt before another one, or at the end."""
-    wanted = parse_body(request, PromptMove, empty=PromptMove())
+    wanted = await parse_body(request, PromptMove, empty=PromptMove())
     node = await node_of(request.hub, session)
     command = MovePrompt(session=session, prompt=check_own_id("prompt", prompt), before=wanted.before)
     return told(await tell(request, node, command))

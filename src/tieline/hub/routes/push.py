@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from starlette.responses import Response
+
 from ...protocol.push import PushKey, PushTest, PushView
 from ...protocol.request_bodies import PushSubscription
-from ..http.request import DONE, Request, Response, device_of, json_response, parse_body
+from ..http.request import DONE, Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..push import endpoint_check
@@ -36,7 +38,7 @@ async def subscriptions(request: Request) -> Response:
 async def subscribe(request: Request) -> Response:
     """Push to this browser. The same endpoint again changes its settings."""
     pushes = request.hub.push
-    wanted = parse_body(request, PushSubscription)
+    wanted = await parse_body(request, PushSubscription)
     await pushes.courier.key()  # without the library it would be a promise that nobody keeps
     return json_response(_view(await pushes.subscriptions.add(device_of(request).id, wanted)), 201)
 

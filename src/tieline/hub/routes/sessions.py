@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from starlette.responses import Response
 
 from ...errors import UsageError
 from ...policy import Policy, preset
@@ -23,7 +24,7 @@ from ...protocol.views import CommandView
 from ...sessions.event_log import EventLog
 from ...sessions.records import SESSIONS, SessionRecord, SessionStatus
 from ...sessions.transcript import Message, fold
-from ..http.request import Request, Response, device_of, idempotency_id, json_response, parse_body
+from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, patch, post
 from ..hub import via
@@ -92,7 +93,7 @@ async def create(request: Request) -> Response:
 
     With an id of the caller's own, sending it twice makes one session."""
     hub = request.hub
-    new = parse_body(request, NewSession)
+    new = await parse_body(request, NewSession)
     node = await chosen_node(hub, new.node)
     command = CreateSession(
         session=check_own_id("id", new.id) or idempotency_id(request),
@@ -133,7 +134,7 @@ async def show(request: Request, session: str) -> Response:
 async def change(request: Request, session: str) -> Response:
     """Change its title, policy, model, effort, or put it away. A new policy or model holds from the next turn."""
     hub = request.hub
-    wanted = parse_body(request, SessionChange)
+    wanted = await parse_body(request, SessionChange)
     command = ChangeSession(
         session=session,
         title=wanted.title,
@@ -183,7 +184,7 @@ async def close(request: Request, session: str) -> Response:
 )
 async def fork(request: Request, session: str) -> Response:
     """Another session that begins where this one is."""
-    wanted = parse_body(request, Forking, empty=Forking())
+    wanted = await parse_body(request, Forking, empty=Forking())
     node = await node_of(request.hub, session)
     return told(await tell(request, node, ForkSession(session=session, title=wanted.title)), 201)
 

@@ -5,12 +5,13 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.responses import Response
 
 from ...envelopes import RelayStandby
 from ...errors import BusError
 from ...protocol.problems import MEDIA_TYPE, Problem
 from ...relay.plugins.inbound_webhooks import Hooked, HookRefused, HookRequest
-from ..http.request import Request, Response, json_response
+from ..http.request import Request, json_response
 from ..http.route_spec import RouteSpec
 from ..http.routing import post
 
@@ -45,10 +46,11 @@ async def _take(request: Request, channel: str, busy: asyncio.Semaphore) -> Resp
         if busy.locked():
             raise HookRefused(429, "busy", "too many requests at once", retry_after_s=1.0)
         async with busy:
-            if len(request.body) > found.max_body:
+            body = await request.body()
+            if len(body) > found.max_body:
                 raise HookRefused(413, "too_large", f"the body is larger than {found.max_body} bytes", field="body")
             try:
-                reply = await found.receive(HookRequest(headers=request.headers, body=request.body))
+                reply = await found.receive(HookRequest(headers=dict(request.headers), body=body))
             except RelayStandby:
                 raise _standby() from None
             except BusError as error:
@@ -77,7 +79,7 @@ def _refusal(error: HookRefused, instance: str) -> Response:
     headers: dict[str, str] = {}
     if error.retry_after_s is not None:
         headers["retry-after"] = str(max(1, round(error.retry_after_s)))
-    return Response(msgspec.json.encode(problem), error.status, MEDIA_TYPE, headers)
+    return Response(msgspec.json.encode(problem), error.status, headers, MEDIA_TYPE)
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -9,21 +9,20 @@ happen once are honoured.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...ids import new_id
 from ...protocol.views import DeviceView
 from ..http.problems import RequestRefused
-from ..http.responses import Receive, RequestContext, ResponseWriter, Scope, Send
+from ..http.responses import RequestContext, ResponseWriter
 from . import access_rules
 from .idempotency import command_id, digest_of, idempotency_id
 from .peer_credentials import LocalPeer
 
 if TYPE_CHECKING:
     from ..hub import Hub
-
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 NOBODY = "?"
 """The session of an agent whose session cannot be told."""
@@ -108,7 +107,7 @@ def _known(visit: RequestContext, peer: LocalPeer, hub: "Hub") -> DeviceView:
 class SecurityMiddleware:
     """The application's outermost layer."""
 
-    def __init__(self, app: App, hub: "Hub") -> None:
+    def __init__(self, app: ASGIApp, hub: "Hub") -> None:
         self._app = app
         self._hub = hub
 
@@ -154,7 +153,8 @@ class SecurityMiddleware:
         if visit.method in CHANGING or "length" in said or "encoding" in said:
             if visit.path in access_rules.GUESSED:
                 self._hub.guess(scope)
-            body = scope["state"]["body"] = await _body(visit, receive)
+            body = await _body(visit, receive)
+            receive = _replay(body, receive)
         if visit.path in access_rules.STREAMS:
             await self._app(scope, receive, answer.send)
             return
@@ -208,6 +208,16 @@ async def _body(visit: RequestContext, receive: Receive) -> bytes:
                     return found
     except TimeoutError:
         raise RequestRefused("SlowRequest", f"the body did not arrive within {seconds:g} seconds") from None
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """The body once more for the application, then what `receive` says."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replay
 
 
 def _too_large(limit: int) -> RequestRefused:
