@@ -38,7 +38,7 @@ BOUNDS = """
   The later turns are measured when the pool is full again. While it starts the next agent they take longer: measured
   so, Claude Code's row was at 2.0.
 - **the relay on SQLite:** a message is stored with its receipt and the steps it takes; a record of the bare bus is
-  published, consumed and acknowledged. In a process whose memory was full of other things 0.36 was measured, by
+  published, read and settled in a table. In a process whose memory was full of other things 0.36 was measured, by
   itself 0.49.
 - **added to a turn by the hub:** 0.77 to 0.80 ms in five runs side by side with the hub before it had routes of its
   own, which took 1.01 to 1.12. Half of it is one HTTP request through uvicorn and its response; the rest are the

@@ -186,13 +186,6 @@ class Place:
         for _ in range(10):
             assert len([r async for r in self.bus.read("events.>", after=self.records - 100, follow=False)]) == 100
 
-    async def consume(self) -> None:
-        """A new group takes and settles thirty records."""
-        self.turn += 1
-        async with aclosing(self.bus.consume("events.>", f"g{self.turn}")) as consumer:
-            for _ in range(30):
-                await (await anext(consumer)).ack()
-
     async def look_up(self) -> None:
         table = self.bus.table("state")
         for n in range(200):
@@ -210,7 +203,7 @@ async def scale(directory: Path) -> list[Row]:
     ):
         small, large = Place(small_bus, *sizes["small"]), Place(large_bus, *sizes["large"])
         rows: list[Row] = []
-        for name in ("read", "read_all", "consume", "look_up"):
+        for name in ("read", "read_all", "look_up"):
             kinds = [getattr(large, name), getattr(small, name)]
             for kind in kinds:
                 await kind()
@@ -218,7 +211,6 @@ async def scale(directory: Path) -> list[Row]:
             title = {
                 "read": "reading a subject after a cursor",
                 "read_all": "reading a pattern after a cursor",
-                "consume": "consuming",
                 "look_up": "table look-ups",
             }[name]
             note = "seconds, with 1,000,000 records over 10,000 subjects against 1,000 over 10"
@@ -232,12 +224,12 @@ async def wait_for_one(source: AsyncGenerator[object, None]) -> object:
 
 
 async def idle(directory: Path) -> list[Row]:
-    """A thousand followers and a hundred consumers, with nothing to do."""
+    """A thousand followers and a hundred watchers, with nothing to do."""
     async with open_bus(f"sqlite://{directory}/idle.db") as bus:
         await bus.publish("idle.x", DATA)
         waiting: list[asyncio.Task[object]] = []
         waiting += [asyncio.ensure_future(wait_for_one(bus.read(f"idle.{n}"))) for n in range(1000)]
-        waiting += [asyncio.ensure_future(wait_for_one(bus.consume(f"idle.{n}", "g"))) for n in range(100)]
+        waiting += [asyncio.ensure_future(wait_for_one(bus.table(f"idle{n}").watch())) for n in range(100)]
         seen = asyncio.ensure_future(anext(bus.read("idle.end")))
         await asyncio.sleep(1)
         await bus.publish("idle.end", DATA)
@@ -248,7 +240,7 @@ async def idle(directory: Path) -> list[Row]:
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-    return [at_most("sqlite: 1,000 idle followers, 100 idle consumers", used, 0.01, 1, "share of a CPU, at most 1 %")]
+    return [at_most("sqlite: 1,000 idle followers, 100 idle watchers", used, 0.01, 1, "share of a CPU, at most 1 %")]
 
 
 @asynccontextmanager

@@ -43,7 +43,6 @@ LAYERS: list[set[str]] = [
         "bus.base",
         "bus.subjects",
         "bus.announcement_listeners",
-        "bus.dead_letters",
     },
     {"sessions"},
     {"mesh", "relay"},

@@ -1,6 +1,6 @@
-"""Run by test_crash: lives that publish, consume and put until they are killed, and say what was acknowledged.
+"""Run by test_crash: lives that publish and put until they are killed, and say what was acknowledged.
 
-It imports once and forks for each life. Lines of a life: `pid N`, then `put ID SEQ`, `ack SEQ`, `set N` after each
+It imports once and forks for each life. Lines of a life: `pid N`, then `put ID SEQ`, `set N` after each
 came back; `gone` is written when the life is over.
 """
 
@@ -11,7 +11,6 @@ import sys
 from tieline.bus import Bus, open_bus
 
 TASKS = 8
-GROUP = "crash"
 
 
 def say(line: str) -> None:
@@ -25,12 +24,6 @@ async def publish(bus: Bus, life: int, task: int) -> None:
         seq = await bus.publish(f"load.{task % 4}", id.encode(), id=id)
         say(f"put {id} {seq}")
         n += 1
-
-
-async def consume(bus: Bus) -> None:
-    async for delivery in bus.consume("load.*", GROUP):
-        await delivery.ack()
-        say(f"ack {delivery.record.seq}")
 
 
 async def count(bus: Bus) -> None:
@@ -47,7 +40,6 @@ async def live(url: str, life: int) -> None:
     async with open_bus(url) as bus, asyncio.TaskGroup() as tasks:
         for task in range(TASKS):
             tasks.create_task(publish(bus, life, task))
-        tasks.create_task(consume(bus))
         tasks.create_task(count(bus))
 
 

@@ -2,17 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from uuid import uuid4
 
-from tieline.bus import Bus, BusUnavailable, Record
+from tieline.bus import Bus, Record
 from tieline.testing.bus_contract.base import all_of
 
 PUBLISHERS = 8
 
 
 class Load:
-    """Publishers, a follower and two consumers; `each` records per publisher, the trouble after a third of them."""
+    """Publishers and a follower; `each` records per publisher, the trouble after a third of them."""
 
     def __init__(self, bus: Bus, *, each: int, bound: float) -> None:
         self.bus = bus
@@ -21,9 +21,7 @@ class Load:
         self.family = f"load{uuid4().hex[:8]}"
         self.acked: dict[str, int] = {}
         self.followed: list[Record] = []
-        self.done: set[str] = set()
         self._third = asyncio.Event()
-        self._all_done = asyncio.Event()
 
     @property
     def total(self) -> int:
@@ -32,7 +30,6 @@ class Load:
     async def run(self, trouble: Callable[[], Awaitable[None]]) -> None:
         async with asyncio.timeout(self.bound):
             follower = asyncio.ensure_future(self._follow())
-            consumers = [asyncio.ensure_future(self._consume()) for _ in range(2)]
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for publisher in range(PUBLISHERS):
@@ -40,11 +37,9 @@ class Load:
                     await self._third.wait()
                     await trouble()
                 await follower
-                await self._all_done.wait()
             finally:
-                for task in (follower, *consumers):
-                    task.cancel()
-                await asyncio.gather(follower, *consumers, return_exceptions=True)
+                follower.cancel()
+                await asyncio.gather(follower, return_exceptions=True)
         await self._check()
 
     async def _publish(self, publisher: int) -> None:
@@ -61,15 +56,6 @@ class Load:
                 if len(self.followed) == self.total:
                     return
 
-    async def _consume(self) -> None:
-        async with aclosing(self.bus.consume(f"{self.family}.*", "load", lease_s=5)) as consumer:
-            async for delivery in consumer:
-                self.done.add(delivery.record.data.decode())
-                with suppress(BusUnavailable):  # the server forgot that it was delivered: it comes again
-                    await delivery.ack()
-                if len(self.done) == self.total:
-                    self._all_done.set()
-
     async def _check(self) -> None:
         found = await all_of(self.bus.read(f"{self.family}.>", follow=False))
         assert {record.data.decode(): record.seq for record in found} == self.acked
@@ -78,4 +64,3 @@ class Load:
             mine = [r.data.decode().split("-") for r in found if r.data.startswith(b"%d-" % publisher)]
             assert [int(n) for _, n in mine] == list(range(self.each)), "order of a publisher"
         assert self.followed == found, "live is not what replay is"
-        assert self.done == set(self.acked)

@@ -1,4 +1,4 @@
-"""The durable log under everything: subjects, records, consumers, tables. See `base` for the contract.
+"""The durable log under everything: subjects, records, tables. See `base` for the contract.
 
 `open_bus(url)` picks the implementation and imports it when it is needed:
 
@@ -18,9 +18,7 @@ from .base import (
     Announcement,
     Bus,
     Change,
-    Delivery,
     Entry,
-    Group,
     Record,
     Stats,
     Table,
@@ -39,9 +37,7 @@ __all__ = [
     "BusUnavailable",
     "Change",
     "Conflict",
-    "Delivery",
     "Entry",
-    "Group",
     "Record",
     "RecordTooLarge",
     "Stats",

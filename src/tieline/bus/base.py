@@ -5,11 +5,8 @@
   are stored in the order in which they were made, also when one does not wait for the other.
 - `read` gives the records of a pattern in order: what is there after a cursor, then, if it follows, what comes,
   without a gap or a double. A slow reader holds nothing up and needs bounded memory: it reads on from the log.
-- `consume` shares a pattern's records out among the consumers of a group. A delivery is leased: whoever does not
-  settle it in time loses it, and it is delivered again, counted. At least once is the promise; ids make effects once.
-  After `max_deliveries` it is copied to `dead.<group>.<subject>`, with headers that say why, and not delivered again.
 - `table` keeps the latest value per key, with revisions to compare and an optional time to live.
-- `trim` removes records for good, whether or not they were consumed. `first` and `last` say what is there.
+- `trim` removes records for good. `first` and `last` say what is there.
 - `announce` reaches those who `listen` right now, in every process on the bus, and is not kept: for what is of no use
   later. A listener who is slow loses the oldest and holds nobody up. Announcements and records do not meet.
 
@@ -31,13 +28,8 @@ MAX_RECORD = 1024 * 1024
 DEDUPE_S = 600
 """How long every bus remembers an id at least: a crash, a restart and a second try fit in it."""
 
-LEASE_S = 30.0
-MAX_DELIVERIES = 10
-MAX_PENDING = 256
-
 _HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _RESERVED = ("nats-", "kv-", "tieline-")
-_MAX_REASON = 500
 _MAX_HEADERS = 4096
 
 
@@ -72,86 +64,11 @@ class Change(Struct, frozen=True):
     revision: int
 
 
-class Group(Struct, frozen=True):
-    """How far a group is: `pending` were not delivered yet, `outstanding` are leased or wait for a retry."""
-
-    name: str
-    pattern: str
-    pending: int
-    outstanding: int
-
-
 class Stats(Struct, frozen=True):
     records: int
     subjects: int
     bytes: int  # what it takes on disk, as far as the bus knows
     last: int  # the highest cursor so far
-    groups: tuple[Group, ...]
-
-
-class Lease(Protocol):
-    """What an implementation does about a delivery."""
-
-    async def ack(self) -> None: ...
-    async def retry(self, delay_s: float) -> None: ...
-    async def reject(self, reason: str) -> None: ...
-    async def extend(self) -> None: ...
-
-
-class Delivery:
-    """A record, leased to a consumer. It is settled once: by ack, retry or reject."""
-
-    __slots__ = ("_last", "_lease", "_settled", "attempt", "record")
-
-    def __init__(self, record: Record, attempt: int, lease: Lease, *, last: bool) -> None:
-        self.record = record
-        self.attempt = attempt  # 1 the first time
-        self._lease = lease
-        self._last = last
-        self._settled = False
-
-    async def ack(self) -> None:
-        """Done with it. Durable when it returns."""
-        self._settle()
-        try:
-            await self._lease.ack()
-        except BaseException:
-            self._settled = False
-            raise
-
-    async def retry(self, delay_s: float = 0.0) -> None:
-        """Deliver it again, not before the delay. After the last delivery allowed this rejects it."""
-        if delay_s < 0:
-            raise UsageError("a delay cannot be negative", field="delay_s")
-        self._settle()
-        try:
-            if self._last:
-                await self._lease.reject(f"gave up after {self.attempt} deliveries")
-            else:
-                await self._lease.retry(delay_s)
-        except BaseException:
-            self._settled = False
-            raise
-
-    async def reject(self, reason: str) -> None:
-        """Copy it to the dead letters, then deliver it no more."""
-        self._settle()
-        try:
-            await self._lease.reject(clean_reason(reason))
-        except BaseException:
-            self._settled = False
-            raise
-
-    async def extend(self) -> None:
-        """The lease begins anew: for work that takes longer."""
-        if self._settled:
-            raise UsageError("the delivery is settled already", field="delivery")
-        await self._lease.extend()
-
-    def _settle(self) -> None:
-        if self._settled:
-            raise UsageError("the delivery is settled already", field="delivery")
-        self._settled = True
 
 
 class Table(Protocol):
@@ -196,19 +113,6 @@ class Bus(Protocol):
 
     def read(self, pattern: str, *, after: int = 0, follow: bool = True) -> AsyncGenerator[Record, None]:
         """Nothing happens before the first `anext`; without `follow` it ends after what is there by then."""
-        ...
-
-    def consume(
-        self,
-        pattern: str,
-        group: str,
-        *,
-        lease_s: float = LEASE_S,
-        max_deliveries: int = MAX_DELIVERIES,
-        max_pending: int = MAX_PENDING,
-    ) -> AsyncGenerator[Delivery, None]:
-        """A group is known by its name and pattern together and begins with the oldest record there is. Its consumers
-        give the same options. `max_pending` bounds what the group holds at once, waiting retries included."""
         ...
 
     def table(self, name: str) -> Table: ...
@@ -260,15 +164,6 @@ def check_id(id: str) -> None:
         raise BadSubject("id", id, "an id is 1 to 256 printable ASCII characters without white space around it")
 
 
-def check_consume(lease_s: float, max_deliveries: int, max_pending: int) -> None:
-    if not 0.05 <= lease_s <= 86400:
-        raise UsageError("a lease is 0.05 to 86400 seconds", field="lease_s")
-    if max_deliveries < 1:
-        raise UsageError("at least one delivery", field="max_deliveries")
-    if max_pending < 1:
-        raise UsageError("at least one pending delivery", field="max_pending")
-
-
 def check_put(key: str, value: bytes, expect: int | None, ttl: int | None) -> None:
     check_data(value)
     if expect is not None and expect < 0:
@@ -282,9 +177,3 @@ def check_trim(keep: int | None, before: int | None) -> None:
         raise UsageError("give either keep or before", field="keep")
     if (keep if keep is not None else before or 0) < 0:
         raise UsageError("cannot be negative", field="keep" if keep is not None else "before")
-
-
-def clean_reason(reason: str) -> str:
-    """A reason is often an exception's text: made fit for a header."""
-    text = " ".join(reason.encode(errors="replace").decode().split())
-    return "".join(character for character in text if character.isprintable())[:_MAX_REASON].strip()

@@ -12,7 +12,7 @@ from functools import lru_cache
 from ..errors import BadSubject
 
 MAX_SUBJECT = 512
-"""Bytes of a subject that is published to. What we derive from one (dead letters) may be a group's name longer."""
+"""Bytes of a subject that is published to. """
 
 _FAMILY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -54,7 +54,7 @@ def check_key_pattern(pattern: str) -> str:
 
 
 def check_name(what: str, name: str) -> str:
-    """Groups and tables."""
+    """The name of a table."""
     if not _NAME.fullmatch(name):
         raise BadSubject(what, name, "1 to 64 letters, digits, - or _")
     return name
@@ -112,9 +112,7 @@ def _check_tokens(what: str, text: str) -> list[str]:
         raise BadSubject(what, text, "white space and control characters are not allowed")
     if not _FAMILY.fullmatch(tokens[0]):
         problem = "its first token must be spelt out: 1 to 64 letters, digits, - or _, not beginning with - or _"
-        hint = "Cursors count within a family of subjects: read or consume one family at a time." * (
-            tokens[0] in ("*", ">")
-        )
+        hint = "Cursors count within a family of subjects: read one family at a time." * (tokens[0] in ("*", ">"))
         raise BadSubject(what, text, problem, hint=hint)
     return tokens
 

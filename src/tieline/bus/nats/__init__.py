@@ -12,23 +12,16 @@ from nats.aio.msg import Msg
 from ...errors import BusClosed, BusUnavailable
 from ..announcement_listeners import AnnouncementListener
 from ..base import (
-    LEASE_S,
-    MAX_DELIVERIES,
-    MAX_PENDING,
     Announcement,
-    Delivery,
-    Group,
     Record,
     Stats,
-    check_consume,
     check_data,
     check_headers,
     check_id,
     check_trim,
 )
-from ..subjects import check_name, check_pattern, check_subject
+from ..subjects import check_pattern, check_subject
 from .connection import NO_MESSAGE, NO_STREAM, NatsConnection, NatsRefused, connected
-from .consumers import consume
 from .pull_consumer import ordered, record
 from .streams import PREFIX, JetStreams, stream_name
 from .tables import NatsTable
@@ -79,26 +72,6 @@ class NatsBus:
                 yield record(message, about)
         finally:
             await messages.aclose()
-
-    async def consume(
-        self,
-        pattern: str,
-        group: str,
-        *,
-        lease_s: float = LEASE_S,
-        max_deliveries: int = MAX_DELIVERIES,
-        max_pending: int = MAX_PENDING,
-    ) -> AsyncGenerator[Delivery, None]:
-        check_pattern(pattern)
-        check_name("group", group)
-        check_consume(lease_s, max_deliveries, max_pending)
-        self._check_open()
-        deliveries = consume(self._link, self._streams, pattern, group, lease_s, max_deliveries, max_pending)
-        try:
-            async for delivery in deliveries:
-                yield delivery
-        finally:
-            await deliveries.aclose()
 
     def table(self, name: str) -> NatsTable:
         return NatsTable(self._link, self._streams, name)
@@ -165,7 +138,6 @@ class NatsBus:
 
     async def stats(self) -> Stats:
         records = subjects = size = last = offset = 0
-        groups: list[Group] = []
         while True:
             page = await self._link.api("STREAM.LIST", {"offset": offset, "subject": ">"}, _Streams)
             for stream in page.streams or ():
@@ -174,23 +146,9 @@ class NatsBus:
                     subjects += stream.state.num_subjects
                     size += stream.state.bytes
                     last = max(last, stream.state.last_seq)
-                    groups += await self._groups(stream.config.name)
             offset += len(page.streams or ())
             if offset >= page.total or not page.streams:
-                return Stats(records, subjects, size, last, tuple(groups))
-
-    async def _groups(self, stream: str) -> list[Group]:
-        found: list[Group] = []
-        offset = 0
-        while True:
-            page = await self._link.api(f"CONSUMER.LIST.{stream}", {"offset": offset}, _Consumers)
-            for consumer in page.consumers or ():
-                if name := (consumer.config.metadata or {}).get("tieline-group"):
-                    pattern = consumer.config.filter_subject
-                    found.append(Group(name, pattern, consumer.num_pending, consumer.num_ack_pending))
-            offset += len(page.consumers or ())
-            if offset >= page.total or not page.consumers:
-                return found
+                return Stats(records, subjects, size, last)
 
     def _check_open(self) -> None:
         if self._link.closed:
@@ -231,19 +189,3 @@ class _Stream(msgspec.Struct):
 class _Streams(msgspec.Struct):
     total: int = 0
     streams: list[_Stream] | None = None
-
-
-class _ConsumerConfig(msgspec.Struct):
-    filter_subject: str = ""
-    metadata: dict[str, str] | None = None
-
-
-class _Consumer(msgspec.Struct):
-    config: _ConsumerConfig
-    num_pending: int = 0
-    num_ack_pending: int = 0
-
-
-class _Consumers(msgspec.Struct):
-    total: int = 0
-    consumers: list[_Consumer] | None = None

@@ -13,7 +13,7 @@ from nats.aio.subscription import Subscription
 from ...errors import BusClosed, BusUnavailable
 from ..base import MAX_RECORD, Record
 from .cancellation import apart
-from .connection import ANSWER_S, BOUND_S, NO_CONSUMER, NO_STREAM, NatsConnection, NatsRefused, status, unique
+from .connection import ANSWER_S, BOUND_S, NO_STREAM, NatsConnection, NatsRefused, status, unique
 
 BATCH = 256
 BATCH_BYTES = 8 * MAX_RECORD
@@ -30,7 +30,6 @@ _HIDDEN = ("Nats-", "Status", "Description")
 class Meta(NamedTuple):
     """What the server says of a message, from its reply subject."""
 
-    attempt: int
     seq: int
     place: int  # in the consumer's own count: a gap in it is a lost message
     at: float
@@ -41,7 +40,7 @@ def meta(message: Msg) -> Meta:
     tokens = message.reply.split(".")
     if len(tokens) > 9:  # with a domain and an account in front
         tokens = tokens[2:]
-    return Meta(int(tokens[4]), int(tokens[5]), int(tokens[6]), int(tokens[7]) / 1e9, int(tokens[8]))
+    return Meta(int(tokens[5]), int(tokens[6]), int(tokens[7]) / 1e9, int(tokens[8]))
 
 
 def record(message: Msg, about: Meta) -> Record:
@@ -74,17 +73,12 @@ class PullConsumer:
         assert self._subscription is not None
         if self._link.closed:
             return
-        # Drained, not dropped: what was on its way arrives and can be given back.
         with contextlib.suppress(Exception):
             await apart(self._subscription.drain(), BEAT_S)
 
     def interrupted(self) -> None:
         self._broken = True
         self._wake.set()
-
-    def leftovers(self) -> list[Msg]:
-        """What arrived and was not taken."""
-        return [message for message in self._messages if not status(message)]
 
     async def next(self, request: Mapping[str, Any]) -> Msg | None:
         """The next message; asks for more when there is none. None: nothing is there now, for a request that does not
@@ -130,8 +124,12 @@ class PullConsumer:
 def request(batch: int, *, wait: bool) -> dict[str, Any]:
     if not wait:
         return {"batch": batch, "no_wait": True}
-    bounds = {"max_bytes": BATCH_BYTES} if batch > 1 else {}
-    return {"batch": batch, "expires": EXPIRES_S * 10**9, "idle_heartbeat": BEAT_S * 10**9, **bounds}
+    return {
+        "batch": batch,
+        "max_bytes": BATCH_BYTES,
+        "expires": EXPIRES_S * 10**9,
+        "idle_heartbeat": BEAT_S * 10**9,
+    }
 
 
 async def ordered(
@@ -217,11 +215,3 @@ async def _forget(link: NatsConnection, stream: str, consumer: str) -> None:
     if not link.closed:
         with contextlib.suppress(Exception):
             await link.send(f"$JS.API.CONSUMER.DELETE.{stream}.{consumer}", b"")
-
-
-async def ensure_consumer(link: NatsConnection, stream: str, name: str, config: dict[str, Any]) -> None:
-    body = {"stream_name": stream, "config": {"durable_name": name, "name": name, **config}}
-    await link.api(f"CONSUMER.CREATE.{stream}.{name}", body, Made)
-
-
-__all__ = ["NO_CONSUMER", "Meta", "PullConsumer", "ensure_consumer", "meta", "ordered", "record", "request"]

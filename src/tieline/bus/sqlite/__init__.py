@@ -12,23 +12,16 @@ from typing import TypeVar
 from ...errors import BusClosed, BusError, UsageError
 from ..announcement_listeners import AnnouncementListener, AnnouncementListeners
 from ..base import (
-    LEASE_S,
-    MAX_DELIVERIES,
-    MAX_PENDING,
     MAX_RECORD,
     Announcement,
-    Delivery,
-    Group,
     Record,
     Stats,
-    check_consume,
     check_data,
     check_headers,
     check_id,
     check_trim,
 )
-from ..subjects import check_name, check_pattern, check_subject
-from .consumer_groups import ConsumeOptions, ConsumerGroups
+from ..subjects import check_pattern, check_subject
 from .database_file import SQL, connect, migrate, owned, translate
 from .log_follower import Bell, LogFollower, LogFollowers
 from .record_query import RecordQuery
@@ -86,8 +79,6 @@ def _prepare(path: str) -> "SqliteBus":
     try:
         migrate(connection, path)
         store = Transactions(connection)
-        # Whoever held a lease was in a process that is gone.
-        store.execute(SQL["end_leases"], (store.now,))
         return SqliteBus(path, store)
     except BaseException:
         connection.close()
@@ -111,7 +102,6 @@ class SqliteBus:
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._writer = WriterThread(self._store, self._path, self._committed)
-        self._groups = ConsumerGroups(self._writer, self._read, self._feeds)
         self._tables = TableWatchers(self._writer, self._read)
         self._tables.expires_at(self._store.execute(SQL["next_expiry"]).fetchone()[0])
 
@@ -121,7 +111,6 @@ class SqliteBus:
             bell.ring()
         self._listeners.close()
         self._tables.close()
-        await self._groups.close()
         await self._writer.close()
         await asyncio.to_thread(self._readers.shutdown)
         for connection in self._connections:
@@ -170,27 +159,6 @@ class SqliteBus:
         finally:
             self._feeds.remove(feed)
             self._bells.discard(bell)
-
-    async def consume(
-        self,
-        pattern: str,
-        group: str,
-        *,
-        lease_s: float = LEASE_S,
-        max_deliveries: int = MAX_DELIVERIES,
-        max_pending: int = MAX_PENDING,
-    ) -> AsyncGenerator[Delivery, None]:
-        check_pattern(pattern)
-        check_name("group", group)
-        check_consume(lease_s, max_deliveries, max_pending)
-        if self._closed:
-            raise BusClosed
-        deliveries = self._groups.consume(group, pattern, ConsumeOptions(lease_s, max_deliveries, max_pending))
-        try:
-            async for delivery in deliveries:
-                yield delivery
-        finally:
-            await deliveries.aclose()
 
     def table(self, name: str) -> SqliteTable:
         return SqliteTable(self._tables, name)
@@ -281,13 +249,5 @@ class SqliteBus:
         def one(query: str, *values: object) -> int:
             return connection.execute(SQL[query], values).fetchone()[0]
 
-        groups: list[Group] = []
-        indexed = one("indexed")
-        for number, name, pattern, cursor in connection.execute(SQL["groups"]).fetchall():
-            subjects = RecordQuery(pattern).numbers(connection)
-            pending = sum(one("count_after", subject, cursor) for subject in subjects)
-            new = connection.execute(SQL["new_subjects_after"], (max(cursor, indexed),))
-            pending += sum(subject in subjects for (subject,) in new)
-            groups.append(Group(name, pattern, pending, one("outstanding", number)))
         size = one("pages") * one("page_size")
-        return Stats(one("count_records"), one("count_subjects"), size, one("last"), tuple(groups))
+        return Stats(one("count_records"), one("count_subjects"), size, one("last"))

@@ -45,7 +45,7 @@ CREATE TABLE ids (
 ) WITHOUT ROWID;
 CREATE INDEX ids_by_age ON ids (at);
 
--- How far each group of consumers is. What it has not settled is in deliveries, so neither grows with the log.
+-- Unused, as is `deliveries`: kept because a released migration is not changed.
 CREATE TABLE groups (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL,
@@ -54,7 +54,6 @@ CREATE TABLE groups (
     UNIQUE (name, pattern)
 );
 
--- due: when the lease ends, or when the retry may begin.
 CREATE TABLE deliveries (
     grp INTEGER NOT NULL,
     seq INTEGER NOT NULL,
@@ -155,9 +154,6 @@ SELECT seq, subject FROM records WHERE seq > ? AND seq <= ? ORDER BY seq;
 -- query records_at
 SELECT seq, subject, at, headers, data FROM records WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq;
 
--- query record
-SELECT s.name, r.at, r.headers, r.data FROM records r JOIN subjects s ON s.number = r.subject WHERE r.seq = ?;
-
 -- query oldest_rows
 SELECT seq, subject FROM records WHERE seq > ? ORDER BY seq LIMIT ?;
 
@@ -176,52 +172,6 @@ DELETE FROM records WHERE seq IN (SELECT seq FROM postings WHERE subject = ? AND
 -- query trim_postings
 DELETE FROM postings WHERE subject = ?1 AND seq IN
     (SELECT seq FROM postings WHERE subject = ?1 AND seq < ?2 ORDER BY seq LIMIT ?3);
-
--- query count_after
-SELECT count(*) FROM postings WHERE subject = ? AND seq > ?;
-
--- query new_subjects_after
-SELECT subject FROM records WHERE seq > ?;
-
--- query group
-INSERT INTO groups (name, pattern) VALUES (?, ?) ON CONFLICT (name, pattern) DO UPDATE SET cursor = cursor
-RETURNING number, cursor;
-
--- query groups
-SELECT number, name, pattern, cursor FROM groups ORDER BY name, pattern;
-
--- query outstanding
-SELECT count(*) FROM deliveries WHERE grp = ?;
-
--- query next_due
-SELECT due FROM deliveries WHERE grp = ? ORDER BY due LIMIT 1;
-
--- query due
-SELECT seq, attempt FROM deliveries WHERE grp = ? AND due <= ? ORDER BY due, seq LIMIT ?;
-
--- query lease
-INSERT INTO deliveries (grp, seq, attempt, due, leased) SELECT ?1, seq, 1, ?3, 1 FROM records WHERE seq = ?2;
-
--- query lease_again
-UPDATE deliveries SET attempt = attempt + 1, due = ?, leased = 1 WHERE grp = ? AND seq = ?;
-
--- query give_back
-UPDATE deliveries SET attempt = attempt - 1, due = ?, leased = 0 WHERE grp = ? AND seq = ? AND attempt = ?;
-
--- query retry
-UPDATE deliveries SET due = ?, leased = 0 WHERE grp = ? AND seq = ? AND attempt = ?;
-
--- query extend
-UPDATE deliveries SET due = ? WHERE grp = ? AND seq = ? AND attempt = ? AND leased = 1;
-
--- query settle
-DELETE FROM deliveries WHERE grp = ? AND seq = ?;
-
--- query advance
-UPDATE groups SET cursor = ? WHERE number = ?;
-
--- query end_leases
-UPDATE deliveries SET due = ?, leased = 0 WHERE leased = 1;
 
 -- query entry
 SELECT value, revision FROM entries WHERE tbl = ? AND key = ? AND (expires IS NULL OR expires > ?);

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import msgspec
 
 from ...errors import Conflict
-from ..base import Record
-from ..dead_letters import dead_headers, dead_subject
 from ..subjects import family
 from .database_file import SQL
 
@@ -37,15 +35,6 @@ Row = tuple[int, str, float, Mapping[str, str] | None, bytes]
 COLUMNS = 5
 _ADD_RECORDS = [(rows, SQL["add_records"] + ", (?, ?, ?, ?, ?)" * (rows - 1)) for rows in (64, 16, 4, 1)]
 """One statement for many rows takes two thirds of the time, and asks for the interpreter's lock once, not for each."""
-
-
-class LeaseClaim(NamedTuple):
-    """What a group got: the deliveries (record, attempt), how many fresh ones that used, and what is left to come."""
-
-    deliveries: list[tuple[Record, int]]
-    used: int
-    next_due: float | None
-    outstanding: int
 
 
 class Changed(NamedTuple):
@@ -168,53 +157,6 @@ class Transactions:
         if ended and self.execute(SQL["drop_subject"], (number,)).rowcount:
             self._subjects.clear()
         return removed, ended
-
-    def record(self, seq: int) -> Record | None:
-        self.flush()
-        found = self.execute(SQL["record"], (seq,)).fetchone()
-        return Record(found[0], seq, found[3], decode_headers(found[2]), found[1]) if found else None
-
-    # --- groups ---
-
-    def group(self, name: str, pattern: str) -> tuple[int, int]:
-        """Its number and cursor; made when it is new."""
-        number, cursor = self.execute(SQL["group"], (name, pattern)).fetchone()
-        return number, cursor
-
-    def claim(
-        self, group: int, name: str, fresh: list[Record], want: int, lease_s: float, most: int, max_pending: int
-    ) -> LeaseClaim:
-        """Leases up to `want`: first what is due again, then fresh records, as far as `max_pending` allows."""
-        self.flush()
-        given: list[tuple[Record, int]] = []
-        until = self.now + lease_s
-        for seq, attempt in self.execute(SQL["due"], (group, self.now, want)).fetchall():
-            record = self.record(seq)
-            if record is None:  # trimmed in the meantime
-                self.execute(SQL["settle"], (group, seq))
-            elif attempt >= most:
-                self.bury(group, name, record, attempt, f"not settled in {attempt} deliveries")
-            else:
-                self.execute(SQL["lease_again"], (until, group, seq))
-                given.append((record, attempt + 1))
-        (outstanding,) = self.execute(SQL["outstanding"], (group,)).fetchone()
-        used = 0
-        for record in fresh:
-            if len(given) >= want or outstanding >= max_pending:
-                break
-            used += 1
-            if self.execute(SQL["lease"], (group, record.seq, until)).rowcount:
-                given.append((record, 1))
-                outstanding += 1
-        if used:
-            self.execute(SQL["advance"], (fresh[used - 1].seq, group))
-        due = self.execute(SQL["next_due"], (group,)).fetchone()
-        return LeaseClaim(given, used, due[0] if due else None, outstanding)
-
-    def bury(self, group: int, name: str, record: Record, attempt: int, reason: str) -> None:
-        self.execute(SQL["settle"], (group, record.seq))
-        headers = dead_headers(record, name, attempt, reason)
-        self.publish([(dead_subject(name, record.subject), record.data, None, headers)])
 
     # --- tables ---
 

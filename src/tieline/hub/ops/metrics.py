@@ -84,10 +84,6 @@ class _LiveGauges(Collector):
         yield _gauge("tieline_bus_subjects", "Subjects on the bus.", self.stats.subjects)
         yield _gauge("tieline_bus_bytes", "Bytes of the bus on disk.", self.stats.bytes)
         yield _gauge("tieline_bus_last", "The highest cursor of the bus.", self.stats.last)
-        pending = GaugeMetricFamily("tieline_bus_pending", "Records that a group has not had yet.", labels=("group",))
-        for group in self.stats.groups:
-            pending.add_metric((f"{group.name} {group.pattern}",), group.pending + group.outstanding)
-        yield pending
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -6,7 +6,6 @@ class TestMyBus(BusContract):
 """
 
 from .announcements import AnnouncementContract, Ends
-from .deliveries import DeliveryContract
 from .interleavings import InterleavingContract
 from .reading import ReadContract
 from .records import RecordContract
@@ -15,7 +14,5 @@ from .tables import TableContract
 __all__ = ["BusContract"]
 
 
-class BusContract(
-    RecordContract, ReadContract, Ends, AnnouncementContract, DeliveryContract, TableContract, InterleavingContract
-):
+class BusContract(RecordContract, ReadContract, Ends, AnnouncementContract, TableContract, InterleavingContract):
     """Everything, as one class."""

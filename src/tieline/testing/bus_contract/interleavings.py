@@ -8,8 +8,8 @@ from uuid import uuid4
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ...bus import Bus, Conflict, Delivery, Record
-from .base import BOUND, BusContractBase, all_of, first
+from ...bus import Bus, Conflict, Record
+from .base import BOUND, BusContractBase, all_of
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,13 @@ class Put:
     expect: str  # any, fresh, stale
 
 
-@dataclass(frozen=True)
-class Take:
-    outcome: str  # ack, retry, reject
-
-
-Step = Publish | Trim | Put | Take
+Step = Publish | Trim | Put
 
 subjects = st.integers(0, 3)
 publishes = st.builds(Publish, subjects, st.none() | st.integers(0, 5))
 puts = st.builds(Put, st.integers(0, 2), st.sampled_from(["any", "fresh", "stale"]))
-takes = st.builds(Take, st.sampled_from(["ack", "retry", "reject"]))
 trims = st.builds(Trim, st.none() | subjects, st.integers(0, 5))
-mixtures: st.SearchStrategy[list[Step]] = st.lists(
-    st.one_of(publishes, publishes, puts, takes), min_size=1, max_size=12
-)
+mixtures: st.SearchStrategy[list[Step]] = st.lists(st.one_of(publishes, publishes, puts), min_size=1, max_size=12)
 alone: st.SearchStrategy[list[Step]] = st.lists(trims, min_size=1, max_size=1)
 rounds: st.SearchStrategy[list[list[Step]]] = st.lists(mixtures | alone, min_size=1, max_size=8)
 
@@ -56,8 +48,6 @@ class Model:
     records: dict[int, tuple[str, bytes]] = field(default_factory=dict[int, tuple[str, bytes]])
     ids: dict[int, int] = field(default_factory=dict[int, int])
     values: dict[str, tuple[bytes, int]] = field(default_factory=dict[str, tuple[bytes, int]])
-    settled: set[int] = field(default_factory=set[int])
-    dead: list[bytes] = field(default_factory=list[bytes])
 
     def trim(self, subject: str | None, keep: int) -> None:
         matching = sorted(seq for seq, (name, _) in self.records.items() if subject in (None, name))
@@ -72,8 +62,6 @@ class Interleaving:
         self.table = bus.table(self.family)
         self.model = Model()
         self.followed: list[Record] = []
-        # A short lease: where a trim makes a bus forget that a retry is due, the lease's end brings it back.
-        self.consumer = bus.consume(f"{self.family}.>", self.family, max_deliveries=10_000, lease_s=1)
 
     async def step(self, step: Step) -> None:
         match step:
@@ -85,8 +73,6 @@ class Interleaving:
                 self.model.trim(name, keep)
             case Put(key, expect):
                 await self.put(f"k{key}", expect)
-            case Take():
-                pass  # one at a time, below: what is there to take depends on the others
 
     async def publish(self, subject: str, id: int | None) -> None:
         data = uuid4().bytes
@@ -111,21 +97,6 @@ class Interleaving:
         assert expect != "stale"
         if new > self.model.values.get(key, (b"", 0))[1]:
             self.model.values[key] = (data, new)
-
-    async def take(self, outcome: str) -> None:
-        if not set(self.model.records) - self.model.settled:
-            return
-        delivery: Delivery = await first(self.consumer)
-        assert delivery.record.seq not in self.model.settled, "delivered after it was settled"
-        if outcome == "ack":
-            await delivery.ack()
-        elif outcome == "reject":
-            await delivery.reject("by the test")
-            self.model.dead.append(delivery.record.data)
-        else:
-            await delivery.retry()
-            return
-        self.model.settled.add(delivery.record.seq)
 
     async def check(self) -> None:
         """After each round: the log and the table are what the model says."""
@@ -153,15 +124,9 @@ class Interleaving:
     async def play(self, rounds: list[list[Step]]) -> None:
         following = asyncio.ensure_future(self.follow())
         try:
-            async with aclosing(self.consumer):
-                for steps in rounds:
-                    await asyncio.gather(*(self.step(step) for step in steps))
-                    await self.check()
-                    for step in steps:
-                        if isinstance(step, Take):
-                            await self.take(step.outcome)
-                while set(self.model.records) - self.model.settled:
-                    await self.take("ack")
+            for steps in rounds:
+                await asyncio.gather(*(self.step(step) for step in steps))
+                await self.check()
             end = await self.bus.publish(f"{self.family}.end", b"end")
             await asyncio.wait_for(following, BOUND)
         finally:
@@ -169,8 +134,6 @@ class Interleaving:
         seqs = [record.seq for record in self.followed]
         assert seqs == sorted(set(seqs))
         assert {*self.model.records, end} <= set(seqs)
-        dead = await all_of(self.bus.read(f"dead.{self.family}.>", follow=False))
-        assert [record.data for record in dead] == self.model.dead
 
 
 class InterleavingContract(BusContractBase):

@@ -153,9 +153,8 @@ class RecordContract(BusContractBase):
 
     @pytest.mark.parametrize("pattern", ["", "a..b", "a.>.b", "a.b*", "a.>x", "*.a", ">", "*"])
     async def test_bad_patterns(self, bus: Bus, pattern: str) -> None:
-        for refused in (bus.read(pattern), bus.consume(pattern, "g")):
-            with pytest.raises(BadSubject, match="bad pattern"):
-                await anext(refused)
+        with pytest.raises(BadSubject, match="bad pattern"):
+            await anext(bus.read(pattern))
         with pytest.raises(BadSubject, match="bad pattern"):
             await bus.trim(pattern, keep=1)
 
