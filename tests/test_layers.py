@@ -19,6 +19,7 @@ LAYERS: list[set[str]] = [
         "script",
         "envelopes",
         "ids",
+        "backoff",
         "environment",
         "version",
         "paths",

@@ -9,6 +9,7 @@ import pytest
 from tests.channels.conftest import IMPORTS_AIOGRAM, SECRET, made, relay_with
 from tests.channels.test_webhook_signatures import signed
 
+from tieline.backoff import Backoff
 from tieline.channels import notify, telegram, webhook
 from tieline.channels.base import Channel, ChannelContext
 from tieline.channels.webhook.channel import Webhook
@@ -65,7 +66,7 @@ class TestWebhook(ChannelContract):
 
     @pytest.fixture(autouse=True)
     def quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("tieline.channels.webhook.channel.BACKOFF_S", (0.01, 0.05))
+        monkeypatch.setattr("tieline.channels.webhook.channel.BACKOFF", Backoff(0.01, 0.05))
 
     @pytest.fixture
     async def far(self) -> AsyncGenerator[PostedBack, None]:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tests.channels.conftest import IMPORTS_AIOGRAM, Desk, made, relay_with
 from tests.relay.conftest import QUICK, lose_lease, over, until
 
+from tieline.backoff import EXACT, Backoff
 from tieline.channels.base import AskNote, Channel
 from tieline.envelopes import AttachmentRef, Payload
 from tieline.errors import TielineError
@@ -475,7 +476,7 @@ def test_a_title_or_a_directory_adds_no_lines_to_a_card() -> None:
 
 
 async def test_it_goes_on_after_the_api_was_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tieline.channels.telegram.channel.PAUSE_S", (0.01, 0.05))
+    monkeypatch.setattr("tieline.channels.telegram.channel.BACKOFF", Backoff(0.01, 0.05, EXACT))
     async with bot(tmp_path) as (api, relay, channel):
         desk = Desk(relay)
         for status in (500, 502, 409, 404, 429):
@@ -489,7 +490,7 @@ async def test_it_goes_on_after_the_api_was_away(tmp_path: Path, monkeypatch: py
 
 async def test_a_lost_lease_is_no_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows whether it arrives: the update is given again, and is the same message."""
-    monkeypatch.setattr("tieline.channels.telegram.channel.PAUSE_S", (0.01, 0.05))
+    monkeypatch.setattr("tieline.channels.telegram.channel.BACKOFF", Backoff(0.01, 0.05, EXACT))
     async with bot(tmp_path, settings=replace(QUICK, lease_s=3)) as (api, relay, _):
         desk = Desk(relay)
         lose_lease(relay)

@@ -14,6 +14,7 @@ from tests.channels.conftest import OTHER, SECRET, Desk, dead_letter, made, rela
 from tests.channels.test_webhook_signatures import signed
 from tests.relay.conftest import QUICK, over, states
 
+from tieline.backoff import Backoff
 from tieline.channels.webhook.channel import Webhook
 from tieline.channels.webhook.loop_header import HEADER, trail
 from tieline.envelopes import AttachmentRef, Payload, Refused
@@ -186,7 +187,7 @@ async def test_what_goes_out_is_signed_and_says_how_far_it_came(tmp_path: Path) 
 
 
 async def test_it_is_tried_again_with_the_same_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tieline.channels.webhook.channel.BACKOFF_S", (0.01, 0.02))
+    monkeypatch.setattr("tieline.channels.webhook.channel.BACKOFF", Backoff(0.01, 0.02))
     receiver = Receiver((500, b""), (503, b""), (429, b""), (200, b""))
     async with LoopbackServer(receiver) as server, relay_with(tmp_path) as relay:
         await webhook(tmp_path, relay, sign_with=[SECRET], url=server.url)

@@ -10,6 +10,7 @@ import pytest
 from msgspec import Struct
 from tests.hub.conftest import Running, running
 
+from tieline.backoff import Backoff
 from tieline.bus import Bus, open_bus
 from tieline.config import Config
 from tieline.drivers.base import Driver
@@ -76,7 +77,7 @@ async def node_at(
     **config: Any,
 ) -> AsyncGenerator[Node]:
     async with executor_at(path, replies, **config) as (executor, bus):
-        link = HubLink(bus, executor, url=url, key=key, first_s=0.05, most_s=0.5)
+        link = HubLink(bus, executor, url=url, key=key, backoff=Backoff(0.05, 0.5))
         task = asyncio.create_task(link.run())
         try:
             yield Node(executor.identity.id, bus, executor.router, executor, link, str(path / "work"), task)

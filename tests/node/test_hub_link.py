@@ -21,6 +21,7 @@ from tests.node.conftest import (
     until_done,
 )
 
+from tieline.backoff import Backoff
 from tieline.bus import Bus
 from tieline.events import Answer
 from tieline.hub.hub import Hub
@@ -232,7 +233,7 @@ async def test_results_are_kept_until_they_are_heard(hub: Running, tmp_path: Pat
     async with executor_at(tmp_path / "node", LONG) as (executor, bus):
         order = CommandEnvelope(id="o1", command=c.AbortSession(session="none"), by="me")
         await CommandInbox(bus, f"link.{identity.id}").take("hub", [(1, order)])
-        lost = HubLink(bus, executor, url="http://127.0.0.1:9", key=key, first_s=0.05, most_s=0.1)
+        lost = HubLink(bus, executor, url="http://127.0.0.1:9", key=key, backoff=Backoff(0.05, 0.1))
         task = asyncio.create_task(lost.run())
         await until(lambda: holds(bus, f"{identity.id}.o1"), "there is no result")
         task.cancel()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.relay.conftest import within
 
+from tieline.backoff import Backoff
 from tieline.channels.base import AskNote, DeliveryContext
 from tieline.envelopes import Envelope, MessageReceipt, Payload, Refused
 from tieline.errors import BusUnavailable
@@ -78,7 +79,7 @@ def note(id: str, status: str = "pending") -> AskNote:
 
 
 async def test_a_bus_that_stumbles(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ask_forwarder, "AGAIN_S", (0.01, 0.02))
+    monkeypatch.setattr(ask_forwarder, "BACKOFF", Backoff(0.01, 0.02))
     asks, door, sender = Asked(), Door(relay), Faulty(relay, "lost", "unconfirmed", "too fast")
     reports: list[str] = []
     async with AskForwarder(asks, sender, lambda: [DOOR], reports.append):

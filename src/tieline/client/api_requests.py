@@ -1,13 +1,13 @@
 """One request to the hub, as often as it takes: typed in, typed out, refusals as errors."""
 
 import asyncio
-import random
 import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
+from ..backoff import Backoff
 from ..ids import new_id
 from ..protocol.views import CommandView
 from ..version import __version__
@@ -19,8 +19,7 @@ T = TypeVar("T")
 PREFIX = "/api/v1/"
 ACCEPTED = 202
 """It is durable, but the node has not answered yet."""
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 2.0
+BACKOFF = Backoff(0.1, 2.0)
 
 
 class ApiRequests:
@@ -59,15 +58,15 @@ class ApiRequests:
         headers = {"Idempotency-Key": key} if key else {}
         target = path if path.startswith("/") else PREFIX + path
         deadline = time.monotonic() + self.patience_s
-        pause = FIRST_PAUSE_S
+        failures = 0
         while True:
             try:
                 reply = await self.http.request(method, target, query=query, headers=headers, body=body)
             except ConnectionLost as lost:
-                if not self._reached or time.monotonic() + pause > deadline:
+                failures += 1
+                if not self._reached or time.monotonic() + BACKOFF.limit(failures) > deadline:
                     raise HubUnreachable(self.url, str(lost)) from None
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, LONGEST_PAUSE_S)
+                await asyncio.sleep(BACKOFF.delay(failures))
                 continue
             self._reached = True
             if reply.status >= 400:

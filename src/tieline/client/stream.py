@@ -5,7 +5,6 @@ with both; the hub goes on from there, or says that it cannot (`gap`, `reset`).
 """
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -14,13 +13,13 @@ from typing import Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..backoff import Backoff
 from ..protocol.stream_frames import SILENCE_S, AnyHubFrame, EventFrame, Ready, Subscribe
 from .errors import HubUnreachable
 from .event_reorder import EventReorderer
 from .http import ConnectionLost
 
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 5.0
+BACKOFF = Backoff(0.1, 5.0)
 
 
 class Connection(Struct, frozen=True):
@@ -53,7 +52,7 @@ async def follow(
     `patience_s`: how long a hub may stay away before HubUnreachable is raised; None is for ever. One that was never
     there is told at once where there is a limit.
     """
-    pause, away_since = FIRST_PAUSE_S, None
+    failures, away_since = 0, None
     in_order = EventReorderer()
     while True:
         on_connection(Connection("connecting"))
@@ -61,7 +60,7 @@ async def follow(
             async with door.open(subscribe) as frames:
                 while frame := await _next(frames):
                     if isinstance(frame, Ready):
-                        pause, away_since = FIRST_PAUSE_S, None
+                        failures, away_since = 0, None
                         after = frame.cursor if frame.state == "reset" else subscribe.after
                         subscribe = replace(subscribe, epoch=frame.epoch, after=after)
                         on_connection(Connection("connected"))
@@ -76,14 +75,14 @@ async def follow(
             problem = str(lost)
         on_connection(Connection("lost", problem))
         now = time.monotonic()
+        failures += 1
         if patience_s is not None:
             if not subscribe.epoch and away_since is None:  # it was never there
                 raise HubUnreachable(url, problem)
-            if away_since is not None and now + pause - away_since > patience_s:
+            if away_since is not None and now + BACKOFF.limit(failures) - away_since > patience_s:
                 raise HubUnreachable(url, problem)
         away_since = away_since or now
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(pause * 2, LONGEST_PAUSE_S)
+        await asyncio.sleep(BACKOFF.delay(failures))
 
 
 async def _next(frames: AsyncIterator[AnyHubFrame]) -> AnyHubFrame | None:

@@ -4,7 +4,6 @@ What is to be sent is on the node's own bus, what came is put there first, so it
 """
 
 import asyncio
-import random
 import time
 from collections.abc import Callable
 from contextlib import aclosing, suppress
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct
 
+from ..backoff import Backoff
 from ..bus.base import Bus
 from ..errors import BusClosed, BusError, TielineError, UsageError
 from ..protocol import OLDEST, PROTOCOL
@@ -26,12 +26,12 @@ from .result_outbox import ResultOutbox
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-FIRST_S, MOST_S = 0.2, 30.0
+BACKOFF = Backoff(0.2, 30.0)
 """Between two tries: doubled each time, up to the most, with jitter so that nodes do not come in herds."""
 STEADY_S = 5.0
 SOON = 3
 """A connection that lasted for so long counts as good; the doublings after one that was made and lasted shorter."""
-REFUSED_S = 60.0
+REFUSED = Backoff(60.0, 60.0)
 """After a refusal that an update on the other side may end."""
 CLOSE_S = 2.0
 TRIM_S = 3600.0
@@ -78,8 +78,7 @@ class HubLink:
         key: str,
         changed: Callable[[LinkStatus], None] = lambda situation: None,
         keep_days: float = 0.0,
-        first_s: float = FIRST_S,
-        most_s: float = MOST_S,
+        backoff: Backoff = BACKOFF,
     ) -> None:
         self.situation = LinkStatus()
         self._bus = bus
@@ -88,9 +87,8 @@ class HubLink:
         self._key = key
         self._changed = changed
         self._keep_days = keep_days  # 0: for good
-        self._first_s = first_s
-        self._most_s = most_s
-        self._tries = 0
+        self._backoff = backoff
+        self._failures = 0
         self._joined_at: float | None = None
         self._inbox = CommandInbox(bus, f"link.{executor.identity.id}")
         self._outbox = ResultOutbox(bus, executor.identity.id)
@@ -140,12 +138,11 @@ class HubLink:
                 raise KeyRefused
             if self._joined_at is not None:  # soon again, unless it ends again and again
                 lasted = time.monotonic() - self._joined_at
-                self._tries = 0 if lasted > STEADY_S else min(self._tries, SOON)
+                self._failures = 0 if lasted > STEADY_S else min(self._failures, SOON)
             lasting = refused is not None and refused.code in ("Forbidden", "NodeTooOld", "HubTooOld")
             self._be(LinkStatus(state="refused" if lasting else "away", problem=problem))
-            wait = REFUSED_S if lasting else min(self._most_s, self._first_s * 2 ** min(self._tries, 16))
-            self._tries += 1
-            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+            self._failures += 1
+            await asyncio.sleep(REFUSED.delay(1) if lasting else self._backoff.delay(self._failures))
 
     async def _dial(self) -> None:
         """One connection, to its end. Raises Ended, BusClosed."""

@@ -7,6 +7,7 @@ from types import TracebackType
 
 import msgspec
 
+from ..backoff import EXACT, Backoff
 from ..channels.base import AskNote, AskService, Sender
 from ..envelopes import Envelope, Payload, Refused
 from ..errors import BusError, TielineError
@@ -15,7 +16,7 @@ ASK = "application/vnd.tieline.ask+json"
 """The content type of such a message; its JSON is an AskNote."""
 MAX_WAITING = 1000
 """Changes of asks that wait to be sent; beyond them the oldest is left out, and the page still has it."""
-AGAIN_S = (0.5, 10.0)
+BACKOFF = Backoff(0.5, 10.0, EXACT)
 """The first and the longest pause before a bus that failed is tried again."""
 
 
@@ -59,19 +60,19 @@ class AskForwarder:
 
     async def _send(self, address: str, payload: Payload, key: str) -> None:
         """Until it is stored: a bus that is away, or too much mail at once, may be over in time for whoever decides."""
-        pause = AGAIN_S[0]
+        failures = 0
         while True:
             try:
                 await self._sender.send(address, payload, key=key)
                 return
             except TielineError as error:
-                wait = pause if isinstance(error, BusError) else _wait_of(error)
+                failures += 1
+                wait = BACKOFF.delay(failures) if isinstance(error, BusError) else _wait_of(error)
                 if wait is None:
                     self._report(f"an ask could not be passed on: {error.message}")
                     return
                 self._report(f"an ask could not be passed on yet: {error.message}")
                 await asyncio.sleep(wait)
-                pause = min(pause * 2, AGAIN_S[1])
 
 
 def _wait_of(error: TielineError) -> float | None:

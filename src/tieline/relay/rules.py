@@ -4,6 +4,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+from ..backoff import Backoff
 from ..bus.subjects import check_key_pattern, matcher
 from ..errors import BadSubject, UsageError
 
@@ -76,8 +77,7 @@ class Breaker:
         self, failures: int, open_s: float, longest_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._limit = failures
-        self._first = open_s
-        self._longest = longest_s
+        self._backoff = Backoff(open_s, longest_s)
         self._clock = clock
         self._failures = 0
         self._opened = 0  # times in a row
@@ -109,9 +109,8 @@ class Breaker:
     def failed(self) -> None:
         self._failures += 1
         if self._trying or self._failures >= self._limit:
-            wait = min(self._first * 2.0**self._opened, self._longest)
-            self._until = self._clock() + wait
             self._opened += 1
+            self._until = self._clock() + self._backoff.limit(self._opened)
             self._trying = False
 
     def tried(self) -> None:

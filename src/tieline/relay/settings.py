@@ -1,8 +1,8 @@
 """Numbers of the relay that people rarely change."""
 
-import random
-
 from msgspec import Struct
+
+from ..backoff import Backoff
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -22,5 +22,4 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def wait_s(self, attempt: int) -> float:
         """Before the attempt after this one, with jitter, so that what failed together does not come back together."""
-        wait = min(self.first_wait_s * 2.0 ** max(0, attempt - 1), self.longest_wait_s)
-        return wait * random.uniform(0.75, 1.25)
+        return Backoff(self.first_wait_s, self.longest_wait_s, (0.75, 1.25)).delay(attempt)

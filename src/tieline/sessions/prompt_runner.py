@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from ..backoff import EXACT, Backoff
 from ..drivers.base import Driver, Prompt, Spec
 from ..errors import BusClosed, BusError, TielineError
 from ..events import Answer, Ask, Done, Error, Event, Init, Status, Text, TurnStarted, Warning
@@ -20,7 +21,7 @@ from .safe_git import GitFailed
 from .session import Session
 from .warm_pool import Pool
 
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
+BACKOFF = Backoff(0.2, 30.0, EXACT)
 """Between two tries when the bus does not take what must be written."""
 LINE = 200
 """Characters of an answer that are shown in lists."""
@@ -166,15 +167,15 @@ class PromptRunner:
 
     async def _retry(self, work: Callable[[A], Awaitable[T]], what: A) -> T:
         """Until the bus takes it: what was accepted must go on when the disk has room, or the server is back."""
-        wait = FIRST_WAIT_S
+        failures = 0
         while True:
             try:
                 return await work(what)
             except BusClosed:
                 raise
             except BusError:
-                await asyncio.sleep(wait)
-                wait = min(wait * 2, LONGEST_WAIT_S)
+                failures += 1
+                await asyncio.sleep(BACKOFF.delay(failures))
 
     async def _turn(self, prompt: PromptRecord) -> None:
         writer = self._log.writer(self.record.id)

@@ -6,7 +6,6 @@ subscription. What is asked again must be safe to be done twice: publishes carry
 
 import asyncio
 import contextlib
-import random
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from nats.aio.client import Client, Server
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from ...backoff import Backoff
 from ...errors import BusClosed, BusError, BusFull, BusUnavailable
 from .cancellation import apart, propagate_cancel
 from .url import NatsUrl
@@ -33,7 +33,7 @@ ANSWER_S = 5.0
 BOUND_S = 30.0
 """How long anything is tried before BusUnavailable says that it was not."""
 
-FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
+BACKOFF = Backoff(0.05, 2.0)
 PING_S = 10
 
 WRONG_LAST = (10071, 10164)
@@ -158,7 +158,7 @@ class NatsConnection:
     ) -> T:
         """Asks until `accept` makes something of the answer, or the bound. Nobody there (503) means later."""
         deadline = self._loop.time() + bound
-        wait = FIRST_WAIT
+        failures = 0
         problem = "no answer"
         while True:
             if self.closed:
@@ -177,12 +177,12 @@ class NatsConnection:
                     raise self.translated(error) from None
                 problem = str(error)
             left = deadline - self._loop.time()
-            if left <= wait:
+            failures += 1
+            if left <= BACKOFF.limit(failures):
                 raise BusUnavailable(
                     f"NATS at {self.target.shown}: {problem} in {bound:g} s", hint="It is tried again when you do."
                 )
-            await self._pause(wait, left)
-            wait = min(wait * 2, LONGEST_WAIT)
+            await self._pause(BACKOFF.delay(failures), left)
 
     async def api(self, call: str, request: Mapping[str, Any], type: "type[T]", bound: float = BOUND_S) -> T:
         """A question to JetStream itself. Refusals are raised as Refused where the caller looks at the code."""
@@ -200,7 +200,7 @@ class NatsConnection:
 
     async def _pause(self, wait: float, left: float) -> None:
         if self._back.is_set():
-            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+            await asyncio.sleep(wait)
         else:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
@@ -255,8 +255,7 @@ async def connected(target: NatsUrl) -> AsyncGenerator[NatsConnection]:
     def next_server(servers: list[Server], info: dict[str, Any]) -> tuple[Server, float]:
         """The one that failed least, and longer waits the more it failed."""
         best = min(servers, key=lambda server: server.reconnects)
-        wait = 0.0 if best.reconnects == 0 else min(FIRST_WAIT * 2.0**best.reconnects, LONGEST_WAIT)
-        return best, wait * random.uniform(0.5, 1.0)
+        return best, BACKOFF.delay(best.reconnects + 1) if best.reconnects else 0.0
 
     try:
         await apart(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 from aiogram.types import Update
 
+from ...backoff import EXACT, Backoff
 from ...envelopes import UNSURE, MessageReceipt
 from ...errors import TielineError, UsageError
 from ...relay.ask_forwarder import AskForwarder, forwarder, note_of
@@ -37,7 +38,7 @@ from .outbound import Outbound
 from .settings import TelegramConfig
 
 POLL_S = 25
-PAUSE_S = (1.0, 60.0)
+BACKOFF = Backoff(1.0, 60.0, EXACT)
 """Between two polls while Telegram cannot be reached: at first, and at most."""
 MAX_TRIES = 5
 """So often one update is tried, a file that cannot be fetched for example; then its sender is told."""
@@ -193,17 +194,18 @@ class Telegram:
 
     async def _announce(self) -> None:
         """Tell Telegram where to post to; until it knows."""
-        pause = PAUSE_S[0]
+        failures = 0
         while True:
             try:
                 await tried(self._bot.set_webhook(self._hook, secret_token=self._secret, allowed_updates=UPDATES))
                 self._problem = ""
                 return
             except TelegramError as error:
-                pause = await self._unwell(error, pause)
+                failures += 1
+                await self._wait_after(error, failures)
 
     async def _poll(self) -> None:
-        offset, pause = 0, PAUSE_S[0]
+        offset = failures = 0
         while True:
             try:
                 if not self._name:
@@ -214,14 +216,16 @@ class Telegram:
                 await self._hear_all(found)
                 # Only now are they confirmed: what was not stored comes again.
                 offset = max([offset, *(each["update_id"] + 1 for each in found if _numbered(each))])
-                pause = PAUSE_S[0]
+                failures = 0
                 self._problem = ""
                 if found and not any(map(_numbered, found)):
                     raise TelegramError("Telegram gives updates without a number", again=True)
             except (TelegramError, *UNSURE) as error:
-                pause = await self._unwell(error, pause)
+                failures += 1
+                await self._wait_after(error, failures)
             except Exception as error:  # whatever it is, the bot must not fall silent for good
-                pause = await self._unwell(TelegramError(f"polling failed: {type(error).__name__}", again=True), pause)
+                failures += 1
+                await self._wait_after(TelegramError(f"polling failed: {type(error).__name__}", again=True), failures)
 
     async def _hear_all(self, found: list[dict[str, Any]]) -> None:
         """Each chat's in order, the chats at the same time."""
@@ -255,12 +259,11 @@ class Telegram:
                 self._relay.report(f"an update could not be read: {type(error).__name__}")
             self._tries.pop(update.update_id, None)
 
-    async def _unwell(self, error: TielineError, pause: float) -> float:
+    async def _wait_after(self, error: TielineError, failures: int) -> None:
         self._problem = error.message
         self._relay.report(error.message)
         wait = error.wait_s if isinstance(error, TelegramError) else None
-        await asyncio.sleep(min(max(pause, wait or 0.0), PAUSE_S[1]))
-        return min(pause * 2, PAUSE_S[1])
+        await asyncio.sleep(min(max(BACKOFF.delay(failures), wait or 0.0), BACKOFF.longest_s))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

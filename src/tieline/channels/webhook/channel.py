@@ -1,6 +1,5 @@
 """Webhooks in and out."""
 
-import random
 import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from ...backoff import Backoff
 from ...envelopes import Refused, UnknownMessage, under
 from ...errors import BadSubject, UsageError
 from ...relay.plugins.inbound_webhooks import STATUS_OF, HookRefused, HookReply, HookRequest
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TYPE = "tieline.message"
 MAX_ANSWER = 64 * 1024
-BACKOFF_S = (1.0, 300.0)
+BACKOFF = Backoff(1.0, 300.0)
 """The first pause between attempts, and the longest; each is drawn between its half and its whole."""
 KEEP_S = 7 * 86400
 """How long we know where the answer to a message goes that went out."""
@@ -105,7 +105,7 @@ class Webhook:
                 answer = await _text(response) if self._config.answers and response.is_success else ""
         except (httpx2.TransportError, httpx2.InvalidURL, OSError) as error:
             detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            return failed("delivery_failed", detail, retry_after_s=_pause(context.attempt))
+            return failed("delivery_failed", detail, retry_after_s=BACKOFF.delay(context.attempt))
         return self._judge(response, answer, context.attempt)
 
     def _judge(self, response: "httpx2.Response", answer: str, attempt: int) -> DeliveryResult:
@@ -114,7 +114,7 @@ class Webhook:
             return delivered(text=answer)
         told = f"it answered {status}"
         if status in AGAIN or status >= 500:
-            wait = max(_pause(attempt), _retry_after(response.headers.get("retry-after", "")))
+            wait = max(BACKOFF.delay(attempt), _retry_after(response.headers.get("retry-after", "")))
             return failed("delivery_failed", told, retry_after_s=wait)
         if response.is_redirect:
             return dead("rejected", f"{told}: redirects are not followed; configure the final url")
@@ -267,11 +267,6 @@ async def _text(response: "httpx2.Response") -> str:
             return own if isinstance(own, str) else ""  # an acknowledgement such as {"ok": true} answers nothing
         return value if isinstance(value, str) else ""
     return text
-
-
-def _pause(attempt: int) -> float:
-    first, longest = BACKOFF_S
-    return min(longest, first * 2 ** min(attempt - 1, 20)) * random.uniform(0.5, 1.0)
 
 
 def _retry_after(value: str) -> float:

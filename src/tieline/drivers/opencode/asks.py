@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from ...backoff import EXACT, Backoff
 from ...events import Answer, AnyAction, Ask, Choice, Command, Edit, Fetch, OtherAction, Question, Read, Status, ToolUse
 from ..current_file import with_links
 from ..turn_stream import Turn
@@ -21,6 +22,7 @@ from .server import OpenCodeRefused, Unreachable
 DEFER_S = 1.0
 """A request may come just before the tool call that it is about."""
 REPLY_TRIES = 8
+REPLY_BACKOFF = Backoff(0.1, 12.8, EXACT)
 """An answer that does not arrive leaves the agent waiting for ever."""
 
 GUARD_REASONS = {
@@ -183,14 +185,14 @@ class OpenCodeAsks:
     async def _reply(self, each: _Open, verb: str, body: Any) -> None:
         """Never given up easily, and done once: a request that is not there any more needs no answer."""
         name = each.request["id"]
-        for pause in range(REPLY_TRIES):
+        for failures in range(1, REPLY_TRIES + 1):
             try:
                 await self._talk.request("POST", f"{each.path}/{name}/{verb}", body)
                 break
             except OpenCodeRefused:
                 break
             except Unreachable:
-                await asyncio.sleep(0.1 * 2**pause)
+                await asyncio.sleep(REPLY_BACKOFF.delay(failures))
         self._open.pop(name, None)
 
     async def _remember(self, each: _Open) -> None:

@@ -10,11 +10,11 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from ...backoff import EXACT, Backoff
 from ...wire.sse import EventTooLong, SseParser
 from .server import REQUEST_S, OpenCodeRefused, OpenCodeServer, Unreachable
 
-FIRST_RETRY_S = 0.05
-LAST_RETRY_S = 2.0
+BACKOFF = Backoff(0.05, 2.0, EXACT)
 GIVE_UP_S = 30.0
 """How long a server may be out of reach."""
 SLOW_READER_S = 30.0
@@ -95,7 +95,7 @@ class EventStream:
     async def _run(self) -> None:
         import httpx2
 
-        pause, down_since, before = FIRST_RETRY_S, time.monotonic(), False
+        failures, down_since, before = 0, time.monotonic(), False
         while not self._server.gone:
             try:
                 async with self._server.subscribe(self._directory) as answer:
@@ -108,7 +108,7 @@ class EventStream:
                             if before:  # the stream waits meanwhile: what comes next is newer than what is read
                                 await asyncio.gather(*(each.reread() for each in list(self._listeners)))
                             self._open.set()
-                            before, pause = True, FIRST_RETRY_S
+                            before, failures = True, 0
                         for event in events:
                             self._route(event.data)
                         await self._hold()
@@ -125,8 +125,8 @@ class EventStream:
             elif time.monotonic() - down_since > GIVE_UP_S:
                 self._gone(f"{self._server.agent}: the server is out of reach: {problem}")
                 return
-            await asyncio.sleep(pause)
-            pause = min(LAST_RETRY_S, pause * 2)
+            failures += 1
+            await asyncio.sleep(BACKOFF.delay(failures))
 
     def _route(self, data: bytes) -> None:
         try:
