@@ -263,5 +263,5 @@ while True: say(id="x" * 1000, method="wait")
 """
     async with talking(body) as (_, handler, process):
         await handler.over.wait()
-        assert handler.reasons == ["it does not read"]
+        assert handler.reasons == ["the peer does not read"]
         process.kill()

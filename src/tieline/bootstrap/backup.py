@@ -1,4 +1,4 @@
-"""The state directory as one archive, made while it is in use, and put back.
+"""Backup and restore of the state directory as one archive, also while it is in use.
 
 A gzip'ed tar: the manifest first (versions, and each file with its size and SHA-256), then the files in its order.
 The bus file is copied by SQLite's online backup, so that it is whole at one moment, whatever is written meanwhile.
@@ -169,9 +169,9 @@ def _copy_bus(config: Config, target: Path) -> Where:
 
 def _check_bus(connection: sqlite3.Connection) -> None:
     """Raises sqlite3.Error for a damaged one."""
-    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise sqlite3.DatabaseError(found)
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(verdict)
 
 
 def _copy_files(state: Path, staged: Path, inside: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The composition root: where the parts that run for long are chosen and put together, and how they run.
+"""The daemon: chooses the concrete parts of a hub or node, puts them together and runs them.
 
 A hub (with a node in the same process, or alone) or a node that is joined to a hub elsewhere. One of them per state
 directory: a lock says so, which the kernel lets go of however its holder ends.
@@ -183,10 +183,10 @@ async def run_hub(config: Config, *, node: bool = True, started: Callable[[Start
             with running_file(env, running):
                 secret, _ = await hub.devices.offer("page", name="", by="owner")
                 waiting = hub.channels.waiting() if hub.channels else ()
-                told = _end_signals()
+                stop = _end_signals()
                 started(StartResult(url=hub.url, login=f"{hub.url.rstrip('/')}/#login={secret}", waiting=waiting))
                 hub.log.info("up", url=hub.url, node=hub.switch.local)
-                await _told_to_end(told)
+                await _wait_for_signal(stop)
                 hub.log.info("going down")
                 farewell.begin(_stop_starting(hub.local))
 
@@ -201,7 +201,7 @@ async def run_node(config: Config, *, started: Callable[[StartResult], None]) ->
         farewell = ShutdownProgress(env)
         async with open_bus(bus_url(config)) as bus, node_on(bus, config, identify(env), farewell) as executor:
             linking = _link(bus, executor, env, joined, keep_days=config.hub.keep_events_days)
-            tasks = [asyncio.create_task(linking), asyncio.create_task(_told_to_end(_end_signals()))]
+            tasks = [asyncio.create_task(linking), asyncio.create_task(_wait_for_signal(_end_signals()))]
             started(StartResult(url=joined.url))
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -227,16 +227,16 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 
 def _end_signals() -> asyncio.Event:
     """Set by a signal to end. Made before anybody is told that it runs, or a signal right then would kill it."""
-    told = asyncio.Event()
+    stop = asyncio.Event()
     for number in ENDS:
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
-    return told
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
-async def _told_to_end(told: asyncio.Event) -> None:
+async def _wait_for_signal(stop: asyncio.Event) -> None:
     """Then the next signal kills."""
     try:
-        await told.wait()
+        await stop.wait()
     finally:
         for number in ENDS:
             asyncio.get_running_loop().remove_signal_handler(number)
@@ -264,20 +264,20 @@ def main(argument: str) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal it was started from may go
 
     def say(started: StartResult) -> None:
-        nonlocal said
-        if not said:
-            said = True
+        nonlocal reported
+        if not reported:
+            reported = True
             os.write(order.ready, msgspec.json.encode(started) + b"\n")
             os.close(order.ready)
 
-    said = False
+    reported = False
     try:
         run(configuration.load(), order, say, foreground=False)
     except BaseExceptionGroup as group:
         say(StartResult(problem=str(group.exceptions[0])))
         raise
     except TielineError as error:
-        if said:
+        if reported:
             logger("daemon").error("ended", problem=error.message)
         say(StartResult(problem=error.message, hint=error.hint))
         return 1

@@ -1,6 +1,6 @@
-"""What is told to a process that shall run for long, what it says when it runs, and that there is one of them only.
+"""The lock of a state directory: one hub or node at a time, how it is started, and what it says when it runs.
 
-Light to import: the verbs that ask about it, or end it, need none of its parts.
+Light to import: the commands that ask about the process, or end it, need none of its parts.
 """
 
 import fcntl
@@ -96,10 +96,10 @@ def read_running(env: Mapping[str, str]) -> RunningHub | None:
     """The hub that runs here, as it described itself."""
     pid = running_pid(env)
     try:
-        found = msgspec.json.decode(paths.running_file(env).read_bytes(), type=RunningHub)
+        running = msgspec.json.decode(paths.running_file(env).read_bytes(), type=RunningHub)
     except (OSError, msgspec.MsgspecError):
         return None
-    return found if found.pid == pid else None
+    return running if running.pid == pid else None
 
 
 @contextmanager

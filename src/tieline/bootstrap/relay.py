@@ -1,5 +1,5 @@
-"""The relay of a hub, put together: messages reach the sessions of every node through the hub's switch, asks reach the
-channels through which people decide, and the channels of the configuration run."""
+"""Puts together the relay of a hub: messages reach the sessions of every node through the hub's dispatcher, asks reach
+the channels through which people decide, and the channels of the configuration run."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -36,7 +36,7 @@ from ..sessions.prompt_queue import prompt_key
 from ..sessions.records import PROMPTS, AskRecord, PromptRecord, SessionRecord
 
 TELL_S = 30.0
-"""An order of the relay's is worth nothing later: the message itself is kept, and told again."""
+"""A command of the relay is of no use later: the message itself is kept and delivered again."""
 MAX_CONTENT = 60_000
 """Characters of an ask in a message; how many more there are is told, and then it cannot be allowed from there."""
 BY = "relay"
@@ -60,11 +60,11 @@ async def open_relay(hub: Hub, *, watch: bool = True, wait: bool = True) -> Asyn
 
     def told(changes: Changes) -> None:
         nonlocal started
-        said = {name: value for name in changes.__struct_fields__ if (value := getattr(changes, name))}
-        said.pop("unchanged", None)
-        if said:
+        fields = {name: value for name in changes.__struct_fields__ if (value := getattr(changes, name))}
+        fields.pop("unchanged", None)
+        if fields:
             (hub.log.warning if changes.problem or changes.broken or changes.untrusted else hub.log.info)(
-                "channels", **said
+                "channels", **fields
             )
         for report in channels.reports():
             if report.id in changes.broken:
@@ -155,10 +155,10 @@ class HubSessions:
         known = self._hub.state.nodes.get(node)
         if known is not None and not known.online and node != self._hub.switch.local:
             raise SessionNodeOffline(node)
-        told = await self._hub.switch.dispatch(node, command, by=by or BY, id=new_id(), expires_s=TELL_S)
-        if isinstance(told, CommandView):
+        result = await self._hub.switch.dispatch(node, command, by=by or BY, id=new_id(), expires_s=TELL_S)
+        if isinstance(result, CommandView):
             raise SessionNodeOffline(node)
-        _check(told)
+        _check(result)
 
 
 class HubAsks:
@@ -168,11 +168,11 @@ class HubAsks:
         self._hub = hub
 
     def subscribe(self, told: Callable[[AskNote], None]) -> Callable[[], None]:
-        def heard(frame: AnyHubFrame) -> None:
+        def on_frame(frame: AnyHubFrame) -> None:
             if isinstance(frame, AskFrame):
                 told(self._note(frame.ask))
 
-        unsubscribe = self._hub.state.subscribe(heard)
+        unsubscribe = self._hub.state.subscribe(on_frame)
         for record in list(self._hub.state.asks.values()):
             told(self._note(record))
         return unsubscribe
@@ -181,13 +181,13 @@ class HubAsks:
         record = await ask_of(self._hub, ask)
         if record.ask.kind == "question":
             raise UsageError("a question needs an answer in words", field="ask", hint="Answer it on the page.")
-        said = Answer(ask=ask, decision="allow" if allow else "deny", by=by, remember=remember)
+        answer = Answer(ask=ask, decision="allow" if allow else "deny", by=by, remember=remember)
         kind = ApprovePermission if allow else DenyPermission
-        command = kind(session=record.session, ask=ask, answer=said, digest=digest)
-        told = await self._hub.switch.dispatch(await node_of(self._hub, record.session), command, by=by, id=new_id())
-        if isinstance(told, CommandView):
+        command = kind(session=record.session, ask=ask, answer=answer, digest=digest)
+        result = await self._hub.switch.dispatch(await node_of(self._hub, record.session), command, by=by, id=new_id())
+        if isinstance(result, CommandView):
             return "Its machine is away; it is decided when it is back."
-        _check(told)
+        _check(result)
         return "Approved." if allow else "Denied."
 
     def _note(self, record: AskRecord) -> AskNote:

@@ -1,4 +1,4 @@
-"""What a process that is told to end waits for, said line by line to whoever told it (`tieline down`)."""
+"""The progress of a shutdown: what it waits for, line by line, for `tieline down` to show."""
 
 import asyncio
 from collections.abc import Mapping

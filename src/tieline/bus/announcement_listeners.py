@@ -1,4 +1,4 @@
-"""Those who listen to announcements. Nothing is kept for them but what a small buffer holds; the oldest goes first."""
+"""Listeners to announcements, each with a small buffer. When it is full, the oldest announcement is dropped."""
 
 import asyncio
 from collections import deque
@@ -8,26 +8,26 @@ from ..errors import BusClosed
 from .base import Announcement
 from .subjects import family, is_literal, matcher
 
-MOST_UNHEARD = 1024
-MOST_UNHEARD_BYTES = 4 * 1024 * 1024
-"""Announcements kept for one listener who is slow."""
+MAX_BUFFERED = 1024
+MAX_BUFFERED_BYTES = 4 * 1024 * 1024
+"""Announcements buffered for one slow listener."""
 
 
 class AnnouncementListener:
-    """One pattern. `put` never waits."""
+    """A listener to one pattern. `put` never waits."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
-        self._unheard: deque[Announcement] = deque()
+        self._buffer: deque[Announcement] = deque()
         self._bytes = 0
         self._changed = asyncio.Event()
         self._closed = False
 
     def put(self, announcement: Announcement) -> None:
-        self._unheard.append(announcement)
+        self._buffer.append(announcement)
         self._bytes += len(announcement.data)
-        while len(self._unheard) > MOST_UNHEARD or (self._bytes > MOST_UNHEARD_BYTES and len(self._unheard) > 1):
-            self._bytes -= len(self._unheard.popleft().data)
+        while len(self._buffer) > MAX_BUFFERED or (self._bytes > MAX_BUFFERED_BYTES and len(self._buffer) > 1):
+            self._bytes -= len(self._buffer.popleft().data)
         self._changed.set()
 
     def close(self) -> None:
@@ -35,19 +35,19 @@ class AnnouncementListener:
         self._changed.set()
 
     async def next(self) -> Announcement:
-        """The oldest that was not heard yet; BusClosed when the bus is closed."""
-        while not self._unheard:
+        """The oldest buffered announcement; raises BusClosed when the bus is closed."""
+        while not self._buffer:
             if self._closed:
                 raise BusClosed
             self._changed.clear()
             await self._changed.wait()
-        announcement = self._unheard.popleft()
+        announcement = self._buffer.popleft()
         self._bytes -= len(announcement.data)
         return announcement
 
 
 class AnnouncementListeners:
-    """Everybody who listens in this process."""
+    """All listeners in this process."""
 
     def __init__(self) -> None:
         self._exact: dict[str, set[AnnouncementListener]] = {}

@@ -7,8 +7,8 @@
   without a gap or a double. A slow reader holds nothing up and needs bounded memory: it reads on from the log.
 - `table` keeps the latest value per key, with revisions to compare and an optional time to live.
 - `trim` removes records for good. `first` and `last` say what is there.
-- `announce` reaches those who `listen` right now, in every process on the bus, and is not kept: for what is of no use
-  later. A listener who is slow loses the oldest and holds nobody up. Announcements and records do not meet.
+- `announce` reaches the present listeners (`listen`) in every process on the bus, and is not stored. A slow listener
+  loses the oldest announcements and delays no publisher. Announcements and records do not share subjects.
 
 Cursors are ints that grow, with gaps; one belongs to the family that it was read from. Errors are in `tieline.errors`.
 """
@@ -23,7 +23,7 @@ from msgspec import Struct
 from ..errors import BadSubject, RecordTooLarge, UsageError
 
 MAX_RECORD = 1024 * 1024
-"""Bytes of one record's data: what a NATS server carries with one setting, and a laptop's disk without a thought."""
+"""Bytes of one record's data: what a NATS server carries with `max_payload` raised to 2 MB."""
 
 DEDUPE_S = 600
 """How long every bus remembers an id at least: a crash, a restart and a second try fit in it."""
@@ -42,7 +42,7 @@ class Record(Struct, frozen=True, gc=False):
 
 
 class Announcement(Struct, frozen=True, gc=False):
-    """Something said to those who listen now."""
+    """A message to the present listeners. It is not stored."""
 
     subject: str
     data: bytes
@@ -57,7 +57,7 @@ class Entry(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """What became of a key; without a value it was deleted, or its time was up."""
+    """A key's new value; None: it was deleted or expired."""
 
     key: str
     value: bytes | None
@@ -130,7 +130,7 @@ class Bus(Protocol):
         ...
 
     async def announce(self, subject: str, data: bytes) -> None:
-        """Says it to those who listen now. Waits for nobody, and is lost while the bus is out of reach."""
+        """Reaches the present listeners. Never waits, and is lost while the bus is out of reach."""
         ...
 
     def listen(self, pattern: str) -> AsyncGenerator[Announcement, None]:

@@ -24,7 +24,7 @@ def check_subject(subject: str) -> str:
     """The subject itself, or BadSubject. Cached: the same few subjects are published to again and again."""
     _check_tokens("subject", subject)
     if "*" in subject or ">" in subject:
-        raise BadSubject("subject", subject, "* and > belong in patterns, nobody can publish to them")
+        raise BadSubject("subject", subject, "* and > are wildcards of patterns, not allowed in a subject")
     return subject
 
 

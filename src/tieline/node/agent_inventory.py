@@ -1,4 +1,4 @@
-"""Which agents this machine has: installed, signed in, working, switched off. Looked at in the background."""
+"""The agents of this machine: installed, signed in, working, switched off. Probed in the background."""
 
 import asyncio
 import time
@@ -86,12 +86,12 @@ class AgentInventory:
     async def _look(self) -> None:
         slots = asyncio.Semaphore(AT_ONCE)
 
-        async def one(name: str) -> AgentView:
+        async def view(name: str) -> AgentView:
             async with slots:
                 return await self._view(name)
 
         names = await asyncio.to_thread(registry.names, self._config)  # reads the installed packages
-        views = tuple(await asyncio.gather(*map(one, names)))
+        views = tuple(await asyncio.gather(*map(view, names)))
         if views != self.views:
             self.views = views
             for tell in list(self.changed):

@@ -1,8 +1,8 @@
-"""Carries out what a node is told, through its router. Never raises: a refusal is in the result.
+"""Executes the commands of a node through its session manager. Never raises: a refusal is in the result.
 
-Once per order: the result of an order that may not happen twice is kept under the order's id, and the order again gives
-that result back. The others are harmless to repeat by their nature: a session and a prompt are known by their own ids.
-What each command gives as its value is in `deeds.GIVES`.
+A command that may not happen twice has its result stored under the command's id, and the same command again returns
+that result. The others are harmless to repeat by their nature: a session and a prompt are known by their own ids.
+The value of each command is in `command_handlers.RESULT_TYPES`.
 """
 
 import asyncio
@@ -114,13 +114,13 @@ class CommandExecutor:
                 await self._table.put(key, _encode(result), ttl=KEPT_S)
             return result
         except Conflict:
-            return _refused(order, INDETERMINATE, "somebody else carries out the same order")
+            return _refused(order, INDETERMINATE, "the same command is being executed elsewhere")
         except TielineError as error:
             return _refusal(order, error)
 
     async def _apply(self, order: CommandEnvelope) -> Result:
         if _late(order):
-            return _refused(order, EXPIRED, "it came too late", "Look at the present state and decide anew.")
+            return _refused(order, EXPIRED, "the command has expired", "Look at the present state and decide anew.")
         try:
             done = await self._deeds.handle(order)
             return Result(id=order.id, value=msgspec.Raw(_encode(done)), at=time.time())

@@ -1,4 +1,4 @@
-"""What each command means to the router. Raises what the router raises; `executor` makes refusals of it."""
+"""A handler for each command. Raises what the session manager raises; `command_executor` makes refusals of it."""
 
 import asyncio
 import hashlib

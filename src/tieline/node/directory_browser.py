@@ -1,4 +1,4 @@
-"""What a person may look at to choose a directory: those in their home, and where sessions are already."""
+"""Lists directories to choose from: those in the home directory and those of sessions."""
 
 import os
 from collections.abc import Iterable
@@ -17,19 +17,19 @@ def browse(path: str, *, home: str, also: Iterable[str] = ()) -> DirectoryView:
     if "\0" in path:
         raise UsageError("a path has no null bytes", field="path")
     wanted = Path(os.path.normpath(Path(home, path))) if path else Path(home)
-    place = wanted.resolve()
-    if not any(place.is_relative_to(root) for root in roots):
+    directory = wanted.resolve()
+    if not any(directory.is_relative_to(root) for root in roots):
         hint = "Only the home directory and the directories of sessions can be looked at. Type another one's path."
         raise UsageError(f"{path!r} cannot be looked at", field="path", hint=hint)
     try:
-        with os.scandir(place) as entries:
+        with os.scandir(directory) as entries:
             names = sorted(entry.name for entry in entries if entry.name[0] != "." and entry.is_dir())
     except OSError as error:
         raise UsageError(f"{path!r} cannot be looked at: {error.strerror}", field="path") from None
-    parent = place.parent
-    shown = parent != place and any(parent.is_relative_to(root) for root in roots)
+    parent = directory.parent
+    shown = parent != directory and any(parent.is_relative_to(root) for root in roots)
     return DirectoryView(
-        path=str(place),
+        path=str(directory),
         parent=str(parent) if shown else "",
         names=tuple(names[:MOST_NAMES]),
         whole=len(names) <= MOST_NAMES,

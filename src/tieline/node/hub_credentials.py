@@ -1,4 +1,4 @@
-"""What this machine remembers of the hub that it is joined to, and how the link to it is just now."""
+"""The credentials of the hub that this machine is joined to, and the status of the link."""
 
 import os
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""The node's side of a link: dials its hub, says hello, and dials again whenever the connection ends.
+"""The node's link to its hub: connects, and connects again whenever the connection ends.
 
-What is to be sent is on the node's own bus, what came is put there first, so it is of no importance when that happens.
+What is sent is read from the node's own bus and what is received is stored there first, so nothing is lost meanwhile.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 BACKOFF = Backoff(0.2, 30.0)
-"""Between two tries: doubled each time, up to the most, with jitter so that nodes do not come in herds."""
+"""Between two attempts, with jitter so that nodes do not reconnect all at once."""
 STEADY_S = 5.0
 SOON = 3
-"""A connection that lasted for so long counts as good; the doublings after one that was made and lasted shorter."""
+"""A connection that lasted for so long resets the backoff; a shorter one leaves at most so many failures."""
 REFUSED = Backoff(60.0, 60.0)
 """After a refusal that an update on the other side may end."""
 CLOSE_S = 2.0
@@ -185,7 +185,7 @@ class HubLink:
         await send(self._hello())
         welcome = await receive(p.HANDSHAKE_S)
         if not isinstance(welcome, p.LinkWelcome):
-            raise Ended("the hub did not say welcome")
+            raise Ended("the hub sent no welcome")
         if not OLDEST <= welcome.protocol <= PROTOCOL:
             code = "HubTooOld" if welcome.protocol < OLDEST else "NodeTooOld"
             problem = f"the hub speaks protocol {welcome.protocol}, this node {OLDEST} to {PROTOCOL}"
@@ -236,11 +236,11 @@ def _cause(group: ExceptionGroup[Exception]) -> Exception:
     leaves: list[Exception] = []
     rest: list[Exception] = [group]
     while rest:
-        one = rest.pop()
-        if isinstance(one, ExceptionGroup):
-            rest += one.exceptions  # type: ignore[reportUnknownMemberType]
+        error = rest.pop()
+        if isinstance(error, ExceptionGroup):
+            rest += error.exceptions  # type: ignore[reportUnknownMemberType]
         else:
-            leaves.append(one)
+            leaves.append(error)
     order = (BusClosed, Ended, BusError)
     leaves.sort(key=lambda error: next((place for place, kind in enumerate(order) if isinstance(error, kind)), 3))
     first = leaves[0]

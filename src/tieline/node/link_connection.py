@@ -1,4 +1,4 @@
-"""One connection to a hub, from the welcome to its end: everything that goes up, and what is done about what comes."""
+"""One connection to a hub, from the welcome to its end: the frames it sends and what it does with those it gets."""
 
 import asyncio
 import time
@@ -48,7 +48,7 @@ class LinkConnection:
         self._outbox = outbox
         self._welcome = welcome
         self._send = send
-        self._told: dict[str, dict[str, int]] = {table: {} for table in TABLES}  # key → the revision the hub was told
+        self._known: dict[str, dict[str, int]] = {table: {} for table in TABLES}  # key → the revision the hub was told
         self._kept = asyncio.Event()
         outbox.kept = welcome.after
         self._flying: list[int] = []
@@ -67,15 +67,15 @@ class LinkConnection:
             await self._inbox.move(InboxPosition(log=self._welcome.epoch))
         works: list[Coroutine[Any, Any, None]] = [
             self._listen(receive),
-            self._say_records(),
-            *(self._say_states(table) for table in TABLES),
-            self._say_results(),
-            self._say_status(),
-            self._take_orders(),
+            self._send_records(),
+            *(self._send_table(table) for table in TABLES),
+            self._send_results(),
+            self._send_status(),
+            self._take_commands(),
             self._beat(),
         ]
         if "deltas" not in self._welcome.limits:
-            works.append(self._say_deltas())
+            works.append(self._send_deltas())
         try:
             async with asyncio.TaskGroup() as self._group:
                 for work in works:
@@ -94,14 +94,14 @@ class LinkConnection:
                     self._flying = [last for last in self._flying if last > seq]
                     self._kept.set()
                 case p.LinkCommands(orders=orders):
-                    for one in orders:
-                        await self._orders.put(one)
+                    for item in orders:
+                        await self._orders.put(item)
                 case p.Heard(ids=ids):
                     await self._outbox.heard(ids)
                 case p.LinkWelcome() | p.LinkRefused() | p.LinkBeat():
                     pass
 
-    async def _take_orders(self) -> None:
+    async def _take_commands(self) -> None:
         while True:
             batch = [await self._orders.get()]
             while not self._orders.empty():
@@ -120,15 +120,15 @@ class LinkConnection:
         return replace(order, expires_at=order.expires_at + self._ahead_s) if order.expires_at else order
 
     async def _answer(self, order: CommandEnvelope) -> None:
-        """Asking is not kept: whoever asked is waiting, or it is of no use."""
+        """A reading command is not stored: its caller waits for the answer."""
         try:
             await self._send(p.Results(results=(fitting(order, await self._executor.execute(order)),)))
         finally:
             self._readers.release()
 
-    # --- up --------------------------------------------------------------------------------------------
+    # --- to the hub ----------------------------------------------------------------------------------
 
-    async def _say_records(self) -> None:
+    async def _send_records(self) -> None:
         waiting: asyncio.Queue[Record] = asyncio.Queue(maxsize=2 * p.BATCH)
 
         async def read() -> None:
@@ -146,10 +146,10 @@ class LinkConnection:
                 record = waiting.get_nowait()
                 size += len(record.data)
                 if size > p.BATCH_BYTES:
-                    held = record  # it begins the next one
+                    held = record  # it begins the next batch
                 else:
                     batch.append(record)
-            own = [record for record in batch if await self._tell_session(record.subject.partition(".")[2])]
+            own = [record for record in batch if await self._announce_session(record.subject.partition(".")[2])]
             if not own:
                 continue
             while len(self._flying) >= UNKEPT:
@@ -158,71 +158,71 @@ class LinkConnection:
             self._flying.append(own[-1].seq)
             await self._send(p.LinkRecords(records=tuple(map(_logged, own))))
 
-    async def _tell_session(self, session: str) -> bool:
-        """Whether it is ours; the hub hears of it before it hears its events."""
-        if session in self._told[SESSIONS]:
+    async def _announce_session(self, session: str) -> bool:
+        """Whether the session is ours; the hub learns of it before its events."""
+        if session in self._known[SESSIONS]:
             return True
         if not self._executor.router.owns(session):
             return False
         entry = await self._bus.table(SESSIONS).get(session)
         if entry is not None:
-            await self._tell(SESSIONS, session, entry.value, entry.revision)
+            await self._send_state(SESSIONS, session, entry.value, entry.revision)
         return entry is not None
 
-    async def _say_states(self, name: Literal["sessions", "prompts", "asks"]) -> None:
+    async def _send_table(self, name: Literal["sessions", "prompts", "asks"]) -> None:
         table = self._bus.table(name)
 
         async def watch() -> None:
             async with aclosing(table.watch()) as changes:
                 async for change in changes:
-                    await self._tell(name, change.key, change.value, change.revision)
+                    await self._send_state(name, change.key, change.value, change.revision)
 
         self._group.create_task(watch())
         for entry in await table.entries():
-            await self._tell(name, entry.key, entry.value, entry.revision)
+            await self._send_state(name, entry.key, entry.value, entry.revision)
         await self._send(p.Synced(table=name))
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)
             present = {entry.key: entry for entry in await table.entries()}
-            for key in [key for key in self._told[name] if key not in present]:
-                await self._tell(name, key, None, self._told[name][key] + 1)
+            for key in [key for key in self._known[name] if key not in present]:
+                await self._send_state(name, key, None, self._known[name][key] + 1)
             for entry in present.values():
-                await self._tell(name, entry.key, entry.value, entry.revision)
+                await self._send_state(name, entry.key, entry.value, entry.revision)
 
-    async def _tell(
+    async def _send_state(
         self, table: Literal["sessions", "prompts", "asks"], key: str, value: bytes | None, revision: int
     ) -> None:
-        """A key's present value, unless the hub was told a later one."""
-        told = self._told[table]
-        if told.get(key, -1) >= revision:
+        """Send a key's present value, unless the hub has a later one."""
+        revisions = self._known[table]
+        if revisions.get(key, -1) >= revision:
             return
         if value is None:
-            if told.pop(key, None) is not None:
+            if revisions.pop(key, None) is not None:
                 await self._send(p.LinkState(table=table, key=key))
         elif self._executor.router.owns(_session(table, key, value)):
-            told[key] = revision
+            revisions[key] = revision
             await self._send(p.LinkState(table=table, key=key, value=msgspec.Raw(value)))
 
-    async def _say_results(self) -> None:
-        said: set[str] = set()
+    async def _send_results(self) -> None:
+        sent: set[str] = set()
         while True:
             await self._outbox.changed.wait()
             self._outbox.changed.clear()
             unheard = self._outbox.unheard()
-            said &= {result.id for result in unheard}
+            sent &= {result.id for result in unheard}
             for result in unheard:
-                if result.id not in said:
-                    said.add(result.id)
+                if result.id not in sent:
+                    sent.add(result.id)
                     await self._send(p.Results(results=(result,)))
 
-    async def _say_deltas(self) -> None:
+    async def _send_deltas(self) -> None:
         async with aclosing(self._bus.listen("deltas.>")) as deltas:
             async for delta in deltas:
                 session = delta.subject.partition(".")[2]
-                if session in self._told[SESSIONS]:
+                if session in self._known[SESSIONS]:
                     await self._send(p.Delta(session=session, event=msgspec.Raw(delta.data)))
 
-    async def _say_status(self) -> None:
+    async def _send_status(self) -> None:
         while True:
             await self._status.wait()
             self._status.clear()

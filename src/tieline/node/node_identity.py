@@ -1,4 +1,4 @@
-"""Who this machine is. Its id is made at first start and kept in the state directory; sessions belong to it."""
+"""The identity of a node: its id is made at first start and kept in the state directory; sessions belong to it."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""What became of a node's orders: results wait in the table `outbox` until the hub says that it has heard them."""
+"""The outbox of a node: results of commands wait in the table `outbox` until the hub acknowledges them."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A child as its owner has it: three pipes, and how it ended. Light: it is imported before asyncio."""
+"""A child process: its three pipes and its exit status. Light: it is imported before asyncio."""
 
 import _socket
 import os

@@ -1,5 +1,5 @@
-"""Whose process this is. An agent's children carry its mark in their environment; some agents empty that for the
-servers of their tools, and then it is found with whoever started them."""
+"""The mark of an agent in the environment of its children. Some agents empty the environment of their tool servers;
+then the mark is read from the parent process."""
 
 import os
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Processes, as the kernel tells of them: who is below whom, who carries a mark. Standard library only, and little of
-it: the guard and every reaper load this."""
+"""The process table of the kernel: parents, children and marks. Imports little, and only the standard library: the
+guard and every reaper load it."""
 
 import os
 import signal

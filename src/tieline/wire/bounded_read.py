@@ -1,4 +1,4 @@
-"""Reading files that somebody else may have made: never a wait on a pipe, never more than the bound."""
+"""Reads files that others may have made: never waits on a pipe, never reads more than the bound."""
 
 import os
 import stat

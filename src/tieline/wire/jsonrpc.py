@@ -1,4 +1,4 @@
-"""JSON-RPC over a child's standard streams, one message a line; both sides may ask.
+"""JSON-RPC over a child's standard streams, one message a line; both sides may send requests.
 
 `async with Peer(process, handler) as peer` reads until the block is left. Notifications reach the handler in
 order; each request of the other side runs in a task of its own, owned by the peer, and always gets a response.
@@ -118,7 +118,7 @@ class Peer:
         try:
             await self._process.write(line + b"\n")
         except (ConnectionError, TimeoutError) as error:
-            raise PeerGone(str(error) or "it does not read") from error
+            raise PeerGone(str(error) or "the peer does not read") from error
 
     async def _read(self) -> None:
         reason = "it closed its output"

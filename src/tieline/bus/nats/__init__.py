@@ -28,7 +28,7 @@ from .tables import NatsTable
 from .url import NatsUrl
 
 LIVE = "_tieline."
-"""Goes before a subject that is announced. No family begins with _, so no stream ever stores it."""
+"""The prefix of announced subjects. No family begins with _, so no stream stores them."""
 
 
 @asynccontextmanager
@@ -101,7 +101,7 @@ class NatsBus:
 
     async def _cursor(self, pattern: str, which: dict[str, Any]) -> int:
         try:
-            return (await self._link.api(f"STREAM.MSG.GET.{stream_name(pattern)}", which, _Found)).message.seq
+            return (await self._link.api(f"STREAM.MSG.GET.{stream_name(pattern)}", which, _MessageReply)).message.seq
         except NatsRefused as error:
             if error.code in (NO_STREAM, NO_MESSAGE):
                 return 0
@@ -111,7 +111,7 @@ class NatsBus:
         check_subject(subject)
         check_data(data)
         self._check_open()
-        if self._link.client.is_connected:  # what is said now is of no use later
+        if self._link.client.is_connected:  # an announcement is not queued for later
             with suppress(OSError, BusUnavailable):
                 await self._link.send(LIVE + subject, bytes(data))
 
@@ -162,12 +162,12 @@ class _Purged(msgspec.Struct):
     purged: int = 0
 
 
-class _Place(msgspec.Struct):
+class _StoredMessage(msgspec.Struct):
     seq: int
 
 
-class _Found(msgspec.Struct):
-    message: _Place
+class _MessageReply(msgspec.Struct):
+    message: _StoredMessage
 
 
 class _StreamConfig(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Cancellations that the NATS client would lose, and with them the end of whoever was cancelled."""
+"""Waits inside the NATS client library that keep a cancellation which the library would swallow."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 GRACE_S = 2.0
-"""How long what was cancelled may take to end."""
+"""How long a cancelled task may take to end."""
 
 
 async def propagate_cancel(work: Coroutine[Any, Any, T]) -> T:
@@ -22,10 +22,10 @@ async def propagate_cancel(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def apart(work: Coroutine[Any, Any, T], bound: float) -> T:
-    """What waits inside the client library, in a task of its own: there, `wait_for` can lose a cancellation that comes
-    at the moment when the wait ends, and ours would be lost with it. TimeoutError when it takes longer."""
+    """Runs the coroutine in a task of its own: the library's `wait_for` can lose a cancellation that comes when the
+    wait ends, and the caller's would be lost with it. Raises TimeoutError after `bound` seconds."""
     task = asyncio.create_task(work)
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever was cancelled never asks
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # a cancelled caller never retrieves it
     try:
         await asyncio.wait({task}, timeout=bound)
     finally:

@@ -1,7 +1,7 @@
-"""The connection: questions with answers in time, again after a while when there are none, and errors in our words.
+"""The connection to NATS: requests that are repeated until they are answered, and errors as `tieline.errors`.
 
-Every question goes through one inbox of ours, so that thousands may be on their way at once at the price of one
-subscription. What is asked again must be safe to be done twice: publishes carry ids, acknowledgements are idempotent.
+All replies come to one inbox, so that thousands of requests can be open at the price of one subscription. A request
+that is repeated must be safe to be done twice: publishes carry ids.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 CONNECT_S = 5.0
 ANSWER_S = 5.0
-"""How long one question waits before it is asked again."""
+"""How long one request waits for its reply before it is repeated."""
 
 BOUND_S = 30.0
-"""How long anything is tried before BusUnavailable says that it was not."""
+"""How long a request is repeated before BusUnavailable is raised."""
 
 BACKOFF = Backoff(0.05, 2.0)
 PING_S = 10
@@ -43,7 +43,7 @@ NO_CONSUMER = 10014
 _FULL = (10002, 10023, 10028, 10047, 10077)
 _OFF = (10039, 10076)
 _LATER = (10005,)
-"""No place for all copies of a new stream: a server is down, and will be back."""
+"""No server for a replica of a new stream: one is down, and will be back."""
 
 
 class ApiError(msgspec.Struct):
@@ -57,7 +57,7 @@ class ApiReply(msgspec.Struct):
 
 
 class NatsRefused(BusError):
-    """The server said no; translated, unless whoever asked knows what to make of it."""
+    """An error reply of the server. `translated` makes a bus error of it unless the caller knows its code."""
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(f"the NATS server refused: {error.description} ({error.err_code})")
@@ -129,10 +129,10 @@ class NatsConnection:
         except nats.errors.Error as error:
             raise ConnectionError(str(error)) from error
 
-    # --- asking ---
+    # --- requests ---
 
     async def ask(self, subject: str, payload: bytes, headers: dict[str, str] | None, timeout: float) -> Msg:
-        """Once; TimeoutError when there is no answer."""
+        """One request; raises TimeoutError when there is no reply."""
         token = str(next(self._numbers))
         future: asyncio.Future[Msg] = self._loop.create_future()
         self._asked[token] = future
@@ -156,10 +156,10 @@ class NatsConnection:
         repair: Callable[[], Any] | None = None,
         bound: float = BOUND_S,
     ) -> T:
-        """Asks until `accept` makes something of the answer, or the bound. Nobody there (503) means later."""
+        """Repeats the request until `accept` takes the reply, for `bound` seconds. 503 (no responders) is retried."""
         deadline = self._loop.time() + bound
         failures = 0
-        problem = "no answer"
+        problem = "no reply"
         while True:
             if self.closed:
                 raise BusClosed
@@ -167,7 +167,7 @@ class NatsConnection:
                 answer = await self.ask(subject, payload, headers, min(ANSWER_S, deadline - self._loop.time()))
                 if status(answer) != "503":
                     return accept(answer)
-                problem = "nobody answers there"
+                problem = "no responders"
                 if repair is not None:
                     await repair()
             except TimeoutError as error:
@@ -179,13 +179,11 @@ class NatsConnection:
             left = deadline - self._loop.time()
             failures += 1
             if left <= BACKOFF.limit(failures):
-                raise BusUnavailable(
-                    f"NATS at {self.target.shown}: {problem} in {bound:g} s", hint="It is tried again when you do."
-                )
+                raise BusUnavailable(f"NATS at {self.target.shown}: {problem} in {bound:g} s", hint="Try again later.")
             await self._pause(BACKOFF.delay(failures), left)
 
     async def api(self, call: str, request: Mapping[str, Any], type: "type[T]", bound: float = BOUND_S) -> T:
-        """A question to JetStream itself. Refusals are raised as Refused where the caller looks at the code."""
+        """A request to the JetStream API. An error reply is raised as NatsRefused."""
         body = msgspec.json.encode(request)
         return await self.request_until_answered(
             f"$JS.API.{call}", body, lambda answer: accept(answer, type), bound=bound
@@ -211,7 +209,7 @@ class NatsConnection:
         if future is not None and not future.done():
             future.set_result(message)
 
-    # --- losing it and getting it back ---
+    # --- connection lost and restored ---
 
     async def lost(self) -> None:
         self._back.clear()
@@ -235,7 +233,7 @@ def accept(answer: Msg, type: "type[T]") -> T:
 
 
 def status(message: Msg) -> str:
-    """Of a message from the server itself; empty for all others."""
+    """The status of a message from the server itself; empty for all others."""
     return (message.headers or {}).get("Status", "") if not message.data else ""
 
 
@@ -253,7 +251,7 @@ async def connected(target: NatsUrl) -> AsyncGenerator[NatsConnection]:
         problems[:] = [problem]
 
     def next_server(servers: list[Server], info: dict[str, Any]) -> tuple[Server, float]:
-        """The one that failed least, and longer waits the more it failed."""
+        """The server with the fewest failures; the delay grows with them."""
         best = min(servers, key=lambda server: server.reconnects)
         return best, BACKOFF.delay(best.reconnects + 1) if best.reconnects else 0.0
 

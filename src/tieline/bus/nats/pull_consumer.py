@@ -1,4 +1,4 @@
-"""Messages of a JetStream consumer, by pulling: what was not asked for does not come, so memory is bounded."""
+"""Messages of a JetStream pull consumer: the server sends what was requested, so memory is bounded."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ BATCH = 256
 BATCH_BYTES = 8 * MAX_RECORD
 EXPIRES_S = 30
 BEAT_S = 5
-"""The server says this often that it is there. Two beats missed: the pull is lost, and begun anew."""
+"""The interval of the server's heartbeats. After two missed ones the pull is lost and begun anew."""
 
 LINGER_S = 60
 """A reader's consumer on the server goes away by itself when nobody has pulled for so long."""

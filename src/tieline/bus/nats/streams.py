@@ -1,4 +1,4 @@
-"""Streams: one per family of subjects. Publishing to them."""
+"""JetStream streams, one per family of subjects, and publishing to them."""
 
 import asyncio
 from itertools import count
@@ -31,7 +31,7 @@ def stream_name(subject: str) -> str:
 
 
 class StreamQueue:
-    """Who publishes to a subject."""
+    """Publishers of one subject take turns."""
 
     __slots__ = ("lock", "users")
 

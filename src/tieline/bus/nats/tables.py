@@ -1,4 +1,4 @@
-"""Tables: one key-value bucket each, laid out as other NATS clients expect it."""
+"""Tables as NATS key-value buckets, readable by other NATS clients."""
 
 from base64 import b64decode
 from collections.abc import AsyncGenerator
@@ -40,8 +40,8 @@ class NatsTable:
     async def get(self, key: str) -> Entry | None:
         check_key(key)
         await self._make()
-        found = await self._last(key)
-        return None if found is None or _gone(found) else Entry(key, found.data, found.seq)
+        stored = await self._last(key)
+        return None if stored is None or _gone(stored) else Entry(key, stored.data, stored.seq)
 
     async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: int | None = None) -> int:
         check_key(key)
@@ -54,10 +54,10 @@ class NatsTable:
             if error.code not in WRONG_LAST or expect is None:
                 raise
         # What was deleted leaves a marker, and the marker has a revision: for us there is nothing.
-        found = await self._last(key) if expect == 0 else None
-        if found is not None and _gone(found):
+        stored = await self._last(key) if expect == 0 else None
+        if stored is not None and _gone(stored):
             try:
-                return await self._store(key, bytes(value), headers, found.seq)
+                return await self._store(key, bytes(value), headers, stored.seq)
             except NatsRefused as error:
                 if error.code not in WRONG_LAST:
                     raise
@@ -89,14 +89,16 @@ class NatsTable:
     async def keys(self, pattern: str = ">") -> list[str]:
         check_key_pattern(pattern)
         await self._make()
-        found = ordered(self._link, self._stream, self._prefix + pattern, after=0, follow=False, latest=True, bare=True)
-        return sorted([m.subject.removeprefix(self._prefix) async for m, _ in found if not _marked(m)])
+        messages = ordered(
+            self._link, self._stream, self._prefix + pattern, after=0, follow=False, latest=True, bare=True
+        )
+        return sorted([m.subject.removeprefix(self._prefix) async for m, _ in messages if not _marked(m)])
 
     async def entries(self, pattern: str = ">") -> list[Entry]:
         check_key_pattern(pattern)
         await self._make()
-        found = ordered(self._link, self._stream, self._prefix + pattern, after=0, follow=False, latest=True)
-        present = [(m, about) async for m, about in found if not _marked(m)]
+        messages = ordered(self._link, self._stream, self._prefix + pattern, after=0, follow=False, latest=True)
+        present = [(m, about) async for m, about in messages if not _marked(m)]
         latest = {m.subject: Entry(m.subject.removeprefix(self._prefix), m.data, about.seq) for m, about in present}
         return sorted(latest.values(), key=lambda entry: entry.key)
 

@@ -39,12 +39,14 @@ MEMORY = ":memory:"
 
 @asynccontextmanager
 async def open_bus(url: str) -> AsyncGenerator["SqliteBus"]:
-    place = url.removeprefix("sqlite://")
-    if not place or place == "/" or place.endswith("/"):
+    target = url.removeprefix("sqlite://")
+    if not target or target == "/" or target.endswith("/"):
         raise UsageError(f"{url} names no file", field="bus", hint="Use sqlite:///path or sqlite://:memory:.")
-    path = Path(MEMORY) if place == MEMORY else Path("/" + place.lstrip("/") if place[0] == "/" else place).absolute()
+    if target[0] == "/":
+        target = "/" + target.lstrip("/")
+    path = Path(target) if target == MEMORY else Path(target).absolute()
     async with AsyncExitStack() as stack:
-        if place != MEMORY:
+        if target != MEMORY:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 stack.enter_context(owned(path))
@@ -61,7 +63,7 @@ async def open_bus(url: str) -> AsyncGenerator["SqliteBus"]:
 
 
 async def _closed(bus: "SqliteBus") -> None:
-    """Whoever is cancelled meanwhile: the lock is let go of when the writer is done, not before. That is bounded."""
+    """Also when the caller is cancelled: the lock is released after the writer is done, not before."""
     closing = asyncio.ensure_future(bus.close())
     cancelled: asyncio.CancelledError | None = None
     while not closing.done():
@@ -91,7 +93,7 @@ class SqliteBus:
     def __init__(self, path: str, store: Transactions) -> None:
         self._path = path
         self._store = store
-        self._feeds = LogFollowers()
+        self._followers = LogFollowers()
         self._listeners = AnnouncementListeners()
         self._bells: set[Bell] = set()
         self._closed = False
@@ -141,23 +143,23 @@ class SqliteBus:
 
     async def read(self, pattern: str, *, after: int = 0, follow: bool = True) -> AsyncGenerator[Record, None]:
         bell = Bell()
-        feed = LogFollower(check_pattern(pattern), after, bell.ring)
+        follower = LogFollower(check_pattern(pattern), after, bell.ring)
         self._bells.add(bell)
-        self._feeds.add(feed)
+        self._followers.add(follower)
         try:
             while True:
-                while feed.buffer:
-                    yield feed.take()
+                while follower.buffer:
+                    yield follower.take()
                 if self._closed:
                     raise BusClosed
-                if feed.behind:
-                    await feed.replay(self._read)
+                if follower.behind:
+                    await follower.replay(self._read)
                 elif follow:
                     await bell.wait()
                 else:
                     return
         finally:
-            self._feeds.remove(feed)
+            self._followers.remove(follower)
             self._bells.discard(bell)
 
     def table(self, name: str) -> SqliteTable:
@@ -197,7 +199,7 @@ class SqliteBus:
         selection = RecordQuery(check_pattern(pattern))
         return await self._read(selection.newest)
 
-    # --- announcements: one process owns the file, so whoever listens is in it ---
+    # --- announcements: one process owns the file, so every listener is in it ---
 
     async def announce(self, subject: str, data: bytes) -> None:
         check_subject(subject)
@@ -224,7 +226,7 @@ class SqliteBus:
 
     def _committed(self, rows: list[Row], changes: list[Changed]) -> None:
         if rows:
-            self._feeds.offer(rows)
+            self._followers.offer(rows)
         if changes:
             self._tables.offer(changes)
 
@@ -232,7 +234,7 @@ class SqliteBus:
         if self._closed:
             raise BusClosed
         try:
-            if self._path == MEMORY:  # one connection is all there is to it
+            if self._path == MEMORY:  # a memory database has one connection
                 return await self._writer.do(lambda store: (store.flush(), look(store.connection))[1])
             return await self._loop.run_in_executor(self._readers, self._look, look)
         except sqlite3.Error as error:
@@ -246,8 +248,8 @@ class SqliteBus:
         return look(connection)
 
     def _look_around(self, connection: sqlite3.Connection) -> Stats:
-        def one(query: str, *values: object) -> int:
-            return connection.execute(SQL[query], values).fetchone()[0]
+        def number(query: str) -> int:
+            return connection.execute(SQL[query]).fetchone()[0]
 
-        size = one("pages") * one("page_size")
-        return Stats(one("count_records"), one("count_subjects"), size, one("last"))
+        size = number("pages") * number("page_size")
+        return Stats(number("count_records"), number("count_subjects"), size, number("last"))

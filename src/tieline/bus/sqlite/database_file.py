@@ -1,4 +1,4 @@
-"""The file: who owns it, its schema, its SQL, and what its errors mean."""
+"""The SQLite file: its lock, schema, queries and errors."""
 
 import fcntl
 import os
@@ -27,7 +27,7 @@ LAID_OUT = (CHECKPOINT_PAGES + 200) * 4120
 """Bytes of the write-ahead log that `lay_out` makes: what it needs until it is written anew from its beginning."""
 
 LAY_OUT_STEP = 512 * 1024
-"""Bytes at once: whoever publishes meanwhile waits for as long as these take."""
+"""Bytes at once: a publisher waits for as long as these take."""
 
 LAY_OUT_ROOM = 256 * 1024 * 1024
 """With less than this left on the disk it is not worth it."""

@@ -1,7 +1,7 @@
-"""Followers: what the log holds after a cursor, then what is committed, without a gap or a double.
+"""Followers of the log: the records after a cursor, then new ones as they are committed, each once.
 
-A feed that keeps up is handed records as they are committed. One that does not keeps what fits into its buffer, is left
-alone, and reads the log from there when it gets to it: slow readers cost neither memory nor anybody's time.
+A follower that keeps up is handed records as they are committed. A slow one keeps what fits into its buffer and reads
+the log from there later, so its memory is bounded and it delays no other.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class LogFollower:
                 self._wake()
 
     async def replay(self, read: "ReadFn[tuple[list[Record], int, bool]]") -> None:
-        """The next chunk of the log into the (empty) buffer; with its end the feed is live."""
+        """The next chunk of the log into the (empty) buffer; with its end the follower is live."""
         self._reading, self._missed, self._bytes = True, False, 0
         self._meanwhile.clear()
         try:
@@ -83,30 +83,30 @@ class LogFollower:
 
 
 class LogFollowers:
-    """Who follows what. Records are only made for those who do."""
+    """All followers. A Record is only made of a row that is followed."""
 
     def __init__(self) -> None:
         self._exact: dict[str, list[LogFollower]] = {}
         self._wild: dict[str, list[tuple[Callable[[str], bool], LogFollower]]] = {}
 
-    def add(self, feed: LogFollower) -> None:
-        if is_literal(feed.pattern):
-            self._exact.setdefault(feed.pattern, []).append(feed)
+    def add(self, follower: LogFollower) -> None:
+        if is_literal(follower.pattern):
+            self._exact.setdefault(follower.pattern, []).append(follower)
         else:
-            self._wild.setdefault(family(feed.pattern), []).append((matcher(feed.pattern), feed))
+            self._wild.setdefault(family(follower.pattern), []).append((matcher(follower.pattern), follower))
 
-    def remove(self, feed: LogFollower) -> None:
-        if is_literal(feed.pattern):
-            rest = [other for other in self._exact[feed.pattern] if other is not feed]
+    def remove(self, follower: LogFollower) -> None:
+        if is_literal(follower.pattern):
+            rest = [other for other in self._exact[follower.pattern] if other is not follower]
             if rest:
-                self._exact[feed.pattern] = rest
+                self._exact[follower.pattern] = rest
             else:
-                del self._exact[feed.pattern]
+                del self._exact[follower.pattern]
         else:
-            of_family = self._wild[family(feed.pattern)]
-            of_family[:] = [item for item in of_family if item[1] is not feed]
+            of_family = self._wild[family(follower.pattern)]
+            of_family[:] = [item for item in of_family if item[1] is not follower]
             if not of_family:
-                del self._wild[family(feed.pattern)]
+                del self._wild[family(follower.pattern)]
 
     def offer(self, rows: Iterable[Row]) -> None:
         if not self._exact and not self._wild:
@@ -117,15 +117,15 @@ class LogFollowers:
             if exact is None and wild is None:
                 continue
             record = Record(subject, seq, data, headers or {}, at)
-            for feed in exact or ():
-                feed.offer(record)
-            for matches, feed in wild or ():
+            for follower in exact or ():
+                follower.offer(record)
+            for matches, follower in wild or ():
                 if matches(subject):
-                    feed.offer(record)
+                    follower.offer(record)
 
 
 class Bell:
-    """Wakes one waiter; or, when nobody waits, lets the next one pass."""
+    """Wakes its waiter, or, if there is none, the next one at once."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,5 +1,5 @@
-"""Wakes the event loop from a thread, with one word for all that gathered: cheaper than the loop's own way, which makes
-a handle for each call and a context to run it in."""
+"""Hands items from a thread to the event loop, with one wake-up for many: cheaper than `call_soon_threadsafe`, which
+makes a handle and a context for each call."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ class LoopWaker(Generic[T]):
         self._take = take
         self._loop = loop
         self._items: deque[T] = deque()
-        self._said = False
+        self._woke = False
         if hasattr(os, "eventfd"):
             self._reader = self._writer = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:  # not on macOS
@@ -29,15 +29,15 @@ class LoopWaker(Generic[T]):
 
     def put(self, item: T) -> None:
         self._items.append(item)
-        if not self._said:
-            self._said = True
-            with suppress(OSError):  # a full pipe has been heard of; a closed one nobody listens to
+        if not self._woke:
+            self._woke = True
+            with suppress(OSError):  # a full pipe wakes the loop anyway; a closed one has no reader
                 os.write(self._writer, b"\1\0\0\0\0\0\0\0")
 
     def _woken(self) -> None:
         with suppress(OSError):
             os.read(self._reader, 64)
-        self._said = False  # after reading and before taking: what is put in between is either taken now or said again
+        self._woke = False  # between reading and taking: an item put now is taken, or wakes the loop again
         self.take_all()
 
     def take_all(self) -> None:

@@ -1,4 +1,4 @@
-"""The records that a pattern picks after a cursor, found the cheaper way. Lives on a reader's thread.
+"""Queries for the records of a pattern after a cursor. They run on a reader's thread.
 
 One subject is one range of the index. Several are either probed one by one within a window of cursors, or the window is
 scanned and filtered: whichever touches less. Windows grow while little is found, so a sparse pattern crosses a long log
@@ -43,8 +43,8 @@ class RecordQuery:
         """The subjects that match, by number. Only those added since the last call are looked at."""
         if self._literal:
             # Looked up each time: a subject that was trimmed away comes back with another number.
-            found = connection.execute(SQL["subject"], (self._pattern,)).fetchone()
-            return {found[0]} if found else set()
+            row = connection.execute(SQL["subject"], (self._pattern,)).fetchone()
+            return {row[0]} if row else set()
         (newest,) = connection.execute(SQL["last_subject"]).fetchone()
         if newest > self._seen:
             if self._seen:
@@ -103,13 +103,13 @@ class RecordQuery:
                 if self._names[number] is not None:
                     return seq
             numbers = self.numbers(connection)
-            found = [seq for number in numbers for (seq,) in connection.execute(SQL[probe], (number, 1))]
+            seqs = [seq for number in numbers for (seq,) in connection.execute(SQL[probe], (number, 1))]
             (indexed,) = connection.execute(SQL["indexed"]).fetchone()
             for seq, number in connection.execute(SQL[scan], (indexed, -1)).fetchall():
                 if number in numbers:
-                    found.append(seq)
+                    seqs.append(seq)
                     break
-            return better(found) if found else 0
+            return better(seqs) if seqs else 0
         finally:
             if own:
                 connection.execute("COMMIT")
@@ -136,13 +136,13 @@ class RecordQuery:
 
     def _find(self, connection: sqlite3.Connection, after: int, newest: int) -> tuple[list[int], int]:
         """Cursors of matching records, in order, and up to where they are all."""
-        found: list[int] = []
+        seqs: list[int] = []
         window = WINDOW
         scanned = 0
         (indexed,) = connection.execute(SQL["indexed"]).fetchone()
-        while after < newest and len(found) < CHUNK_RECORDS and scanned < MOST_SCANNED:
+        while after < newest and len(seqs) < CHUNK_RECORDS and scanned < MOST_SCANNED:
             upto = min(after + window, newest)
-            want = CHUNK_RECORDS - len(found)
+            want = CHUNK_RECORDS - len(seqs)
             if after < indexed < upto:
                 upto = indexed
             # When little was found so far, it pays to know which subjects there are; but the newest are in no index.
@@ -167,25 +167,25 @@ class RecordQuery:
             if len(part) >= want:  # there may be more: neither way gives all that there is
                 part = part[:want]
                 upto = part[-1]
-            found += part
+            seqs += part
             after = upto
             window *= 2
-        return found, after
+        return seqs, after
 
     def _scan(self, connection: sqlite3.Connection, after: int, upto: int, want: int) -> list[int]:
         """The first `want`, or a few more, of those that match. Subjects are looked up as they come by, each once."""
-        found: list[int] = []
+        seqs: list[int] = []
         names = self._names
         rows = connection.execute(SQL["scan"], (after, upto))
-        while len(found) < want and (block := rows.fetchmany(CHUNK_RECORDS)):
+        while len(seqs) < want and (block := rows.fetchmany(CHUNK_RECORDS)):
             if len(names) >= MOST_REMEMBERED:
                 names.clear()
             new = {number for _, number in block if number not in names}
             if new:
                 self._look_up(connection, new)
-            found += [seq for seq, number in block if names[number] is not None]
+            seqs += [seq for seq, number in block if names[number] is not None]
         rows.close()
-        return found
+        return seqs
 
     def _look_up(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
         for number, name in connection.execute(SQL["names"], (msgspec.json.encode(list(numbers)),)):

@@ -19,7 +19,7 @@ LONGEST_SLEEP = 3600.0
 
 
 class TableWatchers:
-    """All of them: who watches what, and when the next value's time is up."""
+    """The watchers of all tables, and the timer of the next expiry."""
 
     def __init__(self, writer: WriterThread, read: "ReadFn[Any]") -> None:
         self.writer = writer
@@ -96,8 +96,8 @@ class SqliteTable:
         check_key(key)
 
         def look(connection: sqlite3.Connection) -> Entry | None:
-            found = connection.execute(SQL["entry"], (self.name, key, time.time())).fetchone()
-            return Entry(key, found[0], found[1]) if found else None
+            row = connection.execute(SQL["entry"], (self.name, key, time.time())).fetchone()
+            return Entry(key, row[0], row[1]) if row else None
 
         return await self._tables.read(look)
 
@@ -127,7 +127,7 @@ class SqliteTable:
             last = 0
             while True:
                 page = await self._tables.read(self._page(last))
-                # After this, whatever the page shows has also been offered: what it shows twice can be told.
+                # After this, all that the page shows has also been offered, so what comes twice can be recognised.
                 await self._tables.writer.do(lambda store: None)
                 for key, value, revision in page:
                     newer = watcher.changes.get(key)
@@ -159,15 +159,15 @@ class SqliteTable:
         prefix = literal_prefix(pattern)
 
         def look(connection: sqlite3.Connection) -> list[Any]:
-            found: list[Any] = []
+            matching: list[Any] = []
             rows = connection.execute(SQL[query], (self.name, prefix, time.time()))
             for row in rows:
                 if not row[0].startswith(prefix):
                     break
                 if matches(row[0]):
-                    found.append(row)
+                    matching.append(row)
             rows.close()
-            return found
+            return matching
 
         return await self._tables.read(look)
 

@@ -1,4 +1,4 @@
-"""What the writer does inside a transaction. Lives on the writer's thread; knows no asyncio."""
+"""The writer's transactions: publish, trim, put, delete, expire. They run on the writer's thread, without asyncio."""
 
 import sqlite3
 import time
@@ -29,7 +29,7 @@ Publication = tuple[str, bytes, str | None, Mapping[str, str] | None]
 """To be published: subject, data, id, headers."""
 
 Row = tuple[int, str, float, Mapping[str, str] | None, bytes]
-"""A new record: seq, subject, at, headers, data. A Record is only made of it when somebody follows."""
+"""A new record: seq, subject, at, headers, data. A Record is only made of it for a follower."""
 
 
 COLUMNS = 5
@@ -141,11 +141,11 @@ class Transactions:
             self.execute(SQL["forget_ids"], (self.now - REMEMBER_S, FORGET_STEP))
 
     def _subject(self, name: str) -> int:
-        found = self.execute(SQL["subject"], (name,)).fetchone() or self.execute(SQL["add_subject"], (name,)).fetchone()
+        row = self.execute(SQL["subject"], (name,)).fetchone() or self.execute(SQL["add_subject"], (name,)).fetchone()
         if len(self._subjects) >= MAX_CACHED_SUBJECTS:
             self._subjects.clear()
-        self._subjects[name] = found[0]
-        return found[0]
+        self._subjects[name] = row[0]
+        return row[0]
 
     def trim(self, number: int, before: int) -> tuple[int, bool]:
         """One step of it: how many it removed, and whether that was all."""
@@ -187,8 +187,8 @@ class Transactions:
     def _expect(self, table: str, key: str, expect: int | None) -> None:
         if expect is None:
             return
-        found = self.execute(SQL["entry"], (table, key, self.now)).fetchone()
-        if (found[1] if found else 0) != expect:
+        row = self.execute(SQL["entry"], (table, key, self.now)).fetchone()
+        if (row[1] if row else 0) != expect:
             raise Conflict(table, key, expect)
 
 

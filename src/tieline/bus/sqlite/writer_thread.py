@@ -1,4 +1,4 @@
-"""One thread writes. What is asked for while it commits goes into the next transaction: one fsync for all of it.
+"""The writer thread. Work that arrives while it commits goes into the next transaction: one fsync for all of it.
 
 The loop hands over what gathered in one of its rounds, not each piece, so that the thread is not woken for the first of
 many; and gets all outcomes of a transaction in one call.
@@ -23,7 +23,7 @@ MOST_AT_ONCE = 1024
 """Pieces of work in one transaction: a bound on what one failure undoes and does again."""
 
 LAY_OUT_AFTER = 20
-"""Transactions until it is worth it to lay out the write-ahead log: whoever only looks something up does not wait."""
+"""Transactions until it is worth it to lay out the write-ahead log: a short-lived process does not wait."""
 
 LONELY = 8
 """After so many transactions of one piece each, the next piece is handed over at once instead of after the round."""
@@ -73,7 +73,7 @@ class WriterThread:
 
     def _gather(self, work: Work) -> None:
         self._gathered.append(work)
-        if self._alone >= LONELY:  # nobody will join it in this round either
+        if self._alone >= LONELY:  # no other work will join it in this round either
             self._alone = LONELY - 1
             self._hand_over()
         elif len(self._gathered) == 1:
