@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import AsyncExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
-from types import TracebackType
 from typing import cast
 
 import msgspec
@@ -53,9 +52,7 @@ class Surfaces:
     async def __aenter__(self) -> "Surfaces":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stack.aclose()
 
 

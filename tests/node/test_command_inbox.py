@@ -64,7 +64,7 @@ async def test_the_next_one_goes_on_at_once(bus: Bus, executor: CommandExecutor)
         await until(lambda: _is(over, ["o4"]), "it did not begin")
         await inbox.take("hub", orders(9, 11))
     following = await loaded(bus)
-    assert (following.place.log, following.place.seq) == ("hub", 11)
+    assert (following.position.log, following.position.seq) == ("hub", 11)
     async with at_work(following, executor) as over:
         await until(lambda: _is(over, ["o4", "o5", "o9", "o11"]), "not all, or not in their order")
         await until(lambda: _empty(bus), "what was done is still there")
@@ -83,12 +83,12 @@ async def test_what_came_without_being_noted_is_known(bus: Bus) -> None:
     """We died after an order was kept and before it was written down how far we are."""
     inbox = await loaded(bus)
     await inbox.take("hub", orders(1))
-    place = inbox.place
+    position = inbox.position
     await inbox.take("hub", orders(2))
-    await inbox.move(place)
-    assert (await loaded(bus)).place.seq == 2
+    await inbox.move(position)
+    assert (await loaded(bus)).position.seq == 2
     await inbox.take("another", orders(1))
-    assert (await loaded(bus)).place.seq == 1, "the numbers of another log"
+    assert (await loaded(bus)).position.seq == 1, "the numbers of another log"
 
 
 async def test_there_is_so_much_room(bus: Bus, executor: CommandExecutor, monkeypatch: pytest.MonkeyPatch) -> None:

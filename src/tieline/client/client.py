@@ -1,7 +1,6 @@
 """The typed client of a hub: everything that its REST API can do, and its stream."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Literal
 
 from ..environment import inherited
@@ -23,9 +22,7 @@ class Client(SessionsApi, NodesApi, AccessApi, MessagesApi):
     async def __aenter__(self) -> "Client":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.http.__aexit__()
 
     def stream(

@@ -5,7 +5,6 @@ A hub keeps nothing of its own: all is on the bus, so several hubs on one bus se
 
 from collections.abc import Mapping, MutableMapping
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -97,9 +96,7 @@ class Hub:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     @property

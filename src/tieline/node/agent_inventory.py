@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 
 from ..config import Config
 from ..drivers import registry
@@ -42,9 +41,7 @@ class AgentInventory:
         self._clock = asyncio.create_task(self._look_again())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         tasks = [task for task in (self._clock, self._looking) if task is not None]
         for task in tasks:
             task.cancel()

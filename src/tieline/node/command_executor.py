@@ -8,7 +8,6 @@ The value of each command is in `command_handlers.RESULT_TYPES`.
 import asyncio
 import time
 from collections import OrderedDict
-from types import TracebackType
 
 import msgspec
 
@@ -56,10 +55,8 @@ class CommandExecutor:
         await self.agents.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.agents.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self.agents.__aexit__()
 
     def status(self) -> NodeStatus:
         return NodeStatus(

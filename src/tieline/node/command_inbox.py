@@ -39,7 +39,7 @@ class CommandInbox:
 
     def __init__(self, bus: Bus, name: str) -> None:
         """`name`: whose commands these are and how they come."""
-        self.place = InboxPosition()
+        self.position = InboxPosition()
         self._name = name
         self._table: Table = bus.table(INBOX)
         self._positions: Table = bus.table(PLACES)
@@ -49,11 +49,11 @@ class CommandInbox:
 
     async def load(self) -> None:
         if entry := await self._positions.get(self._name):
-            self.place = msgspec.json.decode(entry.value, type=InboxPosition)
+            self.position = msgspec.json.decode(entry.value, type=InboxPosition)
         for entry in sorted(await self._table.entries(f"{self._name}.>"), key=lambda entry: entry.revision):
             log, seq = entry.key.split(".")[-2:]
-            if log == self.place.log and int(seq) > self.place.seq:
-                self.place = replace(self.place, seq=int(seq))  # the process died before that was stored
+            if log == self.position.log and int(seq) > self.position.seq:
+                self.position = replace(self.position, seq=int(seq))  # the process died before that was stored
             self._hold(entry.key, decode_envelope(entry.value))
 
     async def take(self, log: str, envelopes: Sequence[tuple[int, CommandEnvelope]]) -> None:
@@ -73,10 +73,10 @@ class CommandInbox:
             for key, envelope in taken:  # after the position is stored: else they might come and be executed again
                 self._hold(key, envelope)
 
-    async def move(self, place: InboxPosition) -> None:
-        if place != self.place:
-            await self._positions.put(self._name, _encode(place))
-            self.place = place
+    async def move(self, position: InboxPosition) -> None:
+        if position != self.position:
+            await self._positions.put(self._name, _encode(position))
+            self.position = position
 
     def _hold(self, key: str, envelope: CommandEnvelope) -> None:
         self._held.add(key)

@@ -198,7 +198,7 @@ class HubLink:
             raise _cause(group) from None
 
     def _hello(self) -> p.Hello:
-        me, place = self._executor.identity, self._inbox.place
+        me, position = self._executor.identity, self._inbox.position
         return p.Hello(
             protocol=PROTOCOL,
             oldest=OLDEST,
@@ -208,8 +208,8 @@ class HubLink:
             version=me.version,
             platform=me.platform,
             capabilities=p.CAPABILITIES,
-            orders=place.seq,
-            hub=place.log,
+            orders=position.seq,
+            hub=position.log,
         )
 
     def _be(self, situation: LinkStatus) -> None:
@@ -242,6 +242,6 @@ def _cause(group: ExceptionGroup[Exception]) -> Exception:
         else:
             leaves.append(error)
     order = (BusClosed, Ended, BusError)
-    leaves.sort(key=lambda error: next((place for place, kind in enumerate(order) if isinstance(error, kind)), 3))
+    leaves.sort(key=lambda error: next((rank for rank, kind in enumerate(order) if isinstance(error, kind)), 3))
     first = leaves[0]
     return Ended(first.message) if isinstance(first, BusError) and not isinstance(first, BusClosed) else first

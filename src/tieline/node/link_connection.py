@@ -63,7 +63,7 @@ class LinkConnection:
         self._executor.agents.changed.append(changed)
         self._outbox.changed.set()
         self._status.set()
-        if self._inbox.place.log != self._welcome.epoch:
+        if self._inbox.position.log != self._welcome.epoch:
             await self._inbox.move(InboxPosition(log=self._welcome.epoch))
         works: list[Coroutine[Any, Any, None]] = [
             self._listen(receive),

@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 
 from ..wire.lines import MAX_LINE, LineSplitter, LineTooLong
 from .spawn import SpawnedProcess, spawn
@@ -86,9 +85,7 @@ class Process:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         try:
             await self._end()
         finally:  # also when the wait itself was cancelled

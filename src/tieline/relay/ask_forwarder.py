@@ -3,7 +3,6 @@ stored, tried again and accounted for like every other message."""
 
 import asyncio
 from collections.abc import Callable, Iterable
-from types import TracebackType
 
 import msgspec
 
@@ -38,9 +37,7 @@ class AskForwarder:
         self._unsubscribe = self._asks.subscribe(self._told)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._unsubscribe()
         if self._task is not None:
             self._task.cancel()

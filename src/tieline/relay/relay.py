@@ -8,7 +8,6 @@ by the same id; what was over stays over.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 
 from msgspec.structs import replace
 
@@ -93,9 +92,7 @@ class Relay:
             self._task.result()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, suppress
-from types import TracebackType
 
 from msgspec.structs import replace
 
@@ -50,9 +49,7 @@ class Session:
         self._conversation = await self._stack.enter_async_context(self.driver.open(self.spec, self._asks))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

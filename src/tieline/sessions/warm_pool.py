@@ -10,7 +10,6 @@ import os
 import time
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 from msgspec import Struct
@@ -66,9 +65,7 @@ class Pool:
     async def __aenter__(self) -> "Pool":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         tasks = self.stop_opening()
         await asyncio.gather(*tasks, return_exceptions=True)
         for key in list(self._ready):

@@ -5,7 +5,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -73,9 +72,7 @@ class LoopbackServer:
         self.url = f"http://127.0.0.1:{self.port}"
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._server.close()
         for task in list(self._connections):
             task.cancel()

@@ -1,7 +1,5 @@
 """What the rigs of real agents share: their scripted model."""
 
-from types import TracebackType
-
 import msgspec
 
 from ..script import Reply
@@ -16,10 +14,8 @@ class ModelRig:
     def __init__(self, model: ScriptedModel) -> None:
         self.model = model
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.model.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self.model.__aexit__()
 
     def play(self, *replies: Reply) -> None:
         self.model.play(*replies)

@@ -8,7 +8,6 @@ counts, classifiers) are recognised by their voice and answered without touching
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Protocol
 
 from ..script import AnyStep, Call, Cut, Fail, Reply, Say, Stall, Think
@@ -84,10 +83,8 @@ class ScriptedModel:
         await self._server.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._server.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.__aexit__()
 
     @property
     def url(self) -> str:

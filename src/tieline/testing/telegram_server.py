@@ -9,7 +9,6 @@ import itertools
 from collections import deque
 from collections.abc import Mapping
 from email import message_from_bytes
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -52,10 +51,8 @@ class BotApi:
         self.url = self._server.url
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._server.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.__aexit__()
 
     # --- what people do --------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ order; each request of the other side runs in a task of its own, owned by the pe
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -79,9 +78,7 @@ class Peer:
         self._reader = asyncio.create_task(self._read())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._close("closed")
         tasks = [self._reader, *self._incoming]
         for task in tasks:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from types import TracebackType
 
 from ... import config as configuration
 from ...api import open_session
@@ -43,9 +42,7 @@ class StandaloneTurn:
         await self._session.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     def turn(self, prompt: Prompt, *, timeout: float | None = None) -> AsyncGenerator[Event, None]:

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import Counter
 from contextlib import suppress
-from types import TracebackType
 
 import msgspec
 from msgspec.structs import replace
@@ -80,9 +79,7 @@ class CommandQueue:
         ]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

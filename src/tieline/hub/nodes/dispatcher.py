@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, aclosing, suppress
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -87,9 +86,7 @@ class CommandDispatcher:
             self._spawn(self._take(inbox))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._local is not None and self._changed.set in self._local.agents.changed:
             self._local.agents.changed.remove(self._changed.set)
         for task in self._tasks:
@@ -199,7 +196,7 @@ class CommandDispatcher:
         """What other hubs on the bus tell the local node."""
         while True:
             try:
-                async with aclosing(self._bus.read(subject(self.local), after=inbox.place.seq)) as records:
+                async with aclosing(self._bus.read(subject(self.local), after=inbox.position.seq)) as records:
                     async for record in records:
                         await inbox.take(BUS, [(record.seq, decode_envelope(record.data))])
                         await self.orders.fetched(self.local, record.seq)

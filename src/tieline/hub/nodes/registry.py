@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
-from types import TracebackType
 
 import msgspec
 from msgspec import Struct
@@ -116,9 +115,7 @@ class NodeRegistry:
         self._watch = background(self._watch_presence(), "nodes-presence")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)

@@ -14,7 +14,6 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -62,9 +61,7 @@ class IdempotencyStore:
     async def __aenter__(self) -> "IdempotencyStore":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*self._writing, return_exceptions=True)
 
     @property

@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 
 from ... import config as configuration
 from ... import paths
@@ -70,9 +69,7 @@ class ChannelSet:
             ready.cancel()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._end_task()
         # The relay stops its channels itself, at once and not with grace.
         for slot in self._slots.values():
