@@ -15,6 +15,7 @@ from rich.console import Console
 from tests.asks.stage import Caught
 from tests.browser.cards import WIDTHS, AskPage, ask_page
 
+from tieline.ask_parts import parts_text
 from tieline.bootstrap.relay import ask_note
 from tieline.channels.telegram.ask_card import buttons, card
 from tieline.cli.commands import asks
@@ -118,7 +119,7 @@ async def as_json(caught: Caught, surfaces: Surfaces) -> Shown:
     """`--json`, and what the hub answers to programs: the texts in it, once they are read."""
     record = msgspec.json.decode(msgspec.json.encode(caught.record), type=type(caught.record))
     assert record == caught.record
-    return Shown("\n".join(asks.parts_text((part,)) for part in record.parts), may_allow(caught))
+    return Shown("\n".join(parts_text((part,)) for part in record.parts), may_allow(caught))
 
 
 def page(width: str) -> "Column":

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, aclosing, suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from ...drivers.base import Prompt
@@ -41,9 +40,7 @@ class TurnSource(Protocol):
 
     async def __aenter__(self) -> object: ...
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
     def turn(self, prompt: Prompt, *, timeout: float | None = None) -> AsyncGenerator[Event, None]: ...
 
