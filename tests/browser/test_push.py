@@ -15,6 +15,7 @@ from tests.browser.hub import HubProcess
 from tieline.hub.push.rules import AskPending, notice
 from tieline.script import Run, Say
 from tieline.sessions.records import AskRecord
+from tieline.testing.wait_for import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -75,7 +76,7 @@ async def ready(page: Page, hub: HubProcess) -> tuple[Worker, Any, str]:
     await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
     await devtools.send("ServiceWorker.enable")
     await page.wait_for_function("() => navigator.serviceWorker.controller !== null")
-    assert found
+    await eventually(lambda: bool(found and page.context.service_workers), "no service worker was told of")
     worker = page.context.service_workers[0]
     await worker.evaluate(WATCH)
     return worker, devtools, found[-1]

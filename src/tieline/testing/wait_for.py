@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-async def eventually(true: Callable[[], bool], otherwise: str, *, timeout: float = 10.0) -> None:
+async def eventually(true: Callable[[], bool], otherwise: str, *, timeout: float = 30.0) -> None:
     try:
         async with asyncio.timeout(timeout):
             while not true():  # noqa: ASYNC110 (the world outside has no events to wait for)
