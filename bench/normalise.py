@@ -35,7 +35,7 @@ def claude(lines: list[bytes]) -> int:
         for event in normaliser.feed(_decode(line)):
             count += 1
             if isinstance(event, Done):
-                normaliser.changes()
+                normaliser.turn_diff()
                 normaliser.next_turn()
     return count
 
@@ -72,7 +72,7 @@ def acp(preset: str) -> Callable[[list[bytes]], int]:
                 case "session/update":
                     normaliser.feed(message["params"]["update"])
                 case "session/request_permission":
-                    normaliser.asked(message["params"]["toolCall"])
+                    normaliser.permission_requested(message["params"]["toolCall"])
                 case _:
                     pass
         normaliser.end()

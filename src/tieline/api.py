@@ -11,7 +11,7 @@ from . import config as configuration
 from .config import Config
 from .drivers import registry
 from .drivers.base import Driver, Prompt
-from .drivers.options import Options, spec_of
+from .drivers.options import Options, build_spec
 from .errors import TielineError, UsageError
 from .events import Done, Error, Event
 from .sessions.ask_decisions import DEFAULT_EXPIRY_S, OnAsk
@@ -36,10 +36,10 @@ def open_session(
     """
     config = config or configuration.load()
     if not isinstance(agent, str):
-        return Session(agent, spec_of(config, **options), on_ask=on_ask, ask_expiry_s=ask_expiry_s)
+        return Session(agent, build_spec(config, **options), on_ask=on_ask, ask_expiry_s=ask_expiry_s)
     return Session(
         registry.create(agent, config),
-        spec_of(config, agent, **options),
+        build_spec(config, agent, **options),
         on_ask=on_ask,
         ask_expiry_s=ask_expiry_s,
         timeout_s=registry.turn_timeout_s(agent, config),

@@ -69,7 +69,7 @@ async def setting(
     """A hub whose node has the scripted agent, and a relay with the agent channel, on one bus."""
     told: list[str] = []
     stalled = asyncio.Event()
-    driver = Scripted(replies, on_told=told.append, on_stall=stalled.set)
+    driver = Scripted(replies, on_model_input=told.append, on_stall=stalled.set)
     gone = {"type": "shell", "command": ["/no-such-program"], "output": "text"}
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(place.parent / "state")}
     config = Config(default_agent="scripted", environ=env, agents={"gone": gone})

@@ -58,7 +58,7 @@ class TestAgentChannel(ChannelContract):
     @pytest.fixture
     async def far(self, tmp_path: Path) -> AsyncGenerator[FarAgent, None]:
         told: list[str] = []
-        driver = Scripted([[Say("x")]] * 20, on_told=told.append)
+        driver = Scripted([[Say("x")]] * 20, on_model_input=told.append)
         env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(tmp_path / "state")}
         config = Config(default_agent="scripted", environ=env)
         async with open_bus(f"sqlite://{tmp_path}/sessions.db") as bus:

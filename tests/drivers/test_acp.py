@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tieline.drivers.acp.nodejs_precompile import WHOLE
+from tieline.drivers.acp.nodejs_precompile import PRELOAD
 from tieline.drivers.base import Spec
 from tieline.events import Answer, Ask, Fetch, Init, Text, ToolResult, ToolUse
 from tieline.policy import Policy, preset
@@ -83,7 +83,7 @@ class TestGemini(DriverContract, PolicyContract):
         spec = Spec(cwd=str(place), policy=preset("full"), ahead=True, **rig.options)
         async with Session(rig.driver, spec) as session:
             (pid,) = (spawn.live()[mark] for mark in session.marks)
-            assert WHOLE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            assert PRELOAD.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             seen = await collect(session.turn("try"))
         assert done(seen).text == "Done."
         assert (place / "seen.txt").read_text() == "undefined\n"

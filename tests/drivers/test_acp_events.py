@@ -52,7 +52,7 @@ def play(name: str, preset: str) -> tuple[list[Event], AcpNormaliser, dict[str, 
             case "session/update":
                 normaliser.feed(message["params"]["update"])
             case "session/request_permission":
-                normaliser.asked(message["params"]["toolCall"])
+                normaliser.permission_requested(message["params"]["toolCall"])
             case _:
                 result = message["result"]
     normaliser.end()
@@ -77,7 +77,7 @@ def test_gemini() -> None:
     ]
     assert the(seen, Diff) == Diff(NEW_FILE, ("a.txt",))
     assert normaliser.commands == ("memory", "memory show")
-    tokens = normaliser.spent(result)
+    tokens = normaliser.tokens(result)
     assert tokens is not None
     assert (tokens.input or 0) > 0
     assert (tokens.output or 0) > 0
@@ -97,7 +97,7 @@ def test_opencode() -> None:
     assert the(seen, ToolOutput).text == "out\n"
     assert the(seen, Diff) == Diff(NEW_FILE, ("a.txt",))
     assert the(seen, Plan) == Plan((PlanStep("Look", "done"), PlanStep("Go", "running")))
-    assert (spent := normaliser.spent(result)) is not None
+    assert (spent := normaliser.tokens(result)) is not None
     assert spent.input == result["usage"]["inputTokens"]
 
 

@@ -26,8 +26,8 @@ from tieline.drivers.observed_features import (
     Observation,
     ObservedAgents,
     ObservedFeatures,
-    basis_of,
-    unverified_of,
+    features_basis,
+    unverified_features,
 )
 from tieline.drivers.run_as import Account, RunAsDriver
 from tieline.errors import Unsupported
@@ -85,7 +85,7 @@ async def test_before_the_first_run_and_after(bench: Bench, monkeypatch: pytest.
     monkeypatch.setattr(registry, "names", only_this)
     driver = registry.create("peer", config)
     agents = AgentInventory(config, lambda name: driver)
-    assert (basis_of(driver), unverified_of(driver)) == ("unverified", driver.features.names())
+    assert (features_basis(driver), unverified_features(driver)) == ("unverified", driver.features.supported())
     report = await look("peer", config)
     assert (report.basis, "resume" in report.unverified) == ("unverified", True)
     basis, before = await viewed(agents)
@@ -112,7 +112,7 @@ async def test_before_the_first_run_and_after(bench: Bench, monkeypatch: pytest.
         open_session("peer", config=config, cwd=bench.place, env=bench.env, policy="full", resume="x")
 
     other = bench.config(peer={"type": "acp", "command": ["another-program"]})
-    assert basis_of(registry.create("peer", other)) == "unverified", "it is another program by the same name"
+    assert features_basis(registry.create("peer", other)) == "unverified", "it is another program by the same name"
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ async def test_what_an_agent_does_not_tell_stays_unverified(bench: Bench) -> Non
     assert "unverified: model" in the(first, Warning).message
     assert not of(second, Warning), "once"
     driver = registry.create("qwen", config)
-    assert (basis_of(driver), unverified_of(driver)) == ("told", ("model",))
+    assert (features_basis(driver), unverified_features(driver)) == ("told", ("model",))
     (without,) = await bench.run("qwen", config, "story")
     assert not of(without, Warning)
 
@@ -132,12 +132,14 @@ def test_what_the_tests_run_is_tested(bench: Bench) -> None:
     config = bench.config(mine={"type": "shell", "command": ["true"]}, my_gemini={"type": "gemini"})
     for name in ("claude-code", "codex", "opencode", "gemini", "opencode-acp", "scripted", "mine", "my_gemini"):
         driver = registry.create(name, config)
-        assert (basis_of(driver), unverified_of(driver)) == ("tested", ())
+        assert (features_basis(driver), unverified_features(driver)) == ("tested", ())
     for name in PRESETS.keys() - {"gemini", "opencode-acp"}:
         driver = registry.create(name, config)
-        assert (basis_of(driver), unverified_of(driver)) == ("unverified", driver.features.names())
+        assert (features_basis(driver), unverified_features(driver)) == ("unverified", driver.features.supported())
         other = RunAsDriver(driver, Account("nobody", "/", "/bin/sh"))
-        assert basis_of(other) == "unverified" and unverified_of(other) == other.features.names(), "whoever it runs as"
+        assert features_basis(other) == "unverified" and unverified_features(other) == other.features.supported(), (
+            "whoever it runs as"
+        )
     assert not bench.home.exists(), "looking leaves nothing"
 
 
@@ -152,40 +154,40 @@ def test_a_file_that_cannot_be_read_is_as_none(bench: Bench) -> None:
         assert _read(bench, content) is None, content[:40]
     bench.file.unlink()
     os.mkfifo(bench.file)
-    assert ObservedAgents(bench.file).of("peer", "p") is None, "nor waits for anybody"
+    assert ObservedAgents(bench.file).get("peer", "p") is None, "nor waits for anybody"
     bench.file.unlink()
     bench.file.mkdir()
     met = ObservedAgents(bench.file)
-    met.note("peer", "p", "2", TOLD)
-    found = met.of("peer", "p")
+    met.record("peer", "p", "2", TOLD)
+    found = met.get("peer", "p")
     assert found is not None and found.version == "2", "what cannot be written is known as long as this lives"
 
 
 def _read(bench: Bench, content: str) -> Observation | None:
     bench.file.write_text(content, encoding="latin-1")
-    return ObservedAgents(bench.file).of("peer", "p")
+    return ObservedAgents(bench.file).get("peer", "p")
 
 
 def test_it_is_bounded(bench: Bench) -> None:
     met = ObservedAgents(bench.file)
     for number in range(MAX_AGENTS + 5):
-        met.note(f"agent-{number}", "p", "9" * 10_000, TOLD)
+        met.record(f"agent-{number}", "p", "9" * 10_000, TOLD)
     kept = json.loads(bench.file.read_text())
     assert len(kept) == MAX_AGENTS and "agent-0" not in kept and f"agent-{MAX_AGENTS + 4}" in kept
     assert {len(each["version"]) for each in kept.values()} == {MAX_VERSION}
     for number in range(3):
-        met.note("x" * 30_000 + str(number), "p", "1", TOLD)
+        met.record("x" * 30_000 + str(number), "p", "1", TOLD)
     assert bench.file.stat().st_size <= MAX_FILE
-    assert ObservedAgents(bench.file).of("x" * 30_000 + "2", "p") is not None
+    assert ObservedAgents(bench.file).get("x" * 30_000 + "2", "p") is not None
 
 
 def test_what_is_the_same_is_not_written_again_and_a_choice_of_models_is_not_forgotten(bench: Bench) -> None:
     met = ObservedAgents(bench.file)
-    met.note("peer", "p", "1", TOLD)
+    met.record("peer", "p", "1", TOLD)
     before = bench.file.stat().st_ino, bench.file.stat().st_mtime_ns
-    met.note("peer", "p", "1", ObservedFeatures(resume=True, fork=False, attachments=("image/*",), model=None))
+    met.record("peer", "p", "1", ObservedFeatures(resume=True, fork=False, attachments=("image/*",), model=None))
     assert (bench.file.stat().st_ino, bench.file.stat().st_mtime_ns) == before
-    found = met.of("peer", "p")
+    found = met.get("peer", "p")
     assert found is not None and found.features.model is True
 
 

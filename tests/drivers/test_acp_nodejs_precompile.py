@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tieline.drivers.acp.nodejs_precompile import WHOLE, compiled
+from tieline.drivers.acp.nodejs_precompile import PRELOAD, precompiled_command
 from tieline.testing.rig import scratch_env
 
 PATH = f"{Path(shutil.which('node') or '/usr/bin/node').parent}:/usr/bin:/bin"
@@ -35,20 +35,20 @@ def script(place: Path, text: str, name: str = "agent") -> Path:
 )
 def test_a_script_of_node(line: str, runner: tuple[str, ...], tmp_path: Path) -> None:
     file = script(tmp_path / "bin", f"{line}\n{SIZE}\n")
-    argv = compiled(("agent", "--acp", "-m", "x"), {"PATH": f"{tmp_path}/bin:{PATH}"})
-    assert argv == (*runner, "--import", WHOLE, str(file), "--acp", "-m", "x")
+    argv = precompiled_command(("agent", "--acp", "-m", "x"), {"PATH": f"{tmp_path}/bin:{PATH}"})
+    assert argv == (*runner, "--import", PRELOAD, str(file), "--acp", "-m", "x")
 
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\n", "#!/usr/bin/env\n", "#!\n", "#!/usr/bin/env deno\n", "", "\x7fELF"])
 def test_any_other_program_is_started_as_it_is(text: str, tmp_path: Path) -> None:
     script(tmp_path / "bin", text)
     argv = ("agent", "--acp")
-    assert compiled(argv, {"PATH": f"{tmp_path}/bin"}) == argv
+    assert precompiled_command(argv, {"PATH": f"{tmp_path}/bin"}) == argv
 
 
 @pytest.mark.parametrize("env", [{}, {"PATH": ""}, {"PATH": "/nowhere"}])
 def test_one_that_is_not_there_is_left_to_fail(env: Mapping[str, str]) -> None:
-    assert compiled(("agent", "--acp"), env) == ("agent", "--acp")
+    assert precompiled_command(("agent", "--acp"), env) == ("agent", "--acp")
 
 
 def test_one_that_cannot_be_read_is_started_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_one_that_cannot_be_read_is_started_as_it_is(tmp_path: Path, monkeypatch
         raise PermissionError
 
     monkeypatch.setattr(Path, "open", refused)
-    assert compiled(("agent",), {"PATH": f"{tmp_path}/bin"}) == ("agent",)
+    assert precompiled_command(("agent",), {"PATH": f"{tmp_path}/bin"}) == ("agent",)
 
 
 def test_it_is_compiled_whole(tmp_path: Path) -> None:
@@ -76,6 +76,6 @@ def test_it_is_compiled_whole(tmp_path: Path) -> None:
         return int(size), rest
 
     plain, words = run(("agent", "-m", "x"))
-    whole, same = run(compiled(("agent", "-m", "x"), env))
+    whole, same = run(precompiled_command(("agent", "-m", "x"), env))
     assert words == same == ["-m", "x"]
     assert whole > plain + 100_000

@@ -262,7 +262,7 @@ class TestPeer:
         spec = Spec(cwd=str(bench.place), env=bench.env)
         async with bench.driver().open(spec, nobody) as talk:
             await collect(talk.turn(Prompt("later")))
-            await eventually(lambda: talk.heard == 5, "what comes late never came")
+            await eventually(lambda: talk.updates_seen == 5, "what comes late never came")
             seen = await collect(talk.turn(Prompt("story")))
         assert Status("title", "Told late") in seen
         kept = [other.raw for other in of(seen, Other)]

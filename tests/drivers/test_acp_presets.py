@@ -8,7 +8,7 @@ import pytest
 
 from tieline.api import open_session
 from tieline.drivers.acp import driver as acp
-from tieline.drivers.acp.policy import gemini_rules, launch_command, overruled
+from tieline.drivers.acp.policy import gemini_rules, launch_command, overriding_rules
 from tieline.drivers.acp_presets import PRESETS
 from tieline.drivers.base import Spec
 from tieline.errors import PolicyUnenforceable, UsageError
@@ -108,11 +108,11 @@ def test_opencode_is_started_with_its_rules() -> None:
 
 
 def test_an_administrators_rules_are_seen(tmp_path: Path) -> None:
-    assert overruled(PRESETS["gemini"], tmp_path) == ""
+    assert overriding_rules(PRESETS["gemini"], tmp_path) == ""
     place = tmp_path / "etc/gemini-cli/policies"
     place.mkdir(parents=True)
     (place / "corporate.toml").touch()
-    assert overruled(PRESETS["gemini"], tmp_path) == "/etc/gemini-cli/policies"
+    assert overriding_rules(PRESETS["gemini"], tmp_path) == "/etc/gemini-cli/policies"
 
 
 def test_unenforceable_is_refused(tmp_path: Path) -> None:

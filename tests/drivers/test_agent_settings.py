@@ -11,7 +11,7 @@ from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.drivers import registry
 from tieline.drivers.acp_presets import PRESETS
-from tieline.drivers.base import Driver, Spec, StartsProgram, whole_env
+from tieline.drivers.base import Driver, Spec, StartsProgram, agent_env
 from tieline.drivers.claude_code.driver import ClaudeCode
 from tieline.drivers.claude_code.launch import launch_command as claude_command
 from tieline.errors import AgentError, UnknownAgent, UsageError
@@ -138,7 +138,7 @@ def test_other_names_of_a_type(kind: str, same: str) -> None:
 def test_variables_by_reference() -> None:
     agents = {"mine": {"type": "codex", "env": {"OPENAI_API_KEY": "env:WORK_KEY"}}}
     chosen = Config(agents=agents, environ={"WORK_KEY": "s3cret", "OTHER": "x"})
-    assert whole_env(registry.create("mine", chosen), chosen.for_children()) == {
+    assert agent_env(registry.create("mine", chosen), chosen.for_children()) == {
         "OTHER": "x",
         "OPENAI_API_KEY": "s3cret",
     }
@@ -149,10 +149,10 @@ def test_variables_by_reference() -> None:
 def test_a_warm_agent_goes_by_its_own_environment(tmp_path: Path) -> None:
     """Its configured folder is looked at, not the one of our own environment."""
     driver = made("claude-code", env={"CLAUDE_CONFIG_DIR": str(tmp_path / "own")})
-    before = fingerprint("/", whole_env(driver, {}))
+    before = fingerprint("/", agent_env(driver, {}))
     (tmp_path / "own").mkdir()
     (tmp_path / "own/CLAUDE.md").write_text("Be brief.")
-    assert fingerprint("/", whole_env(driver, {})) != before
+    assert fingerprint("/", agent_env(driver, {})) != before
 
 
 # --- defaults ----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tieline.drivers.claude_code.driver import ClaudeCode, create
 from tieline.drivers.claude_code.events import ClaudeCodeNormaliser
 from tieline.drivers.claude_code.launch import ClaudeCodeLaunch, ClaudeCodeOptions, launch_command
 from tieline.drivers.claude_code.prompt import user_message
-from tieline.drivers.claude_code.tools import action_of
+from tieline.drivers.claude_code.tools import tool_action
 from tieline.drivers.turn_stream import Turn
 from tieline.errors import NotSignedIn, UsageError
 from tieline.events import (
@@ -64,7 +64,7 @@ def replay(name: str, **options: Any) -> list[list[Event]]:
     for message in messages(name):
         for event in normaliser.feed(message):
             if isinstance(event, Done):
-                turns[-1] += normaliser.changes()
+                turns[-1] += normaliser.turn_diff()
                 normaliser.next_turn()
             turns[-1].append(event)
             if isinstance(event, Done):
@@ -220,7 +220,7 @@ def test_odd_result_still_ends_the_turn() -> None:
     ],
 )
 def test_actions(name: str, given: dict[str, Any], action: object) -> None:
-    assert action_of(name, given) == action
+    assert tool_action(name, given) == action
 
 
 # --- how it is started ---------------------------------------------------------------------------------

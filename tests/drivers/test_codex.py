@@ -14,7 +14,7 @@ from tieline.api import open_session
 from tieline.config import Config
 from tieline.drivers.base import McpServer
 from tieline.drivers.codex.driver import Codex
-from tieline.drivers.options import spec_of
+from tieline.drivers.options import build_spec
 from tieline.drivers.prestart import prestart, send_first_message
 from tieline.errors import UsageError
 from tieline.events import Answer, Ask, Command, Edit, Mcp, Text, ToolResult, ToolUse, Warning
@@ -389,7 +389,7 @@ async def test_started_and_greeted_ahead(rig: CodexRig, place: Path) -> None:
     env = {**rig.env, "PATH": f"{CODEX.parent}:{rig.env['PATH']}"}
     early = prestart("codex", env)
     assert early is not None
-    send_first_message(early, "codex", spec_of(Config(), cwd=place, env=env, policy=FULL))
+    send_first_message(early, "codex", build_spec(Config(), cwd=place, env=env, policy=FULL))
     assert early.said.count(b"\n") == 3, "the handshake, and what opens the thread"
     rig.play([Say("there")])
     async with open_session(Codex(), cwd=place, env=env, policy=FULL) as session:
@@ -403,7 +403,7 @@ async def test_greeted_ahead_for_something_else(rig: CodexRig, place: Path) -> N
     env = {**rig.env, "PATH": f"{CODEX.parent}:{rig.env['PATH']}"}
     early = prestart("codex", env)
     assert early is not None
-    send_first_message(early, "codex", spec_of(Config(), cwd=place, env=env, policy=FULL))
+    send_first_message(early, "codex", build_spec(Config(), cwd=place, env=env, policy=FULL))
     rig.play([Say("there")])
     async with open_session(Codex(), cwd=place, env=env, policy="read-only") as session:
         assert early.pid not in spawn.live().values(), "it has a thread with another policy"

@@ -13,7 +13,7 @@ import pytest
 from tieline.api import open_session
 from tieline.drivers.base import Prompt, Spec
 from tieline.drivers.codex import server as codex_server
-from tieline.drivers.codex.asks import asked
+from tieline.drivers.codex.asks import parse_request
 from tieline.drivers.codex.driver import Codex, create
 from tieline.drivers.codex.events import CodexNormaliser
 from tieline.drivers.codex.launch import TARGETS, launch_command, machine
@@ -204,7 +204,7 @@ def test_an_elicitation_with_fields_is_a_question() -> None:
         "gift": {"type": "boolean", "description": "Wrap it?"},
     }
     params = {"serverName": "shop", "message": "Which?", "requestedSchema": {"type": "object", "properties": fields}}
-    found = asked("mcpServer/elicitation/request", params, CodexNormaliser(print), Policy())
+    found = parse_request("mcpServer/elicitation/request", params, CodexNormaliser(print), Policy())
     assert found is not None
     ask, respond = found
     assert [(question.id, question.free) for question in ask.questions] == [
@@ -221,7 +221,7 @@ def test_remembering_for_ever_is_not_offered_where_something_is_denied() -> None
     """Codex would write a rule for that command that nothing of ours is asked about any more."""
     params = {"itemId": "x", "command": "ls", "proposedExecpolicyAmendment": ["ls"]}
     for policy, offered in ((Policy(), ("session", "always")), (Policy(network="deny"), ("session",))):
-        found = asked("item/commandExecution/requestApproval", params, CodexNormaliser(print), policy)
+        found = parse_request("item/commandExecution/requestApproval", params, CodexNormaliser(print), policy)
         assert found is not None
         assert found[0].remember == offered
 
@@ -230,7 +230,7 @@ def test_remembering_a_connection_is_about_the_host() -> None:
     """Codex then lets every command reach that host, not this one alone."""
     context = {"host": "example.test", "protocol": "https"}
     params = {"itemId": "x", "command": "curl https://example.test/", "cwd": "/x", "networkApprovalContext": context}
-    found = asked("item/commandExecution/requestApproval", params, CodexNormaliser(print), Policy())
+    found = parse_request("item/commandExecution/requestApproval", params, CodexNormaliser(print), Policy())
     assert found is not None
     assert found[0].action == Fetch("https://example.test")
     assert found[0].scopes == {"session": "every command's connections to example.test by https, this session"}

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tieline.drivers.acp.edit_diffs import looked_at as acp_looked_at
-from tieline.drivers.claude_code.edit_diffs import drawn, sketched
-from tieline.drivers.claude_code.edit_diffs import looked_at as claude_looked_at
-from tieline.drivers.claude_code.policy import Permits
-from tieline.drivers.current_file import MAX_BYTES, Unreadable, file_text, link_target, with_links
-from tieline.drivers.opencode.asks import permission_ask, placed
-from tieline.drivers.opencode.edit_diffs import looked_at as opencode_looked_at
+from tieline.drivers.acp.edit_diffs import preview_edit as acp_looked_at
+from tieline.drivers.claude_code.edit_diffs import edit_without_file, read_and_preview
+from tieline.drivers.claude_code.edit_diffs import preview_edit as claude_looked_at
+from tieline.drivers.claude_code.policy import ToolPermissions
+from tieline.drivers.current_file import MAX_BYTES, Unreadable, link_target, note_links, read_text
+from tieline.drivers.opencode.asks import add_edit_preview, permission_ask
+from tieline.drivers.opencode.edit_diffs import preview_edit as opencode_looked_at
 from tieline.events import Ask, Edit
 from tieline.policy import Policy
 
@@ -45,19 +45,19 @@ def test_nothing_but_regular_files_is_read(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("pipe")
     for name in ("pipe", "link", "/dev/zero", "."):
         with pytest.raises(Unreadable, match="not a regular file"):
-            file_text(name, str(tmp_path))
-    assert file_text("missing", str(tmp_path)) is None
+            read_text(name, str(tmp_path))
+    assert read_text("missing", str(tmp_path)) is None
 
 
 def test_what_cannot_be_shown_says_so(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (MAX_BYTES + 1))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(Unreadable, match=r"too large to be shown \(2,097,153 bytes\)"):
-        file_text("large", str(tmp_path))
+        read_text("large", str(tmp_path))
     with pytest.raises(Unreadable, match="not text"):
-        file_text("binary", str(tmp_path))
+        read_text("binary", str(tmp_path))
     with pytest.raises(Unreadable):
-        file_text("a\0b", str(tmp_path))
+        read_text("a\0b", str(tmp_path))
 
 
 async def test_a_link_is_told(tmp_path: Path, file: Path) -> None:
@@ -69,7 +69,7 @@ async def test_a_link_is_told(tmp_path: Path, file: Path) -> None:
     assert link_target("harmless.txt", str(tmp_path / "elsewhere")) == str(file)
     assert link_target("plain.txt", str(tmp_path / "elsewhere")) == "", "the directory itself may be reached by one"
     assert link_target(str(tmp_path / "elsewhere" / "x"), "/") == str(place / "x")
-    ask = await with_links(Ask("1", "permission", action=Edit(("harmless.txt",))), str(place))
+    ask = await note_links(Ask("1", "permission", action=Edit(("harmless.txt",))), str(place))
     assert ask.reason == f"harmless.txt is a link: what changes is {file}."
 
 
@@ -86,7 +86,7 @@ async def test_a_file_that_does_not_answer_holds_no_ask(monkeypatch: pytest.Monk
         monkeypatch.setattr(f"tieline.drivers.{module}.LOOK_S", 0.01)
     path = "/far/away.txt"
     try:
-        ask = await with_links(Ask("1", "permission", action=Edit((path,))), "/far")
+        ask = await note_links(Ask("1", "permission", action=Edit((path,))), "/far")
         assert "Whether a link leads elsewhere is not known" in ask.reason
         claude = await claude_looked_at("Write", {"file_path": path, "content": "x"}, "/far")
         assert claude is not None and "did not answer" in claude.withheld
@@ -101,7 +101,7 @@ async def test_a_file_that_does_not_answer_holds_no_ask(monkeypatch: pytest.Monk
 
 
 def test_an_edit_is_placed(file: Path) -> None:
-    shown = drawn("Edit", edit(file, "line 15\nline 16", "line fifteen"))
+    shown = read_and_preview("Edit", edit(file, "line 15\nline 16", "line fifteen"))
     assert shown.edit.paths == (str(file),)
     assert body(shown.edit.diff) == [
         "@@ -12,8 +12,7 @@", " line 12", " line 13", " line 14", "-line 15", "-line 16", "+line fifteen",
@@ -111,14 +111,14 @@ def test_an_edit_is_placed(file: Path) -> None:
 
 
 def test_every_place_of_replace_all(file: Path) -> None:
-    shown = drawn("Edit", edit(file, "line", "row", replace_all=True))
+    shown = read_and_preview("Edit", edit(file, "line", "row", replace_all=True))
     assert shown.edit.diff.count("\n-line ") == shown.edit.diff.count("\n+row ") == 30
-    once = drawn("Edit", edit(file, "line 3", "row", replace_all=False))
+    once = read_and_preview("Edit", edit(file, "line 3", "row", replace_all=False))
     assert once.edit.diff.count("\n+row") == 1
 
 
 def test_a_text_that_is_not_there_is_shown_raw_and_said(file: Path) -> None:
-    shown = drawn("Edit", edit(file, "never\nthere", "new"))
+    shown = read_and_preview("Edit", edit(file, "never\nthere", "new"))
     assert body(shown.edit.diff)[1:] == ["-never", "-there", "+new"]
     assert "not in the file as it is now" in body(shown.edit.diff)[0]
     assert "has changed since" in shown.note
@@ -126,33 +126,35 @@ def test_a_text_that_is_not_there_is_shown_raw_and_said(file: Path) -> None:
 
 def test_windows_lines_and_removed_lines(file: Path) -> None:
     file.write_bytes(b"one\r\ntwo\r\nthree\r\n")
-    placed = drawn("Edit", edit(file, "one\ntwo", "1\n2"))
+    placed = read_and_preview("Edit", edit(file, "one\ntwo", "1\n2"))
     assert (body(placed.edit.diff)[1:4], placed.note) == (["-one", "-two", "+1"], "")
-    gone = drawn("Edit", edit(file, "two", "")).edit.diff
+    gone = read_and_preview("Edit", edit(file, "two", "")).edit.diff
     assert body(gone)[1:] == [" one\r", "-two\r", "+\r", " three\r"]
     file.write_text("one\ntwo\nthree\n")
-    assert body(drawn("Edit", edit(file, "two", "")).edit.diff)[1:] == [" one", "-two", " three"], "with its newline"
+    assert body(read_and_preview("Edit", edit(file, "two", "")).edit.diff)[1:] == [" one", "-two", " three"], (
+        "with its newline"
+    )
 
 
 def test_what_a_write_takes_away_is_shown(file: Path, tmp_path: Path) -> None:
-    shown = drawn("Write", {"file_path": str(file), "content": "all\nnew\n"})
+    shown = read_and_preview("Write", {"file_path": str(file), "content": "all\nnew\n"})
     assert shown.edit.diff.startswith(f"--- {file}\n+++ {file}\n@@ -1,30 +1,2 @@\n-line 1\n")
     assert shown.edit.diff.count("\n-line") == 30
     assert shown.edit.diff.endswith("+all\n+new\n")
-    new = drawn("Write", {"file_path": "new.txt", "content": "all\nnew\n"}, str(tmp_path))
+    new = read_and_preview("Write", {"file_path": "new.txt", "content": "all\nnew\n"}, str(tmp_path))
     assert new.edit.diff == "--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1,2 @@\n+all\n+new\n"
-    same = drawn("Write", {"file_path": str(file), "content": LINES})
+    same = read_and_preview("Write", {"file_path": str(file), "content": LINES})
     assert "has this very content already" in same.edit.diff
     assert " line 30\n" in same.edit.diff
 
 
 def test_what_cannot_be_shown_is_withheld(file: Path) -> None:
     file.write_bytes(b"\xff\xfe\x00")
-    shown = drawn("Write", {"file_path": str(file), "content": "all\n"})
+    shown = read_and_preview("Write", {"file_path": str(file), "content": "all\n"})
     assert "it is not text (3 bytes)" in shown.withheld
     assert "+all\n" in shown.edit.diff
-    assert drawn("Edit", edit(file, "a", "b")).withheld == "", "what it changes is known, but for where"
-    assert drawn("Edit", edit(file, "a", "b", replace_all=True)).withheld
+    assert read_and_preview("Edit", edit(file, "a", "b")).withheld == "", "what it changes is known, but for where"
+    assert read_and_preview("Edit", edit(file, "a", "b", replace_all=True)).withheld
 
 
 def test_a_cell_of_a_notebook(tmp_path: Path) -> None:
@@ -161,18 +163,18 @@ def test_a_cell_of_a_notebook(tmp_path: Path) -> None:
     file.write_bytes(msgspec.json.encode({"cells": cells}))
 
     def shown(cell: str, **more: str) -> list[str]:
-        return body(drawn("NotebookEdit", {"notebook_path": str(file), "cell_id": cell, **more}).edit.diff)
+        return body(read_and_preview("NotebookEdit", {"notebook_path": str(file), "cell_id": cell, **more}).edit.diff)
 
     assert shown("first", new_source="a = 1\nb = 3")[:2] == ["@@ -1,2 +1,2 @@ cell first, replaced", " a = 1"]
     assert "-b = 2" in shown("first", new_source="a = 1\nb = 3")
     assert "-print(a)" in shown("cell-1", edit_mode="delete", new_source="")
     assert shown("first", edit_mode="insert", new_source="c")[:2] == ["@@ -0,0 +1 @@ new cell after first", "+c"]
-    unknown = drawn("NotebookEdit", {"notebook_path": str(file), "cell_id": "none", "new_source": "x"})
+    unknown = read_and_preview("NotebookEdit", {"notebook_path": str(file), "cell_id": "none", "new_source": "x"})
     assert "no such cell" in unknown.withheld
 
 
 def test_a_call_is_numbered_without_its_file_too() -> None:
-    diff = sketched("Edit", {"file_path": "/nowhere/x", "old_string": "a\nb", "new_string": "a\nc"}).diff
+    diff = edit_without_file("Edit", {"file_path": "/nowhere/x", "old_string": "a\nb", "new_string": "a\nc"}).diff
     assert body(diff) == ["@@ -1,2 +1,2 @@ counted in the text that is replaced", " a", "-b", "+c"]
 
 
@@ -182,11 +184,11 @@ async def test_what_is_withheld_is_withheld_by_the_ask(file: Path) -> None:
     context: Any = SimpleNamespace(
         tool_use_id="t", suggestions=(), decision_reason="", description="", title="", blocked_path=""
     )
-    claude = Permits(Policy(), cwd, user_rules=False)
-    ask = await claude.ask("Write", {"file_path": str(file), "content": "all\n"}, {}, context)
+    claude = ToolPermissions(Policy(), cwd, user_rules=False)
+    ask = await claude.build_ask("Write", {"file_path": str(file), "content": "all\n"}, {}, context)
     assert "it is not text (3 bytes)" in ask.withheld
     request = {"id": "1", "permission": "edit", "metadata": {"filepath": str(file)}}
-    ask = await placed(permission_ask(request, None), request, None, cwd)
+    ask = await add_edit_preview(permission_ask(request, None), request, None, cwd)
     assert "OpenCode tells no diff" in ask.withheld
 
 

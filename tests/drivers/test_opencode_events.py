@@ -8,7 +8,7 @@ import pytest
 
 from tieline.drivers.base import Spec
 from tieline.drivers.opencode.events import OpenCodeNormaliser
-from tieline.drivers.opencode.protocol import QUIET, message_of
+from tieline.drivers.opencode.protocol import IGNORED, error_message
 from tieline.drivers.opencode.turn_state import TurnState, past_limit
 from tieline.events import (
     Command,
@@ -121,7 +121,7 @@ def test_said_again_is_not_told_again(name: str) -> None:
         if message["type"] in ("message.updated", "todo.updated"):
             seen += twice.feed(message)
         elif message["type"] == "message.part.updated":
-            seen += twice.reread(message["properties"]["part"])
+            seen += twice.feed_part(message["properties"]["part"])
     assert seen == once
 
 
@@ -136,8 +136,8 @@ def test_a_gap_in_a_text_is_filled_at_its_end(missing: int) -> None:
     seen = list(normaliser.feed(start))
     for delta in deltas[: missing - 1]:
         seen += normaliser.feed(delta)
-    normaliser.lost()
-    seen += normaliser.reread(start["properties"]["part"])
+    normaliser.mark_gap()
+    seen += normaliser.feed_part(start["properties"]["part"])
     for message in (*deltas[missing:], end):
         seen += normaliser.feed(message)
     assert "".join(piece.text for piece in of(seen, TextDelta)) == "I will write a file."
@@ -205,14 +205,14 @@ def test_unknown_is_kept(message: Message) -> None:
 
 def test_quiet_ones_are_quiet() -> None:
     normaliser = OpenCodeNormaliser("s")
-    for kind in QUIET:
+    for kind in IGNORED:
         assert list(normaliser.feed({"type": kind, "properties": {}})) == []
 
 
 def test_message_of() -> None:
-    assert message_of({"name": "X", "data": {"message": "no such model\n    at <anonymous>"}}) == "no such model"
-    assert message_of({"name": "MessageOutputLengthError", "data": {}}) == "MessageOutputLengthError"
-    assert message_of("plain") == "plain"
+    assert error_message({"name": "X", "data": {"message": "no such model\n    at <anonymous>"}}) == "no such model"
+    assert error_message({"name": "MessageOutputLengthError", "data": {}}) == "MessageOutputLengthError"
+    assert error_message("plain") == "plain"
 
 
 # --- the course of a turn ----------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def run(name: str, course: TurnState) -> list[int]:
                     ends.append(number)
             case "session.error":
                 error = properties["error"]
-                course.error(properties["sessionID"], error["name"], message_of(error))
+                course.error(properties["sessionID"], error["name"], error_message(error))
             case _:
                 pass
     return ends

@@ -16,7 +16,7 @@ from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.drivers.base import Attachment, Prompt
 from tieline.drivers.opencode.driver import create
-from tieline.drivers.opencode.launch import native
+from tieline.drivers.opencode.launch import native_binary
 from tieline.drivers.prestart import prestart
 from tieline.errors import AgentMissing, AgentStartFailed, Unsupported, UsageError
 from tieline.events import Answer, Ask, Command, Diff, Edit, Event, OtherAction, ToolResult, ToolUse
@@ -475,9 +475,9 @@ def test_the_program_behind_the_wrapper(tmp_path: Path) -> None:
         path.chmod(0o755)
     link = tmp_path / "opencode"
     link.symlink_to(wrapper)
-    assert native(str(link)) == str(real)
-    assert native(str(real)) == str(real)
-    assert native(str(tmp_path / "missing")) == str(tmp_path / "missing")
+    assert native_binary(str(link)) == str(real)
+    assert native_binary(str(real)) == str(real)
+    assert native_binary(str(tmp_path / "missing")) == str(tmp_path / "missing")
 
 
 async def test_a_prompt_brings_its_own_instruction(rig: OpenCodeRig, place: Path) -> None:

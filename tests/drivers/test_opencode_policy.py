@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tieline.drivers.opencode.launch import GOVERNED, launch_command
-from tieline.drivers.opencode.policy import CAPABILITY_OF, PERMISSIONS, Rules, hidden, receipt, rule, session_rules
+from tieline.drivers.opencode.policy import CAPABILITY_OF, PERMISSIONS, Rules, is_hidden, receipt, rule, session_rules
 from tieline.policy import CAPABILITIES, Policy, every_policy
 
 BUILD: dict[str, Any] = {"name": "build", "mode": "primary", "permission": [rule("*", "allow")]}
@@ -34,7 +34,7 @@ def test_every_policy(policy: Policy) -> None:
         for name in names:
             level = policy.level(capability)
             assert decide(name, "anything", BUILD["permission"], rules) == level
-            assert hidden(rules, name) == (level == "deny")
+            assert is_hidden(rules, name) == (level == "deny")
     told = receipt(policy, foreign=False)
     for capability in CAPABILITIES:
         line = told.of(capability)
@@ -71,8 +71,8 @@ def test_nor_is_the_configuration_widened(policy: Policy) -> None:
 
 def test_the_chosen_agent_counts() -> None:
     plan = agent(rule("edit", "deny"), name="plan")
-    assert hidden(session_rules(FULL, [BUILD, plan], agent="plan"), "write")
-    assert not hidden(session_rules(FULL, [BUILD, plan]), "write")
+    assert is_hidden(session_rules(FULL, [BUILD, plan], agent="plan"), "write")
+    assert not is_hidden(session_rules(FULL, [BUILD, plan]), "write")
 
 
 def tasks(rules: Rules) -> dict[str, str]:
@@ -105,14 +105,14 @@ def test_the_server_is_started_for_these_rules() -> None:
 
 def test_tools() -> None:
     rules = session_rules(FULL, [BUILD], allowed=("read", "write"), disallowed=("webfetch",))
-    assert not hidden(rules, "read")
-    assert not hidden(rules, "edit"), "write and edit are one permission"
-    assert hidden(rules, "bash") and hidden(rules, "webfetch") and hidden(rules, "anything_else")
+    assert not is_hidden(rules, "read")
+    assert not is_hidden(rules, "edit"), "write and edit are one permission"
+    assert is_hidden(rules, "bash") and is_hidden(rules, "webfetch") and is_hidden(rules, "anything_else")
     assert decide("external_directory", "/etc/*", BUILD["permission"], rules) == "ask"
     rules = session_rules(Policy("deny", "ask", "allow"), [BUILD], allowed=("write", "bash"))
-    assert hidden(rules, "write"), "allowing a tool does not widen the policy"
+    assert is_hidden(rules, "write"), "allowing a tool does not widen the policy"
     assert decide("bash", "x", rules) == "ask"
-    assert hidden(session_rules(FULL, [BUILD], disallowed=("apply_patch",)), "edit")
+    assert is_hidden(session_rules(FULL, [BUILD], disallowed=("apply_patch",)), "edit")
 
 
 def test_leaving_the_directory() -> None:

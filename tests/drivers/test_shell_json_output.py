@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tieline import config
 from tieline.drivers.shell import driver as shell
-from tieline.drivers.shell.json_output import Fields, Match, ShellNormaliser, getter
-from tieline.drivers.shell.text_output import PlainText
+from tieline.drivers.shell.json_output import Match, OutputFields, ShellNormaliser, compile_path
+from tieline.drivers.shell.text_output import TextOutput
 from tieline.events import Event, Other, Text, TextDelta, Thinking, Tokens
 
 
-def feed(fields: Fields, *messages: dict[str, Any]) -> tuple[ShellNormaliser, list[Event]]:
+def feed(fields: OutputFields, *messages: dict[str, Any]) -> tuple[ShellNormaliser, list[Event]]:
     normaliser = ShellNormaliser(fields, source="mine")
     return normaliser, [event for message in messages for event in normaliser.feed(message)]
 
@@ -38,7 +38,7 @@ def feed(fields: Fields, *messages: dict[str, Any]) -> tuple[ShellNormaliser, li
     ],
 )
 def test_field_paths(path: str, message: dict[str, Any], value: Any) -> None:
-    assert getter(path)(message) == value
+    assert compile_path(path)(message) == value
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_field_paths(path: str, message: dict[str, Any], value: Any) -> None:
     ],
 )
 def test_matches(match: Match, message: dict[str, Any], matches: bool) -> None:
-    normaliser, _ = feed(Fields(done_when=match, text_field="text"), message)
+    normaliser, _ = feed(OutputFields(done_when=match, text_field="text"), message)
     assert (normaliser.end is not None) == matches
 
 
 def test_text_of_matching_messages_alone() -> None:
-    fields = Fields(text_field="item.text", text_when={"type": "done", "item.kind": "message"})
+    fields = OutputFields(text_field="item.text", text_when={"type": "done", "item.kind": "message"})
     said = {"type": "done", "item": {"kind": "message", "text": "hello"}}
     thought = {"type": "done", "item": {"kind": "reasoning", "text": "hm"}}
     _, events = feed(fields, said, thought, {"type": "begun", "item": {"kind": "message", "text": "hel"}})
@@ -84,7 +84,7 @@ def test_text_of_matching_messages_alone() -> None:
 
 
 def test_deltas_announce_the_text_that_follows() -> None:
-    fields = Fields(text_field="text", delta_field="delta", thinking_field="thought")
+    fields = OutputFields(text_field="text", delta_field="delta", thinking_field="thought")
     _, events = feed(fields, {"delta": "he"}, {"thought": "hm"}, {"delta": "llo"}, {"text": "hello"}, {"delta": "x"})
     text = next(event for event in events if isinstance(event, Text))
     deltas = [event for event in events if isinstance(event, TextDelta)]
@@ -94,7 +94,7 @@ def test_deltas_announce_the_text_that_follows() -> None:
 
 def test_an_answer_that_is_begun_anew() -> None:
     """Its stream was cut off, and the agent tried again: no item's deltas say anything else than the item."""
-    fields = Fields(text_field="text", delta_field="delta")
+    fields = OutputFields(text_field="text", delta_field="delta")
     _, events = feed(
         fields, {"delta": "half a"}, {"delta": "whole"}, {"text": "whole"}, {"delta": "more"}, {"text": "more"}
     )
@@ -107,7 +107,7 @@ def test_an_answer_that_is_begun_anew() -> None:
 
 
 def test_deltas_alone_are_the_text_up_to_the_next_message() -> None:
-    fields = Fields(delta_field="delta", done_when={"type": "end"})
+    fields = OutputFields(delta_field="delta", done_when={"type": "end"})
     normaliser, events = feed(
         fields, {"delta": "he"}, {"delta": "llo"}, {"type": "tool"}, {"delta": "you"}, {"type": "end"}
     )
@@ -118,7 +118,7 @@ def test_deltas_alone_are_the_text_up_to_the_next_message() -> None:
 
 
 def test_completion_carries_text_usage_and_session() -> None:
-    fields = Fields(
+    fields = OutputFields(
         done_when={"type": "result"},
         text_field="result",
         session_field="session_id",
@@ -133,18 +133,20 @@ def test_completion_carries_text_usage_and_session() -> None:
 
 
 def test_the_first_session_id_counts() -> None:
-    normaliser, _ = feed(Fields(text_field="t", session_field="id"), {"x": 1}, {"id": 5}, {"id": "one"}, {"id": "two"})
+    normaliser, _ = feed(
+        OutputFields(text_field="t", session_field="id"), {"x": 1}, {"id": 5}, {"id": "one"}, {"id": "two"}
+    )
     assert normaliser.native_id == "one"
 
 
 def test_usage_without_a_completion_event_is_the_last_one() -> None:
-    fields = Fields(text_field="t", usage={"output": "usage.out"})
+    fields = OutputFields(text_field="t", usage={"output": "usage.out"})
     normaliser, _ = feed(fields, {"usage": {"out": 1}}, {"usage": {"out": True}}, {"usage": {"out": 3}}, {"t": "x"})
     assert normaliser.tokens == Tokens(output=3)
 
 
 def test_failure_wins_over_completion() -> None:
-    fields = Fields(
+    fields = OutputFields(
         done_when={"type": "result"},
         error_when={"type": "result", "is_error": True},
         error_field="message",
@@ -172,18 +174,18 @@ def test_failure_wins_over_completion() -> None:
     ],
 )
 def test_garbage_is_kept(line: bytes, raw: Any) -> None:
-    assert ShellNormaliser(Fields(text_field="text"), source="mine").line(line) == [Other(raw, "mine")]
+    assert ShellNormaliser(OutputFields(text_field="text"), source="mine").line(line) == [Other(raw, "mine")]
 
 
 def test_blank_lines_are_nothing() -> None:
-    normaliser = ShellNormaliser(Fields(text_field="text"), source="mine")
+    normaliser = ShellNormaliser(OutputFields(text_field="text"), source="mine")
     assert normaliser.line(b"") == normaliser.line(b"  \r") == []
 
 
 @pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["type", "item", "text", "content", "usage", "id", "x"]), inner)))  # fmt: skip  # noqa: E501
 def test_no_message_breaks_it(message: Any) -> None:
-    fields = Fields(
+    fields = OutputFields(
         done_when=({"type": "x"}, {"item.type": "*"}),
         error_when={"type": {"item": []}},
         text_field="item.content[].text",
@@ -200,7 +202,7 @@ def test_no_message_breaks_it(message: Any) -> None:
 def test_plain_text_in_any_pieces(text: str, cuts: list[int]) -> None:
     data = text.encode(errors="surrogatepass")
     places = sorted(min(cut, len(data)) for cut in cuts)
-    plain = PlainText()
+    plain = TextOutput()
     events: list[Event] = []
     for start, end in zip([0, *places], [*places, len(data)], strict=True):
         events += plain.feed(data[start:end])

@@ -84,7 +84,7 @@ async def test_a_hidden_refusal_is_shown() -> None:
 async def test_a_refusal_told_as_an_error_is_denied() -> None:
     turn = new()
     turn.emit(ToolUse("c", "run", Command("x")))
-    turn.deny("c", "by its own rule")
+    turn.mark_denied("c", "by its own rule")
     turn.emit(ToolResult("c", "error", "not permitted"))
     turn.done("success")
     assert the(await collect(turn), ToolResult) == ToolResult("c", "denied", "not permitted")
@@ -107,7 +107,7 @@ async def test_a_slow_reader_holds_the_producer(monkeypatch: pytest.MonkeyPatch)
     turn = new()
     for number in range(20):
         turn.emit(Text(str(number)))
-    held = asyncio.create_task(turn.room())
+    held = asyncio.create_task(turn.drain())
     await asyncio.sleep(0)
     assert not held.done()
     for _ in range(12):
@@ -124,7 +124,7 @@ async def test_interrupting_frees_a_held_producer_and_kills_in_time(monkeypatch:
     killed = asyncio.Event()
     turn.interrupt(killed.set)
     async with asyncio.timeout(1):
-        await turn.room()
+        await turn.drain()
         await killed.wait()
     seen = await collect(turn)
     assert done(seen).status == "interrupted"

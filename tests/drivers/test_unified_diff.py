@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tieline.drivers.unified_diff import MANY, replaced, shown, unified
+from tieline.drivers.unified_diff import MAX_COMPARED, replacement_diff, unchanged_hunk, unified_diff
 from tieline.events import changed_paths
 
 HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -15,7 +15,7 @@ LINES = st.lists(st.sampled_from(["a", "b", "c", "d", "", "\x0c", "\r"]), max_si
 
 @given(LINES, LINES)
 def test_diffs_can_be_applied(old: str, new: str) -> None:
-    diff = unified("x", old, new)
+    diff = unified_diff("x", old, new)
     assert (diff == "") == (old == new)
     assert applied(old, diff) == new
 
@@ -23,7 +23,7 @@ def test_diffs_can_be_applied(old: str, new: str) -> None:
 def test_distant_changes_are_kept_apart() -> None:
     old = "".join(f"{number}\n" for number in range(40))
     new = old.replace("2\n", "two\nand more\n", 1).replace("37\n", "thirty-seven\n")
-    diff = unified("x", old, new)
+    diff = unified_diff("x", old, new)
     assert HUNK.findall(diff) == [("1", "6", "1", "7"), ("35", "6", "36", "6")]
     assert applied(old, diff) == new
 
@@ -72,7 +72,7 @@ TEXT = st.lists(
 
 @given(TEXT, st.text("ab\n", min_size=1, max_size=4), TEXT, st.booleans())
 def test_what_is_replaced_can_be_applied(text: str, old: str, new: str, everywhere: bool) -> None:
-    diff = replaced("x", text, old, new, everywhere=everywhere)
+    diff = replacement_diff("x", text, old, new, everywhere=everywhere)
     assert bool(diff) == (old in text)
     if diff:
         assert applied(text, diff) == (text.replace(old, new) if everywhere else text.replace(old, new, 1))
@@ -80,7 +80,7 @@ def test_what_is_replaced_can_be_applied(text: str, old: str, new: str, everywhe
 
 @given(TEXT, TEXT)
 def test_every_hunk_is_numbered_and_counted(old: str, new: str) -> None:
-    diff = unified("x", old, new)
+    diff = unified_diff("x", old, new)
     lines = diff.split("\n")[2:-1]
     place = 0
     while place < len(lines):
@@ -100,30 +100,32 @@ def test_every_hunk_is_numbered_and_counted(old: str, new: str) -> None:
 
 def test_every_place_of_a_replacement_is_shown_with_its_number() -> None:
     text = "".join(f"line {number}\n" if number % 100 else "here\n" for number in range(1, 501))
-    diff = replaced("x", text, "here", "there", everywhere=True)
+    diff = replacement_diff("x", text, "here", "there", everywhere=True)
     assert [match[1] for match in HUNK.finditer(diff)] == ["97", "197", "297", "397", "497"]
     assert diff.count("\n-here\n+there\n") == 5
 
 
 def test_a_huge_rewrite_is_shown_without_a_comparison() -> None:
-    old = "".join(f"{number}\n" for number in range(MANY))
-    new = "".join(f"{number * 2 + 1}\n" for number in range(MANY))
-    diff = unified("x", old, new)
+    old = "".join(f"{number}\n" for number in range(MAX_COMPARED))
+    new = "".join(f"{number * 2 + 1}\n" for number in range(MAX_COMPARED))
+    diff = unified_diff("x", old, new)
     assert applied(old, diff) == new
     assert len(HUNK.findall(diff)) == 1
-    assert [line[0] for line in diff.split("\n")[3:-1]] == ["-"] * MANY + ["+"] * MANY, "not even the lines in common"
+    assert [line[0] for line in diff.split("\n")[3:-1]] == ["-"] * MAX_COMPARED + ["+"] * MAX_COMPARED, (
+        "not even the lines in common"
+    )
 
 
 def test_new_emptied_moved_and_deleted_files_are_told_apart() -> None:
-    assert unified("x", None, "a\n").startswith("--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n")
-    assert unified("x", "", "a\n").startswith("--- a/x\n+++ b/x\n")
-    assert unified("x", "a\n", "").startswith("--- a/x\n+++ b/x\n@@ -1 +0,0 @@\n")
-    assert unified("x", "a\n", None).startswith("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n")
-    assert unified("x", "a\n", "a\n", target="y") == "--- a/x\n+++ b/y\n"
-    assert shown("x", "a\nb\n", "the same") == "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@ the same\n a\n b\n"
+    assert unified_diff("x", None, "a\n").startswith("--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n")
+    assert unified_diff("x", "", "a\n").startswith("--- a/x\n+++ b/x\n")
+    assert unified_diff("x", "a\n", "").startswith("--- a/x\n+++ b/x\n@@ -1 +0,0 @@\n")
+    assert unified_diff("x", "a\n", None).startswith("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n")
+    assert unified_diff("x", "a\n", "a\n", target="y") == "--- a/x\n+++ b/y\n"
+    assert unchanged_hunk("x", "a\nb\n", "the same") == "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@ the same\n a\n b\n"
 
 
 def test_a_name_writes_no_lines_of_the_diff() -> None:
-    diff = unified("x\n+++ b/harmless\n@@ -1 +1 @@\n", "a\n", "b\n", heading="one\ntwo")
+    diff = unified_diff("x\n+++ b/harmless\n@@ -1 +1 @@\n", "a\n", "b\n", heading="one\ntwo")
     assert diff.split("\n")[2:] == ["@@ -1 +1 @@ one\\ntwo", "-a", "+b", ""]
     assert len(changed_paths(diff)) == 1

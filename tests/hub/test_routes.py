@@ -176,7 +176,7 @@ async def test_prompts_wait_move_and_are_taken_back(hub: Running) -> None:
 
 async def test_attachments_arrive(tmp_path: Path) -> None:
     told: list[str] = []
-    driver = Scripted([(script.Say("Seen."),)], on_told=told.append)
+    driver = Scripted([(script.Say("Seen."),)], on_model_input=told.append)
     async with running(tmp_path, drivers={"scripted": driver}) as hub:
         session = (await hub.session())["id"]
         data = base64.b64encode(b"the content").decode()

@@ -18,7 +18,7 @@ from tests.hub.conftest import Running, running
 from tieline.cli.commands.agents import gather, plain
 from tieline.config import Config
 from tieline.drivers import registry
-from tieline.drivers.run_as import give
+from tieline.drivers.run_as import chown_to_run_as
 from tieline.events import Done, Init
 from tieline.policy import Receipt
 from tieline.processes import process_table, spawn
@@ -148,9 +148,9 @@ async def test_what_it_cannot_enter_or_start_is_told(place: Path) -> None:
 def test_what_is_written_for_it_is_its_own(place: Path) -> None:
     file = place / "settings"
     file.write_text("{}")
-    give({}, str(file))
+    chown_to_run_as({}, str(file))
     assert file.stat().st_uid == 0
-    give({process_table.RUN_AS: NOBODY}, str(file))
+    chown_to_run_as({process_table.RUN_AS: NOBODY}, str(file))
     assert file.stat().st_uid == USER.pw_uid
 
 

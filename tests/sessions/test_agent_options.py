@@ -75,7 +75,9 @@ async def test_unusable_ids_of_sessions(tmp_path: Path, id: str) -> None:
 async def test_a_prompt_brings_its_own_instruction(tmp_path: Path) -> None:
     """In front of the prompt, framed, for an agent that takes none beside it; the log shows what was said."""
     told: list[str] = []
-    async with routing("sqlite://:memory:", Scripted([[Say("one")], [Say("two")]], on_told=told.append)) as router:
+    async with routing(
+        "sqlite://:memory:", Scripted([[Say("one")], [Say("two")]], on_model_input=told.append)
+    ) as router:
         session = await router.create(cwd=str(tmp_path))
         await router.prompt(session.id, "hello", system="You were called by bob.")
         await router.prompt(session.id, Prompt("again"))

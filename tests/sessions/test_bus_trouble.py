@@ -63,7 +63,7 @@ async def test_the_disk_is_full_for_a_while(tmp_path: Path) -> None:
             if "first" in text:
                 bus.full = True
 
-        driver = Scripted([[Say("said")]], on_told=told)
+        driver = Scripted([[Say("said")]], on_model_input=told)
         config = Config(environ=ENV)
         async with SessionManager(bus, config, drivers={"scripted": driver}) as router:  # type: ignore[arg-type]
             await router.create("scripted", cwd=str(tmp_path), policy=FULL, id="s")

@@ -52,7 +52,7 @@ class Prompt(Struct, frozen=True, omit_defaults=True):
     attachments: tuple[Attachment, ...] = ()
     system: str = ""  # what this turn adds to the system instruction
 
-    def framed(self) -> "Prompt":
+    def with_inline_system(self) -> "Prompt":
         """With its addition to the system instruction in front, for an agent that takes no such thing with a prompt. It
         is not put into the instruction that a conversation is opened with: it would hold for all turns."""
         if not self.system:
@@ -105,7 +105,7 @@ class Features(Struct, frozen=True, kw_only=True):
     diffs: bool = False
     usage: bool = False
 
-    def names(self) -> tuple[str, ...]:
+    def supported(self) -> tuple[str, ...]:
         """Of what it can do."""
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         return tuple(name for name, value in values.items() if value and value != "none")
@@ -158,10 +158,10 @@ class Conversation(Protocol):
 
 
 @runtime_checkable
-class KeepsTime(Protocol):
+class EnforcesTimeout(Protocol):
     """A conversation that ends a turn itself when the configured time is up, unless the turn has a limit of its own."""
 
-    keeps_time: bool  # in the next turn
+    enforces_timeout: bool  # in the next turn
 
 
 @runtime_checkable
@@ -182,7 +182,7 @@ class StartsProgram(Protocol):
     def env(self) -> Mapping[str, str]: ...
 
 
-def whole_env(driver: object, env: Mapping[str, str]) -> Mapping[str, str]:
+def agent_env(driver: object, env: Mapping[str, str]) -> Mapping[str, str]:
     """The environment that the driver's agent really gets: the given one, with the configured variables on top."""
     return {**env, **driver.env} if isinstance(driver, StartsProgram) and driver.env else env
 
@@ -213,7 +213,7 @@ class Driver(Protocol):
     def open(self, spec: Spec, ask: AskFn) -> AbstractAsyncContextManager[Conversation]: ...
 
 
-def wanted(spec: Spec) -> tuple[str, ...]:
+def required_features(spec: Spec) -> tuple[str, ...]:
     """The names of the features that it needs."""
     needs: dict[str, Any] = {
         "model": spec.model,
@@ -230,11 +230,11 @@ def wanted(spec: Spec) -> tuple[str, ...]:
     return tuple(name for name, needed in needs.items() if needed)
 
 
-def check(driver: Driver, spec: Spec) -> None:
+def check_spec(driver: Driver, spec: Spec) -> None:
     """Refuse what the agent cannot do, before anything starts."""
     features = driver.features
-    able = features.names()
-    for name in wanted(spec):
+    able = features.supported()
+    for name in required_features(spec):
         if name not in able:
             raise Unsupported(driver.name, name)
     if spec.effort and spec.effort not in features.effort:

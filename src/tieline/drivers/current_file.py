@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from ..events import Ask, Edit
 
 MAX_BYTES = 2 * 1024 * 1024
-LOOK_S = 5.0
+READ_TIMEOUT_S = 5.0
 """A file that does not answer (a mount that hangs) must not hold the ask."""
-NOT_FOUND = "not placed: this text is not in the file as it is now"
+NOT_FOUND_HEADING = "not placed: this text is not in the file as it is now"
 
 
-class Drawn(Struct, frozen=True):
+class EditPreview(Struct, frozen=True):
     """A change in its file, what has to be said about it, and what of it cannot be shown."""
 
     edit: Edit
@@ -33,7 +33,7 @@ class Unreadable(Exception):
     """There is something, and it cannot be shown. Its text says why, in words for a person."""
 
 
-def file_text(path: str, cwd: str = "") -> str | None:
+def read_text(path: str, cwd: str = "") -> str | None:
     """What is in the file; None: there is no such file. Raises Unreadable."""
     place = Path(cwd, path)
     try:
@@ -85,18 +85,18 @@ def link_target(path: str, cwd: str) -> str:
     return "" if real == os.path.normpath(expected) else real
 
 
-async def with_links(ask: Ask, cwd: str) -> Ask:
+async def note_links(ask: Ask, cwd: str) -> Ask:
     """The ask, which says where the files that it names really are."""
     if not isinstance(ask.action, Edit):
         return ask
     try:
-        async with asyncio.timeout(LOOK_S):
-            notes = await asyncio.to_thread(_told_links, ask.action.paths, cwd)
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            notes = await asyncio.to_thread(_describe_links, ask.action.paths, cwd)
     except TimeoutError:
-        notes = f"Whether a link leads elsewhere is not known: the files did not answer within {LOOK_S:g} s."
+        notes = f"Whether a link leads elsewhere is not known: the files did not answer within {READ_TIMEOUT_S:g} s."
     return replace(ask, reason=" ".join(filter(None, (ask.reason, notes)))) if notes else ask
 
 
-def _told_links(paths: Iterable[str], cwd: str) -> str:
+def _describe_links(paths: Iterable[str], cwd: str) -> str:
     found = ((path, link_target(path, cwd)) for path in paths if "\0" not in path)
     return " ".join(f"{path} is a link: what changes is {target}." for path, target in found if target)

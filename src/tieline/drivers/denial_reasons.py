@@ -5,15 +5,15 @@ from msgspec.structs import replace
 from ..events import Answer, Ask
 from .base import Prompt
 
-MECHANICAL = frozenset({"policy", "turn-end", "agent"})
+AUTOMATIC = frozenset({"policy", "turn-end", "agent"})
 """Whoever refuses like this has nothing to tell the model."""
-MAX_KEPT = 20
+MAX_REASONS = 20
 """Reasons that wait for the next prompt; of more than that only the newest are worth its room."""
 
 
-def refusal(ask: Ask, answer: Answer) -> str:
+def refusal_message(ask: Ask, answer: Answer) -> str:
     """What the model is to hear; empty: nothing."""
-    if answer.decision != "deny" or not answer.reason or answer.by in MECHANICAL:
+    if answer.decision != "deny" or not answer.reason or answer.by in AUTOMATIC:
         return ""
     what = " ".join(ask.title.split())[:200]
     return f"[Your request was refused{f' ({what})' if what else ''}. The reason given: {answer.reason}]"
@@ -25,11 +25,11 @@ class PendingReasons:
     def __init__(self) -> None:
         self._reasons: list[str] = []
 
-    def keep(self, reason: str) -> None:
+    def add(self, reason: str) -> None:
         if reason:
-            self._reasons = [*self._reasons[1 - MAX_KEPT :], reason]
+            self._reasons = [*self._reasons[1 - MAX_REASONS :], reason]
 
-    def before(self, prompt: Prompt) -> Prompt:
+    def prepend_to(self, prompt: Prompt) -> Prompt:
         """The prompt with them in front; they are said by that."""
         if not self._reasons:
             return prompt

@@ -24,7 +24,7 @@ from .run_as import RunAsDriver
 MAX_FILE = 64 * 1024
 MAX_AGENTS = 100
 MAX_VERSION = 100
-AGAIN_S = 24 * 3600.0
+REWRITE_S = 24 * 3600.0
 """The same again is written down after so long; not for every session."""
 
 Basis = Literal["", "tested", "told", "unverified"]
@@ -50,9 +50,9 @@ class Observation(Struct, frozen=True, kw_only=True):
     program: str  # what ran, as a digest: by the same name another program may run tomorrow
 
 
-Meetings = dict[str, Observation]
+Observations = dict[str, Observation]
 
-_writing = threading.Lock()
+_write_lock = threading.Lock()
 
 
 class ObservedAgents:
@@ -60,48 +60,52 @@ class ObservedAgents:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
-        self._own: Meetings = {}
-        self._read: Meetings = {}
-        self._state: tuple[int, ...] = ()
+        self._in_memory: Observations = {}
+        self._cached: Observations = {}
+        self._file_state: tuple[int, ...] = ()
 
-    def of(self, name: str, program: str) -> Observation | None:
+    def get(self, name: str, program: str) -> Observation | None:
         """The last time that this program ran by this name."""
-        met = [found for each in (self._stored(), self._own) if (found := each.get(name)) and found.program == program]
+        met = [
+            found
+            for each in (self._read_file(), self._in_memory)
+            if (found := each.get(name)) and found.program == program
+        ]
         return max(met, key=lambda found: found.when, default=None)
 
-    def note(self, name: str, program: str, version: str, told: ObservedFeatures) -> None:
+    def record(self, name: str, program: str, version: str, told: ObservedFeatures) -> None:
         """Never raises. Two processes that write at once may lose one's news until its next session."""
-        before = self.of(name, program)
+        before = self.get(name, program)
         if before is not None and told.model is None:
             told = msgspec.structs.replace(told, model=before.features.model)
         now = Observation(version=version[:MAX_VERSION], features=told, when=time.time(), program=program)
-        self._own[name] = now
+        self._in_memory[name] = now
         if (
             before is None
             or msgspec.structs.replace(now, when=before.when) != before
-            or now.when - before.when > AGAIN_S
+            or now.when - before.when > REWRITE_S
         ):
-            with suppress(OSError), _writing:
-                self._write({**self._stored(), name: now})
+            with suppress(OSError), _write_lock:
+                self._write_file({**self._read_file(), name: now})
 
-    def _stored(self) -> Mapping[str, Observation]:
+    def _read_file(self) -> Mapping[str, Observation]:
         """The file as it is now: another process may have written it."""
         if self._file is None:
             return {}
         try:
             found = self._file.stat()
             state = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if state != self._state:
-                self._read = {}
-                self._state = state
+            if state != self._file_state:
+                self._cached = {}
+                self._file_state = state
                 content = read_regular(self._file, MAX_FILE + 1)
                 if len(content) <= MAX_FILE:
-                    self._read = msgspec.json.decode(content, type=Meetings)
+                    self._cached = msgspec.json.decode(content, type=Observations)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            self._read = {}
-        return self._read
+            self._cached = {}
+        return self._cached
 
-    def _write(self, meetings: Meetings) -> None:
+    def _write_file(self, meetings: Observations) -> None:
         if self._file is None:
             return
         newest = sorted(meetings.items(), key=lambda item: item[1].when, reverse=True)[:MAX_AGENTS]
@@ -118,10 +122,10 @@ class ObservedAgents:
 
 
 @runtime_checkable
-class Learns(Protocol):
+class ObservesFeatures(Protocol):
     """A driver of agents that say themselves what they can do."""
 
-    met: ObservedAgents
+    observed: ObservedAgents
 
     @property
     def basis(self) -> Basis: ...
@@ -132,20 +136,20 @@ class Learns(Protocol):
         ...
 
 
-def basis_of(driver: Driver) -> Basis:
-    own = _own(driver)
-    if isinstance(own, Learns):
+def features_basis(driver: Driver) -> Basis:
+    own = _unwrap(driver)
+    if isinstance(own, ObservesFeatures):
         return own.basis
     ours = type(own).__module__.startswith(f"{__package__}.")
     return "tested" if ours or own.tested else ""
 
 
-def unverified_of(driver: Driver) -> tuple[str, ...]:
-    own = _own(driver)
-    features = driver.features.names()
-    return tuple(name for name in own.unverified if name in features) if isinstance(own, Learns) else ()
+def unverified_features(driver: Driver) -> tuple[str, ...]:
+    own = _unwrap(driver)
+    features = driver.features.supported()
+    return tuple(name for name in own.unverified if name in features) if isinstance(own, ObservesFeatures) else ()
 
 
-def _own(driver: Driver) -> Driver:
+def _unwrap(driver: Driver) -> Driver:
     """The agent's, whoever it runs as."""
     return driver.driver if isinstance(driver, RunAsDriver) else driver

@@ -26,7 +26,7 @@ class Options(TypedDict, total=False):
     accept_unenforced: bool
 
 
-def spec_of(config: Config, agent: str = "", **options: Unpack[Options]) -> Spec:
+def build_spec(config: Config, agent: str = "", **options: Unpack[Options]) -> Spec:
     """`agent` is its configured name: what the caller leaves open is as it is configured for it."""
     defaults = config.defaults(agent)
     policy = options.get("policy")

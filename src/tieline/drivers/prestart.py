@@ -15,27 +15,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .base import Spec
 
-LIGHT = {"codex": "tieline.drivers.codex.launch", "opencode": "tieline.drivers.opencode.launch"}
-"""Agent → a module that imports little and has `launch_command(env)`, `CWD` and, if it wants, `HELLO`: bytes that the
-agent is told first, whatever follows."""
+LAUNCH_MODULES = {"codex": "tieline.drivers.codex.launch", "opencode": "tieline.drivers.opencode.launch"}
+"""Agent → a module with few imports that has `launch_command(env)`, `CWD` and, optionally, `HANDSHAKE`: bytes sent first
+whatever follows."""
 
-WORDS = {"codex": "tieline.drivers.codex.thread_params"}
-"""Agent → a module that has `first_words(spec)`: `HELLO` and what opens the conversation."""
+FIRST_MESSAGE_MODULES = {"codex": "tieline.drivers.codex.thread_params"}
+"""Agent → a module that has `prestart_input(spec)`: `HANDSHAKE` and what opens the conversation."""
 
 
 def prestart(agent: str, env: Mapping[str, str]) -> "spawn.SpawnedProcess | None":
-    if module := LIGHT.get(agent):
+    if module := LAUNCH_MODULES.get(agent):
         with suppress(TielineError, OSError, ValueError):  # the driver will say it properly
             how = import_module(module)
             argv, own = how.launch_command(env)
             early = spawn.ahead(argv, cwd=how.CWD, env=own)
-            early.say(getattr(how, "HELLO", b""))
+            early.say(getattr(how, "HANDSHAKE", b""))
             return early
     return None
 
 
 def send_first_message(early: "spawn.SpawnedProcess", agent: str, spec: "Spec") -> None:
     """Open the conversation, as the driver will, while the rest is imported."""
-    if module := WORDS.get(agent):
-        words: bytes = import_module(module).first_words(spec)
+    if module := FIRST_MESSAGE_MODULES.get(agent):
+        words: bytes = import_module(module).prestart_input(spec)
         early.say(words.removeprefix(early.said))

@@ -17,8 +17,8 @@ from ..environment import SECRET
 from ..errors import UnknownAgent, UsageError
 from .acp_presets import PRESETS
 from .base import Driver
-from .observed_features import Learns, ObservedAgents
-from .run_as import NODE_INSTEAD, RunAsDriver, account
+from .observed_features import ObservedAgents, ObservesFeatures
+from .run_as import NODE_HINT, RunAsDriver, look_up_account
 
 Factory = Callable[[str, Mapping[str, Any]], Driver]
 
@@ -35,7 +35,7 @@ BUILT_IN: dict[str, str] = {
 NEED_OPTIONS = ("acp", "shell")
 """Types that are nothing without options: they are used through a preset or the configuration."""
 
-ALSO = {"google-gemini": "gemini", "gemini-cli": "gemini", "openai-codex": "codex", "claude": "claude-code"}
+ALIASES = {"google-gemini": "gemini", "gemini-cli": "gemini", "openai-codex": "codex", "claude": "claude-code"}
 """Types by another name."""
 
 ENTRY_POINTS = "tieline.drivers"
@@ -46,14 +46,14 @@ O = TypeVar("O")  # noqa: E741
 def names(config: Config) -> list[str]:
     """Every agent that can be asked for by name."""
     built_in = [name for name in BUILT_IN if name not in NEED_OPTIONS]
-    return list(dict.fromkeys([*config.agents, *built_in, *PRESETS, *_installed()]))
+    return list(dict.fromkeys([*config.agents, *built_in, *PRESETS, *_entry_points()]))
 
 
 def create(name: str, config: Config) -> Driver:
     """The driver for an agent. Raises UnknownAgent, UsageError for bad options."""
     options: Mapping[str, Any] = config.agents.get(name, {})
     kind = str(options.get("type", name))
-    kind = ALSO.get(kind, kind)
+    kind = ALIASES.get(kind, kind)
     if options.get("enabled", True) is False:
         raise UsageError(
             f"{name} is switched off", field="agent", hint=f"Set enabled = true in [agents.{name}], or use another one."
@@ -63,13 +63,13 @@ def create(name: str, config: Config) -> Driver:
     if kind == "shell":  # it keeps the time itself
         apart.remove("timeout_s")
     options = {key: value for key, value in options.items() if key not in apart}
-    options = {key: _resolved(f"agents.{name}.{key}", value, config) for key, value in options.items()}
+    options = {key: _resolve_env(f"agents.{name}.{key}", value, config) for key, value in options.items()}
     if kind in PRESETS:
         options = {"preset": kind, **options}
         kind = "acp"
     if kind in BUILT_IN and (kind not in NEED_OPTIONS or kind != name or name in config.agents):
         factory: Factory = import_module(BUILT_IN[kind]).create
-    elif kind in (installed := _installed()):
+    elif kind in (installed := _entry_points()):
         factory = installed[kind].load()
     else:
         import difflib
@@ -77,17 +77,17 @@ def create(name: str, config: Config) -> Driver:
         known = names(config)
         raise UnknownAgent(kind, known, difflib.get_close_matches(kind, known, cutoff=0.5))
     driver = factory(name, options)
-    if isinstance(driver, Learns) and config.environ:
-        driver.met = ObservedAgents(paths.agents_file(config.environ))
+    if isinstance(driver, ObservesFeatures) and config.environ:
+        driver.observed = ObservedAgents(paths.agents_file(config.environ))
     if not user:
         return driver
     if kind not in BUILT_IN or kind == "scripted" or "url" in options:  # nobody would see to it that it is so
         raise UsageError(
             f"agents.{name}: run_as is for agents that Tieline itself starts",
             field=f"agents.{name}.run_as",
-            hint=NODE_INSTEAD,
+            hint=NODE_HINT,
         )
-    return RunAsDriver(driver, account(name, user))
+    return RunAsDriver(driver, look_up_account(name, user))
 
 
 def turn_timeout_s(name: str, config: Config) -> float | None:
@@ -96,11 +96,11 @@ def turn_timeout_s(name: str, config: Config) -> float | None:
     return None if kind == "shell" else config.defaults(name).timeout_s
 
 
-def _resolved(field: str, value: Any, config: Config) -> Any:
+def _resolve_env(field: str, value: Any, config: Config) -> Any:
     """With the values of the variables that it refers to (`env:NAME`) in its strings and tables of strings."""
     if isinstance(value, Mapping):
         table = cast("Mapping[str, Any]", value)
-        return {key: _resolved(f"{field}.{key}", each, config) for key, each in table.items()}
+        return {key: _resolve_env(f"{field}.{key}", each, config) for key, each in table.items()}
     if not isinstance(value, str) or not value.startswith(SECRET):
         return value
     variable = value.removeprefix(SECRET)
@@ -110,7 +110,7 @@ def _resolved(field: str, value: Any, config: Config) -> Any:
     return config.environ[variable]
 
 
-def options_of(kind: type[O], name: str, options: Mapping[str, Any]) -> O:
+def parse_options(kind: type[O], name: str, options: Mapping[str, Any]) -> O:
     """A driver's options from the configuration; errors name the agent and the field."""
     try:
         return msgspec.convert(dict(options), kind)
@@ -118,7 +118,7 @@ def options_of(kind: type[O], name: str, options: Mapping[str, Any]) -> O:
         raise UsageError(f"agents.{name}: {error}", field=f"agents.{name}") from None
 
 
-def _installed() -> dict[str, Any]:
+def _entry_points() -> dict[str, Any]:
     from importlib.metadata import entry_points  # slow; only when a name is not ours or all are listed
 
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}

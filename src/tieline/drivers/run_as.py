@@ -17,8 +17,8 @@ from ..policy import Policy, Receipt, run_as
 from ..processes import process_table
 from .base import AskFn, Conversation, Driver, Features, Probe, Spec
 
-NODE_INSTEAD = "Leave run_as out, and run a node as that user: docs/nodes.md."
-PERSONAL = ("XDG_", "SUDO_", "TIELINE_")
+NODE_HINT = "Leave run_as out, and run a node as that user: docs/nodes.md."
+PERSONAL_PREFIXES = ("XDG_", "SUDO_", "TIELINE_")
 """Variables that name places of the user who runs Tieline."""
 
 
@@ -28,13 +28,13 @@ class Account(Struct, frozen=True):
     shell: str
 
 
-def account(agent: str, name: str) -> Account:
+def look_up_account(agent: str, name: str) -> Account:
     """The user that an agent shall run as. Raises UsageError when it cannot be."""
     field = f"agents.{agent}.run_as"
     if sys.platform != "linux":
-        raise UsageError(f"{field} is for Linux", field=field, hint=NODE_INSTEAD)
+        raise UsageError(f"{field} is for Linux", field=field, hint=NODE_HINT)
     if os.geteuid() != 0:
-        raise UsageError(f"{field}: only root can run an agent as {name!r}", field=field, hint=NODE_INSTEAD)
+        raise UsageError(f"{field}: only root can run an agent as {name!r}", field=field, hint=NODE_HINT)
     import pwd
 
     try:
@@ -68,27 +68,27 @@ class RunAsDriver:
         return self._account.name
 
     async def probe(self, env: Mapping[str, str]) -> Probe:
-        return await self.driver.probe(self._theirs(env))  # a program of that user's is not for root to try
+        return await self.driver.probe(self._account_env(env))  # a program of that user's is not for root to try
 
     def enforce(self, policy: Policy) -> Receipt:
         return run_as(self.driver.enforce(policy), self.user)
 
     def open(self, spec: Spec, ask: AskFn) -> AbstractAsyncContextManager[Conversation]:
-        return self.driver.open(replace(spec, env=self._theirs(spec.env)), ask)
+        return self.driver.open(replace(spec, env=self._account_env(spec.env)), ask)
 
-    def _theirs(self, env: Mapping[str, str]) -> dict[str, str]:
+    def _account_env(self, env: Mapping[str, str]) -> dict[str, str]:
         whose = self._account
-        kept = {name: value for name, value in env.items() if not name.startswith(PERSONAL)}
+        kept = {name: value for name, value in env.items() if not name.startswith(PERSONAL_PREFIXES)}
         theirs = {"HOME": whose.home, "USER": whose.name, "LOGNAME": whose.name, "SHELL": whose.shell}
         return {**kept, **theirs, process_table.RUN_AS: whose.name}
 
 
-def told(driver: Driver, receipt: Receipt) -> Receipt:
+def with_run_as(driver: Driver, receipt: Receipt) -> Receipt:
     """A conversation's receipt, with who runs it."""
     return run_as(receipt, driver.user) if isinstance(driver, RunAsDriver) else receipt
 
 
-def give(env: Mapping[str, str], *paths: str) -> None:
+def chown_to_run_as(env: Mapping[str, str], *paths: str) -> None:
     """These files, which we made for an agent, are its user's if it has one."""
     if name := env.get(process_table.RUN_AS):
         import pwd

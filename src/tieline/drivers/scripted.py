@@ -46,7 +46,7 @@ from ..processes.async_process import Process
 from ..script import AnyStep, Reply
 from ..version import __version__
 from .base import AskFn, Features, Probe, Program, Prompt, Spec
-from .registry import options_of
+from .registry import parse_options
 from .turn_stream import Turn
 
 DEMO: tuple[Reply, ...] = (
@@ -64,7 +64,7 @@ DEMO: tuple[Reply, ...] = (
 )
 
 COMMAND_TIMEOUT_S = 60.0
-OUTPUT_KEPT = 8 * 1024 * 1024
+MAX_OUTPUT = 8 * 1024 * 1024
 
 
 class ScriptedOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,7 +79,7 @@ OPTIONS = ScriptedOptions
 
 
 def create(name: str, options: Mapping[str, Any]) -> "Scripted":
-    chosen = options_of(ScriptedOptions, name, options)
+    chosen = parse_options(ScriptedOptions, name, options)
     return Scripted(script.load(chosen.script) if chosen.script else DEMO, name=name, env=chosen.env)
 
 
@@ -94,14 +94,14 @@ class Scripted:
         *,
         name: str = "scripted",
         env: Mapping[str, str] | None = None,
-        on_told: Callable[[str], None] = lambda text: None,
+        on_model_input: Callable[[str], None] = lambda text: None,
         on_stall: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_told` hears what a model would be told (prompts and answers), `on_stall` when a stall begins."""
+        """`on_model_input` hears what a model would be told (prompts and answers), `on_stall` when a stall begins."""
         self.name = name
         self.replies = replies
         self.env = env or {}
-        self.on_told = on_told
+        self.on_model_input = on_model_input
         self.on_stall = on_stall
 
     @property
@@ -166,7 +166,7 @@ class ScriptedConversation:
                 turn.emit(
                     Init(self._driver.name, self.native_id, self._spec.cwd, self._spec.model, receipt=self.receipt)
                 )
-            self._driver.on_told(turn.prompt.text)
+            self._driver.on_model_input(turn.prompt.text)
             words = len(turn.prompt.text.split())
             said = 0
             while True:
@@ -174,7 +174,7 @@ class ScriptedConversation:
                 reply: Reply = replies[self._next] if self._next < len(replies) else (script.Say("Done."),)
                 self._next += 1
                 for step in reply:
-                    await turn.room()
+                    await turn.drain()
                     said += await self._step(turn, step)
                     if turn.ended:
                         return
@@ -210,7 +210,7 @@ class ScriptedConversation:
                 if await self._permitted(turn, item, "fetch", Fetch(url), {"url": url}):
                     turn.emit(await self._fetch(item, url))
             case script.Inquire():
-                await self._inquire(turn, step, item)
+                await self._ask_question(turn, step, item)
             case script.Outline(steps, done):
                 progress = ["done"] * done + ["running"] + ["pending"] * len(steps)
                 plan = [PlanStep(text, state) for text, state in zip(steps, progress, strict=False)]  # type: ignore[arg-type]
@@ -250,7 +250,7 @@ class ScriptedConversation:
         )
         answer = await turn.ask(request)
         if answer.decision == "deny":
-            self._driver.on_told(answer.reason)
+            self._driver.on_model_input(answer.reason)
         return answer.decision == "allow"
 
     async def _write(self, turn: Turn, step: script.Write, item: str) -> None:
@@ -281,7 +281,7 @@ class ScriptedConversation:
                 text = b"\n".join(batch) + b"\n"
                 turn.emit(ToolOutput(item, text.decode(errors="replace")))
                 output += text
-                del output[:-OUTPUT_KEPT]
+                del output[:-MAX_OUTPUT]
             await process.wait(COMMAND_TIMEOUT_S)
         status = process.returncode
         shown = output.decode(errors="replace") + process.stderr
@@ -301,10 +301,10 @@ class ScriptedConversation:
         except httpx2.HTTPError as error:
             return ToolResult(item, "error", str(error))
 
-    async def _inquire(self, turn: Turn, step: script.Inquire, item: str) -> None:
+    async def _ask_question(self, turn: Turn, step: script.Inquire, item: str) -> None:
         choices = tuple(Choice(label, label) for label in step.choices)
         question = Question(id=item, text=step.question, header=step.header, choices=choices)
         answer = await turn.ask(Ask(f"ask-{item}", "question", step.question, questions=(question,)))
         chosen = ", ".join(answer.answers.get(item, ())) if answer.decision == "allow" else "no answer"
-        self._driver.on_told(chosen)
+        self._driver.on_model_input(chosen)
         turn.emit(Text(f"({step.header}: {chosen})", item))

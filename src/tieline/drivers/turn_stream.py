@@ -46,10 +46,10 @@ class Turn:
         self.interrupted = False
         self.ended = False
         self._ask = ask
-        self._queue: deque[Event | _Deltas] = deque()
+        self._queue: deque[Event | _DeltaRun] = deque()
         self._changed = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._writable = asyncio.Event()
+        self._writable.set()
         self._started = time.monotonic()
         self._tools: dict[str, bool] = {}  # id → has its result
         self._denied: dict[str, str] = {}  # id → why
@@ -101,9 +101,9 @@ class Turn:
                 pass
         self._put(event)
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until the reader is not too far behind. Call it between reads from the agent."""
-        await self._room.wait()
+        await self._writable.wait()
 
     async def ask(self, request: Ask) -> Answer:
         """Have an ask decided. A refused tool call is shown even if the agent never speaks of it."""
@@ -121,7 +121,7 @@ class Turn:
             self._denied[request.tool] = answer.reason or f"denied by {answer.by}"
         return answer
 
-    def deny(self, tool: str, reason: str) -> None:
+    def mark_denied(self, tool: str, reason: str) -> None:
         """The agent's own rules refused this call: its result is `denied`, also when it says `error`."""
         self._denied[tool] = reason
 
@@ -169,7 +169,7 @@ class Turn:
         if self.ended or self.interrupted:
             return
         self.interrupted = True
-        self._room.set()  # a reader that interrupts must not wait for itself
+        self._writable.set()  # a reader that interrupts must not wait for itself
 
         def too_late() -> None:
             if not self.ended:
@@ -191,8 +191,8 @@ class Turn:
             await self._changed.wait()
         event = self._queue.popleft()
         if len(self._queue) < MAX_QUEUED:
-            self._room.set()
-        return event.whole() if isinstance(event, _Deltas) else event
+            self._writable.set()
+        return event.merged() if isinstance(event, _DeltaRun) else event
 
     # --- inside ----------------------------------------------------------------------------------------
 
@@ -203,12 +203,12 @@ class Turn:
         if not isinstance(event, ToolOutput):
             self._open_items.setdefault(key, []).append(event.text)
         last = self._queue[-1] if self._queue else None
-        if isinstance(last, _Deltas):
+        if isinstance(last, _DeltaRun):
             if last.key == key:
                 last.parts.append(event.text)
                 return
         elif isinstance(last, TextDelta | ThinkingDelta | ToolOutput) and _key(last) == key:
-            self._queue[-1] = _Deltas(key, [last.text, event.text])
+            self._queue[-1] = _DeltaRun(key, [last.text, event.text])
             return
         self._put(event)
 
@@ -216,7 +216,7 @@ class Turn:
         self._queue.append(event)
         self._changed.set()
         if len(self._queue) >= MAX_QUEUED and not self.interrupted:
-            self._room.clear()
+            self._writable.clear()
 
     def _finish(self, event: Done) -> None:
         for (kind, item, parent), parts in list(self._open_items.items()):
@@ -239,12 +239,12 @@ class Turn:
             )
         )
         self.ended = True
-        self._room.set()
+        self._writable.set()
         if self._deadline is not None:
             self._deadline.cancel()
 
 
-class _Deltas:
+class _DeltaRun:
     """Deltas of one item that the reader has not taken yet."""
 
     __slots__ = ("key", "parts")
@@ -253,7 +253,7 @@ class _Deltas:
         self.key = key
         self.parts = parts
 
-    def whole(self) -> Event:
+    def merged(self) -> Event:
         kind, item, parent = self.key
         text = "".join(self.parts)
         if kind is ToolOutput:

@@ -5,35 +5,37 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 CONTEXT = 3
-FEW = 3
+MAX_SINGLE_CHANGE = 3
 """Up to this many changed lines on a side are shown as one change; more are worth a real comparison."""
-MANY = 2000
+MAX_COMPARED = 2000
 """Beyond this many lines a real comparison takes too long for a loop that serves others: it is shown as one change."""
 
 Change = tuple[int, int, Sequence[str]]
 """Lines from … up to … (counted from 0, the second not included), and what takes their place."""
 
 
-def unified(path: str, old: str | None, new: str | None, *, target: str = "", heading: str = "") -> str:
+def unified_diff(path: str, old: str | None, new: str | None, *, target: str = "", heading: str = "") -> str:
     """What a file becomes; None: there is none. `target` is its new name, where it moves; `heading` goes beside the
     number of each hunk. Empty when nothing changed."""
     if old == new and target in ("", path):
         return ""
-    names = head(path if old is not None else "", (target or path) if new is not None else "")
+    names = file_header(path if old is not None else "", (target or path) if new is not None else "")
     if not old or not new:  # nothing to compare, which is most of what agents write
         return names + _one_sided(old or "", new or "", heading)
-    before, after = lines_of(old), lines_of(new)
+    before, after = split_lines(old), split_lines(new)
     return names + _hunks(before, _changes(before, after), heading)
 
 
-def shown(path: str, text: str, heading: str) -> str:
+def unchanged_hunk(path: str, text: str, heading: str) -> str:
     """A text as one numbered hunk in which nothing changes."""
-    lines = lines_of(text)
+    lines = split_lines(text)
     span = _range(0, len(lines))
-    return f"{head(path, path)}@@ -{span} +{span} @@ {one_line(heading)}\n" + "".join(_line(f" {x}") for x in lines)
+    return f"{file_header(path, path)}@@ -{span} +{span} @@ {one_line(heading)}\n" + "".join(
+        _line(f" {x}") for x in lines
+    )
 
 
-def replaced(path: str, text: str, old: str, new: str, *, everywhere: bool = False) -> str:
+def replacement_diff(path: str, text: str, old: str, new: str, *, everywhere: bool = False) -> str:
     """What replacing a part of a text does to it, at its first place or at every one. Empty: it is not in there."""
     places: list[int] = []
     place = text.find(old) if old else -1
@@ -42,7 +44,7 @@ def replaced(path: str, text: str, old: str, new: str, *, everywhere: bool = Fal
         place = text.find(old, place + len(old))
     if not places:
         return ""
-    before = lines_of(text)
+    before = split_lines(text)
     starts = [0, *accumulate(map(len, before))]
     blocks: list[tuple[int, int, list[int]]] = []  # the first and the last line, and the places in there
     for place in places:
@@ -60,12 +62,12 @@ def replaced(path: str, text: str, old: str, new: str, *, everywhere: bool = Fal
             parts += (text[done:place], new)
             done = place + len(old)
         parts.append(text[done : starts[last + 1]])
-        now = lines_of("".join(parts))
+        now = split_lines("".join(parts))
         changes += ((first + a, first + b, put) for a, b, put in _one_change(before[first : last + 1], now))
-    return head(path, path) + _hunks(before, changes)
+    return file_header(path, path) + _hunks(before, changes)
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """At newlines alone: `splitlines` also breaks at form feeds and other rarities."""
     *whole, last = text.split("\n")
     return [f"{line}\n" for line in whole] + ([last] if last else [])
@@ -90,7 +92,7 @@ def _changes(before: Sequence[str], after: Sequence[str]) -> Iterable[Change]:
     if not changes:
         return ()
     first, end, put = changes[0]
-    if (end - first <= FEW or len(put) <= FEW) or end - first + len(put) > MANY:
+    if (end - first <= MAX_SINGLE_CHANGE or len(put) <= MAX_SINGLE_CHANGE) or end - first + len(put) > MAX_COMPARED:
         return changes
     from difflib import SequenceMatcher  # slow to load and to run: only where the change is not in one place
 
@@ -138,7 +140,7 @@ def _hunks(before: Sequence[str], changes: Iterable[Change], heading: str = "") 
     return "".join(parts)
 
 
-def head(path: str, target: str) -> str:
+def file_header(path: str, target: str) -> str:
     """The names of a file before and after; empty: there is none."""
     return f"--- {_name('a', path)}\n+++ {_name('b', target)}\n"
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from ..config import Config
 from ..drivers import registry
 from ..drivers.base import Driver, Probe
-from ..drivers.observed_features import basis_of
+from ..drivers.observed_features import features_basis
 from ..errors import TielineError
 from ..protocol.views import AgentView
 
@@ -101,7 +101,7 @@ class AgentInventory:
         try:
             driver = self._driver(name)
             features = driver.features
-            basis = basis_of(driver)
+            basis = features_basis(driver)
         except TielineError as error:
             return AgentView(name=name, health="failing", problem=error.message, hint=error.hint)
         except Exception as error:  # a broken plugin must not hide the others
@@ -117,7 +117,7 @@ class AgentInventory:
             health=("failing" if wanted else "unknown") if probe.problem or not probe.found else "healthy",
             problem=probe.problem,
             hint=probe.hint or (SIGN_IN if probe.signed_in is False else ""),
-            features=features.names(),
+            features=features.supported(),
             basis=basis,
             attachments=features.attachments,
         )

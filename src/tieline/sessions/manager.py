@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..bus.base import Bus
 from ..config import Config
 from ..drivers import registry
-from ..drivers.base import Driver, Prompt, Spec, check, check_prompt
+from ..drivers.base import Driver, Prompt, Spec, check_prompt, check_spec
 from ..errors import TielineError, Unsupported, UsageError
 from ..events import Answer, Ask
 from ..ids import new_id
@@ -67,7 +67,7 @@ class SessionManager:
             await self._recover()
             for agent, spec in warm:
                 with suppress(TielineError):  # told when somebody really wants it
-                    check(self.driver(agent), spec)
+                    check_spec(self.driver(agent), spec)
                     self.pool.prepare(self.driver(agent), spec, always=True)
             tending = asyncio.create_task(self.runners.tend())
             stack.push_async_callback(_cancelled, tending)
@@ -118,7 +118,7 @@ class SessionManager:
             active_at=now,
             **resolve_options(options, self._config, agent),
         )
-        check(self.driver(agent), replace(self._spec(record), resume=resume, fork=fork))
+        check_spec(self.driver(agent), replace(self._spec(record), resume=resume, fork=fork))
         return await self._roster.add(record)
 
     def sessions(self, *, archived: bool = False) -> list[SessionRecord]:
@@ -162,7 +162,7 @@ class SessionManager:
         allowed = {"title", "policy", "model", "effort", "archived"}
         if unknown := set(changes) - allowed:
             raise UsageError(f"{', '.join(sorted(unknown))} cannot be changed", field=min(unknown))
-        check(self.driver(self.get(id).agent), self._spec(replace(self.get(id), **changes)))
+        check_spec(self.driver(self.get(id).agent), self._spec(replace(self.get(id), **changes)))
         if {"policy", "model", "effort"} & set(changes) and id in self.runners:
             if self.prompts.running(id) is not None:
                 raise UsageError("a turn is running", field="session", hint="Wait for its end, or abort it.")

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack, suppress
 
 from msgspec.structs import replace
 
-from ..drivers.base import CanWarmUp, Conversation, Driver, KeepsTime, Prompt, Spec, check, check_prompt
-from ..drivers.run_as import told
+from ..drivers.base import CanWarmUp, Conversation, Driver, EnforcesTimeout, Prompt, Spec, check_prompt, check_spec
+from ..drivers.run_as import with_run_as
 from ..errors import SessionClosed, TielineError, Unsupported
 from ..events import Answer, Done, Error, Event, Init, TurnStarted
 from ..policy import Receipt
@@ -34,7 +34,7 @@ class Session:
         timeout_s: float | None = None,
     ) -> None:
         """`timeout_s` is the limit of a turn that is given none of its own."""
-        check(driver, spec)
+        check_spec(driver, spec)
         self.timeout_s = timeout_s
         self.driver = driver
         self.spec = spec
@@ -79,7 +79,7 @@ class Session:
 
     @property
     def receipt(self) -> Receipt:
-        return told(self.driver, self._open().receipt)
+        return with_run_as(self.driver, self._open().receipt)
 
     async def turn(self, prompt: str | Prompt, *, timeout: float | None = None) -> AsyncGenerator[Event, None]:
         """One turn's events, ending with its one `done`. Leaving the loop early interrupts the turn."""
@@ -88,8 +88,8 @@ class Session:
         check_prompt(self.driver, prompt)
         async with self._turn:
             conversation = self._open()
-            if isinstance(conversation, KeepsTime):
-                conversation.keeps_time = timeout is None
+            if isinstance(conversation, EnforcesTimeout):
+                conversation.enforces_timeout = timeout is None
             if timeout is None:
                 timeout = self.timeout_s
             live = spawn.live()
@@ -104,14 +104,14 @@ class Session:
                 await conversation.interrupt()
 
             clock = asyncio.create_task(expire()) if timeout is not None else None
-            events = conversation.turn(prompt if self.driver.features.turn_system else prompt.framed())
+            events = conversation.turn(prompt if self.driver.features.turn_system else prompt.with_inline_system())
             finished = False
             try:
                 async for event in _whole(events, prompt):
                     if isinstance(event, TurnStarted):
                         event = replace(event, prompt=prompt.text)  # what was said, without the frame
                     elif isinstance(event, Init) and event.receipt is not None:
-                        event = replace(event, receipt=told(self.driver, event.receipt))
+                        event = replace(event, receipt=with_run_as(self.driver, event.receipt))
                     elif isinstance(event, Done):
                         finished = True
                         if expired and event.status in ("interrupted", "error"):

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..config import PoolConfig
-from ..drivers.base import Driver, Spec, whole_env
+from ..drivers.base import Driver, Spec, agent_env
 from ..errors import TielineError
 from ..processes import spawn
 from .agent_fingerprint import fingerprint
@@ -97,7 +97,7 @@ class Pool:
                 opening.task.cancel()
         if key not in self._ready:
             return None
-        now = await asyncio.to_thread(fingerprint, spec.cwd, whole_env(driver, spec.env))
+        now = await asyncio.to_thread(fingerprint, spec.cwd, agent_env(driver, spec.env))
         ready = self._ready.get(key)
         if ready is None:  # somebody else was faster
             return None
@@ -134,7 +134,7 @@ class Pool:
             while len(self._ready) >= self._limits.number:
                 await asyncio.wait({self._evict(self._last_wanted())})
             with suppress(TielineError, OSError):  # it fails again, and is told, when somebody really wants it
-                before = await asyncio.to_thread(fingerprint, spec.cwd, whole_env(driver, spec.env))
+                before = await asyncio.to_thread(fingerprint, spec.cwd, agent_env(driver, spec.env))
                 session = Session(driver, replace(spec, ahead=True), ask_expiry_s=None)
                 async with AsyncExitStack() as stack:
                     await stack.enter_async_context(session)
@@ -180,7 +180,7 @@ class Pool:
         """Another one in the place of each whose premises have changed."""
         for key, ready in list(self._ready.items()):
             driver, spec = ready.session.driver, ready.session.spec
-            now = await asyncio.to_thread(fingerprint, spec.cwd, whole_env(driver, spec.env))
+            now = await asyncio.to_thread(fingerprint, spec.cwd, agent_env(driver, spec.env))
             if now != ready.premises and self._ready.get(key) is ready:
                 self._evict(key)
                 self._open_soon(key, driver, spec, ready)

@@ -12,7 +12,7 @@ from ... import config as configuration
 from ...config import Config
 from ...drivers import registry
 from ...drivers.base import Driver, Features, StartsProgram
-from ...drivers.observed_features import Basis, basis_of, unverified_of
+from ...drivers.observed_features import Basis, features_basis, unverified_features
 from ...drivers.run_as import RunAsDriver
 from ...errors import TielineError, UnknownAgent
 from ..terminal.formatting import print_json
@@ -90,8 +90,8 @@ async def look(name: str, config: Config) -> AgentReport:
         "floor": driver.floor,
         "tested": driver.tested,
         "features": driver.features,
-        "basis": basis_of(driver),
-        "unverified": unverified_of(driver),
+        "basis": features_basis(driver),
+        "unverified": unverified_features(driver),
         **_program(driver),
         "run_as": driver.user if isinstance(driver, RunAsDriver) else "",
     }

@@ -41,7 +41,7 @@ class Trial(Struct, frozen=True, kw_only=True):
 def show(name: str, *, prompt: str, accept_unenforced: bool, json: bool) -> int:
     config = configuration.load()
     known = registry.names(config)
-    if name not in known and name not in registry.ALSO:
+    if name not in known and name not in registry.ALIASES:
         raise UnknownAgent(name, known)
     trial = asyncio.run(tried(name, prompt, config, accept_unenforced=accept_unenforced or not prompt))
     if json:

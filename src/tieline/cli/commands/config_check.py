@@ -103,7 +103,7 @@ def check(env: Mapping[str, str]) -> Checked:
 
 def options_type(kind: str) -> type[Struct] | None:
     """The options of a built-in type, or of a preset, of agents."""
-    kind = registry.ALSO.get(kind, kind)
+    kind = registry.ALIASES.get(kind, kind)
     kind = "acp" if kind in registry.PRESETS else kind
     return import_module(registry.BUILT_IN[kind]).OPTIONS if kind in registry.BUILT_IN else None
 

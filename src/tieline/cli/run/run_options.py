@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ...config import Config
 from ...drivers.base import Attachment, Prompt
-from ...drivers.options import Options, spec_of
+from ...drivers.options import Options, build_spec
 from ...drivers.prestart import send_first_message as greet
 from ...environment import inherited
 from ...errors import UsageError
@@ -118,7 +118,7 @@ def greet_ahead(early: SpawnedProcess, request: RunOptions) -> None:
     """Tell an agent that was started ahead what it will be told. Only where no configuration says anything."""
     config = Config(environ=inherited())
     with suppress(UsageError):  # it is said in its place
-        greet(early, request.agent, spec_of(config, **options_of(checked(request), config.policy)))
+        greet(early, request.agent, build_spec(config, **options_of(checked(request), config.policy)))
 
 
 def prompt_of(request: RunOptions) -> Prompt:

@@ -45,27 +45,27 @@ class InitializeResponse(Struct, frozen=True, rename="camel"):
     auth_methods: tuple[AuthMethod, ...] | None = None
 
     @property
-    def able(self) -> AgentCapabilities:
+    def capabilities(self) -> AgentCapabilities:
         return self.agent_capabilities or AgentCapabilities()
 
     @property
     def version(self) -> str:
         return self.agent_info.version if self.agent_info else ""
 
-    def takes(self, kind: str) -> bool:
+    def accepts(self, kind: str) -> bool:
         """Whether a prompt may have such content: image, audio, or a file's content."""
-        prompts = self.able.prompt_capabilities or PromptCapabilities()
+        prompts = self.capabilities.prompt_capabilities or PromptCapabilities()
         return {"image": prompts.image, "audio": prompts.audio}.get(kind, prompts.embedded_context)
 
-    def session(self, what: str) -> bool:
+    def has_session_method(self, what: str) -> bool:
         """Whether there is a method `session/…` beyond the baseline."""
-        return (self.able.session_capabilities or {}).get(what) is not None
+        return (self.capabilities.session_capabilities or {}).get(what) is not None
 
     @property
-    def http_servers(self) -> bool:
-        return (self.able.mcp_capabilities or McpCapabilities()).http
+    def accepts_http_mcp(self) -> bool:
+        return (self.capabilities.mcp_capabilities or McpCapabilities()).http
 
-    def told(self, model: bool | None) -> ObservedFeatures:
+    def observed_features(self, model: bool | None) -> ObservedFeatures:
         """`model`: whether its session offered a choice of them, if that is known."""
         taken: dict[str, tuple[Family, ...]] = {
             "image": ("image/*",),
@@ -73,13 +73,13 @@ class InitializeResponse(Struct, frozen=True, rename="camel"):
             "file": ("text/*", "application/*"),
         }
         return ObservedFeatures(
-            resume=self.able.load_session or self.session("resume"),
-            fork=self.session("fork"),
-            attachments=tuple(family for kind, families in taken.items() if self.takes(kind) for family in families),
+            resume=self.capabilities.load_session or self.has_session_method("resume"),
+            fork=self.has_session_method("fork"),
+            attachments=tuple(family for kind, families in taken.items() if self.accepts(kind) for family in families),
             model=model,
         )
 
 
-def offered_by(answer: Any) -> InitializeResponse:
+def parse_initialize_response(answer: Any) -> InitializeResponse:
     """Raises msgspec.ValidationError."""
     return msgspec.convert(answer, InitializeResponse, strict=False)

@@ -14,35 +14,35 @@ from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ..acp_presets import Preset
 from ..base import AskFn, Prompt, Spec
-from ..denial_reasons import PendingReasons, refusal
+from ..denial_reasons import PendingReasons, refusal_message
 from ..turn_stream import Turn
 from .capabilities import InitializeResponse
 from .events import AcpNormaliser
-from .permissions import CANCELLED, choose, elicited, permission_ask, questions_of
-from .prompt import blocks_of
+from .permissions import CANCELLED, elicitation_response, parse_questions, permission_ask, permission_response
+from .prompt import content_blocks
 
 TURN_S = 7 * 24 * 3600.0
 """No turn takes longer. Callers have their own, shorter limits."""
 EXIT_S = 1.0
 """How long the exit status of an agent may take after its streams have closed."""
-GARBAGE_KEPT = 100
+MAX_GARBAGE = 100
 """Lines that are no messages, kept for the next turn or for the error when it does not start."""
-LATE_KEPT = 100
+MAX_LATE = 100
 """Updates that came between two turns, kept for the next one."""
 METHOD_NOT_FOUND = -32601
 
-CONTENT = frozenset(
+CONTENT_UPDATES = frozenset(
     {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk", "tool_call", "tool_call_update", "plan"}
 )
 
-ENDS: Mapping[str, Outcome] = {
+OUTCOMES: Mapping[str, Outcome] = {
     "end_turn": "success",
     "max_turn_requests": "max_turns",
     "cancelled": "interrupted",
     "max_tokens": "error",
     "refusal": "error",
 }
-WHY = {"max_tokens": "the model reached its token limit", "refusal": "the model refused to go on"}
+STOP_REASONS = {"max_tokens": "the model reached its token limit", "refusal": "the model refused to go on"}
 
 
 class AcpConversation:
@@ -53,10 +53,10 @@ class AcpConversation:
         self.receipt = receipt
         self.native_id = ""
         self.model = ""
-        self.offered = InitializeResponse()
+        self.initialized = InitializeResponse()
         self.chooses_model: bool | None = None  # whether its session offers a choice; None: it did not say
         self.unverified: tuple[str, ...] = ()  # what was asked for, and nobody has seen it do
-        self.heard = 0  # session updates so far
+        self.updates_seen = 0  # session updates so far
         self._ask = ask
         self.process = process
         self._peer: Peer | None = None
@@ -64,22 +64,22 @@ class AcpConversation:
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
         self._open_asks: dict[str, asyncio.Task[Answer]] = {}
-        self._asked = 0
-        self._unsaid = PendingReasons()  # ACP's answers have no place for a reason
+        self._ask_count = 0
+        self._pending_reasons = PendingReasons()  # ACP's answers have no place for a reason
         self._turns = 0
-        self._garbage: list[str] = []
-        self._late: list[dict[str, Any]] = []
+        self._garbage_lines: list[str] = []
+        self._late_updates: list[dict[str, Any]] = []
         self.ready = False  # the session is open, whatever was replayed has passed
 
-    def met(self, peer: Peer, offered: InitializeResponse) -> None:
+    def set_initialized(self, peer: Peer, offered: InitializeResponse) -> None:
         """The agent has introduced itself."""
         self._peer = peer
-        self.offered = offered
+        self.initialized = offered
 
-    def not_started(self, reason: str) -> AgentStartFailed:
+    def start_failed(self, reason: str) -> AgentStartFailed:
         status = self.process.returncode
         how = f"it exited with status {status}" if status is not None else reason or "it does not answer"
-        said = self.process.stderr.strip() or "\n".join(self._garbage)
+        said = self.process.stderr.strip() or "\n".join(self._garbage_lines)
         hint = f"Its last words: {said[-2000:]}" if said else ""
         if status is None and self.spec.mcp_servers:
             hint = f"It may be waiting for an MCP server ({', '.join(self.spec.mcp_servers)}). {hint}".strip()
@@ -89,7 +89,7 @@ class AcpConversation:
 
     def turn(self, prompt: Prompt) -> Turn:
         system = self.spec.system if self._turns == 0 else ""
-        blocks = blocks_of(self.agent, self._unsaid.before(prompt), self.offered, system)
+        blocks = content_blocks(self.agent, self._pending_reasons.prepend_to(prompt), self.initialized, system)
         turn = self._turn = Turn(prompt, self._ask)
         self._normaliser.begin(turn.emit)
         self._task = asyncio.create_task(self._run(turn, blocks))
@@ -110,10 +110,10 @@ class AcpConversation:
             with suppress(PeerGone):  # then the turn ends by itself
                 await self._peer.notify("session/cancel", {"sessionId": self.native_id})
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until the reader of the turn is not too far behind."""
         if self._turn is not None:
-            await self._turn.room()
+            await self._turn.drain()
 
     async def steer(self, text: str) -> None:
         raise Unsupported(self.agent, "steer")
@@ -136,7 +136,7 @@ class AcpConversation:
                     self.native_id,
                     self.spec.cwd,
                     self.model,
-                    self.offered.version,
+                    self.initialized.version,
                     commands=commands,
                     receipt=self.receipt,
                 )
@@ -144,46 +144,46 @@ class AcpConversation:
             if self.unverified:
                 what = ", ".join(self.unverified)
                 turn.emit(Warning(f"unverified: {what}. {self.agent} was given it, but does not tell whether it can"))
-        for line in self._garbage:
+        for line in self._garbage_lines:
             turn.emit(Other(line, "stdout"))
-        self._garbage.clear()
-        for update in self._late:
+        self._garbage_lines.clear()
+        for update in self._late_updates:
             try:
                 self._normaliser.feed(update)
             except Exception:  # of a shape we do not know
                 turn.emit(Other(update, "session/update"))
-        self._late.clear()
+        self._late_updates.clear()
         if turn.interrupted:  # before the agent heard of it
             turn.done("interrupted", native_id=self.native_id)
             return
         assert self._peer is not None
         prompt = {"sessionId": self.native_id, "prompt": blocks}
         try:
-            self._completed(turn, await self._peer.request("session/prompt", prompt, timeout=TURN_S))
+            self._complete_turn(turn, await self._peer.request("session/prompt", prompt, timeout=TURN_S))
         except RpcError as error:
             self._normaliser.end()
-            turn.fail(_plain(error), code=str(error.code), native_id=self.native_id)
+            turn.fail(_error_text(error), code=str(error.code), native_id=self.native_id)
         except (PeerGone, TimeoutError):
-            await self._died(turn)
+            await self._fail_turn(turn)
         except Exception as error:  # an answer of a shape we do not know must not leave the reader waiting
             turn.fail(f"{type(error).__name__}: {error}", native_id=self.native_id)
 
-    def _completed(self, turn: Turn, result: Mapping[str, Any]) -> None:
+    def _complete_turn(self, turn: Turn, result: Mapping[str, Any]) -> None:
         """The turn is over. In version 1 of the protocol the prompt's response says so; in version 2 another
         message will, so nothing but this knows about the end."""
         self._normaliser.end()
         reason = result.get("stopReason", "")
-        tokens = self._normaliser.spent(result)
-        status = ENDS.get(reason, "error")
-        error = WHY.get(reason, f"it stopped: {reason}") if status == "error" else ""
-        if status == "success" and not self._normaliser.said:
+        tokens = self._normaliser.tokens(result)
+        status = OUTCOMES.get(reason, "error")
+        error = STOP_REASONS.get(reason, f"it stopped: {reason}") if status == "error" else ""
+        if status == "success" and not self._normaliser.has_output:
             status, error = "error", "the agent ended the turn without an answer"
         if error and not turn.interrupted:
             turn.emit(Error(error, reason))
-        usage = "unknown" if tokens is None else "complete" if self.preset.usage_whole else "partial"
+        usage = "unknown" if tokens is None else "complete" if self.preset.usage_is_total else "partial"
         turn.done(status, error=error, tokens=tokens, usage=usage, native_id=self.native_id)
 
-    async def _died(self, turn: Turn) -> None:
+    async def _fail_turn(self, turn: Turn) -> None:
         await self.process.wait(EXIT_S)
         died = AgentDied(self.agent, self.process.returncode, self.process.stderr)
         self._normaliser.end()
@@ -194,9 +194,9 @@ class AcpConversation:
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         if method == "session/update":
-            self.heard += 1
+            self.updates_seen += 1
             if self._turn is None or self._turn.ended:
-                self._between_turns(params["update"])
+                self._on_late_update(params["update"])
                 return
             if params.get("sessionId") == self.native_id:
                 self._normaliser.feed(params["update"])
@@ -204,21 +204,21 @@ class AcpConversation:
         if self._turn is not None:
             self._turn.emit(Other({"method": method, "params": params}, method))
 
-    def _between_turns(self, update: dict[str, Any]) -> None:
+    def _on_late_update(self, update: dict[str, Any]) -> None:
         """Content belongs to a turn that is over, or is the replayed history of a session; the rest waits for the
         next turn."""
         kind = update.get("sessionUpdate")
         if kind == "available_commands_update":
             self._normaliser.feed(update)
-        elif self.ready and kind not in CONTENT and len(self._late) < LATE_KEPT:
-            self._late.append(update)
+        elif self.ready and kind not in CONTENT_UPDATES and len(self._late_updates) < MAX_LATE:
+            self._late_updates.append(update)
 
     def garbage(self, line: bytes) -> None:
         text = line.decode(errors="replace")
         if self._turn is not None and not self._turn.ended:
             self._turn.emit(Other(text, "stdout"))
-        elif len(self._garbage) < GARBAGE_KEPT:
-            self._garbage.append(text)
+        elif len(self._garbage_lines) < MAX_GARBAGE:
+            self._garbage_lines.append(text)
 
     def gone(self, reason: str) -> None:
         pass  # every request of ours hears of it
@@ -229,38 +229,38 @@ class AcpConversation:
             return CANCELLED if turn is None or turn.ended else await self._permission(turn, params)
         if method == "elicitation/create" and turn is not None and params.get("mode", "form") == "form":
             return await self._question(turn, params)
-        if method == "fs/write_text_file" and self.preset.shows_writes:
+        if method == "fs/write_text_file" and self.preset.sends_writes:
             return {}
         if turn is not None:
             turn.emit(Other({"method": method, "params": params}, method))
         raise RpcError(method, METHOD_NOT_FOUND, f"{method} is not offered")
 
     async def _permission(self, turn: Turn, params: Mapping[str, Any]) -> Any:
-        tool = self._normaliser.asked(params["toolCall"])
+        tool = self._normaliser.permission_requested(params["toolCall"])
         action = self._normaliser.action(tool)
         options: list[Mapping[str, Any]] = params.get("options") or []
-        request = await permission_ask(self._next_ask(), tool, action, options, self.preset, self.spec.cwd)
+        request = await permission_ask(self._next_ask_id(), tool, action, options, self.preset, self.spec.cwd)
         answer = await self._decide(turn, request)
         if answer is None:
             self._normaliser.refuse(tool, "the turn was interrupted")
             return CANCELLED
         if answer.decision == "deny":
             self._normaliser.refuse(tool, answer.reason or f"denied by {answer.by}")
-            self._unsaid.keep(refusal(request, answer))
-        return choose(options, answer, lasting=self.preset.remembers)
+            self._pending_reasons.add(refusal_message(request, answer))
+        return permission_response(options, answer, lasting=self.preset.supports_always)
 
     async def _question(self, turn: Turn, params: Mapping[str, Any]) -> Any:
-        questions = questions_of(params)
+        questions = parse_questions(params)
         title = str(params.get("message", ""))
-        request = Ask(self._next_ask(), "question", title, questions=questions)
+        request = Ask(self._next_ask_id(), "question", title, questions=questions)
         answer = await self._decide(turn, request)
         if answer is not None:
-            self._unsaid.keep(refusal(request, answer))
-        return elicited(params, answer)
+            self._pending_reasons.add(refusal_message(request, answer))
+        return elicitation_response(params, answer)
 
-    def _next_ask(self) -> str:
-        self._asked += 1
-        return f"ask-{self._asked}"
+    def _next_ask_id(self) -> str:
+        self._ask_count += 1
+        return f"ask-{self._ask_count}"
 
     async def _decide(self, turn: Turn, request: Ask) -> Answer | None:
         """The answer; None when the turn was interrupted before there was one."""
@@ -277,17 +277,17 @@ class AcpConversation:
             self._open_asks.pop(request.id, None)
 
 
-def _plain(error: RpcError) -> str:
+def _error_text(error: RpcError) -> str:
     """Vendors' errors come wrapped: JSON inside the message, or the reason in the data."""
     message = error.message
     if message.startswith("{"):
         with suppress(msgspec.DecodeError):
             inner: Any = msgspec.json.decode(message)
             message = str((inner.get("error") or inner).get("message") or message)
-    details = details_of(error)
+    details = error_details(error)
     return f"{message}: {details}" if details else message
 
 
-def details_of(error: RpcError) -> str:
+def error_details(error: RpcError) -> str:
     data: Any = error.data
     return str(data.get("details") or data.get("message") or "") if isinstance(data, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]

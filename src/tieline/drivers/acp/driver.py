@@ -23,22 +23,22 @@ from ...policy import CAPABILITIES, Capability, Policy, Receipt
 from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer
 from ..acp_presets import PRESETS, STREAM, Preset
-from ..base import AskFn, Features, Probe, Program, Spec, check_args, wanted
+from ..base import AskFn, Features, Probe, Program, Spec, check_args, required_features
 from ..observed_features import Basis, Observation, ObservedAgents
-from ..registry import options_of
-from ..run_as import give
+from ..registry import parse_options
+from ..run_as import chown_to_run_as
 from .conversation import AcpConversation
 from .handshake import open_session
-from .nodejs_precompile import compiled
-from .observed_features import learnt, untold
-from .policy import launch_command, overruled, receipt
+from .nodejs_precompile import precompiled_command
+from .observed_features import merge_observed, unconfirmed
+from .policy import launch_command, overriding_rules, receipt
 
 START_S = 60.0
 """The longest wait for an agent to come up. Node programs on a busy machine take their time."""
 VERSION_S = 20.0
 
 
-UNSAFE = ("--yolo", "-y", "--admin-policy", "--policy", "--allowed-tools", "--allow-all-tools", "--allow-all",
+UNSAFE_ARGS = ("--yolo", "-y", "--admin-policy", "--policy", "--allowed-tools", "--allow-all-tools", "--allow-all",
           "--dangerously-skip-permissions")  # fmt: skip
 """Arguments of one agent or another that let it work unasked."""
 
@@ -78,7 +78,7 @@ OPTIONS = AcpOptions
 
 
 def create(name: str, options: Mapping[str, Any]) -> "Acp":
-    chosen = options_of(AcpOptions, name, options)
+    chosen = parse_options(AcpOptions, name, options)
     if chosen.preset and chosen.preset not in PRESETS:
         hint = f"Presets: {', '.join(PRESETS)}."
         raise UsageError(f"agents.{name}: unknown preset {chosen.preset!r}", field=f"agents.{name}.preset", hint=hint)
@@ -86,7 +86,11 @@ def create(name: str, options: Mapping[str, Any]) -> "Acp":
         hint = 'Say what to start, for example command = ["my-agent", "acp"].'
         raise UsageError(f"agents.{name}: an ACP agent needs a command", field=f"agents.{name}.command", hint=hint)
     preset = PRESETS[chosen.preset] if chosen.preset else Preset(command=chosen.command, features=STREAM)
-    check_args(name, chosen.args, {*UNSAFE, *(part for part in (*preset.args, *preset.model) if part.startswith("-"))})
+    check_args(
+        name,
+        chosen.args,
+        {*UNSAFE_ARGS, *(part for part in (*preset.args, *preset.model_args) if part.startswith("-"))},
+    )
     can = {key: value for key, value in asdict(chosen.can).items() if value is not None}
     preset = replace(
         preset,
@@ -110,31 +114,31 @@ class Acp:
     ) -> None:
         self.name = name
         self.preset = preset
-        self.met = ObservedAgents()
+        self.observed = ObservedAgents()
         self._command = command or preset.command
         self.env = env or {}
-        self._can = asdict(can or PresetFeatures())
+        self._configured = asdict(can or PresetFeatures())
         started = msgspec.json.encode((self._command, preset.args))
-        self._program = hashlib.sha256(started).hexdigest()[:16]
+        self._program_digest = hashlib.sha256(started).hexdigest()[:16]
 
     @property
     def features(self) -> Features:
-        met = self._meeting()
-        return self.preset.features if met is None else learnt(self.preset, self._can, met.features)
+        met = self._observation()
+        return self.preset.features if met is None else merge_observed(self.preset, self._configured, met.features)
 
     @property
     def basis(self) -> Basis:
-        return "tested" if self.tested else "unverified" if self._meeting() is None else "told"
+        return "tested" if self.tested else "unverified" if self._observation() is None else "told"
 
     @property
     def unverified(self) -> tuple[str, ...]:
         if self.tested:
             return ()
-        met = self._meeting()
-        return self.features.names() if met is None else untold(self.preset, self.features, met.features)
+        met = self._observation()
+        return self.features.supported() if met is None else unconfirmed(self.preset, self.features, met.features)
 
-    def _meeting(self) -> Observation | None:
-        return None if self.tested else self.met.of(self.name, self._program)
+    def _observation(self) -> Observation | None:
+        return None if self.tested else self.observed.get(self.name, self._program_digest)
 
     @property
     def tested(self) -> str:
@@ -157,13 +161,15 @@ class Acp:
         if path is None:
             return Probe(found=False, problem=f"{self._command[0]} is not on the PATH", hint=self.preset.install)
         home = Path(env.get("HOME", "/"))
-        signs = [env.get(key) for key in self.preset.keys] + [(home / file).exists() for file in self.preset.logins]
+        signs = [env.get(key) for key in self.preset.api_key_vars] + [
+            (home / file).exists() for file in self.preset.login_files
+        ]
         version, problem = await self._version(path, env)
         return Probe(found=True, path=path, version=version, signed_in=any(signs) or None, problem=problem)
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[AcpConversation, None]:
-        if (rules := overruled(self.preset)) and not spec.accept_unenforced:
+        if (rules := overriding_rules(self.preset)) and not spec.accept_unenforced:
             held = [c for c in CAPABILITIES if spec.policy.level(c) != "allow"]
             if held:
                 error = PolicyUnenforceable(self.name, held)
@@ -174,12 +180,14 @@ class Acp:
             scratch = stack.enter_context(TemporaryDirectory(prefix="tieline-", ignore_cleanup_errors=True))
             process = await stack.enter_async_context(self._start(spec, scratch))
             talk = AcpConversation(self.name, self.preset, spec, ask, process, self.enforce(spec.policy))
-            peer = await stack.enter_async_context(Peer(process, talk, room=talk.room))
-            await self._or_exit(process, talk, open_session(talk, peer))
+            peer = await stack.enter_async_context(Peer(process, talk, room=talk.drain))
+            await self._open_or_exit(process, talk, open_session(talk, peer))
             if not self.tested:
-                told = talk.offered.told(talk.chooses_model)
-                await asyncio.to_thread(self.met.note, self.name, self._program, talk.offered.version, told)
-                talk.unverified = tuple(name for name in wanted(spec) if name in self.unverified)
+                told = talk.initialized.observed_features(talk.chooses_model)
+                await asyncio.to_thread(
+                    self.observed.record, self.name, self._program_digest, talk.initialized.version, told
+                )
+                talk.unverified = tuple(name for name in required_features(spec) if name in self.unverified)
             try:
                 yield talk
             finally:
@@ -189,8 +197,8 @@ class Acp:
         launch = launch_command(self.preset, self._command, spec, scratch)
         for path, content in launch.files.items():
             Path(path).write_text(content)
-        give(spec.env, *launch.files, scratch)
-        argv = compiled(launch.argv, launch.env) if spec.ahead and self.preset.node else launch.argv
+        chown_to_run_as(spec.env, *launch.files, scratch)
+        argv = precompiled_command(launch.argv, launch.env) if spec.ahead and self.preset.node else launch.argv
         try:
             return Process.start(argv, cwd=spec.cwd, env=launch.env)
         except FileNotFoundError:
@@ -199,7 +207,7 @@ class Acp:
         except (OSError, ValueError) as error:
             raise AgentStartFailed(self.name, f"{argv[0]!r} cannot be started: {error}") from None
 
-    async def _or_exit(self, process: Process, talk: AcpConversation, opening: Any) -> None:
+    async def _open_or_exit(self, process: Process, talk: AcpConversation, opening: Any) -> None:
         """Open the session, unless the agent exits first or takes too long."""
         task = asyncio.ensure_future(opening)
         gone = asyncio.ensure_future(process.wait(START_S))
@@ -207,7 +215,7 @@ class Acp:
             await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 exited = gone.done() and gone.result()
-                raise talk.not_started("" if exited else f"it said nothing useful within {START_S:g} s")
+                raise talk.start_failed("" if exited else f"it said nothing useful within {START_S:g} s")
             await task
         finally:
             task.cancel()

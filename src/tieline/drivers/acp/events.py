@@ -26,8 +26,8 @@ from ...events import (
     Warning,
 )
 from ..acp_presets import Preset
-from ..unified_diff import unified
-from .tools import NOTHING, Fields, Tool
+from ..unified_diff import unified_diff
+from .tools import NOTHING, AcpToolCall, Fields
 
 GOVERNED = frozenset({"edit", "delete", "move", "execute", "fetch"})
 PROGRESS: Mapping[str, Any] = {"pending": "pending", "in_progress": "running", "completed": "done"}
@@ -38,16 +38,16 @@ class AcpNormaliser:
 
     def __init__(self, preset: Preset, cwd: str = "") -> None:
         self.commands: tuple[str, ...] = ()
-        self.said = False  # whether the agent did anything at all in this turn
+        self.has_output = False  # whether the agent did anything at all in this turn
         self._preset = preset
         self._cwd = f"{cwd}/"
         self._items = 0
         self._cost: float | None = None  # USD, of the whole session
-        self._takes: Mapping[str, Callable[[dict[str, Any]], None]] = {
-            "agent_message_chunk": self._say,
-            "agent_thought_chunk": self._think,
-            "tool_call": self._tool,
-            "tool_call_update": self._tool,
+        self._handlers: Mapping[str, Callable[[dict[str, Any]], None]] = {
+            "agent_message_chunk": self._message_chunk,
+            "agent_thought_chunk": self._thought_chunk,
+            "tool_call": self._tool_call,
+            "tool_call_update": self._tool_call,
             "plan": self._plan,
             "available_commands_update": self._commands,
             "current_mode_update": self._mode,
@@ -61,52 +61,52 @@ class AcpNormaliser:
     def begin(self, emit: Callable[[Event], None]) -> None:
         """A new turn: nothing of the one before is open any more."""
         self._emit = emit
-        self.said = False
-        self._whole: type[Text] | type[Thinking] | None = None
+        self.has_output = False
+        self._item_type: type[Text] | type[Thinking] | None = None
         self._message: str | None = None
         self._item = ""
         self._parts: list[str] = []
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, AcpToolCall] = {}
         self._changes: dict[str, tuple[str | None, str]] = {}  # path → its text before the turn, and the diff since
         self._cost_before = self._cost or 0.0
 
     def feed(self, update: dict[str, Any]) -> None:
-        take = self._takes.get(update.get("sessionUpdate", ""))
+        take = self._handlers.get(update.get("sessionUpdate", ""))
         if take is None:
-            self._close()
+            self._close_item()
             self._emit(Other(update, "session/update"))
         else:
             take(update)
 
     def end(self) -> None:
-        self._close()
+        self._close_item()
         for tool in self._tools.values():
-            if not tool.told:
-                self._tell(tool)
+            if not tool.announced:
+                self._announce(tool)
 
-    def asked(self, call: Fields) -> Tool:
+    def permission_requested(self, call: Fields) -> AcpToolCall:
         """A request for permission tells of its tool call too, and may be the first to do so."""
-        self._close()
-        tool = self._find(call)
-        tool.ask(call)
-        if not tool.told:
-            self._tell(tool)
+        self._close_item()
+        tool = self._get_tool(call)
+        tool.merge_permission_request(call)
+        if not tool.announced:
+            self._announce(tool)
         return tool
 
-    def refuse(self, tool: Tool, reason: str) -> None:
+    def refuse(self, tool: AcpToolCall, reason: str) -> None:
         """It was denied. Agents may say nothing more about it."""
         tool.refused = True
         self._emit(ToolResult(tool.id, "denied", reason))
 
-    def action(self, tool: Tool) -> AnyAction:
+    def action(self, tool: AcpToolCall) -> AnyAction:
         """By its kind; by its name, which may be the model's choice, only where the kind is not a governed one."""
-        known = tool.kind if tool.kind in GOVERNED else self._preset.kinds.get(tool.name, tool.kind)
+        known = tool.kind if tool.kind in GOVERNED else self._preset.tool_kinds.get(tool.name, tool.kind)
         return tool.action(known, self._cwd)
 
-    def spent(self, result: Fields) -> Tokens | None:
+    def tokens(self, result: Fields) -> Tokens | None:
         """The tokens in a prompt's result; None where it tells none."""
         usage: Any = result
-        for name in self._preset.usage:
+        for name in self._preset.usage_path:
             usage = usage.get(name) or NOTHING
         cost = None if self._cost is None else round(self._cost - self._cost_before, 9)
         if not usage and cost is None:
@@ -122,37 +122,37 @@ class AcpNormaliser:
 
     # --- one method per kind of update -----------------------------------------------------------------
 
-    def _say(self, update: dict[str, Any]) -> None:
+    def _message_chunk(self, update: dict[str, Any]) -> None:
         text = update["content"].get("text")
-        mark = self._preset.mode_mark
+        mark = self._preset.mode_prefix
         if text is None:
-            self._close()
+            self._close_item()
             self._emit(Other(update, "session/update"))
         elif mark and text.startswith(mark):
             self._emit(Status("mode", text[len(mark) :]))
         else:
-            if self._whole is not Text or update.get("messageId") != self._message:
-                self._open(Text, update)
+            if self._item_type is not Text or update.get("messageId") != self._message:
+                self._open_item(Text, update)
             self._parts.append(text)
             self._emit(TextDelta(text, self._item))
 
-    def _think(self, update: dict[str, Any]) -> None:
+    def _thought_chunk(self, update: dict[str, Any]) -> None:
         text = update["content"].get("text") or ""
-        if self._whole is not Thinking or update.get("messageId") != self._message:
-            self._open(Thinking, update)
+        if self._item_type is not Thinking or update.get("messageId") != self._message:
+            self._open_item(Thinking, update)
         self._parts.append(text)
         self._emit(ThinkingDelta(text, self._item))
 
-    def _tool(self, update: dict[str, Any]) -> None:
-        self._close()
-        tool = self._find(update)
+    def _tool_call(self, update: dict[str, Any]) -> None:
+        self._close_item()
+        tool = self._get_tool(update)
         tool.merge(update)
         status = update.get("status")
-        if not tool.told and (tool.known or status not in (None, "pending")):
-            self._tell(tool)
+        if not tool.announced and (tool.describable or status not in (None, "pending")):
+            self._announce(tool)
         if status in ("completed", "failed"):
             self._finish(tool, status)
-        elif tool.told and update["sessionUpdate"] == "tool_call_update" and update.get("content"):
+        elif tool.announced and update["sessionUpdate"] == "tool_call_update" and update.get("content"):
             text = tool.text
             if text != tool.output:  # the content is replaced each time; we tell what is new of it
                 news = text[len(tool.output) :] if text.startswith(tool.output) else text
@@ -160,8 +160,8 @@ class AcpNormaliser:
                 self._emit(ToolOutput(tool.id, news))
 
     def _plan(self, update: dict[str, Any]) -> None:
-        self._close()
-        self._steps(update["entries"])
+        self._close_item()
+        self._emit_plan(update["entries"])
 
     def _commands(self, update: dict[str, Any]) -> None:
         self.commands = tuple(command["name"] for command in update["availableCommands"])
@@ -185,60 +185,60 @@ class AcpNormaliser:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _open(self, whole: type[Text] | type[Thinking], update: dict[str, Any]) -> None:
-        self._close()
-        self.said = True
-        self._whole = whole
+    def _open_item(self, whole: type[Text] | type[Thinking], update: dict[str, Any]) -> None:
+        self._close_item()
+        self.has_output = True
+        self._item_type = whole
         self._message = update.get("messageId")
         self._items += 1
         self._item = f"item-{self._items}"
 
-    def _close(self) -> None:
+    def _close_item(self) -> None:
         """The text or thought that was being streamed is complete."""
-        if self._whole is not None:
-            self._emit(self._whole("".join(self._parts), self._item))
-            self._whole = None
+        if self._item_type is not None:
+            self._emit(self._item_type("".join(self._parts), self._item))
+            self._item_type = None
             self._parts = []
 
-    def _find(self, call: Fields) -> Tool:
+    def _get_tool(self, call: Fields) -> AcpToolCall:
         id = call["toolCallId"]
         tool = self._tools.get(id)
         if tool is None:
-            tool = self._tools[id] = Tool(self._name(call, id), id)
+            tool = self._tools[id] = AcpToolCall(self._tool_name(call, id), id)
         return tool
 
-    def _name(self, call: Fields, id: str) -> str:
-        mark = self._preset.name_in_id
+    def _tool_name(self, call: Fields, id: str) -> str:
+        mark = self._preset.name_separator
         if mark and mark in id:
             return id.partition(mark)[0]
         told = ((call.get("_meta") or NOTHING).get("claudeCode") or NOTHING).get("toolName")
         return told or call.get("title") or call.get("kind") or "tool"
 
-    def _tell(self, tool: Tool) -> None:
-        tool.told = True
-        self.said = True
+    def _announce(self, tool: AcpToolCall) -> None:
+        tool.announced = True
+        self.has_output = True
         self._emit(ToolUse(tool.id, tool.name, self.action(tool), tool.arguments))
 
-    def _finish(self, tool: Tool, status: str) -> None:
-        output = tool.outcome
+    def _finish(self, tool: AcpToolCall, status: str) -> None:
+        output = tool.result_text
         if status == "failed":
-            by_rule = output.endswith(self._preset.refusals)
+            by_rule = output.endswith(self._preset.refusal_suffixes)
             self._emit(ToolResult(tool.id, "denied" if by_rule else "error", output))
         elif tool.refused:
             self._emit(Warning(f"{tool.name} was denied, and the agent reports that it ran"))
-        elif output.startswith(self._preset.failures) or (tool.result and tool.metadata.get("exit")):
+        elif output.startswith(self._preset.failure_prefixes) or (tool.result and tool.metadata.get("exit")):
             self._emit(ToolResult(tool.id, "error", output))
         else:
             self._emit(ToolResult(tool.id, "ok", output))
-            if tool.name in self._preset.todos:
-                self._steps(tool.arguments.get("todos") or ())
-            self._changed(tool)
+            if tool.name in self._preset.plan_tools:
+                self._emit_plan(tool.arguments.get("todos") or ())
+            self._add_changes(tool)
 
-    def _steps(self, entries: Iterable[Fields]) -> None:
+    def _emit_plan(self, entries: Iterable[Fields]) -> None:
         steps = [PlanStep(entry["content"], PROGRESS.get(entry["status"], "pending")) for entry in entries]
         self._emit(Plan(tuple(steps)))
 
-    def _changed(self, tool: Tool) -> None:
+    def _add_changes(self, tool: AcpToolCall) -> None:
         """Add the files that a call has changed to what the turn changed so far."""
         patch = None if tool.proposed else self._patch(tool)
         changes = [] if patch else tool.proposed or tool.diffs
@@ -247,24 +247,28 @@ class AcpNormaliser:
             self._changes[path] = (None, self._changes.get(path, (None, ""))[1] + diff)
         for path, old, new in changes:
             known = self._changes.get(path)
-            if known is None and len(changes) == 1 and tool.drawn[0] == changes:
-                self._changes[path] = (old, tool.drawn[1])
+            if known is None and len(changes) == 1 and tool.cached_diff[0] == changes:
+                self._changes[path] = (old, tool.cached_diff[1])
                 continue
             first, diff = known or (old, "")
             short = path.removeprefix(self._cwd)
             # Without the text that it had before the turn, one diff can only follow another.
-            diff = unified(short, first or None, new) if first is not None else diff + unified(short, old or None, new)
+            diff = (
+                unified_diff(short, first or None, new)
+                if first is not None
+                else diff + unified_diff(short, old or None, new)
+            )
             self._changes[path] = (first, diff)
         if patch or changes:
             told = {path.removeprefix(self._cwd): diff for path, (_, diff) in self._changes.items() if diff}
             self._emit(Diff("".join(told.values()), tuple(told)))
 
-    def _patch(self, tool: Tool) -> tuple[str, str] | None:
+    def _patch(self, tool: AcpToolCall) -> tuple[str, str] | None:
         """OpenCode shows only the edited fragment as its diff, and none of a new file; its metadata knows more."""
         metadata = tool.metadata
         if not metadata:
             return None
-        path = metadata.get("filepath") or tool.given("filePath")
+        path = metadata.get("filepath") or tool.argument("filePath")
         if not path:
             return None
         short = path.removeprefix(self._cwd)
@@ -272,5 +276,5 @@ class AcpNormaliser:
             start = diff.find("@@")
             return path, f"--- a/{short}\n+++ b/{short}\n{diff[start:]}" if start >= 0 else ""
         if metadata.get("exists") is False:
-            return path, unified(short, None, tool.given("content"))
+            return path, unified_diff(short, None, tool.argument("content"))
         return None

@@ -12,57 +12,59 @@ from ...errors import AgentStartFailed, Unsupported
 from ...version import __version__
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ..base import McpServer
-from .capabilities import offered_by
-from .conversation import EXIT_S, AcpConversation, details_of
+from .capabilities import parse_initialize_response
+from .conversation import EXIT_S, AcpConversation, error_details
 
 PROTOCOL = 1
 AUTH_REQUIRED = -32000
-ANSWER_S = 60.0
+REQUEST_S = 60.0
 QUIET_S = 0.1
 """An agent that replays history after it has answered is done when it has been quiet for this long."""
 REPLAY_S = 20.0
 
-Answer = Mapping[str, Any]
+SessionResult = Mapping[str, Any]
 
 
 async def open_session(talk: AcpConversation, peer: Peer) -> None:
     """Raises AgentStartFailed, Unsupported."""
     spec = talk.spec
     try:
-        talk.met(peer, offered_by(await peer.request("initialize", _introduction(), timeout=ANSWER_S)))
-        _check(talk)
-        where = {"cwd": spec.cwd, "mcpServers": [_server(*entry) for entry in spec.mcp_servers.items()]}
+        talk.set_initialized(
+            peer, parse_initialize_response(await peer.request("initialize", _initialize_params(), timeout=REQUEST_S))
+        )
+        _check_offered(talk)
+        where = {"cwd": spec.cwd, "mcpServers": [_mcp_server(*entry) for entry in spec.mcp_servers.items()]}
         if not spec.resume:
-            session: Answer | None = await peer.request("session/new", where, timeout=ANSWER_S)
+            session: SessionResult | None = await peer.request("session/new", where, timeout=REQUEST_S)
             talk.native_id = (session or {})["sessionId"]
         elif spec.fork:
-            session = await peer.request("session/fork", {**where, "sessionId": spec.resume}, timeout=ANSWER_S)
+            session = await peer.request("session/fork", {**where, "sessionId": spec.resume}, timeout=REQUEST_S)
             talk.native_id = (session or {})["sessionId"]
         else:
-            method = "session/resume" if talk.offered.session("resume") else "session/load"
+            method = "session/resume" if talk.initialized.has_session_method("resume") else "session/load"
             talk.native_id = spec.resume
-            _keep_record(talk)
-            session = await peer.request(method, {**where, "sessionId": spec.resume}, timeout=ANSWER_S)
+            _protect_record(talk)
+            session = await peer.request(method, {**where, "sessionId": spec.resume}, timeout=REQUEST_S)
             if method == "session/load" and talk.preset.late_replay:
-                await _quiet(talk)
+                await _wait_for_replay(talk)
         session = session or {}
-        talk.chooses_model = _offers(session, "model") or (None if spec.resume else False)
-        talk.model = spec.model or _current(session, "model")
-        if spec.model and not talk.preset.model:
-            await _set(talk, peer, session, "model", spec.model)
-        if talk.preset.mode and talk.preset.mode != _current(session, "mode"):
-            await _set(talk, peer, session, "mode", talk.preset.mode)
+        talk.chooses_model = _has_option(session, "model") or (None if spec.resume else False)
+        talk.model = spec.model or _current_value(session, "model")
+        if spec.model and not talk.preset.model_args:
+            await _set_option(talk, peer, session, "model", spec.model)
+        if talk.preset.mode and talk.preset.mode != _current_value(session, "mode"):
+            await _set_option(talk, peer, session, "mode", talk.preset.mode)
         talk.ready = True
     except RpcError as error:
-        raise _refused(talk, error) from None
+        raise _start_error(talk, error) from None
     except (PeerGone, TimeoutError) as error:
         await talk.process.wait(EXIT_S)  # its status tells more than that it is gone
-        raise talk.not_started(str(error)) from None
+        raise talk.start_failed(str(error)) from None
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
-        raise talk.not_started(f"its answer makes no sense: {error!r}") from None
+        raise talk.start_failed(f"its answer makes no sense: {error!r}") from None
 
 
-def _introduction() -> dict[str, Any]:
+def _initialize_params() -> dict[str, Any]:
     # No files and no terminals: agents read, write and run themselves. Only so do their own rules and sandboxes hold.
     able: dict[str, Any] = {
         "fs": {"readTextFile": False, "writeTextFile": False},
@@ -73,22 +75,22 @@ def _introduction() -> dict[str, Any]:
     return {"protocolVersion": PROTOCOL, "clientCapabilities": able, "clientInfo": client}
 
 
-def _check(talk: AcpConversation) -> None:
+def _check_offered(talk: AcpConversation) -> None:
     """What the preset declares and this very agent does not offer is refused where it is asked for."""
     spec = talk.spec
-    offered = talk.offered
+    offered = talk.initialized
     if offered.protocol_version != PROTOCOL:
         raise AgentStartFailed(talk.agent, f"it speaks version {offered.protocol_version} of ACP, not {PROTOCOL}")
     older = f"This version of it ({offered.version or 'unknown'}) does not offer it."
-    if spec.fork and not offered.session("fork"):
+    if spec.fork and not offered.has_session_method("fork"):
         raise Unsupported(talk.agent, "fork", hint=older)
-    if spec.resume and not (offered.able.load_session or offered.session("resume") or spec.fork):
+    if spec.resume and not (offered.capabilities.load_session or offered.has_session_method("resume") or spec.fork):
         raise Unsupported(talk.agent, "resume", hint=older)
-    if any(server.url for server in spec.mcp_servers.values()) and not offered.http_servers:
+    if any(server.url for server in spec.mcp_servers.values()) and not offered.accepts_http_mcp:
         raise Unsupported(talk.agent, "mcp_servers by URL", hint=older)
 
 
-def _server(name: str, server: McpServer) -> dict[str, Any]:
+def _mcp_server(name: str, server: McpServer) -> dict[str, Any]:
     if server.url:
         headers = [{"name": key, "value": value} for key, value in server.headers.items()]
         return {"type": "http", "name": name, "url": server.url, "headers": headers}
@@ -96,56 +98,56 @@ def _server(name: str, server: McpServer) -> dict[str, Any]:
     return {"name": name, "command": server.command[0], "args": list(server.command[1:]), "env": env}
 
 
-def _keep_record(talk: AcpConversation) -> None:
+def _protect_record(talk: AcpConversation) -> None:
     """Gemini names the record of a session by the minute, and begins a new one before it loads the old: within the
     minute of the session's start it would write over what it is about to read. Another name saves it."""
-    if talk.preset.record and talk.native_id.replace("-", "").isalnum():
+    if talk.preset.record_glob and talk.native_id.replace("-", "").isalnum():
         minute = time.strftime("%Y-%m-%dT%H-%M", time.gmtime())
-        pattern = talk.preset.record.format(minute=minute, id=talk.native_id)
+        pattern = talk.preset.record_glob.format(minute=minute, id=talk.native_id)
         for record in Path(talk.spec.env.get("HOME", "/")).glob(pattern):
             record.rename(record.with_name(record.name.replace(minute, f"{minute}-00")))
 
 
-async def _quiet(talk: AcpConversation) -> None:
+async def _wait_for_replay(talk: AcpConversation) -> None:
     """Wait until the replayed history has passed."""
     async with asyncio.timeout(REPLAY_S):
         seen = -1
-        while seen != talk.heard:
-            seen = talk.heard
+        while seen != talk.updates_seen:
+            seen = talk.updates_seen
             await asyncio.sleep(QUIET_S)
 
 
-def _offers(session: Answer, what: str) -> bool:
+def _has_option(session: SessionResult, what: str) -> bool:
     options = session.get("configOptions") or ()
     return any(option.get("category") == what for option in options) or bool(session.get(f"{what}s"))
 
 
-def _current(session: Answer, what: str) -> str:
+def _current_value(session: SessionResult, what: str) -> str:
     for option in session.get("configOptions") or ():
         if option.get("category") == what:
             return str(option.get("currentValue", ""))
-    state: Answer = session.get(f"{what}s") or {}
+    state: SessionResult = session.get(f"{what}s") or {}
     return str(state.get(f"current{what.title()}Id", ""))
 
 
-async def _set(talk: AcpConversation, peer: Peer, session: Answer, what: str, value: str) -> None:
+async def _set_option(talk: AcpConversation, peer: Peer, session: SessionResult, what: str, value: str) -> None:
     """Choose a model or a mode: by the session's options, or by the older way of an own method."""
     place = {"sessionId": talk.native_id}
     for option in session.get("configOptions") or ():
         if option.get("category") == what:
             change = {**place, "configId": option["id"], "value": value}
-            await peer.request("session/set_config_option", change, timeout=ANSWER_S)
+            await peer.request("session/set_config_option", change, timeout=REQUEST_S)
             return
     if not session.get(f"{what}s"):
         raise Unsupported(talk.agent, what, hint=f"It offers no {what}s to choose from.")
-    await peer.request(f"session/set_{what}", {**place, f"{what}Id": value}, timeout=ANSWER_S)
+    await peer.request(f"session/set_{what}", {**place, f"{what}Id": value}, timeout=REQUEST_S)
 
 
-def _refused(talk: AcpConversation, error: RpcError) -> AgentStartFailed:
-    details = details_of(error)
+def _start_error(talk: AcpConversation, error: RpcError) -> AgentStartFailed:
+    details = error_details(error)
     reason = f"{error.message}: {details}" if details else error.message
     if error.code == AUTH_REQUIRED:
-        ways = ", ".join(way.name for way in talk.offered.auth_methods or ())
+        ways = ", ".join(way.name for way in talk.initialized.auth_methods or ())
         hint = talk.preset.sign_in or (f"It offers: {ways}." if ways else "")
         return AgentStartFailed(talk.agent, f"it is not signed in ({reason})", hint=hint)
     return AgentStartFailed(talk.agent, f"{error.method} failed: {reason}")

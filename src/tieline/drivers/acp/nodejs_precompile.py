@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-FIRST_LINE = 256
+MAX_SHEBANG = 256
 """Bytes that are looked at to see who runs a script."""
 
-WHOLE = "data:text/javascript," + ";".join(
+PRELOAD = "data:text/javascript," + ";".join(
     (
         "import v8 from 'node:v8'",
         # Set here and not as options: a Node that does not know one goes on without it.
@@ -25,19 +25,19 @@ WHOLE = "data:text/javascript," + ";".join(
 )
 
 
-def compiled(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
+def precompiled_command(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
     """The same command, compiled whole when it starts; unchanged when it is no script that Node runs."""
     program = shutil.which(argv[0], path=env.get("PATH", ""))
     runner: list[str] = []
     if program is not None:
         with suppress(OSError), Path(program).open("rb") as file:
-            runner = _runner(file.readline(FIRST_LINE))
+            runner = _node_interpreter(file.readline(MAX_SHEBANG))
     if program is None or not runner:
         return argv
-    return (*runner, "--import", WHOLE, program, *argv[1:])
+    return (*runner, "--import", PRELOAD, program, *argv[1:])
 
 
-def _runner(line: bytes) -> list[str]:
+def _node_interpreter(line: bytes) -> list[str]:
     """Node and its options, from a script's first line; empty when it is somebody else's."""
     words = line.removeprefix(b"#!").decode(errors="replace").split() if line.startswith(b"#!") else []
     if words and Path(words[0]).name == "env":

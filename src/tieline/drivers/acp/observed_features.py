@@ -10,32 +10,32 @@ from ..base import Features
 from ..observed_features import ObservedFeatures
 
 
-def learnt(preset: Preset, can: Mapping[str, Any], told: ObservedFeatures) -> Features:
+def merge_observed(preset: Preset, can: Mapping[str, Any], told: ObservedFeatures) -> Features:
     """`can` is the configuration's: it may keep a feature from being used, but not make the agent have it."""
     return replace(
         preset.features,
         resume=told.resume and can.get("resume") is not False,
         fork=told.fork and can.get("fork") is not False,
-        model=(preset.features.model if _by_argument(preset, told) else bool(told.model))
+        model=(preset.features.model if _model_by_argument(preset, told) else bool(told.model))
         and can.get("model") is not False,
-        attachments=_both(can.get("attachments"), told.attachments),
+        attachments=_intersect(can.get("attachments"), told.attachments),
     )
 
 
-def untold(preset: Preset, features: Features, told: ObservedFeatures) -> tuple[str, ...]:
+def unconfirmed(preset: Preset, features: Features, told: ObservedFeatures) -> tuple[str, ...]:
     """What the agent says nothing about, and the protocol does not demand."""
-    known = {*STREAM.names(), "resume", "fork", "attachments"}
-    if not _by_argument(preset, told):
+    known = {*STREAM.supported(), "resume", "fork", "attachments"}
+    if not _model_by_argument(preset, told):
         known.add("model")
-    return tuple(name for name in features.names() if name not in known)
+    return tuple(name for name in features.supported() if name not in known)
 
 
-def _by_argument(preset: Preset, told: ObservedFeatures) -> bool:
+def _model_by_argument(preset: Preset, told: ObservedFeatures) -> bool:
     """The model is an argument of the program (no session speaks of that), or no new session was opened yet."""
-    return bool(preset.model) or told.model is None
+    return bool(preset.model_args) or told.model is None
 
 
-def _both(wished: tuple[str, ...] | None, taken: tuple[str, ...]) -> tuple[str, ...]:
+def _intersect(wished: tuple[str, ...] | None, taken: tuple[str, ...]) -> tuple[str, ...]:
     if wished is None or "*/*" in wished:
         return taken
     return tuple(each for each in wished if f"{each.split('/')[0]}/*" in taken)

@@ -9,16 +9,16 @@ import msgspec
 
 from ...events import Answer, AnyAction, Ask, Choice, Edit, Question, Remember, needs
 from ..acp_presets import Preset
-from ..current_file import with_links
-from .edit_diffs import looked_at
-from .tools import Tool
+from ..current_file import note_links
+from .edit_diffs import preview_edit
+from .tools import AcpToolCall
 
 CANCELLED: Mapping[str, Any] = {"outcome": {"outcome": "cancelled"}}
 
 Fields = Mapping[str, Any]
 
 
-def choose(options: Sequence[Fields], answer: Answer, *, lasting: bool = True) -> Fields:
+def permission_response(options: Sequence[Fields], answer: Answer, *, lasting: bool = True) -> Fields:
     """The option that an answer stands for. A denial that the agent does not offer cancels instead. What is to hold
     for the session is remembered where asks are decided, for that very action."""
     remember = lasting and answer.remember == "always"
@@ -34,16 +34,16 @@ def choose(options: Sequence[Fields], answer: Answer, *, lasting: bool = True) -
 
 
 async def permission_ask(
-    number: str, tool: Tool, action: AnyAction, options: Sequence[Fields], preset: Preset, cwd: str
+    number: str, tool: AcpToolCall, action: AnyAction, options: Sequence[Fields], preset: Preset, cwd: str
 ) -> Ask:
     """The ask of a request for permission. What the agent tells of the call beside its input is a part of it."""
     plan = tool.text if tool.kind == "switch_mode" else ""
     given, notes, withheld = tool.arguments, tool.text, _withheld(preset, tool)
     if not given:
-        given, notes = _told(tool), ""
+        given, notes = _describe_call(tool), ""
     if isinstance(action, Edit) and tool.diffs:
         given = {name: value for name, value in given.items() if name != "diff"}  # the same in other words
-        drawn = await looked_at(action, tool.diffs, cwd)
+        drawn = await preview_edit(action, tool.diffs, cwd)
         action, notes = drawn.edit, " ".join(filter(None, (notes, drawn.note)))
         withheld = withheld or drawn.withheld
     kinds = {option.get("kind") for option in options}
@@ -51,7 +51,7 @@ async def permission_ask(
     if always is not None and "allow_once" not in kinds:
         notes = " ".join(filter(None, (notes, f"The agent has no “allow once”: to allow it is “{always}”.")))
     scopes: dict[Remember, str] = {}
-    if preset.remembers and always is not None:
+    if preset.supports_always and always is not None:
         scopes["always"] = f"what the agent calls “{always}”" if always else "whatever the agent makes of it"
     ask = Ask(
         number,
@@ -67,10 +67,10 @@ async def permission_ask(
         scopes=scopes,
         withheld=withheld,
     )
-    return await with_links(ask, cwd)
+    return await note_links(ask, cwd)
 
 
-def _told(tool: Tool) -> Fields:
+def _describe_call(tool: AcpToolCall) -> Fields:
     """What an agent that gives no input says in its place: Gemini has it in a text, for some tools as JSON."""
     with suppress(msgspec.DecodeError):
         return {**msgspec.json.decode(tool.text, type=dict[str, Any]), **({"title": tool.title} if tool.title else {})}
@@ -78,30 +78,30 @@ def _told(tool: Tool) -> Fields:
     return {name: value for name, value in told.items() if value}
 
 
-def _withheld(preset: Preset, tool: Tool) -> str:
-    for pattern, words in preset.cuts.items():
+def _withheld(preset: Preset, tool: AcpToolCall) -> str:
+    for pattern, words in preset.truncated_asks.items():
         if any(re.match(pattern, text, re.DOTALL) for text in (tool.title, tool.text)):
             return words
     return ""
 
 
-def questions_of(params: Fields) -> tuple[Question, ...]:
+def parse_questions(params: Fields) -> tuple[Question, ...]:
     """The fields of a form, each as a question."""
-    return tuple(_question(name, field) for name, field in _form(params).items())
+    return tuple(_question(name, field) for name, field in _form_fields(params).items())
 
 
-def elicited(params: Fields, answer: Answer | None) -> Fields:
+def elicitation_response(params: Fields, answer: Answer | None) -> Fields:
     """The response to `elicitation/create`."""
     if answer is None:
         return {"action": "cancel"}
     if answer.decision == "deny":
         return {"action": "decline"}
-    fields = _form(params)
+    fields = _form_fields(params)
     content = {name: _value(fields[name], chosen) for name, chosen in answer.answers.items() if name in fields}
     return {"action": "accept", "content": content}
 
 
-def _form(params: Fields) -> Fields:
+def _form_fields(params: Fields) -> Fields:
     schema: Fields = params.get("requestedSchema") or {}
     return schema.get("properties") or {}
 

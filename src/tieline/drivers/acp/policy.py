@@ -11,9 +11,9 @@ from ...policy import CAPABILITIES, Capability, Enforcement, Level, Means, Polic
 from ..acp_presets import Preset
 from ..base import Spec
 
-RULES = "tieline-rules.toml"
+RULES_FILE = "tieline-rules.toml"
 
-FIRST = 999
+RULE_PRIORITY = 999
 """The highest priority that a rule of Gemini can have within its tier."""
 
 
@@ -29,9 +29,9 @@ def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory
     env = {**preset.env, **spec.env}
     files: dict[str, str] = {}
     if spec.model:
-        argv += [part.format(spec.model) for part in preset.model]
+        argv += [part.format(spec.model) for part in preset.model_args]
     if preset.control == "gemini-rules":
-        path = str(Path(directory, RULES))
+        path = str(Path(directory, RULES_FILE))
         files[path] = gemini_rules(preset, spec.policy, spec.disallowed_tools)
         argv += ["--admin-policy", path]
     elif preset.control == "opencode-permission":
@@ -46,7 +46,7 @@ def receipt(preset: Preset, policy: Policy) -> Receipt:
     lines: dict[Capability, Enforcement] = {}
     for capability in CAPABILITIES:
         level = policy.level(capability)
-        means = _means(preset, capability, level)
+        means = _means_for(preset, capability, level)
         note = ""
         if means == "none" and level != "allow":
             note = "the agent does not always ask before it"
@@ -56,16 +56,16 @@ def receipt(preset: Preset, policy: Policy) -> Receipt:
     return Receipt.from_lines(lines)
 
 
-def overruled(preset: Preset, root: Path = Path("/")) -> str:
+def overriding_rules(preset: Preset, root: Path = Path("/")) -> str:
     """The directory with an administrator's rules, if there is one that makes the agent ignore ours."""
-    for name in preset.overruled_by:
+    for name in preset.overriding_dirs:
         place = root / name.removeprefix("/")
         if any(place.glob("*.toml")):
             return name
     return ""
 
 
-def _means(preset: Preset, capability: Capability, level: Level) -> Means:
+def _means_for(preset: Preset, capability: Capability, level: Level) -> Means:
     if preset.control:
         return "rule" if level == "allow" else "prompt"
     if capability in preset.asks:
@@ -91,7 +91,7 @@ def gemini_rules(preset: Preset, policy: Policy, disallowed: Sequence[str] = ())
 
 def _rule(tools: Sequence[str], decision: str, *, pattern: str = ".") -> str:
     names = msgspec.json.encode(tuple(tools)).decode()  # a JSON array of strings is a TOML array too
-    lines = ["[[rule]]", f"toolName = {names}", f'decision = "{decision}"', f"priority = {FIRST}"]
+    lines = ["[[rule]]", f"toolName = {names}", f'decision = "{decision}"', f"priority = {RULE_PRIORITY}"]
     if pattern:
         lines.append(f'argsPattern = "{pattern}"')
     if decision == "allow":

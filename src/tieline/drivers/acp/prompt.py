@@ -9,19 +9,19 @@ from ..base import Attachment, Prompt
 from .capabilities import InitializeResponse
 
 
-def blocks_of(agent: str, prompt: Prompt, offered: InitializeResponse, system: str = "") -> list[dict[str, Any]]:
+def content_blocks(agent: str, prompt: Prompt, offered: InitializeResponse, system: str = "") -> list[dict[str, Any]]:
     """Raises Unsupported for an attachment that this very agent does not take."""
     text = f"[SYSTEM]\n{system}\n\n[MESSAGE]\n{prompt.text}" if system else prompt.text
     blocks: list[dict[str, Any]] = [{"type": "text", "text": text}]
     for attachment in prompt.attachments:
-        if not offered.takes(attachment.media_type.split("/")[0]):
+        if not offered.accepts(attachment.media_type.split("/")[0]):
             hint = f"This version of it ({offered.version or 'unknown'}) does not offer it."
             raise Unsupported(agent, f"attachments of type {attachment.media_type}", hint=hint)
-        blocks.append(_block(attachment))
+        blocks.append(_attachment_block(attachment))
     return blocks
 
 
-def _block(attachment: Attachment) -> dict[str, Any]:
+def _attachment_block(attachment: Attachment) -> dict[str, Any]:
     data = attachment.data or Path(attachment.path).read_bytes()
     kind = attachment.media_type.split("/")[0]
     if kind in ("image", "audio"):

@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Search, Task
-from ..unified_diff import unified
+from ..unified_diff import unified_diff
 
 NOTHING: Mapping[str, Any] = {}
 Fields = Mapping[str, Any]
@@ -14,12 +14,23 @@ Change = tuple[str, str, str]
 """A path, its text before, its text after."""
 
 
-class Tool:
+class AcpToolCall:
     """One tool call. It grows over several messages."""
 
     __slots__ = (
-        "arguments", "content", "drawn", "id", "kind", "locations", "name",
-        "output", "proposed", "refused", "result", "title", "told",
+        "announced",
+        "arguments",
+        "cached_diff",
+        "content",
+        "id",
+        "kind",
+        "locations",
+        "name",
+        "output",
+        "proposed",
+        "refused",
+        "result",
+        "title",
     )  # fmt: skip
 
     def __init__(self, name: str, id: str) -> None:
@@ -32,9 +43,9 @@ class Tool:
         self.content: list[Fields] = []
         self.locations: list[Fields] = []
         self.proposed: list[Change] = []  # what it asked to change
-        self.drawn: tuple[list[Change], str] = ([], "")  # its changes, and the diff that was made of them
+        self.cached_diff: tuple[list[Change], str] = ([], "")  # its changes, and the diff that was made of them
         self.output = ""  # what was told of its output while it runs
-        self.told = False
+        self.announced = False
         self.refused = False
 
     def merge(self, call: Fields) -> None:
@@ -53,7 +64,7 @@ class Tool:
         if locations := get("locations"):
             self.locations = locations
 
-    def ask(self, call: Fields) -> None:
+    def merge_permission_request(self, call: Fields) -> None:
         """What a request for permission tells of it. Its input may be put in other words there: ours stays."""
         own = self.arguments
         self.merge(call)
@@ -62,7 +73,7 @@ class Tool:
         self.proposed = self.diffs
 
     @property
-    def known(self) -> bool:
+    def describable(self) -> bool:
         """Whether there is enough to say what it is about, although it is still pending."""
         if self.kind == "execute":
             return "command" in self.arguments or "cmd" in self.arguments
@@ -74,9 +85,9 @@ class Tool:
         return "\n".join(parts)
 
     @property
-    def outcome(self) -> str:
+    def result_text(self) -> str:
         """What it returned, as text."""
-        return self.text or _readable(self.result)
+        return self.text or _result_text(self.result)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -97,7 +108,7 @@ class Tool:
         result: object = self.result
         return (cast("Fields", result).get("metadata") or NOTHING) if isinstance(result, dict) else NOTHING
 
-    def given(self, *names: str) -> str:
+    def argument(self, *names: str) -> str:
         """The first of these arguments that it has."""
         if arguments := self.arguments:
             for name in names:
@@ -105,32 +116,32 @@ class Tool:
                     return " ".join(map(str, cast("list[Any]", value))) if isinstance(value, list) else str(value)
         return ""
 
-    def draw(self, cwd: str) -> str:
+    def diff(self, cwd: str) -> str:
         """Its changes as one diff. `cwd` ends with a slash and shortens the paths."""
         changes = self.diffs
-        if changes != self.drawn[0]:
-            diff = "".join(unified(path.removeprefix(cwd), old or None, new) for path, old, new in changes)
-            self.drawn = (changes, diff)
-        return self.drawn[1]
+        if changes != self.cached_diff[0]:
+            diff = "".join(unified_diff(path.removeprefix(cwd), old or None, new) for path, old, new in changes)
+            self.cached_diff = (changes, diff)
+        return self.cached_diff[1]
 
     def action(self, kind: str, cwd: str) -> AnyAction:
         """What it does, for a kind of tool."""
         match kind:
             case "edit" | "delete" | "move":
-                path = self.given("filePath", "file_path", "path")
-                return Edit(self.paths or ((path,) if path else ()), self.draw(cwd))
+                path = self.argument("filePath", "file_path", "path")
+                return Edit(self.paths or ((path,) if path else ()), self.diff(cwd))
             case "execute":
-                return Command(self.given("command", "cmd") or self.title, self.given("cwd", "workdir"))
+                return Command(self.argument("command", "cmd") or self.title, self.argument("cwd", "workdir"))
             case "fetch":
-                url = self.given("url") or _url_in(self.given("prompt") or self.title)
-                return Fetch(url, "" if url else self.given("query") or self.title)
+                url = self.argument("url") or _find_url(self.argument("prompt") or self.title)
+                return Fetch(url, "" if url else self.argument("query") or self.title)
             case "read":
-                path = self.given("filePath", "file_path", "path")
+                path = self.argument("filePath", "file_path", "path")
                 return Read(self.paths[0] if self.paths else path or self.title)
             case "search":
-                return Search(self.given("pattern", "query") or self.title, self.given("path"))
+                return Search(self.argument("pattern", "query") or self.title, self.argument("path"))
             case "task":
-                return Task(self.given("description") or self.title)
+                return Task(self.argument("description") or self.title)
             case _:
                 return _mcp(self.name) or OtherAction()
 
@@ -144,12 +155,12 @@ def _mcp(name: str) -> Mcp | None:
     return Mcp(server, tool) if tool else None
 
 
-def _url_in(text: str) -> str:
+def _find_url(text: str) -> str:
     start = text.find("http")
     return text[start:].split(maxsplit=1)[0].rstrip("\"'),.") if start >= 0 else ""
 
 
-def _readable(result: Any) -> str:
+def _result_text(result: Any) -> str:
     if result is None or isinstance(result, str):
         return result or ""
     if isinstance(result, dict):

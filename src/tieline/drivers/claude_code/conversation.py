@@ -20,8 +20,8 @@ from ..base import AskFn, Prompt, Spec
 from ..turn_stream import Turn
 from .events import SOURCE, ClaudeCodeNormaliser, Message
 from .launch import INSTALL, SDK, UPGRADE
-from .policy import Permits, answered, rules
-from .prompt import hooked, sendable, user_message
+from .policy import ToolPermissions, answered_input, permission_rules
+from .prompt import hook_output, inline_long_system, user_message
 from .tools import QUESTION
 from .transport import SdkTransport
 from .usage import ClaudeCodeUsageMeter
@@ -57,24 +57,26 @@ class ClaudeCodeConversation:
         self._agent = agent
         self._process = process
         self._ask = ask
-        self._permits = Permits(spec.policy, spec.cwd, user_rules=user_rules)
-        hidden = (*rules(spec.policy)[1], *(rule for rule in spec.disallowed_tools if "(" not in rule))
+        self._permissions = ToolPermissions(spec.policy, spec.cwd, user_rules=user_rules)
+        hidden = (*permission_rules(spec.policy)[1], *(rule for rule in spec.disallowed_tools if "(" not in rule))
         self._normaliser = ClaudeCodeNormaliser(agent, receipt, hidden, meter)
         self._normaliser.native_id = native_id
-        self._wire = SdkTransport(process, self._took, self._garbage)
+        self._transport = SdkTransport(process, self._on_message, self._on_garbage)
         self._client: ClaudeSDKClient | None = None
         self._turn: Turn | None = None
-        self._prompt = ""  # the id of the message that began the turn
-        self._unheard: Prompt | None = None  # the turn's, while its addition to the system instruction is not given
-        self._begun: set[str] = set()  # messages of this turn that the agent has taken up
+        self._prompt_id = ""  # the id of the message that began the turn
+        self._pending_system: Prompt | None = (
+            None  # the turn's, while its addition to the system instruction is not given
+        )
+        self._started_messages: set[str] = set()  # messages of this turn that the agent has taken up
         self._steers: set[str] = set()  # said in the middle of the turn, not yet part of a result
-        self._told_begin = False  # whether this version tells when it takes a message up
-        self._held: deque[Event] = deque(maxlen=MAX_HELD)
-        self._gone: str | None = None
-        self._rubbish: list[bytes] = []
+        self._reports_start = False  # whether this version tells when it takes a message up
+        self._held_events: deque[Event] = deque(maxlen=MAX_HELD)
+        self._death: str | None = None
+        self._garbage_lines: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pump: asyncio.Task[None] | None = None
-        self._up = False
+        self._reader: asyncio.Task[None] | None = None
+        self._connected = False
         self._closing = False
 
     @property
@@ -83,8 +85,8 @@ class ClaudeCodeConversation:
 
     # --- its life --------------------------------------------------------------------------------------
 
-    def listen(self) -> None:
-        self._pump = asyncio.create_task(self._listen())
+    def start_reading(self) -> None:
+        self._reader = asyncio.create_task(self._read_messages())
 
     async def connect(self, timeout: float) -> None:
         """Import the SDK while the agent starts, then shake hands. Raises AgentMissing, AgentStartFailed."""
@@ -96,11 +98,11 @@ class ClaudeCodeConversation:
             log.addHandler(logging.NullHandler())  # we tell what it would print
         try:
             hooks = {
-                "PreToolUse": [sdk.HookMatcher(hooks=[self._before], timeout=HOOK_S, on_failure="block")],
-                "UserPromptSubmit": [sdk.HookMatcher(hooks=[self._beside], timeout=HOOK_S)],
+                "PreToolUse": [sdk.HookMatcher(hooks=[self._pre_tool_use], timeout=HOOK_S, on_failure="block")],
+                "UserPromptSubmit": [sdk.HookMatcher(hooks=[self._user_prompt_submit], timeout=HOOK_S)],
             }
-            options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
-            client: ClaudeSDKClient = sdk.ClaudeSDKClient(options, cast("Transport", self._wire))
+            options = sdk.ClaudeAgentOptions(can_use_tool=self._can_use_tool, hooks=hooks)
+            client: ClaudeSDKClient = sdk.ClaudeSDKClient(options, cast("Transport", self._transport))
         except (AttributeError, TypeError) as error:
             raise AgentMissing(self._agent, f"claude-agent-sdk is too old: {error}", hint=UPGRADE) from None
         self._client = client
@@ -108,22 +110,24 @@ class ClaudeCodeConversation:
             async with asyncio.timeout(timeout):
                 await client.connect()
         except TimeoutError:
-            raise self._no_start(f"it did not answer within {timeout:g} s") from None
+            raise self._start_failed(f"it did not answer within {timeout:g} s") from None
         except Exception as error:  # the SDK raises plain ones
             await self._process.wait(EXIT_S)
-            raise self._no_start(f"the handshake failed: {error}") from None
-        self._up = True
+            raise self._start_failed(f"the handshake failed: {error}") from None
+        self._connected = True
 
     async def warm_up(self) -> None:
         """It counts its instructions and tools, for which it makes them. A summary it counts without its vendor."""
-        await self._wire.ask({"subtype": "get_context_usage", "detail": "summary"})
+        await self._transport.request({"subtype": "get_context_usage", "detail": "summary"})
 
-    def _no_start(self, otherwise: str) -> AgentStartFailed:
-        said = [event.message for event in self._held if isinstance(event, Error)]
-        rubbish = [line.decode(errors="replace") for line in self._rubbish]
+    def _start_failed(self, otherwise: str) -> AgentStartFailed:
+        said = [event.message for event in self._held_events if isinstance(event, Error)]
+        rubbish = [line.decode(errors="replace") for line in self._garbage_lines]
         words = "\n".join([*said, self._process.stderr.strip(), *rubbish])
         status = self._process.returncode
-        how = otherwise if status is None or len(self._rubbish) > MAX_GARBAGE else f"it exited with status {status}"
+        how = (
+            otherwise if status is None or len(self._garbage_lines) > MAX_GARBAGE else f"it exited with status {status}"
+        )
         return AgentStartFailed(self._agent, how, hint=f"It said: {words.strip()[-2000:]}" if words.strip() else "")
 
     async def disconnect(self) -> None:
@@ -136,15 +140,15 @@ class ClaudeCodeConversation:
                     await self._client.disconnect()
 
     async def stop(self) -> None:
-        if self._pump is not None:
-            self._pump.cancel()
-            await asyncio.gather(self._pump, *self._tasks, return_exceptions=True)
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, *self._tasks, return_exceptions=True)
         if self._turn is not None:
             self._turn.done("interrupted", native_id=self.native_id)
 
-    async def _listen(self) -> None:
+    async def _read_messages(self) -> None:
         try:
-            reason = await self._wire.pump(self._room)
+            reason = await self._transport.run(self._drain)
         except Exception as error:  # a mistake of ours must end the turn, not leave its reader waiting
             reason = f"{type(error).__name__}: {error}"
         if self._closing:
@@ -154,37 +158,37 @@ class ClaudeCodeConversation:
             await self._process.wait(EXIT_S)
         status = self._process.returncode
         died = AgentDied(self._agent, status, self._process.stderr)
-        self._gone = str(died) if status is not None else f"{self._agent}: {reason}"
+        self._death = str(died) if status is not None else f"{self._agent}: {reason}"
         if self._turn is not None and not self._turn.ended:
-            self._show([*self._normaliser.changes(), *self._normaliser.spent()])
-            self._turn.fail(self._gone, native_id=self.native_id)
+            self._emit([*self._normaliser.turn_diff(), *self._normaliser.partial_usage()])
+            self._turn.fail(self._death, native_id=self.native_id)
 
-    async def _room(self) -> None:
+    async def _drain(self) -> None:
         if self._turn is not None:
-            await self._turn.room()
+            await self._turn.drain()
 
     # --- turns -----------------------------------------------------------------------------------------
 
     def turn(self, prompt: Prompt) -> Turn:
         turn = Turn(prompt, self._ask)
-        if self._gone is not None:
+        if self._death is not None:
             again = f"Open it again with resume={self.native_id!r} to go on."
-            turn.fail(f"{self._gone}\n  {again}", native_id=self.native_id)
+            turn.fail(f"{self._death}\n  {again}", native_id=self.native_id)
             return turn
         self._turn = turn
-        self._prompt = str(uuid4())
-        sent = sendable(prompt)
-        self._unheard = sent if sent.system else None
-        self._begun.clear()
+        self._prompt_id = str(uuid4())
+        sent = inline_long_system(prompt)
+        self._pending_system = sent if sent.system else None
+        self._started_messages.clear()
         self._steers.clear()
-        while self._held:
-            turn.emit(self._held.popleft())
-        self._spawn(self._send(turn, sent, self._prompt))
+        while self._held_events:
+            turn.emit(self._held_events.popleft())
+        self._spawn(self._send(turn, sent, self._prompt_id))
         return turn
 
     @property
     def alive(self) -> bool:
-        return not self._gone and self._process.returncode is None
+        return not self._death and self._process.returncode is None
 
     async def interrupt(self) -> None:
         turn = self._turn
@@ -194,7 +198,7 @@ class ClaudeCodeConversation:
 
     async def steer(self, text: str) -> None:
         turn = self._turn
-        if turn is None or turn.ended or self._gone is not None:
+        if turn is None or turn.ended or self._death is not None:
             raise Unsupported(self._agent, "steer", hint="No turn is running: send it as the next prompt.")
         number = str(uuid4())
         self._steers.add(number)
@@ -222,79 +226,83 @@ class ClaudeCodeConversation:
 
     # --- what the agent says ---------------------------------------------------------------------------
 
-    def _took(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         if message.get("type") == "command_lifecycle":
-            self._told_begin = True
+            self._reports_start = True
             if message.get("state") == "started":
-                self._begun.add(message.get("command_uuid", ""))
+                self._started_messages.add(message.get("command_uuid", ""))
                 if self._turn is not None and self._turn.interrupted:
                     self._spawn(self._interrupt())  # it was interrupted before it began, which the agent forgets
             return
         events = self._normaliser.feed(message)
         if events and type(events[-1]) is Done:
-            self._ended(events[:-1], events[-1], message)
+            self._on_result(events[:-1], events[-1], message)
         else:
-            self._show(events)
+            self._emit(events)
 
-    def _show(self, events: list[Event]) -> None:
+    def _emit(self, events: list[Event]) -> None:
         turn = self._turn
         if turn is None or turn.ended:
-            self._held.extend(events)
+            self._held_events.extend(events)
         else:
             for event in events:
                 turn.emit(event)
 
-    def _ended(self, events: list[Event], done: Done, message: Message) -> None:
+    def _on_result(self, events: list[Event], done: Done, message: Message) -> None:
         """A result. It may be of a turn that the agent took by itself (a background task woke it), not of ours."""
         turn = self._turn
         heard = message.get("user_message_uuids") or ()
-        ours = not self._told_begin or self._prompt in self._begun or self._prompt in heard
+        ours = not self._reports_start or self._prompt_id in self._started_messages or self._prompt_id in heard
         if turn is None or turn.ended or not ours:
-            self._show([replace(event, recoverable=True) if isinstance(event, Error) else event for event in events])
+            self._emit([replace(event, recoverable=True) if isinstance(event, Error) else event for event in events])
             return
-        self._show(events)
+        self._emit(events)
         self._steers.difference_update(heard)
         if self._steers and not turn.interrupted and done.status == "success":
             return  # what was said too late for this answer gets one of its own
-        self._show(self._normaliser.changes())
+        self._emit(self._normaliser.turn_diff())
         usage = "partial" if turn.interrupted else done.usage
         told = {name: getattr(done, name) for name in ("error", "text", "tokens", "native_id", "turns")}
         turn.done(done.status, usage=usage, **told)
         self._normaliser.next_turn()
 
-    def _garbage(self, line: bytes) -> None:
-        self._show([Other(line[:10_000].decode(errors="replace"), SOURCE)])
-        if not self._up:
-            self._rubbish.append(line[:200])
-            if len(self._rubbish) > MAX_GARBAGE:
+    def _on_garbage(self, line: bytes) -> None:
+        self._emit([Other(line[:10_000].decode(errors="replace"), SOURCE)])
+        if not self._connected:
+            self._garbage_lines.append(line[:200])
+            if len(self._garbage_lines) > MAX_GARBAGE:
                 self._process.kill()
 
     # --- what it asks ----------------------------------------------------------------------------------
 
-    async def _before(self, given: Any, tool: str | None, context: Any) -> Message:
+    async def _pre_tool_use(self, given: Any, tool: str | None, context: Any) -> Message:
         """The hook before every tool call."""
-        decision = self._permits.before(given["tool_name"], given["tool_input"])
-        return hooked("PreToolUse", permissionDecision=decision) if decision else {}
+        decision = self._permissions.hook_decision(given["tool_name"], given["tool_input"])
+        return hook_output("PreToolUse", permissionDecision=decision) if decision else {}
 
-    async def _beside(self, given: Any, tool: str | None, context: Any) -> Message:
+    async def _user_prompt_submit(self, given: Any, tool: str | None, context: Any) -> Message:
         """The hook before a prompt is taken up: what its turn adds to the system instruction goes beside it."""
-        prompt = self._unheard
+        prompt = self._pending_system
         if prompt is None or prompt.text not in given["prompt"]:
             return {}  # something said in the middle of the turn, or the agent to itself
-        self._unheard = None
-        return hooked("UserPromptSubmit", additionalContext=prompt.system)
+        self._pending_system = None
+        return hook_output("UserPromptSubmit", additionalContext=prompt.system)
 
-    async def _permit(self, name: str, given: dict[str, Any], context: "ToolPermissionContext") -> "PermissionResult":
+    async def _can_use_tool(
+        self, name: str, given: dict[str, Any], context: "ToolPermissionContext"
+    ) -> "PermissionResult":
         from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny
 
         turn = self._turn
         if turn is None or turn.ended:
             return PermissionResultDeny(message="No turn is running: nobody is there to answer.")
-        ask = await self._permits.ask(name, given, self._normaliser.call(context.tool_use_id or ""), context)
+        ask = await self._permissions.build_ask(
+            name, given, self._normaliser.call_input(context.tool_use_id or ""), context
+        )
         answer = await turn.ask(ask)
         if answer.decision == "deny":
             return PermissionResultDeny(message=answer.reason or f"Denied by {answer.by}.")
         if name == QUESTION:
-            return PermissionResultAllow(updated_input=answered(given, answer))
-        updates = self._permits.updates(name, given, answer, context.suggestions)
+            return PermissionResultAllow(updated_input=answered_input(given, answer))
+        updates = self._permissions.permission_updates(name, given, answer, context.suggestions)
         return PermissionResultAllow(updated_permissions=updates)

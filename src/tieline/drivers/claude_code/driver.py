@@ -16,11 +16,11 @@ from ...policy import Policy, Receipt
 from ...processes.async_process import Process
 from ...wire.bounded_read import read_regular
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
-from ..registry import options_of
+from ..registry import parse_options
 from .conversation import ClaudeCodeConversation
-from .launch import ARGS, INSTALL, KEPT, ClaudeCodeOptions, executable, launch_command
+from .launch import ARGS, INSTALL, RESERVED_ARGS, ClaudeCodeOptions, executable, launch_command
 from .policy import enforce
-from .usage import ClaudeCodeUsageMeter, spent_before
+from .usage import ClaudeCodeUsageMeter, previous_usage
 
 VERSION_S = 10.0
 """How long `claude --version` may take."""
@@ -38,8 +38,8 @@ OPTIONS = ClaudeCodeOptions
 
 
 def create(name: str, options: Mapping[str, Any]) -> "ClaudeCode":
-    chosen = options_of(ClaudeCodeOptions, name, options)
-    check_args(name, chosen.args, KEPT)
+    chosen = parse_options(ClaudeCodeOptions, name, options)
+    check_args(name, chosen.args, RESERVED_ARGS)
     return ClaudeCode(chosen, name=name)
 
 
@@ -104,7 +104,7 @@ class ClaudeCode:
         # A command of the user's own may bring its credentials along.
         if not self.options.command and await asyncio.to_thread(_signed_in, launch.env, spec.cwd) is False:
             raise NotSignedIn(self.name, "it is not signed in", hint=SIGN_IN)
-        before = await asyncio.to_thread(spent_before, launch.env, spec.resume)
+        before = await asyncio.to_thread(previous_usage, launch.env, spec.resume)
         try:
             process = Process.start(launch.argv, cwd=spec.cwd, env=launch.env)
         except FileNotFoundError:
@@ -126,7 +126,7 @@ class ClaudeCode:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(talk.stop)  # it reads until the process is gone
             await stack.enter_async_context(process)
-            talk.listen()
+            talk.start_reading()
             stack.push_async_callback(talk.disconnect)
             await talk.connect(self.options.start_timeout_s)
             yield talk

@@ -27,19 +27,19 @@ from ...events import (
     Usage,
 )
 from ...policy import Receipt
-from .tools import ToDo, action_of, patch, text_of
+from .tools import TodoList, content_text, patch_diff, tool_action
 from .usage import ClaudeCodeUsageMeter
 
 Message = dict[str, Any]
 
 SOURCE = "claude-code"
-QUIET = frozenset({"command_lifecycle", "keep_alive", "tool_progress"})
+IGNORED = frozenset({"command_lifecycle", "keep_alive", "tool_progress"})
 """Bookkeeping and heartbeats."""
-QUIET_SYSTEM = frozenset(
+IGNORED_SYSTEM = frozenset(
     {"thinking_tokens", "task_updated", "background_tasks_changed", "session_state_changed", "hook_started"}
 )
 OUTCOMES: dict[str, Outcome] = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_budget"}
-REFUSED = frozenset({"permission-rule", "user-rejected"})
+REFUSAL_KINDS = frozenset({"permission-rule", "user-rejected"})
 """Claude Code's kinds of non-execution that mean somebody or some rule said no."""
 INTERRUPTED = "[Request interrupted by user"
 MAX_CALLS = 10_000
@@ -61,17 +61,17 @@ class ClaudeCodeNormaliser:
         self._agent = agent
         self._receipt = receipt
         self._hidden = frozenset(hidden)
-        self._told_init = False
+        self._init_sent = False
         self._calls: dict[str, Message] = {}  # tool_use blocks whose result has not come
         self._message = ""  # the id of the one being streamed
         self._open: dict[str, list[tuple[str, str]]] = {}  # message id → streamed blocks (type, item), not yet whole
         self._block: tuple[type[TextDelta] | type[ThinkingDelta], str] | None = None
-        self._settled: set[str] = set()  # calls of this turn that have their result
-        self._todo = ToDo()
+        self._finished_calls: set[str] = set()  # calls of this turn that have their result
+        self._todo_list = TodoList()
         self._diffs: list[str] = []
         self._paths: dict[str, None] = {}
         self._meter = meter or ClaudeCodeUsageMeter()
-        self._table: dict[str, Callable[[Message], list[Event]]] = {
+        self._handlers: dict[str, Callable[[Message], list[Event]]] = {
             "stream_event": self._stream,
             "assistant": self._assistant,
             "user": self._user,
@@ -83,24 +83,24 @@ class ClaudeCodeNormaliser:
     def feed(self, message: Message) -> list[Event]:
         kind = message.get("type")
         try:
-            handle = self._table.get(kind)  # type: ignore[arg-type]
+            handle = self._handlers.get(kind)  # type: ignore[arg-type]
             if handle is not None:
                 return handle(message)
-            return [] if kind in QUIET else [Other(message, SOURCE)]
+            return [] if kind in IGNORED else [Other(message, SOURCE)]
         except (AttributeError, KeyError, TypeError, ValueError):  # not the shape we know: keep it as it came
             if kind == "result":  # and still: it is the end of a turn
                 return [Other(message, SOURCE), Done("error", error="the turn's result is not of a known shape")]
             return [Other(message, SOURCE)]
 
-    def call(self, tool: str) -> Message:
+    def call_input(self, tool: str) -> Message:
         """The input the model gave to a call that is not finished; Claude Code's own asks leave parts of it out."""
         return self._calls.get(tool, {}).get("input") or {}
 
-    def spent(self) -> list[Event]:
+    def partial_usage(self) -> list[Event]:
         """Of a turn that comes to no result."""
-        return [Usage(self._meter.so_far())]
+        return [Usage(self._meter.tokens())]
 
-    def changes(self) -> list[Event]:
+    def turn_diff(self) -> list[Event]:
         """What the turn changed, once: its diff, if there is one. The next turn starts anew."""
         if not self._diffs:
             return []
@@ -133,9 +133,9 @@ class ClaudeCodeNormaliser:
             self._message = event["message"]["id"]
             self._open.clear()
             if not message.get("parent_tool_use_id"):
-                self._meter.began(event["message"].get("usage"))
+                self._meter.model_call_started(event["message"].get("usage"))
         elif kind == "message_delta":
-            return [Usage(self._meter.ended(event.get("usage")))]
+            return [Usage(self._meter.model_call_ended(event.get("usage")))]
         return []
 
     def _assistant(self, message: Message) -> list[Event]:
@@ -150,7 +150,7 @@ class ClaudeCodeNormaliser:
                 if len(self._calls) >= MAX_CALLS:
                     del self._calls[next(iter(self._calls))]
                 self._calls[block["id"]] = block
-                action = action_of(block["name"], block["input"])
+                action = tool_action(block["name"], block["input"])
                 events.append(ToolUse(block["id"], block["name"], action, block["input"], parent))
             elif kind == "text":
                 if block["text"]:
@@ -193,8 +193,8 @@ class ClaudeCodeNormaliser:
     def _tool_result(self, block: Message, message: Message, parent: str) -> list[Event]:
         tool = block["tool_use_id"]
         call = self._calls.pop(tool, None)
-        self._settled.add(tool)
-        output = text_of(block.get("content"))
+        self._finished_calls.add(tool)
+        output = content_text(block.get("content"))
         status = "error" if block.get("is_error") else "ok"
         if status == "error":
             output = output.removeprefix("<tool_use_error>").removesuffix("</tool_use_error>")
@@ -206,8 +206,8 @@ class ClaudeCodeNormaliser:
             result = cast(Message, told)
             if "structuredPatch" in result:
                 self._paths[result["filePath"]] = None
-                self._diffs.append(patch(result))
-            elif (steps := self._todo.take(call["name"], call["input"], result)) is not None:
+                self._diffs.append(patch_diff(result))
+            elif (steps := self._todo_list.apply(call["name"], call["input"], result)) is not None:
                 events.append(Plan(steps))
         return events
 
@@ -215,7 +215,7 @@ class ClaudeCodeNormaliser:
         for meta in message.get("tool_result_meta") or ():
             if meta.get("id") == tool:
                 decision: Message = meta.get("permission_decision") or {}
-                return decision.get("decision") == "reject" or meta.get("non_execution_kind") in REFUSED
+                return decision.get("decision") == "reject" or meta.get("non_execution_kind") in REFUSAL_KINDS
         return call is not None and call["name"] in self._hidden
 
     # --- everything around it --------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class ClaudeCodeNormaliser:
         subtype = message["subtype"]
         if subtype == "init":
             return self._init(message)
-        if subtype in QUIET_SYSTEM:
+        if subtype in IGNORED_SYSTEM:
             return []
         if subtype == "status":
             state = message.get("status")
@@ -246,9 +246,9 @@ class ClaudeCodeNormaliser:
     def _init(self, message: Message) -> list[Event]:
         """Claude Code says it at the start of each turn; the conversation is opened once."""
         self.native_id = message.get("session_id") or self.native_id
-        if self._told_init:
+        if self._init_sent:
             return []
-        self._told_init = True
+        self._init_sent = True
         return [
             Init(
                 self._agent,
@@ -279,7 +279,7 @@ class ClaudeCodeNormaliser:
             if status == "error":
                 text = ""
                 events.append(Error(problem, str(message.get("api_error_status") or subtype)))
-        tokens = self._meter.result(message.get("modelUsage"), message.get("usage"), broken=status != "success")
+        tokens = self._meter.turn_ended(message.get("modelUsage"), message.get("usage"), broken=status != "success")
         turns = message.get("num_turns")
         events.append(Done(status, text, problem, tokens, "complete", self.native_id, turns=turns))
         return events
@@ -290,12 +290,12 @@ class ClaudeCodeNormaliser:
         for denial in message.get("permission_denials") or ():
             tool, name = denial["tool_use_id"], denial["tool_name"]
             given: Message = denial.get("tool_input") or {}
-            if tool not in self._settled:
-                events.append(ToolUse(tool, name, action_of(name, given), given))
+            if tool not in self._finished_calls:
+                events.append(ToolUse(tool, name, tool_action(name, given), given))
                 events.append(ToolResult(tool, "denied"))
         return events
 
     def next_turn(self) -> None:
         """Usage and refusals are told per turn."""
         self._meter.next_turn()
-        self._settled = set()
+        self._finished_calls = set()

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ...config import setting
 from ...errors import AgentMissing
 from ..base import McpServer, Spec
-from .policy import rules
+from .policy import permission_rules
 
 SDK = "claude_agent_sdk"
 INSTALL = "Install it: pip install 'tieline[claude]'"
@@ -28,7 +28,7 @@ ARGS = (
     "--include-partial-messages", "--forward-subagent-text", "--permission-prompt-tool", "stdio",
 )  # fmt: skip
 """What it is always started with."""
-KEPT = frozenset({
+RESERVED_ARGS = frozenset({
     *(argument for argument in ARGS if argument.startswith("--")), "--permission-mode", "--print", "-p",
     "--dangerously-skip-permissions", "--allow-dangerously-skip-permissions",
     "--allowedTools", "--allowed-tools", "--disallowedTools", "--disallowed-tools", "--tools", "--mcp-config",
@@ -67,7 +67,7 @@ class ClaudeCodeLaunch(Struct, frozen=True):
 def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-code") -> ClaudeCodeLaunch:
     """How the agent is started. Raises AgentMissing."""
     native_id = spec.resume if spec.resume and not spec.fork else str(uuid4())
-    allowed, denied = rules(spec.policy)
+    allowed, denied = permission_rules(spec.policy)
     argv = [
         *executable(name, options, {**spec.env, **options.env}),
         *ARGS,

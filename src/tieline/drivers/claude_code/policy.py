@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 from ...events import Answer, Ask, Choice, Edit, Fetch, Question, Remember, needs
 from ...policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
-from ..current_file import with_links
-from .edit_diffs import looked_at
-from .tools import FOR_PEOPLE, GOVERNED, PROPOSAL, QUESTION, action_of
+from ..current_file import note_links
+from .edit_diffs import preview_edit
+from .tools import EXIT_PLAN, GOVERNED, INTERACTIVE_TOOLS, QUESTION, tool_action
 
 if TYPE_CHECKING:
     from claude_agent_sdk import PermissionUpdate, ToolPermissionContext
 
-FULL = Policy("allow", "allow", "allow")
-KEPT = {
+FULL_ACCESS = Policy("allow", "allow", "allow")
+DESTINATIONS = {
     "userSettings": "kept in your own settings",
     "projectSettings": "kept in the project's settings",
     "localSettings": "kept in your settings for this project",
@@ -33,7 +33,7 @@ SHELL_CAN: dict[Capability, str] = {
 }
 
 
-def rules(policy: Policy) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def permission_rules(policy: Policy) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The tools that are allowed and those that are denied, by name."""
     allowed = tuple(tool for c in CAPABILITIES if policy.level(c) == "allow" for tool in GOVERNED[c])
     denied = tuple(tool for c in CAPABILITIES if policy.level(c) == "deny" for tool in GOVERNED[c])
@@ -56,7 +56,7 @@ def _enforcement(policy: Policy, capability: Capability, user_rules: bool) -> En
     return Enforcement(level, "prompt" if level == "ask" else "rule", "; ".join(notes))
 
 
-class Permits:
+class ToolPermissions:
     """What one conversation's tool calls need, and what was granted for the rest of it."""
 
     def __init__(self, policy: Policy, cwd: str, *, user_rules: bool) -> None:
@@ -64,36 +64,36 @@ class Permits:
         self._cwd = cwd
         self._user_rules = user_rules
         self._granted: set[str] = set()
-        self._asked = 0
+        self._ask_count = 0
 
-    def before(self, name: str, given: Mapping[str, Any]) -> Literal["allow", "ask"] | None:
+    def hook_decision(self, name: str, given: Mapping[str, Any]) -> Literal["allow", "ask"] | None:
         """What the hook says about a call; None: nothing, Claude Code's rules decide."""
-        if name in FOR_PEOPLE:
+        if name in INTERACTIVE_TOOLS:
             return None
-        if self._policy == FULL:
+        if self._policy == FULL_ACCESS:
             return "allow"  # what bypassPermissions would do, which Claude Code refuses to root
-        capability = needs(action_of(name, given))
+        capability = needs(tool_action(name, given))
         if capability is None or self._policy.level(capability) == "allow":
             return None
         if self._policy.level(capability) == "ask" and (self._user_rules or _scope(name, given) in self._granted):
             return None
         return "ask"
 
-    async def ask(
+    async def build_ask(
         self, name: str, given: Mapping[str, Any], said: Mapping[str, Any], context: "ToolPermissionContext"
     ) -> Ask:
         """The ask for a permission request. `said` is the call as the model made it."""
-        self._asked += 1
+        self._ask_count += 1
         tool = context.tool_use_id or ""
-        number = f"ask-{self._asked}-{tool}"
+        number = f"ask-{self._ask_count}-{tool}"
         if name == QUESTION:
             questions = _questions(given)
             return Ask(number, "question", questions[0].text if questions else name, tool=tool, questions=questions)
-        if name == PROPOSAL:
+        if name == EXIT_PLAN:
             plan = str(given.get("plan") or said.get("plan") or "")
             return Ask(number, "plan", "Approve the plan?", tool=tool, input=given, plan=plan)
-        drawn = await looked_at(name, given, self._cwd)
-        action = drawn.edit if drawn else action_of(name, given)
+        drawn = await preview_edit(name, given, self._cwd)
+        action = drawn.edit if drawn else tool_action(name, given)
         said_of_it = context.decision_reason or context.description or context.title or ""
         blocked = f"It concerns {context.blocked_path}." if context.blocked_path else ""
         scopes = self._scopes(name, given, context.suggestions)
@@ -110,15 +110,15 @@ class Permits:
             scopes=scopes,
             withheld=drawn.withheld if drawn else "",
         )
-        return await with_links(ask, self._cwd)
+        return await note_links(ask, self._cwd)
 
-    def updates(
+    def permission_updates(
         self, name: str, given: Mapping[str, Any], answer: Answer, suggestions: "Sequence[PermissionUpdate]"
     ) -> "list[PermissionUpdate] | None":
         """The rules that an answer which is to be remembered adds: what `_scopes` said."""
         if answer.decision != "allow" or answer.remember == "once":
             return None
-        if self._suggests(name, given, suggestions):
+        if self._suggestions_apply(name, given, suggestions):
             from dataclasses import replace
 
             if answer.remember == "always":
@@ -130,15 +130,17 @@ class Permits:
         self._granted.add(scope)
         return _rule(name, scope)
 
-    def _suggests(self, name: str, given: Mapping[str, Any], suggestions: "Sequence[PermissionUpdate]") -> bool:
+    def _suggestions_apply(
+        self, name: str, given: Mapping[str, Any], suggestions: "Sequence[PermissionUpdate]"
+    ) -> bool:
         """Whether Claude Code's own suggestions decide: not where our hook asks again whatever its rules say."""
-        return bool(suggestions) and (self._user_rules or needs(action_of(name, given)) is None)
+        return bool(suggestions) and (self._user_rules or needs(tool_action(name, given)) is None)
 
     def _scopes(
         self, name: str, given: Mapping[str, Any], suggestions: "Sequence[PermissionUpdate]"
     ) -> dict[Remember, str]:
         """What is permitted for the session, and for ever where Claude Code has a place to keep it."""
-        if not self._suggests(name, given, suggestions):
+        if not self._suggestions_apply(name, given, suggestions):
             match _scope(name, given):
                 case "":
                     return {}  # the very same again is remembered where asks are decided
@@ -149,15 +151,17 @@ class Permits:
                 case domain:
                     what = f"every page of {domain.removeprefix('domain:')}"
             return {"session": f"{what}, this session"}
-        what = "; ".join(map(_words, suggestions))
+        what = "; ".join(map(_describe_update, suggestions))
         scopes: dict[Remember, str] = {"session": f"{what}, this session"}
-        kept = [KEPT[suggestion.destination] for suggestion in suggestions if suggestion.destination in KEPT]
+        kept = [
+            DESTINATIONS[suggestion.destination] for suggestion in suggestions if suggestion.destination in DESTINATIONS
+        ]
         if kept:
             scopes["always"] = f"{what}, from now on ({', '.join(dict.fromkeys(kept))})"
         return scopes
 
 
-def _words(update: "PermissionUpdate") -> str:
+def _describe_update(update: "PermissionUpdate") -> str:
     """What a suggestion of Claude Code's permits."""
     match update.type:
         case "setMode" if update.mode == "acceptEdits":
@@ -177,7 +181,7 @@ def _words(update: "PermissionUpdate") -> str:
 
 def _scope(name: str, given: Mapping[str, Any]) -> str:
     """What a grant for the session covers, as Claude Code would suggest it: all edits, one host, web search."""
-    match action_of(name, given):
+    match tool_action(name, given):
         case Edit():
             return "edits"
         case Fetch(url="", query=_):
@@ -217,7 +221,7 @@ def _choices(options: Sequence[Mapping[str, Any]]) -> tuple[Choice, ...]:
     return tuple(Choice(label, label, description) for label, description in labels)
 
 
-def answered(given: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
+def answered_input(given: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
     """The input of a question with its answers, as Claude Code wants them back: by the question's text."""
     chosen = {question.text: ", ".join(answer.answers.get(question.id, ())) for question in _questions(given)}
     return {**given, "answers": {text: labels for text, labels in chosen.items() if labels}}

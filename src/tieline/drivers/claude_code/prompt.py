@@ -7,26 +7,26 @@ from pathlib import Path
 from ..base import Attachment, Prompt
 from .events import Message
 
-MAX_BESIDE = 8000
+MAX_HOOK_CONTEXT = 8000
 """Characters that a hook may add to a prompt; of more than 10,000 Claude Code shows its model the beginning only."""
 
 
-def sendable(prompt: Prompt) -> Prompt:
+def inline_long_system(prompt: Prompt) -> Prompt:
     """What it adds to the system instruction stays apart from its text, if Claude Code takes it whole."""
-    return prompt if len(prompt.system) <= MAX_BESIDE else prompt.framed()
+    return prompt if len(prompt.system) <= MAX_HOOK_CONTEXT else prompt.with_inline_system()
 
 
 def user_message(prompt: Prompt) -> Message:
     """Reads the attachments. Raises OSError."""
     content: str | list[Message] = prompt.text
     if prompt.attachments:
-        content = [_block(attachment) for attachment in prompt.attachments]
+        content = [_attachment_block(attachment) for attachment in prompt.attachments]
         if prompt.text.strip():
             content.append({"type": "text", "text": prompt.text})
     return {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": None}
 
 
-def _block(attachment: Attachment) -> Message:
+def _attachment_block(attachment: Attachment) -> Message:
     data = Path(attachment.path).read_bytes() if attachment.path else attachment.data
     media = attachment.media_type
     if media.startswith("text/"):
@@ -37,6 +37,6 @@ def _block(attachment: Attachment) -> Message:
     return block if block["type"] == "image" or not attachment.name else {**block, "title": attachment.name}
 
 
-def hooked(event: str, **said: str) -> Message:
+def hook_output(event: str, **said: str) -> Message:
     """What a hook of ours answers."""
     return {"hookSpecificOutput": {"hookEventName": event, **said}}

@@ -5,8 +5,8 @@ from typing import Any, Literal, cast
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, PlanStep, Read, Search, Task
 from ...policy import Capability
-from ..unified_diff import head, unified
-from .edit_diffs import sketched
+from ..unified_diff import file_header, unified_diff
+from .edit_diffs import edit_without_file
 
 GOVERNED: dict[Capability, tuple[str, ...]] = {
     "file_write": ("Write", "Edit", "NotebookEdit"),
@@ -14,32 +14,32 @@ GOVERNED: dict[Capability, tuple[str, ...]] = {
     "network": ("WebFetch", "WebSearch"),
 }
 QUESTION = "AskUserQuestion"
-PROPOSAL = "ExitPlanMode"
-FOR_PEOPLE = frozenset({QUESTION, PROPOSAL})
+EXIT_PLAN = "ExitPlanMode"
+INTERACTIVE_TOOLS = frozenset({QUESTION, EXIT_PLAN})
 """Tools that are an ask by themselves: no rule and no policy answers for a person."""
 PROGRESS: dict[str, Literal["pending", "running", "done"]] = {"in_progress": "running", "completed": "done"}
 
 
-def patch(result: Mapping[str, Any]) -> str:
+def patch_diff(result: Mapping[str, Any]) -> str:
     """What a Write, Edit or NotebookEdit did, as a diff."""
     path = str(result["filePath"])
     hunks = result["structuredPatch"]
     if not hunks and result.get("type") == "create":
-        return unified(path, None, str(result["content"]))
-    parts = [head(path, path)]
+        return unified_diff(path, None, str(result["content"]))
+    parts = [file_header(path, path)]
     for hunk in hunks:
         span = f"-{hunk['oldStart']},{hunk['oldLines']} +{hunk['newStart']},{hunk['newLines']}"
         parts.append(f"@@ {span} @@\n" + "\n".join(hunk["lines"]) + "\n")
     return "".join(parts)
 
 
-class ToDo:
+class TodoList:
     """The agent's to-do list: told whole by TodoWrite and TaskList, one task at a time by TaskCreate and TaskUpdate."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, PlanStep] = {}
 
-    def take(self, name: str, given: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[PlanStep, ...] | None:
+    def apply(self, name: str, given: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[PlanStep, ...] | None:
         """The list after a call; None when the call was not about it."""
         if name == "TodoWrite":
             return tuple(_step(todo["content"], todo["status"]) for todo in given["todos"])
@@ -64,9 +64,9 @@ def _step(text: str, native: str) -> PlanStep:
 
 ACTIONS: dict[str, Callable[[Mapping[str, Any]], AnyAction]] = {
     "Read": lambda given: Read(str(given["file_path"])),
-    "Write": lambda given: sketched("Write", given),
-    "Edit": lambda given: sketched("Edit", given),
-    "NotebookEdit": lambda given: sketched("NotebookEdit", given),
+    "Write": lambda given: edit_without_file("Write", given),
+    "Edit": lambda given: edit_without_file("Edit", given),
+    "NotebookEdit": lambda given: edit_without_file("NotebookEdit", given),
     "Bash": lambda given: Command(str(given["command"])),
     "PowerShell": lambda given: Command(str(given["command"])),
     "Monitor": lambda given: Command(str(given.get("command") or given.get("script") or "")),
@@ -77,27 +77,27 @@ ACTIONS: dict[str, Callable[[Mapping[str, Any]], AnyAction]] = {
     "Agent": lambda given: Task(str(given.get("description") or "")),
     "Task": lambda given: Task(str(given.get("description") or "")),
 }
-KINDS: dict[str, AnyAction] = {
+FALLBACK_ACTIONS: dict[str, AnyAction] = {
     "Write": Edit(()), "Edit": Edit(()), "NotebookEdit": Edit(()), "Bash": Command(""), "PowerShell": Command(""),
     "Monitor": Command(""), "WebFetch": Fetch(), "WebSearch": Fetch(),
 }  # fmt: skip
 """What a governed tool is when its input is not what we know: still governed."""
 
 
-def action_of(name: str, given: Mapping[str, Any]) -> AnyAction:
+def tool_action(name: str, given: Mapping[str, Any]) -> AnyAction:
     make = ACTIONS.get(name)
     if make is not None:
         try:
             return make(given)
         except (KeyError, TypeError):
-            return KINDS.get(name, OtherAction())
+            return FALLBACK_ACTIONS.get(name, OtherAction())
     if name.startswith("mcp__"):
         _, server, tool = (*name.split("__", 2), "")[:3]
         return Mcp(server, tool)
     return OtherAction()
 
 
-def text_of(content: Any) -> str:
+def content_text(content: Any) -> str:
     """A tool result's content: text, or blocks of which the text is kept."""
     if isinstance(content, str):
         return content

@@ -13,9 +13,9 @@ from ...wire.lines import LineTooLong
 from .events import Message
 
 CONTROL = frozenset({"control_request", "control_response", "control_cancel_request"})
-SERVED = frozenset({"can_use_tool", "hook_callback", "mcp_message"})
+SDK_REQUESTS = frozenset({"can_use_tool", "hook_callback", "mcp_message"})
 """Requests that the SDK answers; it refuses all others, and we show them."""
-OURS = "tieline-"
+REQUEST_ID_PREFIX = "tieline-"
 """How the ids of our own requests begin, those that the SDK has no words for."""
 
 
@@ -24,13 +24,13 @@ class SdkTransport:
 
     def __init__(self, process: Process, take: Callable[[Message], None], garbage: Callable[[bytes], None]) -> None:
         self._process = process
-        self._take = take
-        self._garbage = garbage
+        self._on_message = take
+        self._on_garbage = garbage
         self._control: asyncio.Queue[Message | None] = asyncio.Queue()
         self._decoder = msgspec.json.Decoder(dict[str, Any])
-        self._asked: dict[str, asyncio.Future[None]] = {}
+        self._pending: dict[str, asyncio.Future[None]] = {}
 
-    async def pump(self, room: Callable[[], Coroutine[Any, Any, None]]) -> str:
+    async def run(self, room: Callable[[], Coroutine[Any, Any, None]]) -> str:
         """Read until the end; why it ended."""
         try:
             async for batch in self._process.lines():
@@ -41,42 +41,42 @@ class SdkTransport:
             return str(error)
         finally:
             self._control.put_nowait(None)
-            for waiting in self._asked.values():
+            for waiting in self._pending.values():
                 if not waiting.done():
                     waiting.set_exception(ConnectionError("Claude Code is gone"))
         return "it closed its output"
 
-    async def ask(self, request: Message) -> None:
+    async def request(self, request: Message) -> None:
         """A control request of our own, until it is answered, in whatever way. Raises ConnectionError."""
-        number = OURS + uuid4().hex
-        answered = self._asked[number] = asyncio.get_running_loop().create_future()
+        number = REQUEST_ID_PREFIX + uuid4().hex
+        answered = self._pending[number] = asyncio.get_running_loop().create_future()
         try:
             message = {"type": "control_request", "request_id": number, "request": request}
             await self._process.write(msgspec.json.encode(message) + b"\n")
             await answered
         finally:
-            self._asked.pop(number, None)
+            self._pending.pop(number, None)
 
     def _route(self, line: bytes) -> None:
         try:
             message = self._decoder.decode(line)
         except msgspec.DecodeError:
             if line.strip():
-                self._garbage(line)
+                self._on_garbage(line)
             return
         kind = message.get("type")
         if not isinstance(kind, str) or kind not in CONTROL:
-            self._take(message)
+            self._on_message(message)
             return
         if kind == "control_response":
             number: str = message.get("response", {}).get("request_id", "")
-            if (waiting := self._asked.pop(number, None)) is not None:
+            if (waiting := self._pending.pop(number, None)) is not None:
                 if not waiting.done():
                     waiting.set_result(None)
                 return
         self._control.put_nowait(message)
-        if kind == "control_request" and message.get("request", {}).get("subtype") not in SERVED:
-            self._take(message)
+        if kind == "control_request" and message.get("request", {}).get("subtype") not in SDK_REQUESTS:
+            self._on_message(message)
 
     # --- what the SDK calls ----------------------------------------------------------------------------
 

@@ -8,14 +8,14 @@ from ...policy import Capability, Policy
 from .events import CodexNormaliser
 from .policy import strictest
 
-MORE = ("additionalPermissions", "networkApprovalContext")
+EXTRA_FIELDS = ("additionalPermissions", "networkApprovalContext")
 """What a request may say beyond the call that it is about."""
 
 Params = Mapping[str, Any]
-Asked = tuple[Ask, Callable[[Answer], Any]]
+AskAndResponder = tuple[Ask, Callable[[Answer], Any]]
 
 
-def asked(method: str, params: Params, normaliser: CodexNormaliser, policy: Policy) -> Asked | None:
+def parse_request(method: str, params: Params, normaliser: CodexNormaliser, policy: Policy) -> AskAndResponder | None:
     """The ask in a request, and what makes Codex's response of its answer. None: a request we do not know."""
     match method:
         case "item/commandExecution/requestApproval":
@@ -32,7 +32,7 @@ def asked(method: str, params: Params, normaliser: CodexNormaliser, policy: Poli
             return None
 
 
-def _command(params: Params, normaliser: CodexNormaliser, policy: Policy) -> Asked:
+def _command(params: Params, normaliser: CodexNormaliser, policy: Policy) -> AskAndResponder:
     item = params["itemId"]
     call = normaliser.calls.get(item)
     wanted: list[Capability] = []
@@ -59,7 +59,7 @@ def _command(params: Params, normaliser: CodexNormaliser, policy: Policy) -> Ask
     if lasting:
         rule = " ".join(map(str, amendment or ()))
         scopes["always"] = f"every command that begins with `{rule}`, from now on, outside the sandbox"
-    more = {name: value for name in MORE if (value := params.get(name))}
+    more = {name: value for name in EXTRA_FIELDS if (value := params.get(name))}
     ask = Ask(
         f"ask-{params.get('approvalId') or item}",
         "permission",
@@ -81,7 +81,7 @@ def _command(params: Params, normaliser: CodexNormaliser, policy: Policy) -> Ask
     return ask, respond
 
 
-def _file_change(params: Params, normaliser: CodexNormaliser) -> Asked:
+def _file_change(params: Params, normaliser: CodexNormaliser) -> AskAndResponder:
     item = params["itemId"]
     action = normaliser.actions.get(item)
     edit = action if isinstance(action, Edit) else Edit(())
@@ -103,7 +103,7 @@ def _file_change(params: Params, normaliser: CodexNormaliser) -> Asked:
     return ask, _decision
 
 
-def _permissions(params: Params, policy: Policy) -> Asked:
+def _permissions(params: Params, policy: Policy) -> AskAndResponder:
     wanted = {kind: value for kind, value in params["permissions"].items() if value}
     lines: list[Capability] = ["network"] if wanted.get("network") else []
     if wanted.get("fileSystem"):
@@ -129,7 +129,7 @@ def _permissions(params: Params, policy: Policy) -> Asked:
     return ask, respond
 
 
-def _user_input(params: Params) -> Asked:
+def _user_input(params: Params) -> AskAndResponder:
     questions = tuple(
         Question(
             id=question["id"],
@@ -153,7 +153,7 @@ def _user_input(params: Params) -> Asked:
     return Ask(f"ask-{params['itemId']}", "question", title, questions=questions), respond
 
 
-def _elicitation(params: Params, normaliser: CodexNormaliser) -> Asked:
+def _elicitation(params: Params, normaliser: CodexNormaliser) -> AskAndResponder:
     """A question of an MCP server; without fields it is Codex's own: whether a tool of it may be called."""
     schema: Params = params.get("requestedSchema") or {}
     fields: Mapping[str, Params] = schema.get("properties") or {}
@@ -162,7 +162,7 @@ def _elicitation(params: Params, normaliser: CodexNormaliser) -> Asked:
     name = f"ask-{server}-{params.get('turnId') or ''}"
     if not fields:
         given = meta.get("tool_params") or {key: params[key] for key in ("url", "mode") if params.get(key)}
-        tool, action = _running(server, params["message"], given, normaliser)
+        tool, action = _find_mcp_call(server, params["message"], given, normaliser)
         remember: tuple[Remember, ...] = tuple(span for span in ("session", "always") if span in lasting)
         what = f"every call of {server}'s {action.tool or 'tool'}"
         scopes: dict[Remember, str] = {"session": f"{what}, this session", "always": f"{what}, from now on"}
@@ -171,7 +171,7 @@ def _elicitation(params: Params, normaliser: CodexNormaliser) -> Asked:
             scopes={span: scopes[span] for span in remember},
         )  # fmt: skip
     else:
-        questions = tuple(_field(field, shape) for field, shape in fields.items())
+        questions = tuple(_form_question(field, shape) for field, shape in fields.items())
         ask = Ask(name, "question", params["message"], questions=questions, input={"server": server})
 
     def respond(answer: Answer) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def _elicitation(params: Params, normaliser: CodexNormaliser) -> Asked:
     return ask, respond
 
 
-def _running(server: str, message: str, given: Params, normaliser: CodexNormaliser) -> tuple[str, Mcp]:
+def _find_mcp_call(server: str, message: str, given: Params, normaliser: CodexNormaliser) -> tuple[str, Mcp]:
     """The call that is asked about, which names neither its id nor, but in words for people, its tool."""
     found = [(tool, action) for tool, action in normaliser.actions.items() if isinstance(action, Mcp)]
     found = [(tool, action) for tool, action in found if action.server == server and f'"{action.tool}"' in message]
@@ -194,7 +194,7 @@ def _running(server: str, message: str, given: Params, normaliser: CodexNormalis
     return found[0] if len(found) == 1 else ("", Mcp(server, ""))
 
 
-def _field(field: str, shape: Params) -> Question:
+def _form_question(field: str, shape: Params) -> Question:
     options: list[str] = shape.get("enum") or (["true", "false"] if shape.get("type") == "boolean" else [])
     return Question(
         id=field,

@@ -10,14 +10,14 @@ from ...events import Answer, Error, Event, Init, Other, Outcome, Warning
 from ...policy import Receipt
 from ...wire.jsonrpc import PeerGone, RpcError
 from ..base import AskFn, Prompt, Spec
-from ..current_file import with_links
-from ..denial_reasons import PendingReasons, refusal
+from ..current_file import note_links
+from ..denial_reasons import PendingReasons, refusal_message
 from ..turn_stream import Turn
-from .asks import asked
+from .asks import parse_request
 from .events import SOURCE, CodexNormaliser
-from .items import code_of
+from .items import error_code
 from .policy import CodexControls
-from .rollout_file import Rollout
+from .rollout_file import RolloutFile
 from .server import START_S, CodexServer
 from .thread_params import content, developer_message, opening_request
 from .usage import CodexUsageMeter
@@ -26,7 +26,7 @@ REQUEST_S = 60.0
 """Codex answers requests about a turn at once; the turn itself is told in notifications."""
 LEAVE_S = 2.0
 """When a conversation leaves a server that others use: the time to tell it so."""
-KEPT_BETWEEN_TURNS = 100
+MAX_HELD = 100
 """Events that come while no turn runs; the next turn begins with them."""
 
 OUTCOMES: dict[str, Outcome] = {"completed": "success", "interrupted": "interrupted"}
@@ -56,16 +56,21 @@ class CodexConversation:
         self._turn: Turn | None = None
         self._turn_id = ""
         self._began = asyncio.Event()
-        self._strange: Mapping[str, Any] | None = None
-        self._kept: list[Event] = []
+        self._foreign_turn: Mapping[str, Any] | None = None
+        self._held_events: list[Event] = []
         self._meter = CodexUsageMeter()
-        self._unsaid = PendingReasons()
+        self._pending_reasons = PendingReasons()
         self._main = CodexNormaliser(
-            self._keep, started=self._started, ended=self._ended, spawned=self._spawned, meter=self._meter, cwd=spec.cwd
+            self._hold,
+            started=self._on_turn_started,
+            ended=self._on_turn_ended,
+            spawned=self._on_subagent,
+            meter=self._meter,
+            cwd=spec.cwd,
         )
         self._threads: dict[str, CodexNormaliser] = {}
-        self._rollout: Rollout | None = None
-        self._asking: set[asyncio.Task[Any]] = set()
+        self._rollout: RolloutFile | None = None
+        self._ask_tasks: set[asyncio.Task[Any]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -97,9 +102,9 @@ class CodexConversation:
         self._init = Init(self._agent, self.native_id, spec.cwd, opened["model"], version, receipt=self.receipt)
         if spec.resume:
             if path := thread.get("path"):
-                self._rollout = Rollout(path)
+                self._rollout = RolloutFile(path)
             if spec.system:  # a thread keeps the instructions it began with; these are added to them
-                await self._tell("thread/inject_items", items=[developer_message(spec.system)])
+                await self._request("thread/inject_items", items=[developer_message(spec.system)])
         server.claim(self.native_id, self)
 
     async def close(self, *, last: bool) -> None:
@@ -107,12 +112,12 @@ class CodexConversation:
         self._withdraw_asks()
         if self._turn is not None and not self._turn.ended:
             self._turn.done("interrupted", native_id=self.native_id)
-        if self.native_id and not last and not self._server.over:
+        if self.native_id and not last and not self._server.unusable:
             with suppress(RpcError, PeerGone, TimeoutError):
                 async with asyncio.timeout(LEAVE_S):
                     if self._turn_id:
-                        await self._tell("turn/interrupt", turnId=self._turn_id)
-                    await self._tell("thread/unsubscribe")
+                        await self._request("turn/interrupt", turnId=self._turn_id)
+                    await self._request("thread/unsubscribe")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -130,24 +135,24 @@ class CodexConversation:
         if self._init is not None:
             turn.emit(self._init)
             self._init = None
-        for event in self._kept:
+        for event in self._held_events:
             turn.emit(event)
-        self._kept.clear()
+        self._held_events.clear()
         for normaliser in self._threads.values():
             normaliser.emit = turn.emit
-        self._run(self._start(turn))
+        self._spawn(self._start(turn))
         return turn
 
     @property
     def alive(self) -> bool:
-        return not self._server.over
+        return not self._server.unusable
 
     async def interrupt(self) -> None:
         if self._turn is not None and not self._turn.ended and not self._turn.interrupted:
             self._turn.interrupt(self._server.kill)
             self._withdraw_asks()
             if self._turn_id:  # else as soon as it is known
-                self._run(self._tell("turn/interrupt", turnId=self._turn_id))
+                self._spawn(self._request("turn/interrupt", turnId=self._turn_id))
 
     async def steer(self, text: str) -> None:
         turn = self._turn
@@ -156,7 +161,7 @@ class CodexConversation:
         async with asyncio.timeout(REQUEST_S):
             await self._began.wait()
         try:
-            await self._tell("turn/steer", expectedTurnId=self._turn_id, input=[{"type": "text", "text": text}])
+            await self._request("turn/steer", expectedTurnId=self._turn_id, input=[{"type": "text", "text": text}])
         except RpcError as error:
             raise UsageError(f"codex: {error.message}", field="steer", hint="Send it as the next prompt.") from None
         except PeerGone:
@@ -166,40 +171,42 @@ class CodexConversation:
         more = {"sandboxPolicy": policy} if (policy := self._controls.turn_sandbox) else {}
         try:
             if turn.prompt.system:
-                await self._tell("thread/inject_items", items=[developer_message(turn.prompt.system)])
-            told = await self._tell("turn/start", input=content(self._unsaid.before(turn.prompt)), **more)
-            self._joined(turn, told["turn"]["id"])
+                await self._request("thread/inject_items", items=[developer_message(turn.prompt.system)])
+            told = await self._request(
+                "turn/start", input=content(self._pending_reasons.prepend_to(turn.prompt)), **more
+            )
+            self._adopt_turn(turn, told["turn"]["id"])
         except RpcError as error:
             turn.fail(error.message, code=str(error.code), native_id=self.native_id)
         except TimeoutError:
             turn.fail(f"codex did not take the prompt within {REQUEST_S:g} s", native_id=self.native_id)
 
-    def _started(self, turn_id: str) -> None:
+    def _on_turn_started(self, turn_id: str) -> None:
         if self._turn is None or self._turn.ended:
             return
         self._turn_id = turn_id
         self._began.set()
         if self._turn.interrupted:
-            self._run(self._tell("turn/interrupt", turnId=turn_id))
+            self._spawn(self._request("turn/interrupt", turnId=turn_id))
 
-    def _joined(self, turn: Turn, turn_id: str) -> None:
+    def _adopt_turn(self, turn: Turn, turn_id: str) -> None:
         """Codex may have been at work by itself (on a goal): then the prompt joins that turn, which began before."""
         if not turn.ended and not self._turn_id:
-            self._started(turn_id)
-            if self._strange is not None and self._strange["id"] == turn_id:
-                self._ended(self._strange)
+            self._on_turn_started(turn_id)
+            if self._foreign_turn is not None and self._foreign_turn["id"] == turn_id:
+                self._on_turn_ended(self._foreign_turn)
 
-    def _ended(self, told: Mapping[str, Any]) -> None:
+    def _on_turn_ended(self, told: Mapping[str, Any]) -> None:
         turn = self._turn
         if turn is None or turn.ended or told["id"] != self._turn_id:
-            self._strange = told  # a turn that we gave up, or did not ask for
+            self._foreign_turn = told  # a turn that we gave up, or did not ask for
             return
-        self._catch_up()
+        self._read_rollout()
         self._withdraw_asks()
         status = OUTCOMES.get(told["status"], "error")
         error: Mapping[str, Any] = told.get("error") or {}
         if status == "error":
-            code = code_of(error)
+            code = error_code(error)
             if not self._main.failure:
                 turn.emit(Error(error.get("message") or "the turn failed", code))
             if code == "sessionBudgetExceeded":
@@ -214,7 +221,7 @@ class CodexConversation:
         )
         self._turn_id = ""
         for normaliser in self._threads.values():
-            normaliser.emit = self._keep
+            normaliser.emit = self._hold
 
     # --- what the server says --------------------------------------------------------------------------
 
@@ -222,10 +229,10 @@ class CodexConversation:
         self._threads.get(thread, self._main).feed(method, params)
 
     async def requested(self, thread: str, method: str, params: dict[str, Any]) -> Any:
-        self._catch_up()
+        self._read_rollout()
         normaliser = self._threads.get(thread, self._main)
         try:
-            found = asked(method, params, normaliser, self._spec.policy)
+            found = parse_request(method, params, normaliser, self._spec.policy)
         except (LookupError, TypeError, AttributeError):
             found = None  # another version's shape
         if found is None:
@@ -233,28 +240,28 @@ class CodexConversation:
             normaliser.emit(Warning(f"Codex asked for {method}, which Tieline does not know; it was refused"))
             raise RpcError(method, -32601, "this client does not support it")
         ask, respond = found
-        normaliser.show(ask.tool)
+        normaliser.show_call(ask.tool)
         turn = self._turn
         if turn is None:
             return respond(Answer(ask.id, "deny", by="turn-end"))
         task = asyncio.current_task()
         assert task is not None
-        self._asking.add(task)
+        self._ask_tasks.add(task)
         try:
-            ask = await with_links(ask, normaliser.cwd)
+            ask = await note_links(ask, normaliser.cwd)
             answer = await turn.ask(ask)
-            if reason := refusal(ask, answer):
-                await self._say(reason, thread, params.get("turnId"))
+            if reason := refusal_message(ask, answer):
+                await self._send_reason(reason, thread, params.get("turnId"))
             return respond(answer)
         finally:
-            self._asking.discard(task)
+            self._ask_tasks.discard(task)
 
-    async def _say(self, reason: str, thread: str, turn: str | None) -> None:
+    async def _send_reason(self, reason: str, thread: str, turn: str | None) -> None:
         """A refusal has no place for its reason: that is said before, so that the model hears both at once."""
         try:
-            await self._tell("turn/steer", threadId=thread, expectedTurnId=turn, input=content(Prompt(reason)))
+            await self._request("turn/steer", threadId=thread, expectedTurnId=turn, input=content(Prompt(reason)))
         except (RpcError, PeerGone, TimeoutError):
-            self._unsaid.keep(reason)
+            self._pending_reasons.add(reason)
 
     def unreadable(self, line: str) -> None:
         self._main.emit(Other(line, SOURCE))
@@ -266,34 +273,34 @@ class CodexConversation:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _spawned(self, thread: str, tool: str) -> None:
+    def _on_subagent(self, thread: str, tool: str) -> None:
         if thread not in self._threads:
             self._threads[thread] = CodexNormaliser(
-                self._main.emit, spawned=self._spawned, meter=self._meter, parent=tool, cwd=self._spec.cwd
+                self._main.emit, spawned=self._on_subagent, meter=self._meter, parent=tool, cwd=self._spec.cwd
             )
             self._server.claim(thread, self)
 
-    def _catch_up(self) -> None:
+    def _read_rollout(self) -> None:
         """Tool calls of a resumed thread, which sends none."""
         if self._rollout is not None:
-            for item in self._rollout.added():
+            for item in self._rollout.read_new():
                 self._main.feed("rawResponseItem/completed", {"item": item})
 
-    def _keep(self, event: Event) -> None:
+    def _hold(self, event: Event) -> None:
         if isinstance(event, Error):  # not the next turn's
             event = Warning(event.message)
-        if len(self._kept) < KEPT_BETWEEN_TURNS:
-            self._kept.append(event)
+        if len(self._held_events) < MAX_HELD:
+            self._held_events.append(event)
 
     def _withdraw_asks(self) -> None:
         """Codex has dropped them, or nobody is there any more to hear the answer."""
-        for task in self._asking:
+        for task in self._ask_tasks:
             task.cancel()
 
-    async def _tell(self, method: str, **params: Any) -> Any:
+    async def _request(self, method: str, **params: Any) -> Any:
         return await self._server.peer.request(method, {"threadId": self.native_id, **params}, timeout=REQUEST_S)
 
-    def _run(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         async def quietly() -> None:
             with suppress(PeerGone, RpcError, TimeoutError):  # its death is told to all, and a turn may just have ended
                 await work

@@ -16,12 +16,12 @@ from ...errors import AgentError
 from ...policy import Policy, Receipt
 from ...processes.async_process import Process
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
-from ..registry import options_of
+from ..registry import parse_options
 from .conversation import CodexConversation
-from .launch import ARGS, KEPT, launch_command
+from .launch import ARGS, RESERVED_ARGS, launch_command
 from .policy import controls, receipt
 from .server import CodexServer
-from .thread_params import CodexOptions, first_words
+from .thread_params import CodexOptions, prestart_input
 
 PROBE_S = 15.0
 
@@ -31,8 +31,8 @@ OPTIONS = CodexOptions
 
 
 def create(name: str, options: Mapping[str, Any]) -> "Codex":
-    chosen = options_of(CodexOptions, name, options)
-    check_args(name, chosen.args, KEPT)
+    chosen = parse_options(CodexOptions, name, options)
+    check_args(name, chosen.args, RESERVED_ARGS)
     return Codex(chosen, name=name)
 
 
@@ -98,7 +98,7 @@ class Codex:
         own = {**spec.env, **self.env}
         argv, env = launch_command(own, self.options.command, self.options.args, name=self.name)
         key = (tuple(argv), tuple(sorted(env.items())))
-        server = await self._lease(key, argv, env, first_words(spec, self.options))
+        server = await self._lease(key, argv, env, prestart_input(spec, self.options))
         conversation = CodexConversation(
             server,
             spec,
@@ -124,7 +124,7 @@ class Codex:
     async def _lease(self, key: Any, argv: list[str], env: dict[str, str], words: bytes) -> CodexServer:
         async with self._starting:
             server = self._servers.get(key)
-            if server is None or server.over:
+            if server is None or server.unusable:
                 server = CodexServer(self.name, argv, env, words)
                 try:
                     await server.connect()

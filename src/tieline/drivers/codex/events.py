@@ -30,8 +30,8 @@ from ...events import (
     Warning,
     changed_paths,
 )
-from .items import TOOLS, RawCall, call_of, code_of, raw_outcome, result_of, text_of, use_of
-from .launch import UNWANTED
+from .items import TOOLS, RawCall, content_text, describe_item, error_code, item_result, parse_raw_call, raw_outcome
+from .launch import IGNORED
 from .usage import CodexUsageMeter
 
 SOURCE = "codex"
@@ -47,7 +47,7 @@ STEPS: dict[str, Literal["pending", "running", "done"]] = {
 }
 
 
-def _nothing(*_: Any) -> None:
+def _ignore(*_: Any) -> None:
     pass
 
 
@@ -58,9 +58,9 @@ class CodexNormaliser:
         self,
         emit: Callable[[Event], None],
         *,
-        started: Callable[[str], None] = _nothing,
-        ended: Callable[[Params], None] = _nothing,
-        spawned: Callable[[str, str], None] = _nothing,
+        started: Callable[[str], None] = _ignore,
+        ended: Callable[[Params], None] = _ignore,
+        spawned: Callable[[str, str], None] = _ignore,
         meter: CodexUsageMeter | None = None,
         parent: str = "",
         cwd: str = "",
@@ -105,7 +105,7 @@ class CodexNormaliser:
     def usage(self, params: Params) -> None:
         usage = params["tokenUsage"]
         current = params["turnId"] == self._turn
-        self.meter.take(params["threadId"], usage, counts=current)
+        self.meter.update(params["threadId"], usage, counts=current)
         if current and (tokens := self.meter.tokens) is not None:
             self.emit(Usage(tokens, usage.get("modelContextWindow")))
 
@@ -117,7 +117,7 @@ class CodexNormaliser:
         recoverable = bool(params.get("willRetry") or self._parent)  # a subagent's failure is not the turn's
         if not recoverable:
             self.failure = message
-        self.emit(Error(message, code_of(error), recoverable))
+        self.emit(Error(message, error_code(error), recoverable))
 
     def plan(self, params: Params) -> None:
         self.emit(Plan(tuple(PlanStep(step["step"], STEPS[step["status"]]) for step in params["plan"])))
@@ -155,7 +155,7 @@ class CodexNormaliser:
         item = params["item"]
         kind = item["type"]
         if kind in TOOLS and (kind != "webSearch" or item.get("query")):  # a search may tell only at its end what for
-            self._use(item)
+            self._show_item(item)
 
     def item_completed(self, params: Params) -> None:
         item = params["item"]
@@ -169,10 +169,10 @@ class CodexNormaliser:
             if content := item.get("content"):
                 self.emit(Thinking("".join(content), name + ":raw", self._parent))
         elif kind in TOOLS:
-            self._use(item)
+            self._show_item(item)
             self._shown[name] = True
             self.actions.pop(name, None)
-            status, output = result_of(item)
+            status, output = item_result(item)
             self.emit(ToolResult(name, status, output, self._parent))
             if kind == "collabAgentToolCall" and item["tool"] == "spawnAgent":
                 for thread in item["receiverThreadIds"]:
@@ -184,35 +184,35 @@ class CodexNormaliser:
         elif kind != "userMessage":  # our own prompt, echoed
             self.emit(Other(item, SOURCE))
 
-    def _use(self, item: Params) -> None:
+    def _show_item(self, item: Params) -> None:
         name = item["id"]
         if name not in self._shown:
             self._shown[name] = False
-            tool, action, arguments = use_of(item)
+            tool, action, arguments = describe_item(item)
             self.actions[name] = action
             self.emit(ToolUse(name, tool, action, arguments, self._parent))
         elif item["type"] == "fileChange" and not self._shown[name]:
-            self.actions[name] = use_of(item)[1]  # a command that is a patch: this is what an ask is about
+            self.actions[name] = describe_item(item)[1]  # a command that is a patch: this is what an ask is about
 
     def raw_item(self, params: Params) -> None:
         item = params["item"]
         kind = item["type"]
         if kind in ("function_call", "custom_tool_call"):
-            call = call_of(item)
+            call = parse_raw_call(item)
             if call is not None:
                 name = item["call_id"]
                 self.calls[name] = call
                 if call.name == "exec_command":  # its item comes only once it runs: show it before
-                    self.show(name)
+                    self.show_call(name)
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            self._raw_output(item["call_id"], text_of(item["output"]))
+            self._raw_output(item["call_id"], content_text(item["output"]))
 
-    def show(self, name: str) -> None:
+    def show_call(self, name: str) -> None:
         """Tell of a call now, if it was not yet told of."""
         call = self.calls.get(name)
         if call is not None and name not in self._shown:
             self._shown[name] = False
-            self.actions[name] = call.action_in(self.cwd)
+            self.actions[name] = call.action(self.cwd)
             self.emit(ToolUse(name, call.name, self.actions[name], call.arguments, self._parent))
 
     def _raw_output(self, name: str, output: str) -> None:
@@ -222,7 +222,7 @@ class CodexNormaliser:
             return
         outcome = raw_outcome(call, output)
         if outcome is not None:
-            self.show(name)
+            self.show_call(name)
             self._shown[name] = True
             self.actions.pop(name, None)
             self.emit(ToolResult(name, outcome, output, self._parent))
@@ -243,7 +243,7 @@ class CodexNormaliser:
     def compacted(self, params: Params) -> None:
         self.emit(Status("compacted"))
 
-    def unseen(self, params: Params) -> None:
+    def ignore(self, params: Params) -> None:
         """Known, and nothing for the log."""
 
 
@@ -270,8 +270,8 @@ HANDLERS: dict[str, Callable[[CodexNormaliser, Params], None]] = {
     "mcpServer/startupStatus/updated": CodexNormaliser.mcp_status,
     "model/rerouted": CodexNormaliser.rerouted,
     "thread/compacted": CodexNormaliser.compacted,
-    "thread/started": CodexNormaliser.unseen,
-    "thread/closed": CodexNormaliser.unseen,
-    "serverRequest/resolved": CodexNormaliser.unseen,
-    **dict.fromkeys(UNWANTED, CodexNormaliser.unseen),
+    "thread/started": CodexNormaliser.ignore,
+    "thread/closed": CodexNormaliser.ignore,
+    "serverRequest/resolved": CodexNormaliser.ignore,
+    **dict.fromkeys(IGNORED, CodexNormaliser.ignore),
 }

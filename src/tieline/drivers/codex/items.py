@@ -6,10 +6,10 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Task
-from ..unified_diff import head, unified
+from ..unified_diff import file_header, unified_diff
 
 Item = Mapping[str, Any]
-Outcome = Literal["ok", "error", "denied"]
+ToolStatus = Literal["ok", "error", "denied"]
 
 TOOLS = frozenset(
     {
@@ -19,7 +19,7 @@ TOOLS = frozenset(
 )  # fmt: skip
 """Items that are tool calls."""
 
-OUTCOMES: dict[str, Outcome] = {"completed": "ok", "failed": "error", "declined": "denied"}
+STATUSES: dict[str, ToolStatus] = {"completed": "ok", "failed": "error", "declined": "denied"}
 
 MOVED = "\n\nMoved to: "
 
@@ -41,7 +41,7 @@ class RawCall:
         """Whether the call asks to run outside of the sandbox."""
         return self.arguments.get("sandbox_permissions", "use_default") != "use_default"
 
-    def action_in(self, cwd: str) -> AnyAction:
+    def action(self, cwd: str) -> AnyAction:
         match self.name:
             case "exec_command":
                 return Command(str(self.arguments.get("cmd", "")), str(self.arguments.get("workdir") or cwd))
@@ -54,7 +54,7 @@ class RawCall:
                 return OtherAction()
 
 
-def call_of(item: Item) -> RawCall | None:
+def parse_raw_call(item: Item) -> RawCall | None:
     """The call in a raw item of the model's response, if it is one."""
     match item["type"]:
         case "function_call":
@@ -65,7 +65,7 @@ def call_of(item: Item) -> RawCall | None:
             return None
 
 
-def raw_outcome(call: RawCall, output: str) -> Outcome | None:
+def raw_outcome(call: RawCall, output: str) -> ToolStatus | None:
     """How a call ended, from the text that the model was given. None: it goes on in the background."""
     if output.startswith(REFUSALS):
         return "denied"
@@ -76,14 +76,14 @@ def raw_outcome(call: RawCall, output: str) -> Outcome | None:
     return "error" if output.startswith((f"{call.name} verification failed", f"{call.name} failed")) else "ok"
 
 
-def use_of(item: Item) -> tuple[str, AnyAction, Mapping[str, Any]]:
+def describe_item(item: Item) -> tuple[str, AnyAction, Mapping[str, Any]]:
     """Name, action and input of an item that is a tool call."""
     match item["type"]:
         case "commandExecution":
             command, cwd = item["command"], item.get("cwd") or ""
             return "exec_command", Command(command, cwd), {"command": command, "cwd": cwd}
         case "fileChange":
-            return "apply_patch", edit_of(item["changes"]), {"changes": item["changes"]}
+            return "apply_patch", edit_from_changes(item["changes"]), {"changes": item["changes"]}
         case "mcpToolCall":
             return f"{item['server']}.{item['tool']}", Mcp(item["server"], item["tool"]), _object(item.get("arguments"))
         case "webSearch":
@@ -102,9 +102,9 @@ def use_of(item: Item) -> tuple[str, AnyAction, Mapping[str, Any]]:
             return kind, OtherAction(), {}
 
 
-def result_of(item: Item) -> tuple[Outcome, str]:
+def item_result(item: Item) -> tuple[ToolStatus, str]:
     """How an item that is a tool call ended, and what it put out."""
-    status = OUTCOMES.get(item.get("status") or "completed", "error")
+    status = STATUSES.get(item.get("status") or "completed", "error")
     match item["type"]:
         case "commandExecution":
             output, code = item.get("aggregatedOutput") or "", item.get("exitCode")
@@ -114,9 +114,9 @@ def result_of(item: Item) -> tuple[Outcome, str]:
         case "mcpToolCall":
             if error := item.get("error"):
                 return "error", error["message"]
-            return status, text_of(_object(item.get("result") or {}).get("content") or ())
+            return status, content_text(_object(item.get("result") or {}).get("content") or ())
         case "dynamicToolCall":
-            return ("ok" if item.get("success") else "error"), text_of(item.get("contentItems") or ())
+            return ("ok" if item.get("success") else "error"), content_text(item.get("contentItems") or ())
         case "collabAgentToolCall":
             states = _object(item.get("agentsStates") or {}).values()
             return status, "\n".join(state["message"] for state in states if state.get("message"))
@@ -126,7 +126,7 @@ def result_of(item: Item) -> tuple[Outcome, str]:
             return status, ""
 
 
-def edit_of(changes: Sequence[Item]) -> Edit:
+def edit_from_changes(changes: Sequence[Item]) -> Edit:
     """File changes as one unified diff. Codex gives hunks for an update and the bare content otherwise."""
     paths: dict[str, None] = {}
     parts: list[str] = []
@@ -135,12 +135,12 @@ def edit_of(changes: Sequence[Item]) -> Edit:
         target = change["kind"].get("move_path") or path
         paths[path] = paths[target] = None
         if kind == "add":
-            parts.append(unified(path, None, diff))
+            parts.append(unified_diff(path, None, diff))
         elif kind == "delete":
-            parts.append(unified(path, diff, None))
+            parts.append(unified_diff(path, diff, None))
         else:  # hunks, and after those of a move its target once more
             hunks = diff.rpartition(MOVED)[0] if target != path and MOVED in diff else diff
-            parts.append(head(path, target) + hunks)
+            parts.append(file_header(path, target) + hunks)
     return Edit(tuple(paths), "".join(part if part.endswith("\n") else part + "\n" for part in parts))
 
 
@@ -151,14 +151,14 @@ def patched_paths(patch: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line.partition(": ")[2] for line in lines))
 
 
-def text_of(content: Any) -> str:
+def content_text(content: Any) -> str:
     """The text in a list of content items; what is no text is named by its type."""
     if isinstance(content, str):
         return content
     return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in content)
 
 
-def code_of(error: Item) -> str:
+def error_code(error: Item) -> str:
     """Codex's kind of an error: a word, or a word with the HTTP status it came from."""
     info = error.get("codexErrorInfo")
     if info is None or isinstance(info, str):

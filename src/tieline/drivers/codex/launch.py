@@ -13,18 +13,18 @@ CWD = "/"
 
 INSTALL = "Install it with `npm install -g @openai/codex`, or name the executable in the agent's `command`."
 
-UNWANTED = (
+IGNORED = (
     "thread/status/changed", "thread/readState/changed", "thread/settings/updated", "thread/name/updated",
     "thread/goal/cleared", "account/rateLimits/updated", "account/updated", "remoteControl/status/changed",
     "skills/changed", "app/list/updated", "rawResponse/completed", "item/plan/delta", "item/fileChange/outputDelta",
 )  # fmt: skip
 """Notifications without content for a session's log; Codex is asked not to send them."""
 
-HELLO = (
+HANDSHAKE = (
     '{"id":1,"method":"initialize","params":{"clientInfo":{"name":"tieline","title":"Tieline","version":"'
     + __version__
     + '"},"capabilities":{"experimentalApi":true,"optOutNotificationMethods":["'
-    + '","'.join(UNWANTED)
+    + '","'.join(IGNORED)
     + '"]}}}\n{"method":"initialized"}\n'
 ).encode()
 """The handshake, as `server` says it: it is said ahead, before there is anything to write JSON with."""
@@ -39,7 +39,7 @@ TARGETS = {  # system and machine → the npm package for it, and its directory 
 
 ARGS = ("app-server",)
 """What it is always started with."""
-KEPT = frozenset({
+RESERVED_ARGS = frozenset({
     "--listen", "--sandbox", "-s", "--ask-for-approval", "-a", "--full-auto", "--yolo", "--stdio",
     "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust",
 })  # fmt: skip
@@ -62,14 +62,14 @@ def launch_command(
     if not path:
         raise AgentMissing(name, f"there is no executable {first!r} on the PATH", hint=INSTALL)
     script = os.path.realpath(path)
-    native = _native(script) if script.endswith("/codex.js") else ""
+    native = _native_binary(script) if script.endswith("/codex.js") else ""
     if not native:
         return [path, *rest, *ARGS, *args], dict(env)
     told = {"CODEX_MANAGED_BY_NPM": "1", "CODEX_MANAGED_PACKAGE_ROOT": script.rsplit("/", 2)[0]}
     return [native, *rest, *ARGS, *args], {**env, **told}
 
 
-def _native(script: str) -> str:
+def _native_binary(script: str) -> str:
     """The program that the npm package's script would start: in the package for this platform, as Node finds it."""
     package, target = TARGETS.get((sys.platform, machine()), ("", ""))
     root = script.rsplit("/", 2)[0]

@@ -18,11 +18,11 @@ from ...policy import Capability, Enforcement, Level, Policy, Receipt
 Sandbox = Literal["read-only", "workspace-write", "danger-full-access"]
 STRICTEST: tuple[Level, ...] = ("deny", "ask", "allow")
 
-LEAVES = "A command that somebody allows starts in a sandbox; if that refuses it, Codex may run it again outside."
-RULES = "Commands that your own Codex rules (rules/*.rules) allow run unasked and outside the sandbox."
-FREE = "A command that somebody allows can do it too."
-NO_SEARCH = "Web search is off: Codex does not ask before it searches."
-BLIND = "Codex has no command tool then, and no other way to read files: it knows what the prompt tells it."
+RETRY_NOTE = "A command that somebody allows starts in a sandbox; if that refuses it, Codex may run it again outside."
+USER_RULES_NOTE = "Commands that your own Codex rules (rules/*.rules) allow run unasked and outside the sandbox."
+COMMANDS_NOTE = "A command that somebody allows can do it too."
+NO_SEARCH_NOTE = "Web search is off: Codex does not ask before it searches."
+NO_SHELL_NOTE = "Codex has no command tool then, and no other way to read files: it knows what the prompt tells it."
 
 
 class CodexControls(Struct, frozen=True):
@@ -60,7 +60,7 @@ def controls(policy: Policy, web_search: str = "live") -> CodexControls:
     return CodexControls(
         sandbox="read-only" if held(policy.file_write) else "danger-full-access" if network else "workspace-write",
         network=network,
-        approval="untrusted" if policy.shell == "ask" else "never" if policy == _EVERYTHING else "on-request",
+        approval="untrusted" if policy.shell == "ask" else "never" if policy == FULL_ACCESS else "on-request",
         web_search=web_search if policy.network == "allow" else "disabled",
         shell=policy.shell != "deny",
     )
@@ -75,7 +75,7 @@ def strictest(policy: Policy, capabilities: Iterable[Capability]) -> Capability:
     return min(capabilities, key=lambda capability: STRICTEST.index(policy.level(capability)))
 
 
-_EVERYTHING = Policy("allow", "allow", "allow")
+FULL_ACCESS = Policy("allow", "allow", "allow")
 
 
 def _file_write(policy: Policy) -> Enforcement:
@@ -84,14 +84,14 @@ def _file_write(policy: Policy) -> Enforcement:
             return Enforcement("allow", "rule")
         case "allow", shell:
             note = "Commands write only in the session's directory and in temporary ones."
-            return Enforcement("allow", "sandbox", _notes(note, shell == "ask" and LEAVES, RULES))
+            return Enforcement("allow", "sandbox", _notes(note, shell == "ask" and RETRY_NOTE, USER_RULES_NOTE))
         case "ask", "ask":
-            return Enforcement("ask", "prompt", _notes(FREE, RULES))
+            return Enforcement("ask", "prompt", _notes(COMMANDS_NOTE, USER_RULES_NOTE))
         case level, "ask":
-            return Enforcement(level, "prompt", _notes(LEAVES, RULES))
+            return Enforcement(level, "prompt", _notes(RETRY_NOTE, USER_RULES_NOTE))
         case level, "allow":
             note = "Commands run in a read-only sandbox; one that wants to leave it falls under this line."
-            return Enforcement(level, "sandbox" if level == "deny" else "prompt", _notes(note, RULES))
+            return Enforcement(level, "sandbox" if level == "deny" else "prompt", _notes(note, USER_RULES_NOTE))
         case level, _:
             return Enforcement(level, "prompt")
 
@@ -100,11 +100,11 @@ def _shell(policy: Policy) -> Enforcement:
     free = controls(policy).sandbox == "danger-full-access"
     match policy.shell:
         case "deny":
-            return Enforcement("deny", "rule", BLIND)
+            return Enforcement("deny", "rule", NO_SHELL_NOTE)
         case "ask":
-            return Enforcement("ask", "prompt", _notes(not free and LEAVES, RULES))
+            return Enforcement("ask", "prompt", _notes(not free and RETRY_NOTE, USER_RULES_NOTE))
         case "allow":
-            return Enforcement("allow", "rule" if free else "sandbox", "" if free else RULES)
+            return Enforcement("allow", "rule" if free else "sandbox", "" if free else USER_RULES_NOTE)
 
 
 def _network(policy: Policy) -> Enforcement:
@@ -113,11 +113,13 @@ def _network(policy: Policy) -> Enforcement:
             return Enforcement("allow", "rule")
         case level, "allow":
             note = "Commands have no network; one that wants to leave the sandbox falls under this line."
-            return Enforcement(level, "sandbox", _notes(NO_SEARCH, note, RULES))
+            return Enforcement(level, "sandbox", _notes(NO_SEARCH_NOTE, note, USER_RULES_NOTE))
         case level, "ask":
-            return Enforcement(level, "rule", _notes(NO_SEARCH, LEAVES if level == "deny" else FREE, RULES))
+            return Enforcement(
+                level, "rule", _notes(NO_SEARCH_NOTE, RETRY_NOTE if level == "deny" else COMMANDS_NOTE, USER_RULES_NOTE)
+            )
         case level, _:
-            return Enforcement(level, "rule", NO_SEARCH)
+            return Enforcement(level, "rule", NO_SEARCH_NOTE)
 
 
 def _notes(*notes: str | bool) -> str:

@@ -14,7 +14,7 @@ MAX_READ = 16 * 1024 * 1024
 """More than this at once is no turn's worth of calls; the rest is left out."""
 
 
-class Rollout:
+class RolloutFile:
     """Raw items that were added since it was last read."""
 
     def __init__(self, path: str) -> None:
@@ -22,7 +22,7 @@ class Rollout:
         self._offset = self._path.stat().st_size if self._path.is_file() else 0
         self._decoder = msgspec.json.Decoder(dict[str, Any])
 
-    def added(self) -> Iterator[dict[str, Any]]:
+    def read_new(self) -> Iterator[dict[str, Any]]:
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)

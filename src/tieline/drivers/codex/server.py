@@ -14,15 +14,15 @@ from ...errors import AgentDied, AgentStartFailed
 from ...processes.async_process import Process
 from ...version import __version__
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
-from .launch import CWD, INSTALL, UNWANTED
+from .launch import CWD, IGNORED, INSTALL
 
 START_S = 30.0
 """From its start to its answer to `initialize` and to the opening of a thread."""
 STATUS_S = 2.0
 """After its output ended: the time its exit status may take."""
-GARBAGE_KEPT = 20
+MAX_GARBAGE = 20
 """Lines that are no JSON: so many before the handshake, and it is no app-server."""
-UNCLAIMED_KEPT = 1000
+MAX_UNCLAIMED = 1000
 
 
 class CodexListener(Protocol):
@@ -48,13 +48,13 @@ class CodexServer:
         self.users = 0
         self._agent = agent
         self.death: AgentDied | None = None
-        self._printed: list[str] = []
+        self._garbage_lines: list[str] = []
         self._closing = False
         self._listeners: dict[str, CodexListener] = {}
-        self._unclaimed: deque[tuple[str, str, dict[str, Any]]] = deque(maxlen=UNCLAIMED_KEPT)
-        self._hello: asyncio.Task[Any] | None = None
-        self._burial: asyncio.Task[None] | None = None
-        self._nonsense = asyncio.Event()
+        self._unclaimed: deque[tuple[str, str, dict[str, Any]]] = deque(maxlen=MAX_UNCLAIMED)
+        self._handshake: asyncio.Task[Any] | None = None
+        self._death_task: asyncio.Task[None] | None = None
+        self._not_json = asyncio.Event()
         try:
             # In the root directory: its threads have directories of their own, and may outlive that of the first.
             self._process = Process.start(argv, cwd=CWD, env=env, words=words)
@@ -69,23 +69,23 @@ class CodexServer:
         await self.peer.__aenter__()
         hello = {
             "clientInfo": {"name": "tieline", "title": "Tieline", "version": __version__},
-            "capabilities": {"experimentalApi": True, "optOutNotificationMethods": list(UNWANTED)},
+            "capabilities": {"experimentalApi": True, "optOutNotificationMethods": list(IGNORED)},
         }
-        self._hello = asyncio.create_task(self.peer.request("initialize", hello, timeout=START_S))
-        self._hello.add_done_callback(lambda task: task.cancelled() or task.exception())  # `ready` tells it
+        self._handshake = asyncio.create_task(self.peer.request("initialize", hello, timeout=START_S))
+        self._handshake.add_done_callback(lambda task: task.cancelled() or task.exception())  # `ready` tells it
         await asyncio.sleep(0)  # it is written when the task has begun, and must be the first
         with suppress(PeerGone, OSError):  # it is gone already: `ready` tells it
             await self.peer.notify("initialized")
 
     async def ready(self) -> None:
         """Raises AgentStartFailed when it does not speak the protocol."""
-        assert self._hello is not None
-        nonsense = asyncio.create_task(self._nonsense.wait())
+        assert self._handshake is not None
+        nonsense = asyncio.create_task(self._not_json.wait())
         try:
-            await asyncio.wait([self._hello, nonsense], return_when=asyncio.FIRST_COMPLETED)
-            if not self._hello.done():
-                raise AgentStartFailed(self._agent, f"it does not speak its protocol: {self._printed[0][:200]!r}")
-            self._hello.result()
+            await asyncio.wait([self._handshake, nonsense], return_when=asyncio.FIRST_COMPLETED)
+            if not self._handshake.done():
+                raise AgentStartFailed(self._agent, f"it does not speak its protocol: {self._garbage_lines[0][:200]!r}")
+            self._handshake.result()
         except (PeerGone, TimeoutError, RpcError) as error:
             raise await self.failed(error) from None
         finally:
@@ -95,29 +95,29 @@ class CodexServer:
         """Why it did not come up, with its last words."""
         if isinstance(error, RpcError):
             return AgentStartFailed(self._agent, error.message)
-        said = f"; it printed {self._printed[0][:200]!r}" if self._printed else ""
+        said = f"; it printed {self._garbage_lines[0][:200]!r}" if self._garbage_lines else ""
         if isinstance(error, TimeoutError):
-            return AgentStartFailed(self._agent, f"no answer within {START_S:g} s{said}", hint=self._last_words())
+            return AgentStartFailed(self._agent, f"no answer within {START_S:g} s{said}", hint=self._stderr_hint())
         await self._process.wait(STATUS_S)
         status = self._process.returncode
         how = "closed its output" if status is None else f"exited with status {status}"
-        return AgentStartFailed(self._agent, f"it {how} before it was ready{said}", hint=self._last_words())
+        return AgentStartFailed(self._agent, f"it {how} before it was ready{said}", hint=self._stderr_hint())
 
     async def close(self) -> None:
         self._closing = True
         try:
-            if self._hello is not None:
+            if self._handshake is not None:
                 await self.peer.__aexit__(None, None, None)
         finally:
-            for task in (self._hello, self._burial):
+            for task in (self._handshake, self._death_task):
                 if task is not None:
                     task.cancel()
             await self._process.__aexit__(None, None, None)
 
     @property
-    def over(self) -> bool:
+    def unusable(self) -> bool:
         """Whether nothing can be asked of it any more."""
-        return self._closing or self._burial is not None
+        return self._closing or self._death_task is not None
 
     def kill(self) -> None:
         self._process.kill()
@@ -128,7 +128,7 @@ class CodexServer:
         kept = [message for message in self._unclaimed if message[0] in (thread, "")]
         if kept:
             rest = [message for message in self._unclaimed if message[0] not in (thread, "")]
-            self._unclaimed = deque(rest, UNCLAIMED_KEPT)
+            self._unclaimed = deque(rest, MAX_UNCLAIMED)
             for _, method, params in kept:
                 listener.notified(thread, method, params)
 
@@ -163,24 +163,24 @@ class CodexServer:
 
     def garbage(self, line: bytes) -> None:
         text = line.decode(errors="replace")
-        if len(self._printed) < GARBAGE_KEPT:
-            self._printed.append(text)
+        if len(self._garbage_lines) < MAX_GARBAGE:
+            self._garbage_lines.append(text)
         else:
-            self._nonsense.set()
+            self._not_json.set()
         for listener in set(self._listeners.values()):
             listener.unreadable(text)
 
     def gone(self, reason: str) -> None:
         if not self._closing:
-            self._burial = asyncio.create_task(self._bury())
+            self._death_task = asyncio.create_task(self._report_death())
 
-    async def _bury(self) -> None:
+    async def _report_death(self) -> None:
         """Its end reaches everyone who listens, with its status, which comes a moment later."""
         await self._process.wait(STATUS_S)
         self.death = AgentDied(self._agent, self._process.returncode, self._process.stderr)
         for listener in set(self._listeners.values()):
             listener.died(self.death)
 
-    def _last_words(self) -> str:
+    def _stderr_hint(self) -> str:
         said = self._process.stderr.strip()
         return f"Its last words: {said[-2000:]}" if said else ""

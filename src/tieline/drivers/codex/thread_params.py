@@ -10,7 +10,7 @@ from msgspec import Struct
 from ...config import setting
 from ...errors import UsageError
 from ..base import McpServer, Prompt, Spec
-from .launch import HELLO
+from .launch import HANDSHAKE
 from .policy import CodexControls, controls
 
 
@@ -67,11 +67,11 @@ def opening_request(spec: Spec, told: CodexControls, overrides: Mapping[str, Any
     return method, thread_params(spec, told, overrides)
 
 
-def first_words(spec: Spec, options: CodexOptions | None = None) -> bytes:
+def prestart_input(spec: Spec, options: CodexOptions | None = None) -> bytes:
     """What a server of its own is told first for this conversation, byte for byte."""
     options = options or CodexOptions()
     method, params = opening_request(spec, controls(spec.policy, options.web_search), options.config)
-    return HELLO + msgspec.json.encode({"id": 2, "method": method, "params": params}) + b"\n"
+    return HANDSHAKE + msgspec.json.encode({"id": 2, "method": method, "params": params}) + b"\n"
 
 
 def _dotted(tables: Mapping[str, Any], head: str = "") -> dict[str, Any]:

@@ -20,7 +20,7 @@ class CodexUsageMeter:
         self._spent = dict.fromkeys(self._spent, 0)
         self.calls = 0
 
-    def take(self, thread: str, usage: Params, *, counts: bool) -> None:
+    def update(self, thread: str, usage: Params, *, counts: bool) -> None:
         """A resumed thread first tells what its last turn came to: that is where to count from, and does not count."""
         total, before = usage["total"], self._totals.get(thread)
         self._totals[thread] = total

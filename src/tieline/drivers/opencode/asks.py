@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from ...backoff import EXACT, Backoff
 from ...events import Answer, AnyAction, Ask, Choice, Command, Edit, Fetch, OtherAction, Question, Read, Status, ToolUse
-from ..current_file import with_links
+from ..current_file import note_links
 from ..turn_stream import Turn
-from .edit_diffs import looked_at
+from .edit_diffs import preview_edit
 from .events import OpenCodeNormaliser
 from .policy import CAPABILITY_OF, GUARDS, Rules, denials, rule
-from .server import OpenCodeRefused, Unreachable
+from .server import OpenCodeError, Unreachable
 
 DEFER_S = 1.0
 """A request may come just before the tool call that it is about."""
@@ -31,8 +31,13 @@ GUARD_REASONS = {
 }
 
 
-EVERY = {"edit": "every edit", "bash": "every command", "webfetch": "every address", "websearch": "every web search"}
-KINDS = {"bash": "commands", "external_directory": "files", "webfetch": "addresses", "edit": "edits of files"}
+EVERY_SCOPE = {
+    "edit": "every edit",
+    "bash": "every command",
+    "webfetch": "every address",
+    "websearch": "every web search",
+}
+SCOPE_NOUNS = {"bash": "commands", "external_directory": "files", "webfetch": "addresses", "edit": "edits of files"}
 
 
 class AskingConversation(Protocol):
@@ -52,7 +57,7 @@ class AskingConversation(Protocol):
     async def request(self, method: str, path: str, body: Any = None) -> Any: ...
 
 
-class _Open:
+class _OpenRequest:
     """A request that OpenCode waits for."""
 
     def __init__(self, request: Mapping[str, Any], ask: Ask, path: str) -> None:
@@ -71,9 +76,9 @@ class _Open:
 
 class OpenCodeAsks:
     def __init__(self, talk: AskingConversation, cwd: str) -> None:
-        self._talk = talk
+        self._conversation = talk
         self._cwd = cwd
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenRequest] = {}
         self.deferred: dict[str, tuple[Mapping[str, Any], str]] = {}  # whose tool call has not shown up yet
         self.hooks: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "permission.asked": self.permission_asked,
@@ -86,31 +91,31 @@ class OpenCodeAsks:
     # --- from OpenCode ---------------------------------------------------------------------------------
 
     def permission_asked(self, request: Mapping[str, Any]) -> None:
-        self._asked(request, "/permission")
+        self._on_request(request, "/permission")
 
     def question_asked(self, request: Mapping[str, Any]) -> None:
-        self._asked(request, "/question")
+        self._on_request(request, "/question")
 
     def start_deferred(self) -> None:
         """Begin the asks whose tool call has shown up."""
         for name, (request, _) in list(self.deferred.items()):
             if self._use(request) is not None:
-                self._begin(name)
+                self._start(name)
 
     def replied(self, properties: Mapping[str, Any]) -> None:
         """It is answered: by us, or by somebody else at the same server."""
-        name, turn = properties["requestID"], self._talk.current
+        name, turn = properties["requestID"], self._conversation.current
         self.deferred.pop(name, None)
         each = self._open.pop(name, None)
         if each is not None and each.answer is None and turn is not None:
             allowed = properties.get("reply", "reject") != "reject" or "answers" in properties
             if not allowed and each.ask.tool:
-                turn.deny(each.ask.tool, "denied elsewhere")
+                turn.mark_denied(each.ask.tool, "denied elsewhere")
             each.withdraw(turn, "allowed" if allowed else "denied")
 
-    def only(self, waiting: set[str], path: str) -> None:
+    def withdraw_except(self, waiting: set[str], path: str) -> None:
         """After a gap: the requests that OpenCode still waits for. The others were answered meanwhile."""
-        turn = self._talk.current
+        turn = self._conversation.current
         for name, each in list(self._open.items()):
             if each.path == path and name not in waiting and each.answer is None and turn is not None:
                 del self._open[name]
@@ -125,39 +130,39 @@ class OpenCodeAsks:
                 each.task.cancel()
                 winding_up.append(each.task)
             if each.answer is None and each.ask.tool:
-                turn.deny(each.ask.tool, "the turn ended")
+                turn.mark_denied(each.ask.tool, "the turn ended")
         self._open.clear()
         return winding_up
 
     # --- deciding --------------------------------------------------------------------------------------
 
-    def _asked(self, request: Mapping[str, Any], path: str) -> None:
+    def _on_request(self, request: Mapping[str, Any], path: str) -> None:
         name = request["id"]
-        if self._talk.current is None or name in self._open or name in self.deferred:
+        if self._conversation.current is None or name in self._open or name in self.deferred:
             return
         self.deferred[name] = (request, path)
         if _key(request) is None or self._use(request) is not None:
-            self._begin(name)
+            self._start(name)
         else:
-            asyncio.get_running_loop().call_later(DEFER_S, self._begin, name)
+            asyncio.get_running_loop().call_later(DEFER_S, self._start, name)
 
     def _use(self, request: Mapping[str, Any]) -> ToolUse | None:
         key = _key(request)
-        return self._talk.normaliser.tools.get(key) if key is not None else None
+        return self._conversation.normaliser.tools.get(key) if key is not None else None
 
-    def _begin(self, name: str) -> None:
+    def _start(self, name: str) -> None:
         request, path = self.deferred.pop(name, (None, ""))
-        turn = self._talk.current
+        turn = self._conversation.current
         if request is None or turn is None:
             return
         make = permission_ask if path == "/permission" else question_ask
-        each = self._open[name] = _Open(request, make(request, self._use(request)), path)
-        each.task = self._talk.spawn(self._decide(turn, each))
+        each = self._open[name] = _OpenRequest(request, make(request, self._use(request)), path)
+        each.task = self._conversation.spawn(self._decide(turn, each))
 
-    async def _decide(self, turn: Turn, each: _Open) -> None:
-        each.ask = await placed(each.ask, each.request, self._use(each.request), self._cwd)
+    async def _decide(self, turn: Turn, each: _OpenRequest) -> None:
+        each.ask = await add_edit_preview(each.ask, each.request, self._use(each.request), self._cwd)
         if isinstance(each.ask.action, Edit) and each.ask.action.diff and each.ask.tool:
-            self._talk.normaliser.edit_asked(each.ask.tool, each.ask.action.diff)
+            self._conversation.normaliser.add_proposed_diff(each.ask.tool, each.ask.action.diff)
         answer = await turn.ask(each.ask)
         each.answer = answer
         if answer.decision == "allow":
@@ -182,29 +187,29 @@ class OpenCodeAsks:
                     message = each.answer.reason or f"denied by {each.answer.by}"
                     await self._reply(each, "reply", {"reply": "reject", "message": message})
 
-    async def _reply(self, each: _Open, verb: str, body: Any) -> None:
+    async def _reply(self, each: _OpenRequest, verb: str, body: Any) -> None:
         """Never given up easily, and done once: a request that is not there any more needs no answer."""
         name = each.request["id"]
         for failures in range(1, REPLY_TRIES + 1):
             try:
-                await self._talk.request("POST", f"{each.path}/{name}/{verb}", body)
+                await self._conversation.request("POST", f"{each.path}/{name}/{verb}", body)
                 break
-            except OpenCodeRefused:
+            except OpenCodeError:
                 break
             except Unreachable:
                 await asyncio.sleep(REPLY_BACKOFF.delay(failures))
         self._open.pop(name, None)
 
-    async def _remember(self, each: _Open) -> None:
+    async def _remember(self, each: _OpenRequest) -> None:
         """As a rule of this session, from its next turn on. OpenCode's own `always` would hold for every session of
         the directory, and over the denials of their policies."""
         request = each.request
         new = [rule(request["permission"], "allow", pattern) for pattern in request.get("always") or ()]
         if new:
-            body = {"permission": [*new, *denials(self._talk.rules)]}
+            body = {"permission": [*new, *denials(self._conversation.rules)]}
             try:
-                await self._talk.request("PATCH", f"/session/{each.session}", body)
-            except (OpenCodeRefused, Unreachable):
+                await self._conversation.request("PATCH", f"/session/{each.session}", body)
+            except (OpenCodeError, Unreachable):
                 return  # it will be asked again: a nuisance, not a fault
 
 
@@ -236,18 +241,18 @@ def permission_ask(request: Mapping[str, Any], use: ToolUse | None) -> Ask:
 def _scope(name: str, always: Sequence[str]) -> str:
     """What the rules permit that `_remember` makes."""
     if "*" in always:
-        return EVERY.get(name, f"every {name}")
-    return f"{KINDS.get(name, name)} like {', '.join(always)}"
+        return EVERY_SCOPE.get(name, f"every {name}")
+    return f"{SCOPE_NOUNS.get(name, name)} like {', '.join(always)}"
 
 
-async def placed(ask: Ask, request: Mapping[str, Any], use: ToolUse | None, cwd: str) -> Ask:
+async def add_edit_preview(ask: Ask, request: Mapping[str, Any], use: ToolUse | None, cwd: str) -> Ask:
     """An ask about an edit, with its diff in the files as they are now."""
     if not isinstance(ask.action, Edit):
         return ask
     metadata: Mapping[str, Any] = request.get("metadata") or {}
-    drawn = await looked_at(use.name if use else "", ask.input, metadata, ask.action.paths, cwd)
+    drawn = await preview_edit(use.name if use else "", ask.input, metadata, ask.action.paths, cwd)
     reason = " ".join(filter(None, (ask.reason, drawn.note)))
-    return await with_links(replace(ask, action=drawn.edit, reason=reason, withheld=drawn.withheld), cwd)
+    return await note_links(replace(ask, action=drawn.edit, reason=reason, withheld=drawn.withheld), cwd)
 
 
 def _action(name: str, metadata: Mapping[str, Any], patterns: str, use: ToolUse | None) -> AnyAction:

@@ -13,10 +13,10 @@ from ..turn_stream import INTERRUPT_GRACE_S, Turn
 from .asks import OpenCodeAsks
 from .event_stream import EventStream
 from .events import OpenCodeNormaliser
-from .policy import Rules, hidden
-from .protocol import ABORTED, SOURCE, message_of, model_of
+from .policy import Rules, is_hidden
+from .protocol import ABORTED, SOURCE, error_message, message_model
 from .resync import resync
-from .server import OpenCodeRefused, OpenCodeServer, Unreachable
+from .server import OpenCodeError, OpenCodeServer, Unreachable
 from .session_api import SessionApi
 from .turn_state import TurnState, past_limit
 
@@ -47,20 +47,20 @@ class OpenCodeConversation:
         self.native_id = native_id
         self.receipt = receipt
         self.rules = rules
-        self.normaliser = OpenCodeNormaliser(native_id, hidden=lambda tool: hidden(rules, tool), mcp=mcp)
+        self.normaliser = OpenCodeNormaliser(native_id, hidden=lambda tool: is_hidden(rules, tool), mcp=mcp)
         self._agent = agent
         self._server = server
         self._stream = stream
         self._spec = spec
         self._ask = ask
-        self._calls = SessionApi(server, spec.cwd, native_id, body)
-        self.request = self._calls.request
+        self._api = SessionApi(server, spec.cwd, native_id, body)
+        self.request = self._api.request
         self._last = last
-        self._pending = OpenCodeAsks(self, spec.cwd)
+        self._asks = OpenCodeAsks(self, spec.cwd)
         self._turn: Turn | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._dead = ""
-        self._introduced = False
+        self._death = ""
+        self._init_sent = False
         self._prompts: set[str] = set()
         self._hooks: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "message.updated": self._message,
@@ -68,15 +68,15 @@ class OpenCodeConversation:
             "session.status": lambda properties: self._status(properties, properties["status"]["type"]),
             "session.idle": lambda properties: self._status(properties, "idle"),
             "session.error": self._error,
-            **self._pending.hooks,
+            **self._asks.hooks,
         }
         if spec.max_turns is None and spec.max_budget_usd is None:
             del self._hooks["message.part.updated"]
         self._reset()
 
     def _reset(self) -> None:
-        self.normaliser.fresh()
-        self._course = TurnState(self.native_id, self._prompts)
+        self.normaliser.start_turn()
+        self._state = TurnState(self.native_id, self._prompts)
         self._before = self._last  # the last message of before this turn
         self._ending = False
         self._began = asyncio.Event()
@@ -92,7 +92,7 @@ class OpenCodeConversation:
 
     @property
     def alive(self) -> bool:
-        return not self._dead
+        return not self._death
 
     async def interrupt(self) -> None:
         turn = self._turn
@@ -103,11 +103,11 @@ class OpenCodeConversation:
     async def steer(self, text: str) -> None:
         if self._turn is None or self._turn.ended:
             raise SessionClosed
-        course = self._course
+        course = self._state
         course.steering += 1
         try:
-            await self._calls.prompt(self._turn.prompt, text)
-        except (OpenCodeRefused, Unreachable) as error:
+            await self._api.prompt(self._turn.prompt, text)
+        except (OpenCodeError, Unreachable) as error:
             course.steering -= 1
             raise AgentError(self._agent, f"it did not take what was said in between: {error}") from error
 
@@ -115,10 +115,10 @@ class OpenCodeConversation:
         turn = self._turn
         if turn is not None and not turn.ended:
             turn.interrupted = True
-            if not self._server.alone:  # else the server ends with us
-                with suppress(OpenCodeRefused, Unreachable, TimeoutError):
+            if not self._server.exclusive:  # else the server ends with us
+                with suppress(OpenCodeError, Unreachable, TimeoutError):
                     async with asyncio.timeout(CLOSE_S):
-                        await self._calls.abort()
+                        await self._api.abort()
             self._finish(turn)
         for task in list(self._tasks):
             task.cancel()
@@ -129,7 +129,7 @@ class OpenCodeConversation:
     @property
     def current(self) -> Turn | None:
         """The turn, while it is under way."""
-        return self._turn if self._course.prompt and not self._ending else None
+        return self._turn if self._state.prompt and not self._ending else None
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -140,40 +140,40 @@ class OpenCodeConversation:
     # --- sending ---------------------------------------------------------------------------------------
 
     async def _send(self, turn: Turn) -> None:
-        if self._dead:
-            self._fail(turn, self._dead)
+        if self._death:
+            self._fail(turn, self._death)
             return
         try:
-            await self._stream.opened()
+            await self._stream.wait_open()
             try:
-                await self._calls.prompt(turn.prompt)
+                await self._api.prompt(turn.prompt)
             except Unreachable:  # it may have got there all the same
-                await self._stream.opened()
-                await self.reread()
-                if not self._course.prompt:
-                    await self._calls.prompt(turn.prompt)
+                await self._stream.wait_open()
+                await self.resync()
+                if not self._state.prompt:
+                    await self._api.prompt(turn.prompt)
             async with asyncio.timeout(BEGIN_S):
                 await self._began.wait()
         except TimeoutError:
             self._fail(turn, f"{self._agent} took the prompt but did not begin within {BEGIN_S:g} s")
-        except (OpenCodeRefused, OSError) as error:
-            self._fail(turn, self._dead or f"{self._agent} did not take the prompt: {error}")
+        except (OpenCodeError, OSError) as error:
+            self._fail(turn, self._death or f"{self._agent} did not take the prompt: {error}")
 
     async def _abort(self, turn: Turn) -> None:
-        if not await self._calls.abort_until(self._ended, INTERRUPT_GRACE_S) and not turn.ended:
+        if not await self._api.abort_until(self._ended, INTERRUPT_GRACE_S) and not turn.ended:
             self._give_up()
             self._finish(turn)
 
     def _give_up(self) -> None:
         """It does not stop: end the server, unless others use it too."""
-        self._dead = f"{self._agent} did not stop when it was interrupted\n  Open it again with resume= to go on."
-        if self._server.alone:
+        self._death = f"{self._agent} did not stop when it was interrupted\n  Open it again with resume= to go on."
+        if self._server.exclusive:
             self._server.kill()
 
     # --- the event stream ------------------------------------------------------------------------------
 
-    def take(self, message: dict[str, Any]) -> None:
-        turn, course = self._turn, self._course
+    def on_message(self, message: dict[str, Any]) -> None:
+        turn, course = self._turn, self._state
         if turn is None or turn.ended or self._ending:
             return
         kind = message.get("type", "")
@@ -190,66 +190,66 @@ class OpenCodeConversation:
             if self.normaliser.new_child:  # a subagent in a session that was there before, so it was not announced
                 self._stream.join(self, self.normaliser.new_child)
                 self.normaliser.new_child = ""
-            if self._pending.deferred:
-                self._pending.start_deferred()
+            if self._asks.deferred:
+                self._asks.start_deferred()
             if hook is not None:
                 hook(message["properties"])
         except (KeyError, TypeError, AttributeError):  # not as we know it: kept, not fatal
             turn.emit(Other(message, SOURCE))
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         if self._turn is not None:
-            await self._turn.room()
+            await self._turn.drain()
 
-    def fall_behind(self) -> None:
+    def on_slow_reader(self) -> None:
         if self._turn is not None and not self._turn.ended:
             self._fail(self._turn, "nobody reads the turn's events")
             self.spawn(self._abort(self._turn))
 
-    def lost(self) -> None:
-        self.normaliser.lost()
+    def on_disconnect(self) -> None:
+        self.normaliser.mark_gap()
 
-    def gone(self, reason: str) -> None:
-        self._dead = self._dead or reason
+    def on_server_gone(self, reason: str) -> None:
+        self._death = self._death or reason
         if self._turn is not None and not self._turn.ended:
             self._fail(self._turn, reason)
 
-    async def reread(self) -> None:
+    async def resync(self) -> None:
         turn = self._turn
         if turn is None or turn.ended or self._ending:
             return
-        idle = await resync(self, turn, self._pending, self._stream, since=self._before)
-        if idle and self._course.answered and self.current is turn:
-            self._course.busy = True
+        idle = await resync(self, turn, self._asks, self._stream, since=self._before)
+        if idle and self._state.answered and self.current is turn:
+            self._state.busy = True
             self._status({"sessionID": self.native_id}, "idle")
 
     # --- a turn's course -------------------------------------------------------------------------------
 
     def _message(self, properties: Mapping[str, Any]) -> None:
-        info, course = properties["info"], self._course
+        info, course = properties["info"], self._state
         if info["sessionID"] == self.native_id:
             self._last = info["id"]
         if info["role"] == "user":
             self.normaliser.users.add(info["id"])
         course.message(info)
-        if course.prompt and not self._introduced and self._turn is not None:
-            self._introduced = True
-            name, version = model_of(info) or self._spec.model, self._server.version
+        if course.prompt and not self._init_sent and self._turn is not None:
+            self._init_sent = True
+            name, version = message_model(info) or self._spec.model, self._server.version
             self._turn.emit(Init(self._agent, self.native_id, self._spec.cwd, name, version, receipt=self.receipt))
         if course.begun:
             self._began.set()
 
     def _status(self, properties: Mapping[str, Any], kind: str) -> None:
-        over = self._course.status(properties["sessionID"], kind)
-        if self._course.begun:
+        over = self._state.status(properties["sessionID"], kind)
+        if self._state.begun:
             self._began.set()
         if over and not self._ending and self._turn is not None:
             self._end(self._turn)
 
     def _error(self, properties: Mapping[str, Any]) -> None:
-        turn, course = self._turn, self._course
+        turn, course = self._turn, self._state
         error: Mapping[str, Any] = properties.get("error") or {}
-        name, message = str(error.get("name", "")), message_of(error)
+        name, message = str(error.get("name", "")), error_message(error)
         session = properties.get("sessionID", "")
         if turn is None:
             return
@@ -266,24 +266,24 @@ class OpenCodeConversation:
             asyncio.get_running_loop().call_later(EARLY_ERROR_S, late)
 
     def _check_limits(self, properties: Mapping[str, Any]) -> None:
-        if properties["part"]["type"] == "step-finish" and self._course.limit is None and self._turn is not None:
-            self._course.limit = past_limit(self._spec, self.normaliser)
-            if self._course.limit is not None:
+        if properties["part"]["type"] == "step-finish" and self._state.limit is None and self._turn is not None:
+            self._state.limit = past_limit(self._spec, self.normaliser)
+            if self._state.limit is not None:
                 self.spawn(self._abort(self._turn))
 
     def _end(self, turn: Turn) -> None:
         self._ending = True
-        winding_up = self._pending.end(turn)
+        winding_up = self._asks.end(turn)
         if winding_up or self.normaliser.patched:
-            self.spawn(self._end_slowly(turn, winding_up))
+            self.spawn(self._end_with_diff(turn, winding_up))
         else:
             if diff := self.normaliser.composed_diff():
                 turn.emit(diff)
             self._finish(turn)
 
-    async def _end_slowly(self, turn: Turn, winding_up: list[asyncio.Task[None]]) -> None:
+    async def _end_with_diff(self, turn: Turn, winding_up: list[asyncio.Task[None]]) -> None:
         await asyncio.gather(*winding_up, return_exceptions=True)
-        diff = await self._calls.diff(self._course.prompt) if self.normaliser.patched else None
+        diff = await self._api.diff(self._state.prompt) if self.normaliser.patched else None
         diff = diff or self.normaliser.composed_diff()
         if diff is not None:
             turn.emit(diff)
@@ -291,10 +291,10 @@ class OpenCodeConversation:
 
     def _finish(self, turn: Turn) -> None:
         self._ending = True
-        self._pending.end(turn)
-        self._course.end(turn, self.normaliser)
+        self._asks.end(turn)
+        self._state.end(turn, self.normaliser)
         self._ended.set()
 
     def _fail(self, turn: Turn, message: str, code: str = "") -> None:
-        self._course.failure = (message, code)
+        self._state.failure = (message, code)
         self._finish(turn)

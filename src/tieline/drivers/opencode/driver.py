@@ -19,13 +19,13 @@ from ...errors import AgentError, AgentStartFailed, Unsupported, UsageError
 from ...policy import Policy, Receipt
 from ...processes.async_process import Process
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
-from ..registry import options_of
+from ..registry import parse_options
 from .conversation import OpenCodeConversation
 from .event_stream import EventStream
-from .launch import ARGS, INSTALL, KEPT, PROGRAM, launch_command, program
+from .launch import ARGS, INSTALL, PROGRAM, RESERVED_ARGS, launch_command, resolve_command
 from .policy import CAPABILITY_OF, Rules, receipt, session_rules
 from .prompt import prompt_body
-from .server import OpenCodeRefused, OpenCodeServer, Unreachable
+from .server import OpenCodeError, OpenCodeServer, Unreachable
 
 PROBE_S = 20.0
 VARIANTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -51,8 +51,8 @@ OPTIONS = OpenCodeOptions
 
 
 def create(name: str, options: Mapping[str, Any]) -> "OpenCode":
-    chosen = options_of(OpenCodeOptions, name, options)
-    check_args(name, chosen.args, KEPT)
+    chosen = parse_options(OpenCodeOptions, name, options)
+    check_args(name, chosen.args, RESERVED_ARGS)
     return OpenCode(name, chosen)
 
 
@@ -88,7 +88,7 @@ class OpenCode:
             diffs=True,
             usage=True,
         )
-        self._shared: dict[Any, _Shared] = {}
+        self._shared: dict[Any, _SharedServer] = {}
 
     @property
     def program(self) -> Program:
@@ -110,7 +110,7 @@ class OpenCode:
                 finally:
                     await server.close()
                 return Probe(found=True, path=self.options.url, version=server.version)
-            argv = program(env, self.options.command, self.name)
+            argv = resolve_command(env, self.options.command, self.name)
             version = await _version(argv, env)
         except AgentError as error:
             return Probe(found=False, problem=error.message, hint=error.hint)
@@ -126,21 +126,21 @@ class OpenCode:
             server = shared.server
             try:
                 async with shared.stream(spec.cwd) as stream:
-                    conversation = await self._begin(server, stream, spec, ask, body)
+                    conversation = await self._open_session(server, stream, spec, ask, body)
                     try:
                         yield conversation
                     finally:
                         stream.leave(conversation)
                         await conversation.close()
-            except (OpenCodeRefused, Unreachable) as error:
+            except (OpenCodeError, Unreachable) as error:
                 raise AgentStartFailed(self.name, str(error)) from error
 
-    async def _begin(
+    async def _open_session(
         self, server: OpenCodeServer, stream: EventStream, spec: Spec, ask: AskFn, body: Mapping[str, Any]
     ) -> OpenCodeConversation:
         """Everything that a session needs, at once: nothing here waits for another but the rules for the agents."""
-        opening = asyncio.create_task(stream.opened())
-        greeting = asyncio.create_task(server.greet())
+        opening = asyncio.create_task(stream.wait_open())
+        greeting = asyncio.create_task(server.ensure_version())
         try:
             agents, config = await asyncio.gather(
                 server.request("GET", "/agent", spec.cwd), server.request("GET", "/config", spec.cwd)
@@ -197,7 +197,7 @@ class OpenCode:
             raise Unsupported(self.name, f"effort {spec.effort!r} with the model {model}", hint=hint)
 
     @asynccontextmanager
-    async def _server(self, spec: Spec) -> "AsyncGenerator[_Shared, None]":
+    async def _server(self, spec: Spec) -> "AsyncGenerator[_SharedServer, None]":
         key = (tuple(sorted(spec.env.items())), msgspec.json.encode(spec.mcp_servers))
         shared = self._shared.get(key)
         if shared is None or shared.server.gone:
@@ -206,7 +206,7 @@ class OpenCode:
             launch = None
             if not options.url:
                 launch = launch_command(env, options.command, spec.mcp_servers, options.args, name=self.name)
-            shared = _Shared(OpenCodeServer(self.name, launch, options.url, options.password, options.user))
+            shared = _SharedServer(OpenCodeServer(self.name, launch, options.url, options.password, options.user))
             self._shared[key] = shared
         shared.server.users += 1
         try:
@@ -220,7 +220,7 @@ class OpenCode:
                 await shared.server.close()
 
 
-class _Shared:
+class _SharedServer:
     """A server and its event streams, in use."""
 
     def __init__(self, server: OpenCodeServer) -> None:
@@ -255,7 +255,7 @@ async def _session(server: OpenCodeServer, spec: Spec, rules: Rules) -> tuple[st
             )
         if spec.fork:
             session = await server.request("POST", f"/session/{spec.resume}/fork", spec.cwd, {})
-    except OpenCodeRefused as error:
+    except OpenCodeError as error:
         raise UsageError(f"no conversation {spec.resume!r}: {error}", field="resume") from None
     name = session["id"]
     # A subagent's session can be taken up again: it is held to this policy too, not to the one it began under.

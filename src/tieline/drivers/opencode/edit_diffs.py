@@ -10,36 +10,36 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ...events import Edit
-from ..current_file import LOOK_S, Drawn, Unreadable, file_text
-from ..unified_diff import head, lines_of, replaced, unified
+from ..current_file import READ_TIMEOUT_S, EditPreview, Unreadable, read_text
+from ..unified_diff import file_header, replacement_diff, split_lines, unified_diff
 
 HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
 
 Raw = Mapping[str, Any]
 
 
-async def looked_at(tool: str, given: Raw, metadata: Raw, paths: Sequence[str], cwd: str) -> Drawn:
+async def preview_edit(tool: str, given: Raw, metadata: Raw, paths: Sequence[str], cwd: str) -> EditPreview:
     plain = Edit(tuple(paths), str(metadata.get("diff") or ""))
     try:
-        async with asyncio.timeout(LOOK_S):
-            return await asyncio.to_thread(_drawn, tool, given, metadata, plain, cwd)
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            return await asyncio.to_thread(_preview, tool, given, metadata, plain, cwd)
     except (TimeoutError, Unreadable, LookupError, TypeError, ValueError, AttributeError) as error:
         why = str(error) if isinstance(error, Unreadable) else "it did not answer, or is told in a way unknown here"
         if not plain.diff:
-            return Drawn(plain, withheld=f"What it changes: OpenCode tells no diff, and of the file: {why}.")
-        return Drawn(plain, f"OpenCode's own diff, without a look at the file ({why}).")
+            return EditPreview(plain, withheld=f"What it changes: OpenCode tells no diff, and of the file: {why}.")
+        return EditPreview(plain, f"OpenCode's own diff, without a look at the file ({why}).")
 
 
-def _drawn(tool: str, given: Raw, metadata: Raw, plain: Edit, cwd: str) -> Drawn:
+def _preview(tool: str, given: Raw, metadata: Raw, plain: Edit, cwd: str) -> EditPreview:
     if tool in ("edit", "write") and (path := str(given.get("filePath") or "")):
-        text = file_text(path, cwd)
+        text = read_text(path, cwd)
         if tool == "write":
-            diff = unified(path, text, str(given["content"]))
+            diff = unified_diff(path, text, str(given["content"]))
         else:
             old, new = str(given["oldString"]), str(given["newString"])
-            diff = replaced(path, text or "", old, new, everywhere=bool(given.get("replaceAll")))
+            diff = replacement_diff(path, text or "", old, new, everywhere=bool(given.get("replaceAll")))
         if diff:
-            return Drawn(Edit(plain.paths, diff))
+            return EditPreview(Edit(plain.paths, diff))
     files = cast("Sequence[Raw]", metadata.get("files") or ())
     if not files:
         files = [{"filePath": metadata["filepath"], "patch": plain.diff}]
@@ -50,17 +50,17 @@ def _drawn(tool: str, given: Raw, metadata: Raw, plain: Edit, cwd: str) -> Drawn
         path, kind = str(file["filePath"]), file.get("type")
         target = str(file.get("movePath") or path)
         paths[path] = paths[target] = None
-        hunks, note = _restored(str(file["patch"]), file_text(path, cwd) or "", path)
-        parts.append(head("" if kind == "add" else path, "" if kind == "delete" else target) + hunks)
+        hunks, note = _restore_indentation(str(file["patch"]), read_text(path, cwd) or "", path)
+        parts.append(file_header("" if kind == "add" else path, "" if kind == "delete" else target) + hunks)
         notes.append(note)
-    return Drawn(Edit(tuple(paths), "".join(parts)), " ".join(filter(None, notes)))
+    return EditPreview(Edit(tuple(paths), "".join(parts)), " ".join(filter(None, notes)))
 
 
-def _restored(patch: str, text: str, path: str) -> tuple[str, str]:
+def _restore_indentation(patch: str, text: str, path: str) -> tuple[str, str]:
     """The hunks with the indentation that the file has, and what has to be said about them."""
     start = HUNK.search(patch)
-    hunks = lines_of(patch[start.start() :].rstrip("\n") + "\n") if start else []
-    before = lines_of(text)
+    hunks = split_lines(patch[start.start() :].rstrip("\n") + "\n") if start else []
+    before = split_lines(text)
     lacking = ""
     number = 0
     for place, line in enumerate(hunks):

@@ -12,7 +12,7 @@ import msgspec
 
 from ...backoff import EXACT, Backoff
 from ...wire.sse import EventTooLong, SseParser
-from .server import REQUEST_S, OpenCodeRefused, OpenCodeServer, Unreachable
+from .server import REQUEST_S, OpenCodeError, OpenCodeServer, Unreachable
 
 BACKOFF = Backoff(0.05, 2.0, EXACT)
 GIVE_UP_S = 30.0
@@ -24,25 +24,25 @@ SLOW_READER_S = 30.0
 class OpenCodeListener(Protocol):
     """A conversation, as its event stream sees it."""
 
-    def take(self, message: dict[str, Any]) -> None: ...
+    def on_message(self, message: dict[str, Any]) -> None: ...
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until its reader is not too far behind."""
         ...
 
-    def fall_behind(self) -> None:
+    def on_slow_reader(self) -> None:
         """Its reader held the stream up for too long."""
         ...
 
-    def lost(self) -> None:
+    def on_disconnect(self) -> None:
         """The stream broke; events may be missing from now on."""
         ...
 
-    async def reread(self) -> None:
+    async def resync(self) -> None:
         """The stream is back, and waits: read what may have been missed. Raises Refused, Unreachable."""
         ...
 
-    def gone(self, reason: str) -> None:
+    def on_server_gone(self, reason: str) -> None:
         """The server will not come back."""
         ...
 
@@ -58,9 +58,9 @@ class EventStream:
         self._open = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._decoder = msgspec.json.Decoder(dict[str, Any])
-        server.on_gone(self._gone)
+        server.on_gone(self._on_server_gone)
 
-    async def opened(self) -> None:
+    async def wait_open(self) -> None:
         """Wait until events come in. Raises Unreachable."""
         if self._open.is_set():
             return
@@ -88,9 +88,9 @@ class EventStream:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _gone(self, reason: str) -> None:
+    def _on_server_gone(self, reason: str) -> None:
         for listener in list(self._listeners):
-            listener.gone(reason)
+            listener.on_server_gone(reason)
 
     async def _run(self) -> None:
         import httpx2
@@ -106,14 +106,14 @@ class EventStream:
                         events = parser.feed(chunk)
                         if events and not self._open.is_set():
                             if before:  # the stream waits meanwhile: what comes next is newer than what is read
-                                await asyncio.gather(*(each.reread() for each in list(self._listeners)))
+                                await asyncio.gather(*(each.resync() for each in list(self._listeners)))
                             self._open.set()
                             before, failures = True, 0
                         for event in events:
                             self._route(event.data)
-                        await self._hold()
+                        await self._drain()
                 problem = "it ended the event stream"
-            except (httpx2.TransportError, Unreachable, OpenCodeRefused, EventTooLong) as error:
+            except (httpx2.TransportError, Unreachable, OpenCodeError, EventTooLong) as error:
                 problem = str(error) or type(error).__name__
             except Exception as error:  # an answer that is not as we know it must not leave everyone waiting
                 problem = f"{type(error).__name__}: {error}"
@@ -121,9 +121,9 @@ class EventStream:
                 self._open.clear()
                 down_since = time.monotonic()
                 for listener in list(self._listeners):
-                    listener.lost()
+                    listener.on_disconnect()
             elif time.monotonic() - down_since > GIVE_UP_S:
-                self._gone(f"{self._server.agent}: the server is out of reach: {problem}")
+                self._on_server_gone(f"{self._server.agent}: the server is out of reach: {problem}")
                 return
             failures += 1
             await asyncio.sleep(BACKOFF.delay(failures))
@@ -137,7 +137,7 @@ class EventStream:
         session = properties.get("sessionID")
         if session is None:
             for listener in list(self._listeners):
-                listener.take(message)
+                listener.on_message(message)
             return
         listener = self._routes.get(session)
         if listener is None and message.get("type") == "session.created":
@@ -145,12 +145,12 @@ class EventStream:
             if listener is not None:
                 self._routes[session] = listener
         if listener is not None:
-            listener.take(message)
+            listener.on_message(message)
 
-    async def _hold(self) -> None:
+    async def _drain(self) -> None:
         for listener in list(self._listeners):
             try:
                 async with asyncio.timeout(SLOW_READER_S):
-                    await listener.room()
+                    await listener.drain()
             except TimeoutError:
-                listener.fall_behind()
+                listener.on_slow_reader()

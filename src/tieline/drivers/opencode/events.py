@@ -29,8 +29,8 @@ from ...events import (
     Usage,
     changed_paths,
 )
-from .protocol import QUIET, QUIET_PARTS, REFUSALS, SOURCE, STEPS, message_of
-from .tools import Raw, action_of
+from .protocol import IGNORED, IGNORED_PARTS, REFUSALS, SOURCE, STEPS, error_message
+from .tools import Raw, tool_action
 
 Handler = Callable[[dict[str, Any]], Sequence[Event]]
 
@@ -67,12 +67,12 @@ class OpenCodeNormaliser:
             "compaction": lambda part: self._once(part, Status("compacting")),
             "retry": self._retry,
         }
-        self.fresh()
+        self.start_turn()
 
-    def fresh(self) -> None:
+    def start_turn(self) -> None:
         """A new turn begins: its tokens, steps and changes are counted from nothing."""
         self.tools: dict[tuple[str, str], ToolUse] = {}  # (message, call) → as it was told
-        self._texts: dict[str, _Text] = {}
+        self._texts: dict[str, _OpenText] = {}
         self._ended: set[str] = set()  # parts that are complete
         self._outputs: dict[str, str] = {}
         self._parents: dict[str, str] = {}  # child session → the task call
@@ -90,16 +90,16 @@ class OpenCodeNormaliser:
         kind = message.get("type")
         handler = self._events.get(kind)  # type: ignore[arg-type]
         if handler is None:
-            return () if kind in QUIET else (Other(message, SOURCE),)
+            return () if kind in IGNORED else (Other(message, SOURCE),)
         try:
             return handler(message["properties"])
         except (KeyError, TypeError, AttributeError, IndexError):  # not as we know it: kept, not fatal
             return (Other(message, SOURCE),)
 
-    def lost(self) -> None:
+    def mark_gap(self) -> None:
         """The event stream broke: pieces of the texts that are open may be missing. Their ends bring all of it."""
         for text in self._texts.values():
-            text.whole = False
+            text.complete = False
 
     def composed_diff(self) -> Diff | None:
         """What the edit tools told of their changes, for directories that OpenCode takes no snapshots of."""
@@ -120,22 +120,22 @@ class OpenCodeNormaliser:
         kind = part["type"]
         handler = self._parts.get(kind)
         if handler is None:
-            return () if kind in QUIET_PARTS else (Other(part, SOURCE),)
+            return () if kind in IGNORED_PARTS else (Other(part, SOURCE),)
         return handler(part)
 
     def _delta(self, properties: Raw) -> Sequence[Event]:
         text = self._texts.get(properties["partID"])
-        if text is None or not text.whole or properties["field"] != "text":
+        if text is None or not text.complete or properties["field"] != "text":
             return ()
         delta = properties["delta"]
-        text.told.append(delta)
+        text.deltas.append(delta)
         return (text.delta(delta, properties["partID"], self._parents.get(properties["sessionID"], "")),)
 
     def _text(self, part: dict[str, Any]) -> Sequence[Event]:
         name = part["id"]
         text = self._texts.get(name)
         if text is None:
-            text = self._texts[name] = _Text(part["type"], not part["text"])
+            text = self._texts[name] = _OpenText(part["type"], not part["text"])
         if part.get("ignored"):
             return ()
         time = part.get("time")
@@ -145,11 +145,11 @@ class OpenCodeNormaliser:
         del self._texts[name]
         return text.end(part["text"], name, self._parents.get(part["sessionID"], ""))
 
-    def reread(self, part: dict[str, Any]) -> Sequence[Event]:
+    def feed_part(self, part: dict[str, Any]) -> Sequence[Event]:
         """A part from the message list. An open text may have had deltas that we did not hear."""
         told = self._part({"part": part})
         if (text := self._texts.get(part.get("id", ""))) is not None:
-            text.whole = False
+            text.complete = False
         return told
 
     def _once(self, part: Raw, *events: Event) -> Sequence[Event]:
@@ -180,7 +180,7 @@ class OpenCodeNormaliser:
         return self._once(part)
 
     def _retry(self, part: dict[str, Any]) -> Sequence[Event]:
-        return self._once(part, Error(message_of(part["error"]), "retry", recoverable=True))
+        return self._once(part, Error(error_message(part["error"]), "retry", recoverable=True))
 
     # --- tools -----------------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class OpenCodeNormaliser:
             if tool == "invalid" and "tool" in arguments:  # the model called what it was not offered
                 tool = arguments["tool"]
                 arguments = {}
-            use = self.tools[key] = ToolUse(name, tool, action_of(tool, arguments, self.servers), arguments, parent)
+            use = self.tools[key] = ToolUse(name, tool, tool_action(tool, arguments, self.servers), arguments, parent)
             told.append(use)
         metadata: Raw = state.get("metadata") or {}
         if use.name == "task" and "sessionId" in metadata:
@@ -239,14 +239,14 @@ class OpenCodeNormaliser:
         if native == "invalid":
             return ToolResult(use.id, "denied" if self._hidden(use.name) else "error", output, use.parent)
         if isinstance(use.action, Edit):
-            self._changed(use, metadata)
+            self._add_diff(use, metadata)
         if isinstance(use.action, Command) and metadata.get("exit", 0) != 0:
             code = metadata["exit"]
             ending = "" if code is None else f"\n(exit status {code})"
             return ToolResult(use.id, "error", output + ending, use.parent)
         return ToolResult(use.id, "ok", output, use.parent)
 
-    def _changed(self, use: ToolUse, metadata: Raw) -> None:
+    def _add_diff(self, use: ToolUse, metadata: Raw) -> None:
         if patch := metadata.get("diff"):
             self._diffs[use.id] = patch
         elif "content" in use.input and metadata.get("exists") is False:
@@ -255,7 +255,7 @@ class OpenCodeNormaliser:
             path = use.input.get("filePath", "")
             self._diffs[use.id] = f"--- /dev/null\n+++ {path}\n@@ -0,0 +1,{len(lines)} @@\n{body}"
 
-    def edit_asked(self, tool: str, diff: str) -> None:
+    def add_proposed_diff(self, tool: str, diff: str) -> None:
         """A permission request told what an edit would change, before the edit itself does."""
         self._diffs.setdefault(tool, diff)
 
@@ -280,19 +280,19 @@ class OpenCodeNormaliser:
         return (plan,)
 
 
-class _Text:
+class _OpenText:
     """A text or reasoning part that is being written."""
 
-    __slots__ = ("delta", "item", "told", "whole")
+    __slots__ = ("complete", "delta", "deltas", "item")
 
     def __init__(self, kind: str, whole: bool) -> None:
         self.item = Text if kind == "text" else Thinking
         self.delta = TextDelta if kind == "text" else ThinkingDelta
-        self.told: list[str] = []
-        self.whole = whole  # heard from its beginning
+        self.deltas: list[str] = []
+        self.complete = whole  # heard from its beginning
 
     def end(self, text: str, name: str, parent: str) -> Sequence[Event]:
-        told = "".join(self.told)
+        told = "".join(self.deltas)
         if told == text or (told and told.strip() == text.strip()):  # it may have been trimmed at its end
             return (self.item(told, name, parent),) if told else ()
         if text.startswith(told):

@@ -23,7 +23,7 @@ CONFIG = "OPENCODE_CONFIG_CONTENT"
 
 ARGS = ("serve", "--port", "0", "--hostname", "127.0.0.1")
 """What it is always started with."""
-KEPT = frozenset({"--port", "--hostname", "--mdns", "--mdns-domain", "--cors"})
+RESERVED_ARGS = frozenset({"--port", "--hostname", "--mdns", "--mdns-domain", "--cors"})
 """Arguments that are not for the configuration: they would open the server to others."""
 
 GOVERNED = ("edit", "bash", "webfetch", "websearch")
@@ -54,24 +54,24 @@ def launch_command(
     name: str = PROGRAM,
 ) -> tuple[list[str], dict[str, str]]:
     """Arguments and environment of the server. Raises AgentMissing, UsageError."""
-    argv = [*program(env, command, name), *ARGS, *args]
-    config = _merged(_given_config(env), BASE)
+    argv = [*resolve_command(env, command, name), *ARGS, *args]
+    config = _deep_merge(_env_config(env), BASE)
     if mcp_servers:
-        config = _merged(config, {"mcp": {name: _mcp(server) for name, server in mcp_servers.items()}})
+        config = _deep_merge(config, {"mcp": {name: _mcp(server) for name, server in mcp_servers.items()}})
     own = {key: value for key, value in env.items() if key != "OPENCODE_SERVER_USERNAME"}
     return argv, {**own, PASSWORD: _password, CONFIG: json.dumps(config)}
 
 
-def program(env: Mapping[str, str], command: Sequence[str] = (), name: str = PROGRAM) -> tuple[str, ...]:
+def resolve_command(env: Mapping[str, str], command: Sequence[str] = (), name: str = PROGRAM) -> tuple[str, ...]:
     """The program and its leading arguments. Raises AgentMissing."""
     wanted, *arguments = command or (PROGRAM,)
     found = shutil.which(wanted, path=env.get("PATH", ""))
     if found is None:
         raise AgentMissing(name, f"there is no executable {wanted!r} on the PATH", hint=INSTALL)
-    return (native(found), *arguments)
+    return (native_binary(found), *arguments)
 
 
-def native(path: str) -> str:
+def native_binary(path: str) -> str:
     """The program behind npm's wrapper: without it, a Node process would stand in between."""
     real = Path(path).resolve()
     try:
@@ -91,7 +91,7 @@ def native(path: str) -> str:
     return path
 
 
-def _given_config(env: Mapping[str, str]) -> dict[str, Any]:
+def _env_config(env: Mapping[str, str]) -> dict[str, Any]:
     """What the environment configures already, to be kept."""
     given = env.get(CONFIG, "")
     try:
@@ -107,11 +107,11 @@ def _given_config(env: Mapping[str, str]) -> dict[str, Any]:
     return cast(dict[str, Any], config)
 
 
-def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def _deep_merge(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in more.items():
         below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value  # type: ignore[arg-type]
+        merged[key] = _deep_merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value  # type: ignore[arg-type]
     return merged
 
 

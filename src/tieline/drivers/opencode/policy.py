@@ -27,7 +27,7 @@ PERMISSIONS: dict[Capability, tuple[str, ...]] = {
 
 CAPABILITY_OF: dict[str, Capability] = {name: c for c, names in PERMISSIONS.items() for name in names}
 
-SHARED = {"write": "edit", "apply_patch": "edit", "patch": "edit", "multiedit": "edit"}
+TOOL_PERMISSIONS = {"write": "edit", "apply_patch": "edit", "patch": "edit", "multiedit": "edit"}
 """Tools that ask for another tool's permission."""
 
 GUARDS = ("external_directory", "doom_loop")
@@ -49,7 +49,7 @@ def session_rules(
     """The rules of one session. `agents` are the server's, the default one first."""
     main = next((each for each in agents if each.get("name") == agent), None) or (agents[0] if agents else {})
     own: Sequence[Mapping[str, str]] = main.get("permission") or ()
-    allowed_permissions = {SHARED.get(tool, tool) for tool in allowed}
+    allowed_permissions = {TOOL_PERMISSIONS.get(tool, tool) for tool in allowed}
     rules: Rules = []
     if allowed:
         rules.append(rule("*", "deny"))
@@ -57,17 +57,17 @@ def session_rules(
         rules += [rule(name, "allow") for name in sorted(allowed_permissions) if name not in CAPABILITY_OF]
     for name, capability in CAPABILITY_OF.items():
         if not allowed or name in allowed_permissions:
-            rules += _held(name, policy.level(capability), own)
+            rules += _permission_rules(name, policy.level(capability), own)
     if policy.shell == "allow" and not allowed:  # what may run any command may look anywhere
-        rules += _held("external_directory", "allow", own)
-    rules += [rule("task", "deny", each["name"]) for each in agents if _wider(each, policy)]
-    rules += [rule(SHARED.get(tool, tool), "deny") for tool in disallowed]
+        rules += _permission_rules("external_directory", "allow", own)
+    rules += [rule("task", "deny", each["name"]) for each in agents if _exceeds_policy(each, policy)]
+    rules += [rule(TOOL_PERMISSIONS.get(tool, tool), "deny") for tool in disallowed]
     return rules
 
 
-def hidden(rules: Sequence[Rule], tool: str) -> bool:
+def is_hidden(rules: Sequence[Rule], tool: str) -> bool:
     """Whether a tool is denied altogether: OpenCode does not offer such a tool to the model."""
-    name = SHARED.get(tool, tool)
+    name = TOOL_PERMISSIONS.get(tool, tool)
     last = next((each for each in reversed(rules) if fnmatchcase(name, each["permission"])), None)
     return last is not None and last["action"] == "deny" and last["pattern"] == "*"
 
@@ -76,7 +76,7 @@ def denials(rules: Iterable[Rule]) -> Rules:
     return [each for each in rules if each["action"] == "deny"]
 
 
-def _held(name: str, level: Level, own: Sequence[Mapping[str, str]]) -> Rules:
+def _permission_rules(name: str, level: Level, own: Sequence[Mapping[str, str]]) -> Rules:
     """One permission at a level, except where the configuration denies it."""
     rules = [rule(name, level)]
     if level == "deny":
@@ -90,7 +90,7 @@ def _held(name: str, level: Level, own: Sequence[Mapping[str, str]]) -> Rules:
     return rules if any(each["action"] == "deny" for each in rules) else rules[:1]
 
 
-def _wider(agent: Mapping[str, Any], policy: Policy) -> bool:
+def _exceeds_policy(agent: Mapping[str, Any], policy: Policy) -> bool:
     """Whether an agent, run as a subagent, would do without asking what the policy wants asked."""
     if agent.get("mode") == "primary":
         return False

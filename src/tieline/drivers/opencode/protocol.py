@@ -5,7 +5,7 @@ from typing import Any, Literal, cast
 
 SOURCE = "opencode"
 
-QUIET = frozenset({
+IGNORED = frozenset({
     "catalog.updated", "command.executed", "file.edited", "file.watcher.updated", "global.disposed",
     "installation.update-available", "installation.updated", "integration.connection.updated", "integration.updated",
     "lsp.client.diagnostics", "lsp.updated", "mcp.tools.changed", "message.part.removed", "message.removed",
@@ -20,7 +20,7 @@ QUIET = frozenset({
 })  # fmt: skip
 """Native events that say nothing about a turn, or whose content comes in another one."""
 
-QUIET_PARTS = frozenset({"step-start", "snapshot", "file", "agent", "subtask"})
+IGNORED_PARTS = frozenset({"step-start", "snapshot", "file", "agent", "subtask"})
 
 REFUSALS = ("The user rejected permission", "The user has specified a rule which prevents")
 """How the error of a call begins that was not allowed to run."""
@@ -35,13 +35,13 @@ ABORTED = "MessageAbortedError"
 OVERFLOW = "ContextOverflowError"
 
 
-def model_of(info: Mapping[str, Any]) -> str:
+def message_model(info: Mapping[str, Any]) -> str:
     """The model that a message names; empty when it names none."""
     model = info.get("model")
     return f"{model['providerID']}/{model['modelID']}" if model else ""
 
 
-def message_of(error: Any) -> str:
+def error_message(error: Any) -> str:
     """The words of an error, without the stack that it may carry."""
     if not isinstance(error, Mapping):
         return str(error)

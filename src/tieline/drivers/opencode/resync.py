@@ -26,19 +26,19 @@ async def resync(talk: Resyncing, turn: Turn, pending: OpenCodeAsks, stream: Eve
     states = await talk.request("GET", "/session/status")  # before the messages: if it is idle, they are final
     for each in sorted(await _messages(talk, root, since), key=_created):
         info = each["info"]
-        talk.take({"type": "message.updated", "properties": {"sessionID": info["sessionID"], "info": info}})
+        talk.on_message({"type": "message.updated", "properties": {"sessionID": info["sessionID"], "info": info}})
         for part in each["parts"]:
-            for event in normaliser.reread(part):
+            for event in normaliser.feed_part(part):
                 turn.emit(event)
     if any(use.name == "todowrite" for use in normaliser.tools.values()):
         todos = await talk.request("GET", f"/session/{root}/todo")
-        talk.take({"type": "todo.updated", "properties": {"sessionID": root, "todos": todos}})
+        talk.on_message({"type": "todo.updated", "properties": {"sessionID": root, "todos": todos}})
     ours = {root, *normaliser.children}
     for child in normaliser.children:
         stream.join(talk, child)
     for path, asked in (("/permission", pending.permission_asked), ("/question", pending.question_asked)):
         waiting = [each for each in await talk.request("GET", path) if each["sessionID"] in ours]
-        pending.only({each["id"] for each in waiting}, path)
+        pending.withdraw_except({each["id"] for each in waiting}, path)
         for each in waiting:
             asked(each)
     return root not in states

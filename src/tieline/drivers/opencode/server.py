@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 START_S = 60.0
 """From the start of the process to its address. It takes 2 s here; a cold disk takes its time."""
-CHATTER = 200
+MAX_PREAMBLE = 200
 """Lines that a server may print before its address. More is not a server of ours."""
-GREET_S = 10.0
+HEALTH_S = 10.0
 """For a server that should run already to say who it is. That needs no directory, so it is quick or not there."""
 REQUEST_S = 60.0
 """The first request for a directory reads its configuration and starts what it names."""
-SILENCE_S = 35.0
+HEARTBEAT_TIMEOUT_S = 35.0
 """An event stream has a heartbeat every 10 s; without any, it is dead."""
 
 LISTENING = b"listening on "
@@ -33,7 +33,7 @@ LISTENING = b"listening on "
 Launch = tuple[list[str], dict[str, str]]
 
 
-class OpenCodeRefused(Exception):
+class OpenCodeError(Exception):
     """The server answered with an error."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -59,7 +59,7 @@ class OpenCodeServer:
         self._client: httpx2.AsyncClient | None = None
         self._starting: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._mourners: list[Callable[[str], None]] = []
+        self._gone_callbacks: list[Callable[[str], None]] = []
         self._decoder = msgspec.json.Decoder()
         self._encoder = msgspec.json.Encoder()
 
@@ -68,7 +68,7 @@ class OpenCodeServer:
         return self._launch is not None
 
     @property
-    def alone(self) -> bool:
+    def exclusive(self) -> bool:
         """Whether it is ours and serves one conversation at most."""
         return self.own and self.users <= 1
 
@@ -99,7 +99,7 @@ class OpenCodeServer:
 
     def on_gone(self, tell: Callable[[str], None]) -> None:
         """Have it told, once, that the server will not come back."""
-        self._mourners.append(tell)
+        self._gone_callbacks.append(tell)
 
     # --- requests --------------------------------------------------------------------------------------
 
@@ -123,14 +123,14 @@ class OpenCodeServer:
             told = answer.text[:500]
         if answer.is_success:
             return told
-        raise OpenCodeRefused(answer.status_code, _reason(told) or f"HTTP {answer.status_code} for {method} {path}")
+        raise OpenCodeError(answer.status_code, _error_reason(told) or f"HTTP {answer.status_code} for {method} {path}")
 
     def subscribe(self, directory: str) -> Any:
         """An open event stream, as an async context manager."""
         import httpx2
 
         assert self._client is not None
-        patience = httpx2.Timeout(REQUEST_S, read=SILENCE_S)
+        patience = httpx2.Timeout(REQUEST_S, read=HEARTBEAT_TIMEOUT_S)
         plain = {"accept": "text/event-stream", "accept-encoding": "identity"}
         return self._client.stream("GET", "/event", params={"directory": directory}, headers=plain, timeout=patience)
 
@@ -143,11 +143,11 @@ class OpenCodeServer:
             await asyncio.to_thread(_import_client)
             self._connect()
             try:
-                async with asyncio.timeout(GREET_S):
-                    await self._greet()
-            except (OpenCodeRefused, Unreachable, TimeoutError) as error:
+                async with asyncio.timeout(HEALTH_S):
+                    await self._fetch_version()
+            except (OpenCodeError, Unreachable, TimeoutError) as error:
                 hint = "Start it (`opencode serve`), or check the agent's url and password."
-                problem = f"no OpenCode server at {self._url}: {_why(error)}"
+                problem = f"no OpenCode server at {self._url}: {_connect_problem(error)}"
                 raise AgentStartFailed(self.agent, problem, hint=hint) from None
 
     async def _start_own(self, argv: list[str], env: dict[str, str]) -> None:
@@ -160,12 +160,12 @@ class OpenCodeServer:
         importing = asyncio.create_task(asyncio.to_thread(_import_client))
         try:
             self._process = await process.__aenter__()
-            self._url = await self._listening(process)
+            self._url = await self._wait_for_url(process)
         finally:
             await importing
         self._connect()
 
-    async def _listening(self, process: Process) -> str:
+    async def _wait_for_url(self, process: Process) -> str:
         """Its address. What it prints after that is read and dropped, so that it never waits for us."""
         found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._watching = asyncio.create_task(self._watch(process, found))
@@ -186,8 +186,8 @@ class OpenCodeServer:
                     first, count = first or line, count + 1
                     if LISTENING in line:
                         found.set_result(line.partition(LISTENING)[2].decode().strip())
-                    elif count > CHATTER:
-                        raise LineTooLong(first, CHATTER, [])
+                    elif count > MAX_PREAMBLE:
+                        raise LineTooLong(first, MAX_PREAMBLE, [])
         except LineTooLong:
             problem = AgentStartFailed(
                 self.agent, f"it does not speak as an OpenCode server does: {first[:200]!r}", hint=INSTALL
@@ -199,8 +199,10 @@ class OpenCodeServer:
         if not found.done():
             words = process.stderr.strip() or first.decode(errors="replace")
             hint = f"Its last words: {words[-2000:]}" if words else INSTALL
-            found.set_exception(problem or AgentStartFailed(self.agent, f"it did not come up: {_how(died)}", hint=hint))
-        for tell in self._mourners:
+            found.set_exception(
+                problem or AgentStartFailed(self.agent, f"it did not come up: {_death_reason(died)}", hint=hint)
+            )
+        for tell in self._gone_callbacks:
             tell(self.gone)
 
     def _connect(self) -> None:
@@ -215,23 +217,23 @@ class OpenCodeServer:
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
         )
 
-    async def _greet(self) -> None:
+    async def _fetch_version(self) -> None:
         health = await self.request("GET", "/global/health")
         if not isinstance(health, dict) or "version" not in health:
             raise Unreachable("what answers is not OpenCode")
         self.version = str(health["version"])  # type: ignore[index]
 
-    async def greet(self) -> None:
+    async def ensure_version(self) -> None:
         """Learn its version, once."""
         if not self.version:
-            await self._greet()
+            await self._fetch_version()
 
 
 def _import_client() -> None:
     import httpx2  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
-def _reason(told: Any) -> str:
+def _error_reason(told: Any) -> str:
     """What an error answer says; OpenCode has several shapes of them."""
     if not isinstance(told, dict):
         return told if isinstance(told, str) else ""
@@ -247,12 +249,12 @@ def _reason(told: Any) -> str:
     return str(details.get("message") or name)
 
 
-def _why(error: Exception) -> str:
+def _connect_problem(error: Exception) -> str:
     """Why a server is not to be used."""
     if isinstance(error, TimeoutError):
-        return f"no answer within {GREET_S:g} s"
-    return "the password is wrong" if isinstance(error, OpenCodeRefused) and error.status == 401 else str(error)
+        return f"no answer within {HEALTH_S:g} s"
+    return "the password is wrong" if isinstance(error, OpenCodeError) and error.status == 401 else str(error)
 
 
-def _how(died: AgentDied) -> str:
+def _death_reason(died: AgentDied) -> str:
     return died.message.partition(": ")[2]

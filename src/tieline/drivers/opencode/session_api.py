@@ -9,7 +9,7 @@ from typing import Any
 from ...events import Diff
 from ..base import Prompt
 from .prompt import file_part
-from .server import OpenCodeRefused, OpenCodeServer, Unreachable
+from .server import OpenCodeError, OpenCodeServer, Unreachable
 
 ABORT_AGAIN_S = 0.4
 """An abort has no effect before the session is busy: it is sent again until the turn has ended."""
@@ -44,7 +44,7 @@ class SessionApi:
         """Whether the turn has ended by then."""
         deadline = time.monotonic() + within
         while True:
-            with suppress(OpenCodeRefused, Unreachable):
+            with suppress(OpenCodeError, Unreachable):
                 await self.abort()
             with suppress(TimeoutError):
                 async with asyncio.timeout(ABORT_AGAIN_S):
@@ -55,7 +55,7 @@ class SessionApi:
     async def diff(self, since: str) -> Diff | None:
         """What has changed since a message, as OpenCode's snapshots know it: also what commands did. None where it does
         not say."""
-        with suppress(OpenCodeRefused, Unreachable, TimeoutError, KeyError):
+        with suppress(OpenCodeError, Unreachable, TimeoutError, KeyError):
             async with asyncio.timeout(DIFF_S):
                 files = await self.request("GET", f"{self._session}/diff", params={"messageID": since})
             if patch := "".join(each.get("patch") or "" for each in files):

@@ -8,7 +8,7 @@ from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, S
 Raw = Mapping[str, Any]
 
 
-def action_of(tool: str, arguments: Raw, servers: Iterable[str] = ()) -> AnyAction:
+def tool_action(tool: str, arguments: Raw, servers: Iterable[str] = ()) -> AnyAction:
     """The action of a call. `servers` are the MCP servers' names, the longest first: their tools are `server_tool`."""
     make = ACTIONS.get(tool)
     if make is not None:

@@ -11,7 +11,7 @@ from ...events import Outcome
 from ..base import Spec
 from ..turn_stream import Turn
 from .events import OpenCodeNormaliser
-from .protocol import ABORTED, OVERFLOW, message_of
+from .protocol import ABORTED, OVERFLOW, error_message
 
 
 class TurnState:
@@ -57,7 +57,7 @@ class TurnState:
             self._open.discard(name)
             error = info.get("error")
             self.aborted = bool(error) and error.get("name") == ABORTED
-            self.failure = (message_of(error), error.get("name", "")) if error and not self.aborted else None
+            self.failure = (error_message(error), error.get("name", "")) if error and not self.aborted else None
 
     def status(self, session: str, kind: str) -> bool:
         """Whether that ends the turn."""

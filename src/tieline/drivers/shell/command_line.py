@@ -15,7 +15,7 @@ from ...errors import UsageError
 from ...events import Tokens
 from ...policy import LEVELS, PRESETS, Policy
 from ..base import Spec
-from .json_output import BadPath, Fields, Match, getter
+from .json_output import BadPath, Match, OutputFields, compile_path
 
 Claim = Literal["sandbox", "rule", "none"]
 VALUES = ("prompt", "system", "model", "session", "cwd")
@@ -35,7 +35,7 @@ class ShellControls(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     note: Annotated[str, setting("Words for the receipt.", "by its own sandbox")] = ""
 
 
-class ShellOptions(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ShellOptions(OutputFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The configuration of one agent; docs/drivers/shell.md explains how they work together."""
 
     command: Annotated[
@@ -79,10 +79,10 @@ class ShellOptions(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = ()
     install: Annotated[str, setting("What to do when the program is missing.", "pipx install my-agent")] = ""
 
-    def takes(self, value: str) -> bool:
+    def has_placeholder(self, value: str) -> bool:
         """Whether this value has a place in the command."""
         own = {"model": self.model_args, "system": self.system_args, "session": self.resume_args}
-        return value in _names([*self.command, *own.get(value, ())])
+        return value in _placeholders([*self.command, *own.get(value, ())])
 
 
 def launch_command(options: ShellOptions, spec: Spec, prompt: str, session: str) -> tuple[list[str], dict[str, str]]:
@@ -93,13 +93,13 @@ def launch_command(options: ShellOptions, spec: Spec, prompt: str, session: str)
                 f"{field} {value!r} starts with a dash", field=field, hint="It would be read as an option."
             )
     values = {
-        "prompt": told(options, spec, prompt),
+        "prompt": compose_prompt(options, spec, prompt),
         "system": spec.system,
         "model": spec.model,
         "session": session,
         "cwd": spec.cwd,
     }
-    controls = policies(options).get(spec.policy)
+    controls = policy_controls(options).get(spec.policy)
     lists: dict[str, tuple[str, ...]] = {
         "model_args": options.model_args if spec.model else (),
         "system_args": options.system_args if spec.system else (),
@@ -113,24 +113,24 @@ def launch_command(options: ShellOptions, spec: Spec, prompt: str, session: str)
         _fill(argv, lists.pop(named, ()) if template == f"{{{named}}}" and named in LISTS else (template,), values)
     for rest in lists.values():
         _fill(argv, rest, values)
-    if options.prompt_by == "argument" and "prompt" not in _names(options.command):
+    if options.prompt_by == "argument" and "prompt" not in _placeholders(options.command):
         _fill(argv, ("{prompt}",), values)
     return argv, {**spec.env, **options.env}
 
 
-def told(options: ShellOptions, spec: Spec, prompt: str) -> str:
+def compose_prompt(options: ShellOptions, spec: Spec, prompt: str) -> str:
     """The prompt as the agent gets it: behind the system instruction, when that has no argument of its own."""
-    if not spec.system or options.takes("system"):
+    if not spec.system or options.has_placeholder("system"):
         return prompt
     if prompt.startswith("[CONTEXT]\n") and "\n[MESSAGE]\n" in prompt:
         return f"[SYSTEM]\n{spec.system}\n\n{prompt}"
     return f"[SYSTEM]\n{spec.system}\n\n[MESSAGE]\n{prompt}"
 
 
-def policies(options: ShellOptions) -> dict[Policy, ShellControls]:
+def policy_controls(options: ShellOptions) -> dict[Policy, ShellControls]:
     """The policies that the agent has arguments for. Raises ValueError for a key that names none."""
     return {
-        _policy(key): value if isinstance(value, ShellControls) else ShellControls(args=value)
+        _parse_policy(key): value if isinstance(value, ShellControls) else ShellControls(args=value)
         for key, value in options.policy_args.items()
     }
 
@@ -144,33 +144,33 @@ def check_options(name: str, options: ShellOptions) -> None:
 
 
 def _problem(options: ShellOptions) -> tuple[str, str, str] | None:
-    if not options.command or not options.command[0] or _names(options.command[:1]):
+    if not options.command or not options.command[0] or _placeholders(options.command[:1]):
         return "command", "it must start with the program to run", 'For example command = ["my-agent", "{prompt}"].'
     try:
-        controls = policies(options).values()
+        controls = policy_controls(options).values()
     except ValueError as error:
         return "policy_args", str(error), f"Presets: {', '.join(PRESETS)}; or three levels, as in allow/deny/deny."
     arguments: dict[str, Iterable[str]] = {field: getattr(options, field) for field in ("command", *LISTS)}
     arguments["policy_args"] = [argument for each in controls for argument in each.args]
     for field, templates in arguments.items():
         known = {*VALUES, *(LISTS if field == "command" else ())}
-        for unknown in sorted(_names(templates) - known):
+        for unknown in sorted(_placeholders(templates) - known):
             hint = f"Known here: {', '.join(sorted(known))}. For the literal text double the braces: {{{{{unknown}}}}}."
             return field, f"unknown placeholder {{{unknown}}}", hint
-    if options.prompt_by == "stdin" and "prompt" in _names(options.command):
+    if options.prompt_by == "stdin" and "prompt" in _placeholders(options.command):
         return "command", '{prompt} is in it, but prompt_by is "stdin"', "Use one of the two."
     for field, value in (("timeout_s", options.timeout_s), ("idle_timeout_s", options.idle_timeout_s)):
         if value is not None and value <= 0:
             return field, f"{value:g} s is no time at all", "Leave it out for the default."
     for list_name, value in (("model_args", "model"), ("system_args", "system"), ("resume_args", "session")):
-        if arguments[list_name] and value not in _names(arguments[list_name]):
+        if arguments[list_name] and value not in _placeholders(arguments[list_name]):
             return list_name, f"{{{value}}} is not in it", "Say where the value goes."
     return _fields_problem(options)
 
 
 def _fields_problem(options: ShellOptions) -> tuple[str, str, str] | None:
     """What is wrong with the fields of JSON lines."""
-    given = [field for field in Fields.__struct_fields__ if getattr(options, field)]
+    given = [field for field in OutputFields.__struct_fields__ if getattr(options, field)]
     if options.output == "text":
         if given:
             return given[0], 'it needs output = "jsonl"', "Plain text has no fields."
@@ -190,10 +190,10 @@ def _fields_problem(options: ShellOptions) -> tuple[str, str, str] | None:
                 return what, f"it is missing, and {field} is there", ""
         for path in paths:
             try:
-                getter(path)
+                compile_path(path)
             except BadPath as error:
                 return field, str(error), ""
-    if options.takes("session") and not options.session_field:
+    if options.has_placeholder("session") and not options.session_field:
         return "session_field", "it is missing", "To resume a session, its id must be found in the output."
     return None
 
@@ -202,7 +202,7 @@ def _tables(match: Match) -> Iterable[Mapping[str, Any]]:
     return [match] if isinstance(match, Mapping) else match
 
 
-def _names(templates: Iterable[str]) -> set[str]:
+def _placeholders(templates: Iterable[str]) -> set[str]:
     """The placeholders in these arguments."""
     return {found[2] for template in templates for found in _PLACEHOLDER.finditer(template) if found[2]}
 
@@ -210,7 +210,7 @@ def _names(templates: Iterable[str]) -> set[str]:
 def _fill(argv: list[str], templates: Iterable[str], values: Mapping[str, str]) -> None:
     """Add the arguments. One whose value is empty is left out."""
     for template in templates:
-        if any(not values[name] for name in _names([template])):
+        if any(not values[name] for name in _placeholders([template])):
             continue
         # In one pass: what looks like a placeholder inside a prompt stays what it is.
         argument = _PLACEHOLDER.sub(lambda found: values[found[2]] if found[2] else f"{{{found[1]}}}", template)
@@ -220,7 +220,7 @@ def _fill(argv: list[str], templates: Iterable[str], values: Mapping[str, str]) 
         argv.append(argument)
 
 
-def _policy(key: str) -> Policy:
+def _parse_policy(key: str) -> Policy:
     if key in PRESETS:
         return PRESETS[key]
     levels = key.split("/")

@@ -12,9 +12,9 @@ from ...processes.async_process import TERM_GRACE_S, Process
 from ...wire.lines import LineTooLong
 from ..base import AskFn, Prompt, Spec
 from ..turn_stream import Turn
-from .command_line import ShellOptions, launch_command, told
-from .json_output import MAX_TEXT, EndFields, ShellNormaliser
-from .text_output import PlainText
+from .command_line import ShellOptions, compose_prompt, launch_command
+from .json_output import MAX_TEXT, ShellNormaliser, TurnEnd
+from .text_output import TextOutput
 
 EXIT_GRACE_S = 5.0
 """After its completion event, or the end of its output: the time a process gets to exit by itself."""
@@ -32,12 +32,12 @@ class ShellConversation:
     def __init__(self, name: str, options: ShellOptions, receipt: Receipt, spec: Spec, ask: AskFn) -> None:
         self.receipt = receipt
         self.native_id = spec.resume
-        self.keeps_time = True
+        self.enforces_timeout = True
         self._name = name
         self._options = options
         self._spec = spec
         self._ask = ask
-        self._greeted = False
+        self._init_sent = False
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
         self._process: Process | None = None
@@ -75,8 +75,8 @@ class ShellConversation:
         try:
             if before is not None:  # its process may still be writing the session that this turn resumes
                 await asyncio.gather(before, return_exceptions=True)
-            if not self._greeted:
-                self._greeted = True
+            if not self._init_sent:
+                self._init_sent = True
                 turn.emit(Init(self._name, self.native_id, self._spec.cwd, self._spec.model, receipt=self.receipt))
             if turn.interrupted:
                 turn.done("interrupted", native_id=self.native_id)
@@ -97,7 +97,7 @@ class ShellConversation:
         try:
             process = self._process = Process.start(argv, cwd=self._spec.cwd, env=env)
         except (OSError, ValueError) as error:
-            raise AgentStartFailed(self._name, f"it cannot be started: {error}", hint=_advice(error)) from None
+            raise AgentStartFailed(self._name, f"it cannot be started: {error}", hint=_start_hint(error)) from None
         ended = asyncio.Event()
         async with process, asyncio.TaskGroup() as group:
             watching = [
@@ -113,14 +113,14 @@ class ShellConversation:
                     await self._read_json(turn, process, ended)
             except LineTooLong as error:
                 turn.fail(f"{self._name}: {error}", native_id=self.native_id)
-                await stop(process)
+                await terminate(process)
             for task in watching:
                 task.cancel()
 
     async def _read_text(self, turn: Turn, process: Process) -> None:
-        text = PlainText()
+        text = TextOutput()
         async for chunk in process.chunks():
-            await turn.room()
+            await turn.drain()
             for event in text.feed(chunk):
                 turn.emit(event)
             if text.size > MAX_TEXT:
@@ -133,7 +133,7 @@ class ShellConversation:
     async def _read_json(self, turn: Turn, process: Process, ended: asyncio.Event) -> None:
         lines = ShellNormaliser(self._options, source=self._name)
         async for batch in process.lines():
-            await turn.room()
+            await turn.drain()
             for line in batch:
                 if lines.end is not None:
                     break  # read on, so that it can exit; what it says is said after the end
@@ -152,9 +152,9 @@ class ShellConversation:
         else:
             turn.done("success", tokens=lines.tokens, native_id=self.native_id)
             return
-        turn.fail(str(ProtocolError(self._name, problem, hint=_last_words(process))), native_id=self.native_id)
+        turn.fail(str(ProtocolError(self._name, problem, hint=_stderr_hint(process))), native_id=self.native_id)
 
-    def _complete(self, turn: Turn, end: EndFields) -> None:
+    def _complete(self, turn: Turn, end: TurnEnd) -> None:
         if end.failed:
             turn.emit(Error(end.error))
         status: Outcome = "error" if end.failed else "success"
@@ -174,17 +174,17 @@ class ShellConversation:
         """Give it its input, and the end of it, beside the reading: it may print before it has read everything."""
         if self._options.prompt_by == "stdin":
             try:
-                await process.write(f"{told(self._options, self._spec, turn.prompt.text)}\n".encode())
+                await process.write(f"{compose_prompt(self._options, self._spec, turn.prompt.text)}\n".encode())
             except ConnectionError:
                 pass  # it did not want it all; its exit tells
             except TimeoutError:
                 turn.fail(f"{self._name}: it does not read its input", native_id=self.native_id)
-                await stop(process)
+                await terminate(process)
         process.close_stdin()
 
     async def _watch_time(self, turn: Turn, process: Process) -> None:
         """Ends the turn when its time is up: all in all, or without a sign of life on either stream."""
-        limit = self._options.timeout_s if self.keeps_time else NO_LIMIT_S
+        limit = self._options.timeout_s if self.enforces_timeout else NO_LIMIT_S
         quiet = self._options.idle_timeout_s or limit
         started = process.last_heard
         while (wait := min(started + limit, process.last_heard + quiet) - time.monotonic()) > 0:  # noqa: ASYNC110
@@ -193,10 +193,10 @@ class ShellConversation:
         if time.monotonic() < started + limit:
             problem = f"silent for {quiet:g} s (idle_timeout_s)"
         turn.done("timeout", error=f"{self._name}: {problem}", native_id=self.native_id)
-        await stop(process)
+        await terminate(process)
 
 
-async def stop(process: Process) -> None:
+async def terminate(process: Process) -> None:
     """End it in good time."""
     process.signal(signal.SIGTERM)
     if not await process.wait(TERM_GRACE_S):
@@ -214,10 +214,10 @@ async def _watch_completion(ended: asyncio.Event, process: Process) -> None:
     """The turn is over; the process has a little time to exit by itself."""
     await ended.wait()
     if not await process.wait(EXIT_GRACE_S):
-        await stop(process)
+        await terminate(process)
 
 
-def _advice(error: Exception) -> str:
+def _start_hint(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno == errno.E2BIG:
         return 'The prompt is too long for an argument: use prompt_by = "stdin".'
     if isinstance(error, ValueError):
@@ -225,6 +225,6 @@ def _advice(error: Exception) -> str:
     return "Check its command in the configuration, and that it can be executed."
 
 
-def _last_words(process: Process) -> str:
+def _stderr_hint(process: Process) -> str:
     said = process.stderr.strip()
     return f"Its last words: {said[-2000:]}" if said else ""

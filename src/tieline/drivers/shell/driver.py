@@ -17,9 +17,9 @@ from ...policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
 from ...processes.async_process import Process
 from ...wire.lines import LineTooLong
 from ..base import AskFn, Features, Probe, Program, Spec
-from ..registry import options_of
-from .command_line import ShellOptions, check_options, policies
-from .conversation import ShellConversation, stop
+from ..registry import parse_options
+from .command_line import ShellOptions, check_options, policy_controls
+from .conversation import ShellConversation, terminate
 
 PROBE_S = 15.0
 """The time that the command gets to tell its version: some agents take seconds to start, more on a busy machine."""
@@ -34,7 +34,7 @@ OPTIONS = ShellOptions
 
 
 def create(name: str, options: Mapping[str, Any]) -> "Shell":
-    chosen = options_of(ShellOptions, name, options)
+    chosen = parse_options(ShellOptions, name, options)
     check_options(name, chosen)
     return Shell(name, chosen)
 
@@ -47,9 +47,9 @@ class Shell:
         self.name = name
         self.options = options
         self.features = Features(
-            model=options.takes("model"),
-            resume=options.takes("session"),
-            system="native" if options.takes("system") else "prompt",
+            model=options.has_placeholder("model"),
+            resume=options.has_placeholder("session"),
+            system="native" if options.has_placeholder("system") else "prompt",
             deltas=options.output == "text" or bool(options.delta_field),
             thinking=bool(options.thinking_field),
             usage=bool(options.usage),
@@ -71,14 +71,14 @@ class Shell:
         if not self.options.version_args:
             return Probe(found=True, path=path)
         try:
-            printed = await _first_words(self.name, [path, *self.options.version_args], environment)
+            printed = await _first_line(self.name, [path, *self.options.version_args], environment)
         except (OSError, ValueError, AgentError) as error:
             return Probe(found=True, path=path, problem=str(error), hint=self.options.install)
         number = re.search(r"\d+(\.\d+)+\S*", printed)
         return Probe(found=True, path=path, version=number[0] if number else printed)
 
     def enforce(self, policy: Policy) -> Receipt:
-        controls = policies(self.options).get(policy)
+        controls = policy_controls(self.options).get(policy)
         lines: dict[Capability, Enforcement] = {}
         for capability in CAPABILITIES:
             level = policy.level(capability)
@@ -111,7 +111,7 @@ def find(program: str, env: Mapping[str, str], cwd: str) -> str | None:
     return shutil.which(program, path=env.get("PATH", os.defpath))
 
 
-async def _first_words(name: str, argv: list[str], env: Mapping[str, str]) -> str:
+async def _first_line(name: str, argv: list[str], env: Mapping[str, str]) -> str:
     """The first line that a command prints. Raises OSError, ValueError, AgentError."""
     words = ""
     async with Process.start(argv, cwd=os.curdir, env=env) as process:
@@ -122,7 +122,7 @@ async def _first_words(name: str, argv: list[str], env: Mapping[str, str]) -> st
                     words = words or next((line.decode(errors="replace").strip() for line in batch if line.strip()), "")
                 await process.wait(PROBE_S)
         if process.returncode is None:
-            await stop(process)
+            await terminate(process)
             raise AgentError(name, f"{' '.join(argv[1:])} gave no answer within {PROBE_S:g} s")
         if process.returncode:
             raise AgentDied(name, process.returncode, process.stderr)

@@ -31,7 +31,7 @@ class BadPath(ValueError):
     """Not a field path."""
 
 
-class Fields(Struct, frozen=True, kw_only=True):
+class OutputFields(Struct, frozen=True, kw_only=True):
     """Where in the JSON lines things are. `*_when` narrows a field down to the messages that match."""
 
     done_when: Annotated[Match, setting("Match: the message that ends the turn.", {"type": "done"})] = ()
@@ -58,7 +58,7 @@ class Fields(Struct, frozen=True, kw_only=True):
     ] = {}
 
 
-class EndFields(Struct, frozen=True):
+class TurnEnd(Struct, frozen=True):
     """The agent's own word that the turn is over."""
 
     failed: bool
@@ -69,27 +69,27 @@ class EndFields(Struct, frozen=True):
 class ShellNormaliser:
     """JSON lines into events, for one turn. Synchronous: what it learns besides is in `native_id` and `end`."""
 
-    def __init__(self, fields: Fields, *, source: str) -> None:
+    def __init__(self, fields: OutputFields, *, source: str) -> None:
         self.native_id = ""
-        self.end: EndFields | None = None
+        self.end: TurnEnd | None = None
         self.tokens: Tokens | None = None
         self.understood = 0
         """How many lines were JSON objects."""
         self._source = source
         self._count = 0
-        self._text_item = self._new("text")
+        self._text_item = self._new_item("text")
         self._wholes = bool(fields.text_field)
         self._pieces: list[str] = []
         """The deltas since the last whole text; without such texts, since the last message of another kind."""
-        self._session = getter(fields.session_field) if fields.session_field else None
-        self._usage = {name: getter(path) for name, path in fields.usage.items()}
+        self._session = compile_path(fields.session_field) if fields.session_field else None
+        self._usage = {name: compile_path(path) for name, path in fields.usage.items()}
         self._usage_at_end = bool(fields.done_when)
-        self._error_text = getter(fields.error_field) if fields.error_field else None
+        self._error_text = compile_path(fields.error_field) if fields.error_field else None
         rules: list[tuple[Role, Match, Getter | None]] = [
             ("error", fields.error_when, None),
-            ("text", fields.text_when, getter(fields.text_field) if fields.text_field else None),
-            ("thinking", fields.thinking_when, getter(fields.thinking_field) if fields.thinking_field else None),
-            ("delta", fields.delta_when, getter(fields.delta_field) if fields.delta_field else None),
+            ("text", fields.text_when, compile_path(fields.text_field) if fields.text_field else None),
+            ("thinking", fields.thinking_when, compile_path(fields.thinking_field) if fields.thinking_field else None),
+            ("delta", fields.delta_when, compile_path(fields.delta_field) if fields.delta_field else None),
             ("done", fields.done_when, None),
         ]
         self._rules: list[_Rule] = [
@@ -126,7 +126,7 @@ class ShellNormaliser:
             self.tokens = self._tokens(message) or self.tokens
         events: list[Event] = []
         for role, tables, field in rules:
-            if tables and not _any(tables, message):
+            if tables and not _any_matches(tables, message):
                 continue
             if field is None:
                 self._ended(role, message)
@@ -146,11 +146,11 @@ class ShellNormaliser:
                 if not self._wholes:
                     return events
             else:
-                events.append(Thinking(text, self._new("thinking")))
+                events.append(Thinking(text, self._new_item("thinking")))
         if not events and self.end is None:
             events.append(Other(message, self._source))
         if self._pieces and not self._wholes:
-            events.insert(0, self._told())
+            events.insert(0, self._flush_deltas())
         return events
 
     def _whole(self, text: str) -> list[Event]:
@@ -158,22 +158,22 @@ class ShellNormaliser:
         one is an item of its own: what was told is not taken back."""
         events: list[Event] = []
         if self._pieces:
-            told = self._told()
+            told = self._flush_deltas()
             if told.text.strip() == text.strip():
                 return [told]
             events.append(told)
         events.append(Text(text, self._text_item))
-        self._text_item = self._new("text")
+        self._text_item = self._new_item("text")
         return events
 
-    def _told(self) -> Text:
+    def _flush_deltas(self) -> Text:
         """The deltas since the last whole text, as one."""
         told = Text("".join(self._pieces), self._text_item)
         self._pieces.clear()
-        self._text_item = self._new("text")
+        self._text_item = self._new_item("text")
         return told
 
-    def _new(self, kind: str) -> str:
+    def _new_item(self, kind: str) -> str:
         self._count += 1
         return f"{kind}-{self._count}"
 
@@ -201,7 +201,7 @@ class ShellNormaliser:
         if role == "error":
             told = self._error_text(message) if self._error_text else None
             error = _joined(told) or msgspec.json.encode(message)[:2000].decode(errors="replace")
-        self.end = EndFields(role == "error", error, tokens)
+        self.end = TurnEnd(role == "error", error, tokens)
 
     def _tokens(self, message: dict[str, Any]) -> Tokens | None:
         found: dict[str, Any] = {}
@@ -218,15 +218,15 @@ _Conditions = list[tuple[str, Any, Getter]]
 _Rule = tuple[Role, list[_Conditions], Getter | None]
 
 
-def getter(path: str) -> Getter:
+def compile_path(path: str) -> Getter:
     """A function that takes the field out of a message; None when it is not there. Raises BadPath."""
     if not _PATH.fullmatch(path):
         raise BadPath(f"{path!r} is not a field path such as item.text or message.content[].text")
     head, many, rest = path.partition("[]")
     if not many:
-        return _plain(head.split("."))
-    each = getter(rest[1:]) if rest else None
-    lists = _plain(head.split("."))
+        return _compile_keys(head.split("."))
+    each = compile_path(rest[1:]) if rest else None
+    lists = _compile_keys(head.split("."))
     nested = "[]" in rest
 
     def get(message: Any) -> Any:
@@ -247,7 +247,7 @@ def getter(path: str) -> Getter:
     return get
 
 
-def _plain(steps: Sequence[str]) -> Getter:
+def _compile_keys(steps: Sequence[str]) -> Getter:
     if len(steps) == 1:
         (only,) = steps
 
@@ -268,10 +268,10 @@ def _plain(steps: Sequence[str]) -> Getter:
 
 def _tables(match: Match) -> list[_Conditions]:
     tables = [match] if isinstance(match, Mapping) else list(match)
-    return [[(path, value, getter(path)) for path, value in table.items()] for table in tables if table]
+    return [[(path, value, compile_path(path)) for path, value in table.items()] for table in tables if table]
 
 
-def _any(tables: list[_Conditions], message: dict[str, Any]) -> bool:
+def _any_matches(tables: list[_Conditions], message: dict[str, Any]) -> bool:
     for table in tables:
         for _, value, get in table:
             found = get(message)

@@ -5,7 +5,7 @@ import codecs
 from ...events import Event, Text, TextDelta
 
 
-class PlainText:
+class TextOutput:
     """Standard output as the answer, told in pieces as it comes. The newlines that end it are not part of it."""
 
     item = "text-1"

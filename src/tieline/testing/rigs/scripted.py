@@ -17,7 +17,7 @@ class ScriptedRig:
         self._replies: list[Reply] = []
         self._told: list[str] = []
         self._stall = asyncio.Event()
-        self.driver = Scripted(self._replies, on_told=self._told.append, on_stall=self._stall.set)
+        self.driver = Scripted(self._replies, on_model_input=self._told.append, on_stall=self._stall.set)
         self.options: Mapping[str, Any] = {"env": scratch_env(home, path="/usr/bin:/bin")}
 
     def play(self, *replies: Reply) -> None:
