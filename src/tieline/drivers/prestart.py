@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .base import Spec
 
 LAUNCH_MODULES = {"codex": "tieline.drivers.codex.launch", "opencode": "tieline.drivers.opencode.launch"}
-"""Agent → a module with few imports that has `launch_command(env)`, `CWD` and, optionally, `HANDSHAKE`: bytes sent first
-whatever follows."""
+"""Agent → a module with few imports that has `launch_command(env)`, `CWD` and, optionally, `HANDSHAKE`: bytes
+that are sent first."""
 
 FIRST_MESSAGE_MODULES = {"codex": "tieline.drivers.codex.thread_params"}
 """Agent → a module that has `prestart_input(spec)`: `HANDSHAKE` and what opens the conversation."""
