@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tieline.drivers.acp.edit_diffs import preview_edit as acp_looked_at
+from tieline.drivers.acp.edit_diffs import preview_edit as acp_preview_edit
 from tieline.drivers.claude_code.edit_diffs import edit_without_file, read_and_preview
-from tieline.drivers.claude_code.edit_diffs import preview_edit as claude_looked_at
+from tieline.drivers.claude_code.edit_diffs import preview_edit as claude_preview_edit
 from tieline.drivers.claude_code.policy import ToolPermissions
 from tieline.drivers.current_file import MAX_BYTES, Unreadable, link_target, note_links, read_text
 from tieline.drivers.opencode.asks import add_edit_preview, permission_ask
-from tieline.drivers.opencode.edit_diffs import preview_edit as opencode_looked_at
+from tieline.drivers.opencode.edit_diffs import preview_edit as opencode_preview_edit
 from tieline.events import Ask, Edit
 from tieline.policy import Policy
 
@@ -83,16 +83,16 @@ async def test_a_file_that_does_not_answer_holds_no_ask(monkeypatch: pytest.Monk
     for name in ("stat", "lstat", "readlink"):
         monkeypatch.setattr(os, name, hang)
     for module in ("current_file", "claude_code.edit_diffs", "opencode.edit_diffs", "acp.edit_diffs"):
-        monkeypatch.setattr(f"tieline.drivers.{module}.LOOK_S", 0.01)
+        monkeypatch.setattr(f"tieline.drivers.{module}.READ_TIMEOUT_S", 0.01)
     path = "/far/away.txt"
     try:
         ask = await note_links(Ask("1", "permission", action=Edit((path,))), "/far")
         assert "Whether a link leads elsewhere is not known" in ask.reason
-        claude = await claude_looked_at("Write", {"file_path": path, "content": "x"}, "/far")
+        claude = await claude_preview_edit("Write", {"file_path": path, "content": "x"}, "/far")
         assert claude is not None and "did not answer" in claude.withheld
-        assert "did not answer" in (await acp_looked_at(Edit((path,)), [(path, "", "x")], "/far")).withheld
+        assert "did not answer" in (await acp_preview_edit(Edit((path,)), [(path, "", "x")], "/far")).withheld
         given = {"filePath": path, "content": "x"}
-        assert "did not answer" in (await opencode_looked_at("write", given, {}, (path,), "/far")).withheld
+        assert "did not answer" in (await opencode_preview_edit("write", given, {}, (path,), "/far")).withheld
     finally:
         answers.set()
 
@@ -199,18 +199,18 @@ async def test_an_acp_agent_may_tell_a_part_of_the_file(file: Path) -> None:
     cwd = str(file.parent)
     changes = [(str(file), "line 20\n", "line twenty\n")]
     edit = Edit((str(file),))
-    shown = await acp_looked_at(edit, changes, cwd)
+    shown = await acp_preview_edit(edit, changes, cwd)
     assert shown.edit.diff.startswith("--- a/notes.txt\n+++ b/notes.txt\n@@ -17,7 +17,7 @@\n")
     assert (shown.note, shown.withheld) == ("", "")
-    shown = await acp_looked_at(edit, [(str(file), "never there\n", "x\n")], cwd)
+    shown = await acp_preview_edit(edit, [(str(file), "never there\n", "x\n")], cwd)
     assert "has changed since" in shown.note
     assert "-never there\n+x\n" in shown.edit.diff
-    shown = await acp_looked_at(edit, [(str(file), "", "x\n")], cwd)
+    shown = await acp_preview_edit(edit, [(str(file), "", "x\n")], cwd)
     assert shown.edit.diff.count("\n-line") == 30, "it says that the file is new; it is not"
     file.write_bytes(b"\xff\xfe\x00")
-    shown = await acp_looked_at(edit, [(str(file), "", "x\n")], cwd)
+    shown = await acp_preview_edit(edit, [(str(file), "", "x\n")], cwd)
     assert "What is in notes.txt now, and would be gone" in shown.withheld
-    assert (await acp_looked_at(edit, [(str(file), "a\n", "b\n")], cwd)).withheld == "", "it says what goes"
+    assert (await acp_preview_edit(edit, [(str(file), "a\n", "b\n")], cwd)).withheld == "", "it says what goes"
 
 
 async def test_opencode_leaves_indentation_out_and_gets_it_back(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ async def test_opencode_leaves_indentation_out_and_gets_it_back(tmp_path: Path) 
     file.write_text("class A:\n    def f(self):\n        if self:\n            return 1\n        return 2\n")
     patch = f"--- {file}\n+++ {file}\n@@ -3,3 +3,4 @@\n if self:\n-    return 1\n+    return 3\n+    # new\n return 2\n"
     files = [{"filePath": str(file), "patch": patch, "type": "move", "movePath": str(tmp_path / "y.py")}]
-    shown = await opencode_looked_at("apply_patch", {}, {"files": files}, (), str(tmp_path))
+    shown = await opencode_preview_edit("apply_patch", {}, {"files": files}, (), str(tmp_path))
     assert shown.edit == Edit(
         (str(file), str(tmp_path / "y.py")),
         f"--- {file}\n+++ {tmp_path}/y.py\n@@ -3,3 +3,4 @@\n         if self:\n-            return 1\n"
@@ -226,23 +226,23 @@ async def test_opencode_leaves_indentation_out_and_gets_it_back(tmp_path: Path) 
     )
     assert "leaves out 8 characters" in shown.note
     file.write_text("something else\n")
-    shown = await opencode_looked_at("apply_patch", {}, {"files": files}, (), str(tmp_path))
+    shown = await opencode_preview_edit("apply_patch", {}, {"files": files}, (), str(tmp_path))
     assert "has changed since" in shown.note
 
 
 async def test_opencodes_write_and_edit_are_drawn_from_the_file(file: Path) -> None:
     metadata = {"filepath": str(file), "diff": "whatever"}
     path, cwd = str(file), str(file.parent)
-    shown = await opencode_looked_at("write", {"filePath": path, "content": "new\n"}, metadata, (path,), cwd)
+    shown = await opencode_preview_edit("write", {"filePath": path, "content": "new\n"}, metadata, (path,), cwd)
     assert shown.edit.diff.count("\n-line") == 30
     given = {"filePath": path, "oldString": "line 9\n", "newString": ""}
-    shown = await opencode_looked_at("edit", given, metadata, (path,), cwd)
+    shown = await opencode_preview_edit("edit", given, metadata, (path,), cwd)
     assert "\n-line 9\n" in shown.edit.diff
     assert "@@ -6,7 +6,6 @@" in shown.edit.diff
     given = {"filePath": path, "oldString": "line", "newString": "row", "replaceAll": True}
-    shown = await opencode_looked_at("edit", given, metadata, (path,), cwd)
+    shown = await opencode_preview_edit("edit", given, metadata, (path,), cwd)
     assert shown.edit.diff.count("\n+row ") == 30
-    shown = await opencode_looked_at("edit", {}, {"diff": "-a\n+b\n"}, (path,), cwd)
+    shown = await opencode_preview_edit("edit", {}, {"diff": "-a\n+b\n"}, (path,), cwd)
     assert ("OpenCode's own diff" in shown.note, shown.withheld) == (True, "")
-    shown = await opencode_looked_at("edit", {}, {}, (path,), cwd)
+    shown = await opencode_preview_edit("edit", {}, {}, (path,), cwd)
     assert "OpenCode tells no diff" in shown.withheld
