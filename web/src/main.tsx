@@ -8,7 +8,7 @@ async function begin(): Promise<void> {
   const problem = await restoreSignIn()
   if (problem) signedOut.value = problem.trim()
   const root = document.getElementById('page')!
-  root.replaceChildren() // what said that it is loading
+  root.replaceChildren() // the loading text
   render(<App />, root)
 }
 

@@ -1,4 +1,4 @@
-/** Requests to the hub. What changes something carries a key, so that sending it twice does it once. */
+/** HTTP requests to the hub. Each write carries an idempotency key, so that a request sent twice takes effect once. */
 import { readStoredKey, writeStoredKey } from '../auth/device-key'
 import type { Problem } from '../generated/protocol'
 
@@ -8,11 +8,11 @@ export class ApiError extends Error {
   }
 }
 
-/** The hub could not be reached; nothing is known about what became of the request. */
+/** The hub could not be reached; the outcome of the request is unknown. */
 export class NetworkError extends Error {}
 
-/** Whether nobody can say yet what became of a request: it is asked again, with the same key. The hub keeps no answer of
- * 500 and above; but a 502 with a code, and `expired`, are a machine's own word. */
+/** Whether the outcome of a request is unknown, so that it must be retried with the same key. The hub stores no response of
+ * 500 and above; but a 502 with a code, and `expired`, are a machine's own answer. */
 export function isOutcomeUnknown(error: unknown): boolean {
   if (!(error instanceof ApiError)) return true
   const { status, code } = error.problem
@@ -20,7 +20,7 @@ export function isOutcomeUnknown(error: unknown): boolean {
   return status === 408 || status === 429 || code === 'InProgress'
 }
 
-/** Whether the hub knows nothing of what was asked for. Any other refusal says nothing about it. */
+/** Whether the hub does not know the resource. No other error says that. */
 export const isNotFound = (error: unknown): boolean => error instanceof ApiError && error.problem.status === 404
 
 const READ_MS = 60_000 // longer than the hub itself waits for anything
@@ -30,7 +30,7 @@ let currentKey = ''
 /** This device's key; empty when it is not signed in. */
 export const deviceKey = (): string => currentKey
 
-/** At the start, and when another tab may have signed in. */
+/** Reads the stored key again: another tab may have signed in. */
 export async function loadDeviceKey(): Promise<string> {
   currentKey = (await readStoredKey()) || currentKey
   return currentKey
@@ -41,7 +41,7 @@ export async function saveDeviceKey(key: string): Promise<void> {
   await writeStoredKey(key)
 }
 
-/** An id that nobody else makes; time first, so that ids sort by when they were made. */
+/** A unique id that begins with the time, so that ids sort by their creation. */
 export function newId(): string {
   const random = crypto.getRandomValues(new Uint8Array(10))
   return Date.now().toString(16).padStart(12, '0') + Array.from(random, (byte) => byte.toString(16).padStart(2, '0')).join('')
@@ -76,15 +76,15 @@ export async function request<T>(method: string, path: string, body?: unknown, k
   }
   if (response.ok) return { status: response.status, value: value as T }
   const problem = (value && typeof value === 'object' ? value : {}) as Partial<Problem>
-  throw new ApiError({ title: response.statusText || 'It did not work', ...problem, status: response.status })
+  throw new ApiError({ title: response.statusText || 'Request failed', ...problem, status: response.status })
 }
 
 export const get = async <T>(path: string): Promise<T> => (await request<T>('GET', path)).value
 export const post = async <T>(path: string, body: unknown = {}, key?: string): Promise<T> => (await request<T>('POST', path, body, key)).value
 export const remove = async <T>(path: string, key?: string): Promise<T> => (await request<T>('DELETE', path, undefined, key)).value
 
-/** One wish of a person's, however often it is sent: the same key as long as nobody knows what became of it, another one
- * after an answer or a change (the hub gives the first answer again to a key that it knows, also when it was a refusal). */
+/** A request that may be sent several times: it keeps its idempotency key while its outcome is unknown and gets a new one after
+ * a response or a change (the hub repeats its first response to a known key, errors too). */
 export class IdempotentRequest {
   private fingerprint = ''
   private key = ''
@@ -104,9 +104,9 @@ export class IdempotentRequest {
   }
 }
 
-/** What to tell a person about an error. */
+/** An error as text for the person. */
 export function errorMessage(error: unknown): string {
   if (error instanceof ApiError) return [error.message, error.problem.hint].filter(Boolean).join(' ')
-  if (error instanceof NetworkError) return 'The hub cannot be reached. It is tried again as soon as the connection is back.'
+  if (error instanceof NetworkError) return 'The hub cannot be reached. The page retries when the connection is back.'
   return error instanceof Error ? error.message : String(error)
 }

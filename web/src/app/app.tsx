@@ -1,4 +1,4 @@
-/** The page's frame: the list beside the pane on wide screens, one of them at a time on a phone. */
+/** The page's layout: the list beside the content on wide screens, one of them at a time on a phone. */
 import { effect, signal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { Login } from '../auth/login'
@@ -17,7 +17,7 @@ import { Empty, Pane } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { route, type Route } from './router'
 
-/** Why nobody is signed in; undefined while somebody is. */
+/** Why the device is signed out; undefined while it is signed in. */
 export const signedOut = signal<string | undefined>(undefined)
 
 effect(() => {
@@ -59,7 +59,7 @@ function Content({ at }: { at: Route }) {
     case 'inboxes': return <Inboxes />
     case 'dead': return <DeadLetters />
     case 'channels': return <Channels />
-    case 'unknown': return <Pane><Empty icon="search" title="There is nothing here"><a class="button" href="/" data-inside="1">All sessions</a></Empty></Pane>
+    case 'unknown': return <Pane><Empty icon="search" title="Page not found"><a class="button" href="/" data-inside="1">All sessions</a></Empty></Pane>
     default: return <section class="pane welcome" aria-label="No session is open"><Empty icon="sessions" title="Choose a session"><p>Or start a new one.</p><a class="button primary" href="/new" data-inside="1">New session</a></Empty></section>
   }
 }
@@ -71,7 +71,7 @@ export function App() {
   const where = list ? '' : `${at.page} ${'id' in at ? at.id : ''}`
   const before = useRef(where)
   useEffect(() => {
-    // The link that was followed may be gone with its page: whoever goes by keyboard or ear goes on in the new one.
+    // The followed link may be gone with its page: keyboard and screen reader continue in the new one.
     if (before.current !== where) content()?.focus({ preventScroll: true })
     before.current = where
   }, [where])
@@ -88,8 +88,8 @@ export function App() {
   if (signedOut.value !== undefined) return <Login problem={signedOut.value} />
   return (
     <div class={list ? 'app at-list' : 'app at-pane'} data-page={at.page}>
-      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); content()?.focus() }}>To the content</a>
-      {/* One element for both, so that the list keeps its place: the page's content, or what stands beside it. */}
+      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); content()?.focus() }}>Skip to content</a>
+      {/* One element for both roles, so that the list keeps its scroll position. */}
       <div class="side" id={list ? 'content' : undefined} role={list ? 'main' : 'complementary'} tabIndex={-1} aria-label="Sessions and decisions">
         {list && <h1 class="sr">Sessions</h1>}
         <div class="side-head">

@@ -1,4 +1,4 @@
-/** Where the page is: its path. Going back is the browser's own. */
+/** Routes by the URL's path, on the browser's own history. */
 import { computed, signal } from '@preact/signals'
 
 export type Route =
@@ -33,7 +33,7 @@ export function navigate(to: string, replace = false): void {
   path.value = location.pathname
 }
 
-/** Back, or to where back would be when the page was opened right here. */
+/** Goes back, or to the parent page when the page was opened at this URL. */
 export function back(to: string): void {
   if (depth() > 0) history.back()
   else navigate(to, true)
@@ -49,7 +49,7 @@ export function sessionUrl(id: string, sheet = ''): string {
 
 addEventListener('popstate', () => (path.value = location.pathname))
 
-/** Links inside the page do not load it anew. */
+/** Internal links change the route without loading the page again. */
 addEventListener('click', (event) => {
   if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
   const link = (event.target as Element | null)?.closest?.('a')

@@ -1,10 +1,10 @@
-/** Signing in and out. The secret comes in the address's fragment, which no server sees, and leaves the address at once. */
+/** Sign-in and sign-out. The secret is in the URL's fragment, which no server sees, and is removed from the URL at once. */
 import { get, post, loadDeviceKey, ApiError, saveDeviceKey, isOutcomeUnknown } from '../api/client'
 import type * as P from '../generated/protocol'
 import { clearLocal } from '../shared/local-storage'
 import { connection, me } from '../store/store'
 
-/** The secret in a link, or the words as they are. */
+/** The secret in a sign-in link, or the trimmed text. */
 export function extractSecret(text: string): string {
   return /#login=([^&\s]+)/.exec(text)?.[1] ?? text.trim()
 }
@@ -14,7 +14,7 @@ function startSignedIn(answer: P.Me): void {
   connection.start()
 }
 
-/** Something a person recognises in the list of devices. */
+/** A name that a person recognises in the list of devices. */
 function deviceName(): string {
   const agent = navigator.userAgent
   const system = /iPhone|iPad/.exec(agent)?.[0] ?? (/Android/.test(agent) ? 'Android' : /Mac OS/.test(agent) ? 'Mac' : /Windows/.test(agent) ? 'Windows' : /Linux/.test(agent) ? 'Linux' : 'Browser')
@@ -28,7 +28,7 @@ export async function signIn(text: string): Promise<void> {
   startSignedIn(answer)
 }
 
-/** At the start: by the link's secret if there is one, else by the key that is kept. Empty when signed in, else why not. */
+/** Signs in with the link's secret if there is one, else with the stored key. Empty when signed in, else the reason why not. */
 export async function restoreSignIn(): Promise<string> {
   const secret = /#login=([^&]+)/.exec(location.hash)?.[1]
   if (location.hash) history.replaceState(history.state, '', location.pathname)
@@ -47,12 +47,12 @@ export async function restoreSignIn(): Promise<string> {
     return ''
   } catch (error) {
     if (!isOutcomeUnknown(error)) return problem || ' '
-    connection.start() // the hub is away: show what there is and keep trying
+    connection.start() // the hub is offline: show the page and keep connecting
     return ''
   }
 }
 
-/** Who this is, when the hub could not be asked at the start. */
+/** Loads the identity when the hub was offline at the start; false when the key is not valid. */
 export async function refreshIdentity(): Promise<boolean> {
   if (!(await loadDeviceKey())) return false
   try {

@@ -1,33 +1,33 @@
-/** This browser's key of the hub. Not a cookie: browsers send those to every port of a host, and an agent's own server may
- * be behind one. In IndexedDB, which is of this origin alone, and which the service worker reads too. */
+/** This browser's API key, in IndexedDB: limited to this origin and readable by the service worker. Not a cookie: browsers send
+ * cookies to every port of a host, and an agent's own server may listen on one. */
 const NAME = 'tieline'
 const STORE = 'keys'
 const KEY = 'hub'
 
 function openDatabase(): Promise<IDBDatabase> {
-  return new Promise((done, failed) => {
+  return new Promise((resolve, reject) => {
     const request = indexedDB.open(NAME, 1)
     request.onupgradeneeded = () => request.result.createObjectStore(STORE)
-    request.onsuccess = () => done(request.result)
-    request.onerror = () => failed(request.error ?? new Error('no database'))
+    request.onsuccess = () => resolve(request.result)
+    request.onerror = () => reject(request.error ?? new Error('IndexedDB is not available'))
   })
 }
 
 async function runInStore<T>(mode: IDBTransactionMode, work: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> {
   const database = await openDatabase()
   try {
-    return await new Promise<T>((done, failed) => {
+    return await new Promise<T>((resolve, reject) => {
       const transaction = database.transaction(STORE, mode)
       const request = work(transaction.objectStore(STORE))
-      transaction.oncomplete = () => done(request.result)
-      transaction.onerror = transaction.onabort = () => failed(transaction.error ?? new Error('not kept'))
+      transaction.oncomplete = () => resolve(request.result)
+      transaction.onerror = transaction.onabort = () => reject(transaction.error ?? new Error('the key was not stored'))
     })
   } finally {
     database.close()
   }
 }
 
-/** Empty where there is none, or where the browser keeps nothing. */
+/** Empty when there is no key or the browser has no storage. */
 export async function readStoredKey(): Promise<string> {
   try {
     const key: unknown = await runInStore('readonly', (store) => store.get(KEY) as IDBRequest<unknown>)
@@ -37,11 +37,11 @@ export async function readStoredKey(): Promise<string> {
   }
 }
 
-/** Where the browser keeps nothing it is gone with the page. */
+/** Without storage the key is lost when the page is closed. */
 export async function writeStoredKey(key: string): Promise<void> {
   try {
     await runInStore('readwrite', (store) => (key ? store.put(key, KEY) : store.delete(KEY)) as IDBRequest<unknown>)
   } catch {
-    // switched off: the page works until it is closed
+    // no storage: the page works until it is closed
   }
 }

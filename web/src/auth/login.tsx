@@ -1,4 +1,4 @@
-/** Who nobody knows yet signs in by a one-time link, its QR code, or the secret in it. */
+/** The sign-in page: by a one-time link, its QR code, or the secret in it. */
 import { useState } from 'preact/hooks'
 import { errorMessage } from '../api/client'
 import { Problem } from '../ui/components'
@@ -21,7 +21,7 @@ export function Login({ problem: before }: { problem: string }) {
     <main class="login">
       <img src="/icons/icon.svg" alt="" width="72" height="72" />
       <h1>Tieline</h1>
-      <p>This device is not known here yet. On the machine where the hub runs, type</p>
+      <p>This device is not signed in. On the machine where the hub runs, type</p>
       <pre class="code command">tieline pair</pre>
       <p>and open the link it prints (or scan its QR code) on this device. It works once, and for ten minutes.</p>
       <form class="stack" onSubmit={(event) => { event.preventDefault(); void submit() }}>

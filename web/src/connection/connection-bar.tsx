@@ -1,4 +1,4 @@
-/** The way from here to the agent, link by link, as it is: page – hub – machine – agent. */
+/** The state of each hop from the page to the agent: page – hub – machine – agent. */
 import type * as P from '../generated/protocol'
 import { agentName } from '../shared/format'
 import { visible } from '../shared/visible-text'
@@ -11,19 +11,19 @@ interface Hop {
   readonly name: string
   readonly health: Health
   readonly description: string
-  readonly countdown?: string // what changes by the second, which nobody wants to hear read out
+  readonly countdown?: string // changes every second; not read out by screen readers
 }
 
 export function hubHop(): Hop {
-  const { state, retryAt, reason: why } = connectionState.value
+  const { state, retryAt, reason } = connectionState.value
   switch (state) {
     case 'online': return { name: 'hub', health: 'good', description: 'Connected to the hub' }
     case 'connecting': return { name: 'hub', health: 'busy', description: 'Connecting to the hub …' }
-    case 'outdated': return { name: 'hub', health: 'bad', description: 'The hub is newer than this page: load it again' }
-    case 'signed-out': return { name: 'hub', health: 'bad', description: 'This device is not signed in (any more)' }
+    case 'outdated': return { name: 'hub', health: 'bad', description: 'The hub is newer than this page: reload the page' }
+    case 'signed-out': return { name: 'hub', health: 'bad', description: 'This device is signed out' }
     case 'waiting': {
       const seconds = Math.max(0, Math.ceil(retryAt / 1000 - now.value))
-      return { name: 'hub', health: 'bad', description: `The hub cannot be reached${why ? `: ${why}` : ''}`, countdown: `. Next try ${seconds ? `in ${seconds} s` : 'now'}` }
+      return { name: 'hub', health: 'bad', description: `The hub cannot be reached${reason ? `: ${reason}` : ''}`, countdown: `. Next attempt ${seconds ? `in ${seconds} s` : 'now'}` }
     }
   }
 }
@@ -31,35 +31,35 @@ export function hubHop(): Hop {
 export function nodeHop(node: P.NodeView | undefined, id: string): Hop {
   const known = connectionState.value.state === 'online'
   const to = node?.name || node?.id || id
-  if (!known) return { name: to, health: 'unknown', description: `${to}: not known while the hub is away` }
+  if (!known) return { name: to, health: 'unknown', description: `${to}: unknown while the hub is offline` }
   if (!node) return { name: to, health: 'bad', description: 'This machine was removed' }
   return node.online ? { name: to, health: 'good', description: `${to} is connected` } : { name: to, health: 'bad', description: `${to} is offline; what you send is delivered when it is back` }
 }
 
 export function agentHop(session: P.SessionRecord, node: P.NodeView | undefined): Hop {
   const to = agentName(session.agent)
-  if (connectionState.value.state !== 'online' || !node?.online) return { name: to, health: 'unknown', description: `${to}: not known from here` }
-  const agent = node.agents?.find((one) => one.name === session.agent)
-  if (session.status === 'stuck') return { name: to, health: 'bad', description: `${to} gives no sign of life. Stop it, or wait` }
+  if (connectionState.value.state !== 'online' || !node?.online) return { name: to, health: 'unknown', description: `${to}: unknown` }
+  const agent = node.agents?.find((agent) => agent.name === session.agent)
+  if (session.status === 'stuck') return { name: to, health: 'bad', description: `${to} is not responding. Stop it, or wait` }
   if (session.status === 'failed') return { name: to, health: 'bad', description: `${to} ended${failureReason(session)}. The next prompt starts it again` }
   if (agent && agent.ready === false) return { name: to, health: 'bad', description: agent.problem || agent.hint || `${to} is not ready on this machine` }
   if (agent?.health === 'failing') return { name: to, health: 'bad', description: agent.problem || `${to} has been failing` }
   return { name: to, health: session.status === 'working' ? 'busy' : 'good', description: session.status === 'working' ? `${to} is working` : `${to} is ready` }
 }
 
-/** Why the agent ended, unless the conversation below says it: an error is one line. */
+/** Why the agent ended, unless the conversation already shows the error. */
 function failureReason({ id, problem }: P.SessionRecord): string {
-  const told = thread.value?.session === id && thread.value.items.value.some(({ content: { value } }) => (value.kind === 'error' && value.error.message === problem) || (value.kind === 'done' && value.done.error === problem))
-  return told ? '' : `: ${visible(problem || 'unknown why')}`
+  const shown = thread.value?.session === id && thread.value.items.value.some(({ content: { value } }) => (value.kind === 'error' && value.error.message === problem) || (value.kind === 'done' && value.done.error === problem))
+  return shown ? '' : `: ${visible(problem || 'unknown reason')}`
 }
 
-/** Beside a session: all three links. Elsewhere: the hub, and the machines that are away. */
+/** In a session: all three hops. Elsewhere: the hub, and the machines that are offline. */
 export function ConnectionBar({ session }: { session?: P.SessionRecord }) {
   const hub = hubHop()
   const node = session && nodes.value.get(session.node)
   const legs = session ? [hub, nodeHop(node, session.node), agentHop(session, node)] : [hub]
-  const away = session ? [] : [...nodes.value.values()].filter((one) => !one.online)
-  const offline = away.length > 0 && hub.health === 'good' ? `${away.map((one) => one.name || one.id).join(', ')} offline` : ''
+  const offlineNodes = session ? [] : [...nodes.value.values()].filter((one) => !one.online)
+  const offline = offlineNodes.length > 0 && hub.health === 'good' ? `${offlineNodes.map((node) => node.name || node.id).join(', ')} offline` : ''
   const worst = legs.find((leg) => leg.health === 'bad') ?? legs.find((leg) => leg.health === 'busy' && leg.name === 'hub')
   return (
     <div class="connection" data-hub={connectionState.value.state}>
@@ -72,8 +72,8 @@ export function ConnectionBar({ session }: { session?: P.SessionRecord }) {
       {worst && (
         <span class={`why ${worst.health}`}>
           <span aria-hidden="true">{worst.health === 'bad' && <Icon name="warn" />} {worst.description}{worst.countdown}</span>
-          {connectionState.value.state === 'waiting' && <button type="button" class="small" onClick={() => connection.wake()}>Try now</button>}
-          {connectionState.value.state === 'outdated' && <button type="button" class="small" onClick={() => location.reload()}>Load again</button>}
+          {connectionState.value.state === 'waiting' && <button type="button" class="small" onClick={() => connection.wake()}>Retry now</button>}
+          {connectionState.value.state === 'outdated' && <button type="button" class="small" onClick={() => location.reload()}>Reload</button>}
         </span>
       )}
     </div>

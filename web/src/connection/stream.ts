@@ -1,8 +1,7 @@
-/** The page's one WebSocket: it authenticates, subscribes with its cursor, and comes back by itself.
+/** The page's one WebSocket: it authenticates, subscribes with its cursor and reconnects.
  *
- * After any break the hub sends exactly what was missed: `want.after` is the last event that was taken. Nothing here is
- * thrown away when the page goes to the background; when it returns, a silent socket is asked for a sign of life, and
- * replaced if it gives none.
+ * After a break the hub sends exactly what was missed: `subscription.after` is the last received event. The socket stays open
+ * while the page is in the background; when the page returns, a silent socket is probed and replaced if it does not answer.
  */
 import { deviceKey } from '../api/client'
 import type * as P from '../generated/protocol'
@@ -68,7 +67,7 @@ export class Stream {
     this.state = { state: 'connecting', retryAt: 0, since: environment.now(), reason: '' }
   }
 
-  /** Also after signing in again. */
+  /** Connects; also after signing in again. */
   start(): void {
     if (!this.stopped && this.state.state !== 'signed-out') return
     this.stopped = false
@@ -80,25 +79,25 @@ export class Stream {
     this.closeSocket()
   }
 
-  /** Follow this session's events after this one; another epoch than the hub's makes it say `reset`. */
+  /** Follows a session's events after the given one; with another epoch the hub answers `reset`. */
   follow(subscription: Subscription): void {
     this.subscription = subscription
     if (this.ready) this.sendSubscription()
   }
 
-  /** The last event that was taken: where the hub goes on after a break. */
+  /** Records the last received event: the hub continues after it. */
   acknowledge(seq: number): void {
     if (seq > this.subscription.after) this.subscription = { ...this.subscription, after: seq }
   }
 
-  /** A person looks at the page, or not any more: pushes are for when nobody does. */
+  /** Tells the hub whether the page is visible: it sends pushes only when no page is. */
   setVisible(seen: boolean): void {
     this.pageVisible = seen
     if (this.ready) this.sendFrame({ type: 'visible', visible: seen })
     if (seen) this.wake()
   }
 
-  /** The page is back, or the network is. */
+  /** Reconnects or probes the socket when the page or the network is back. */
   wake(): void {
     if (this.stopped || this.state.state === 'signed-out') return
     if (this.state.state === 'waiting') {
@@ -106,10 +105,10 @@ export class Stream {
       return
     }
     if (this.socket && this.environment.now() - this.lastFrameAt > HEARTBEAT_MS) {
-      const asked = this.environment.now()
-      this.sendFrame({ type: 'beat', at: asked / 1000 })
+      const probedAt = this.environment.now()
+      this.sendFrame({ type: 'beat', at: probedAt / 1000 })
       this.schedule(PROBE_TIMEOUT_MS, () => {
-        if (this.lastFrameAt < asked) this.disconnected('The connection was dead')
+        if (this.lastFrameAt < probedAt) this.disconnected('The connection was lost')
       })
     }
   }
@@ -162,10 +161,10 @@ export class Stream {
     if (this.socket?.readyState === 1) this.socket.send(JSON.stringify(frame))
   }
 
-  /** A beat when nothing else is said, and an end to a connection that is only thought to be there. */
+  /** Sends heartbeats and closes a connection that has gone silent. */
   private scheduleHeartbeat(): void {
     this.schedule(HEARTBEAT_MS, () => {
-      if (this.environment.now() - this.lastFrameAt > IDLE_TIMEOUT_MS) this.disconnected('The hub gave no sign of life')
+      if (this.environment.now() - this.lastFrameAt > IDLE_TIMEOUT_MS) this.disconnected('The hub does not respond')
       else {
         this.sendFrame({ type: 'beat', at: this.environment.now() / 1000 })
         this.scheduleHeartbeat()
@@ -203,8 +202,8 @@ export class Stream {
   }
 
   private setState(state: ConnectionState['state'], retryAt = 0, why = ''): void {
-    const away = (one: ConnectionState['state']) => one !== 'online'
-    const since = away(state) === away(this.state.state) ? this.state.since : this.environment.now()
+    const offline = (value: ConnectionState['state']) => value !== 'online'
+    const since = offline(state) === offline(this.state.state) ? this.state.since : this.environment.now()
     this.state = { state, retryAt, since, reason: why || (state === 'online' ? '' : this.state.reason) }
     this.onState(this.state)
   }

@@ -1,4 +1,4 @@
-/** Numbers, times and states as people read them. */
+/** Numbers, times, paths and states as text. */
 import type * as P from '../generated/protocol'
 import { visibleLine } from './visible-text'
 
@@ -10,7 +10,7 @@ export function ago(seconds: number, now: number): string {
   return `${Math.round(past / 86400)} d`
 }
 
-/** What is left, in the coarsest words that still help. */
+/** The time left, as coarse as is still useful. */
 export function timeLeft(seconds: number): string {
   if (seconds <= 0) return 'expired'
   if (seconds < 60) return `${Math.ceil(seconds)} s left`
@@ -31,12 +31,12 @@ export function compactNumber(number: number): string {
   return `${(number / 1_000_000).toFixed(1)}M`
 }
 
-/** What it cost so far: money where the agent tells, else tokens, else nothing. A measured zero is told. */
+/** The cost in dollars where the agent reports it, else tokens, else nothing. A measured zero is shown. */
 export function cost(tokens: P.Tokens | null | undefined): string {
   if (!tokens) return ''
   if (tokens.cost_usd != null) return tokens.cost_usd && tokens.cost_usd < 0.01 ? '<$0.01' : `$${tokens.cost_usd.toFixed(2)}`
-  const known = [tokens.input, tokens.output].filter((one): one is number => one != null)
-  return known.length ? `${compactNumber(known.reduce((sum, one) => sum + one, 0))} tok` : ''
+  const counts = [tokens.input, tokens.output].filter((one): one is number => one != null)
+  return counts.length ? `${compactNumber(counts.reduce((sum, tokenCount) => sum + tokenCount, 0))} tok` : ''
 }
 
 export function baseName(path: string): string {
@@ -47,7 +47,7 @@ export function abbreviateHome(path: string, home: string | undefined): string {
   return home && (path === home || path.startsWith(`${home}/`)) ? `~${path.slice(home.length)}` : path
 }
 
-/** A path as seen from a directory; others stay whole. A diff's paths have no slash in front. */
+/** A path relative to a directory; a path outside stays whole. Paths in a diff have no leading slash. */
 export function relativeTo(path: string, cwd: string | undefined): string {
   const root = `${(cwd ?? '').replace(/^\/|\/$/g, '')}/`
   const bare = path.replace(/^\//, '')
@@ -56,7 +56,7 @@ export function relativeTo(path: string, cwd: string | undefined): string {
 
 export type SessionState = 'working' | 'waiting' | 'ready' | 'done' | 'stopped' | 'stuck' | 'failed' | 'closed' | 'offline'
 
-/** What a session is doing, as far as can honestly be told from here. */
+/** The state of a session as far as the page knows it. */
 export function sessionState(session: P.SessionRecord, node: P.NodeView | undefined): SessionState {
   if (session.status === 'closed') return 'closed'
   if (node && !node.online) return 'offline'
@@ -64,14 +64,14 @@ export function sessionState(session: P.SessionRecord, node: P.NodeView | undefi
   return session.status
 }
 
-/** How the last turn ended; a node that does not tell says only that it did. */
+/** How the last turn ended; `done` when the node does not report it. */
 function turnOutcome({ outcome }: P.SessionRecord): SessionState {
   if (!outcome || outcome === 'success') return 'done'
   return outcome === 'error' ? 'failed' : 'stopped'
 }
 
 export const STATE_LABELS: Record<SessionState, string> = {
-  working: 'Working', waiting: 'Needs you', ready: 'Ready', done: 'Done', stopped: 'Stopped', stuck: 'No sign of life', failed: 'Failed', closed: 'Closed', offline: 'Machine offline',
+  working: 'Working', waiting: 'Needs you', ready: 'Ready', done: 'Done', stopped: 'Stopped', stuck: 'Not responding', failed: 'Failed', closed: 'Closed', offline: 'Machine offline',
 }
 
 export function sessionTitle(session: P.SessionRecord): string {
@@ -86,7 +86,7 @@ export function agentName(agent: string): string {
 
 const MAX_LINE = 300 // characters, more than any row has room for
 
-/** What a tool call does, in one line. */
+/** A tool call on one line. */
 export function actionSummary(action: P.Ask['action'], name = ''): string {
   const text = actionText(action, name)
   return visibleLine(text.length > MAX_LINE ? `${text.slice(0, MAX_LINE)} …` : text)
@@ -128,7 +128,7 @@ function askQuestion(ask: P.Ask): string {
   }
 }
 
-/** Who decided, and from where; why, where nobody did. */
+/** Who decided and from where, or why nobody could. */
 export function answeredBy(answer: P.Answer): string {
   if (answer.by === 'restart' && answer.decision === 'deny') return ': Tieline was restarted before anyone answered'
   return `${answer.by ? ` by ${visibleLine(answer.by)}` : ''}${answer.via && answer.via !== answer.by ? ` (${visibleLine(answer.via)})` : ''}`

@@ -1,4 +1,4 @@
-/** What this browser keeps by itself: drafts, what was seen, recent directories. Its absence is never an error. */
+/** JSON values in the browser's local storage: drafts, read marks, the last choices. A missing storage is never an error. */
 const PREFIX = 'tieline.'
 
 export function loadLocal<T>(name: string, fallback: T): T {
@@ -15,15 +15,15 @@ export function saveLocal(name: string, value: unknown): void {
     if (value === undefined || value === null || value === '') localStorage.removeItem(PREFIX + name)
     else localStorage.setItem(PREFIX + name, JSON.stringify(value))
   } catch {
-    // full, or switched off: the page works without
+    // full or disabled: the page works without it
   }
 }
 
-/** Nothing of a person who signed out stays behind. */
+/** Removes everything at sign-out. */
 export function clearLocal(): void {
   try {
     for (const name of Object.keys(localStorage)) if (name.startsWith(PREFIX)) localStorage.removeItem(name)
   } catch {
-    // as above
+    // disabled
   }
 }

@@ -1,11 +1,11 @@
-/** Text in which everything can be seen: the page's copy of the hub's one rule, over the same code points.
+/** Replaces invisible characters by marks such as ⟨U+202E⟩, by the same table of code points as the hub.
  *
- * Bidi controls turn the order of what is read; zero-width characters and look-alike spaces make two different commands
- * look the same. Each becomes a mark such as ⟨U+202E⟩; line breaks and tabs stay.
+ * Bidi controls change the reading order; zero-width characters and look-alike spaces make two different commands look the
+ * same. Line breaks and tabs stay.
  */
 import { HIDDEN } from '../generated/hidden-characters'
 
-/** Where a range begins, and where what comes after it does, in turn. */
+/** The first code point of each range, then the first one after it. */
 const edges = Int32Array.from(HIDDEN.split(' '), (part) => parseInt(part, 36))
 for (let index = 1; index < edges.length; index++) edges[index]! += edges[index - 1]!
 
@@ -21,13 +21,13 @@ export function isHidden(code: number): boolean {
 }
 
 export function visible(text: string): string {
-  return text.replace(/[^\x20-\x7e\n\t]/gu, (one) => {
-    const code = one.codePointAt(0)!
-    return isHidden(code) ? `⟨U+${code.toString(16).toUpperCase().padStart(4, '0')}⟩` : one
+  return text.replace(/[^\x20-\x7e\n\t]/gu, (character) => {
+    const code = character.codePointAt(0)!
+    return isHidden(code) ? `⟨U+${code.toString(16).toUpperCase().padStart(4, '0')}⟩` : character
   })
 }
 
-/** The same in one line: a line break must not hide what comes after it. */
+/** The same on one line: a line break must not hide the text after it. */
 export function visibleLine(text: string): string {
   return visible(text.replace(/\n/g, ' ⏎ '))
 }

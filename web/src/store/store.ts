@@ -1,4 +1,4 @@
-/** Everything the page knows, as signals: what the hub says is put in here, and what is drawn is drawn from here. */
+/** The page's state as signals: the hub's frames update it, the components render it. */
 import { batch, computed, signal } from '@preact/signals'
 import { get, isNotFound, isOutcomeUnknown, errorMessage } from '../api/client'
 import { Stream, type HubFrame, type ConnectionState } from '../connection/stream'
@@ -14,16 +14,16 @@ export const asks = signal<ReadonlyMap<string, P.AskRecord>>(new Map())
 export const prompts = signal<ReadonlyMap<string, P.PromptView>>(new Map())
 export const nodes = signal<ReadonlyMap<string, P.NodeView>>(new Map())
 export const commands = signal<ReadonlyMap<string, P.CommandView>>(new Map())
-/** Asks that were answered a moment ago: their cards stay long enough to be read. */
+/** Asks answered a moment ago: their cards stay long enough to be read. */
 export const recentlyAnswered = signal<ReadonlyMap<string, P.AskRecord>>(new Map())
 export const thread = signal<Thread | undefined>(undefined)
 export const threadProblem = signal('')
 export const now = signal(Date.now() / 1000)
-export const loaded = signal(false) // the first snapshot is there
+export const loaded = signal(false) // the first snapshot has arrived
 
 export const RECENTLY_ANSWERED_MS = 5000
 const PAGE_SIZE = 200
-const INIT_SEARCH_SIZE = 10 // events among which an agent says what it is
+const INIT_SEARCH_SIZE = 10 // events among which the agent's `init` is
 const MAX_THREADS = 4
 const MAX_COMMANDS = 200
 const OPEN_RETRY_MS = 1500
@@ -35,8 +35,7 @@ export const visibleAsks = computed(() =>
   [...asks.value.values(), ...[...recentlyAnswered.value.values()].filter((one) => !asks.value.has(one.id))]
     .sort((one, other) => one.created_at - other.created_at || (one.id < other.id ? -1 : 1)))
 
-/** The cards have just changed places: for a moment no button of theirs does anything, because the thumb that is on its
- * way was meant for another one. */
+/** The cards have just moved: their buttons do nothing for a moment, because a tap on its way was meant for another card. */
 export const cardsMoving = signal(false)
 const MOVING_MS = 400
 let cardOrder = ''
@@ -44,7 +43,7 @@ let movingTimer: ReturnType<typeof setTimeout> | undefined
 visibleAsks.subscribe((all) => {
   const before = cardOrder
   cardOrder = all.map((one) => one.id).join()
-  if (before && !cardOrder.startsWith(before)) pauseCardButtons() // a new one below the others moves none of them
+  if (before && !cardOrder.startsWith(before)) pauseCardButtons() // a new card below the others moves none of them
 })
 
 export function pauseCardButtons(): void {
@@ -57,13 +56,13 @@ const stream = new Stream(applyFrame, (state) => (connectionState.value = state)
 export const connection: Pick<Stream, 'start' | 'stop' | 'setVisible' | 'wake'> = stream
 
 const listeners = new Set<() => void>()
-/** Called each time the hub is there again, and a while after somebody was `unsure`. */
+/** Calls the listener each time the hub is connected, and some time after `retrySoon`. */
 export function onReady(listener: () => void): void {
   listeners.add(listener)
 }
 
 let retryTimer: ReturnType<typeof setTimeout> | undefined
-/** The hub could not say what became of something, and the connection may well be there: it is asked again. */
+/** The outcome of a request is unknown although the connection may be up: the listeners retry later. */
 export function retrySoon(): void {
   retryTimer ??= setTimeout(() => {
     retryTimer = undefined
@@ -124,13 +123,13 @@ export function applyFrame(frame: HubFrame): void {
 
 export function applyCommand(command: P.CommandView): void {
   const known = commands.value.get(command.id)
-  if (known && STATE_RANK[known.state ?? 'sent'] > STATE_RANK[command.state ?? 'sent']) return // an answer may overtake a frame
+  if (known && STATE_RANK[known.state ?? 'sent'] > STATE_RANK[command.state ?? 'sent']) return // a response may overtake a frame
   const all = new Map(commands.value).set(command.id, command)
   while (all.size > MAX_COMMANDS) all.delete(all.keys().next().value!)
   commands.value = all
 }
 
-/** Where a command is that went on its way before the page was loaded, or while the connection was away. */
+/** Loads the state of a command that was sent before the page was loaded or while the connection was down. */
 export async function refreshCommand(id: string, onNotFound: () => void): Promise<void> {
   try {
     applyCommand(await get<P.CommandView>(`commands/${encodeURIComponent(id)}`))
@@ -140,7 +139,7 @@ export async function refreshCommand(id: string, onNotFound: () => void): Promis
   }
 }
 
-const STATE_RANK = { sent: 0, received: 1, expired: 2, applied: 3, refused: 3 } // a node's own word is above the hub's guess
+const STATE_RANK = { sent: 0, received: 1, expired: 2, applied: 3, refused: 3 } // a node's own answer outranks the hub's guess
 
 export function applyAsk(record: P.AskRecord): void {
   if (record.status === 'pending') {
@@ -166,7 +165,7 @@ function applySnapshot(frame: P.Ready): void {
   const open = thread.value
   if (open) {
     if (frame.state !== 'ok' && openSessionId === open.session) {
-      // Another log, or a part of it is gone: what is shown is drawn anew from what there is.
+      // Another log, or a part of it is gone: load the thread again.
       threads.delete(open.session)
       void openThread(open.session)
     }
@@ -202,21 +201,21 @@ export async function openThread(id: string): Promise<void> {
     stream.follow({ session: id, after: newThread.lastSeq })
     if (!newThread.init.value && page.more) void loadInitEvent(newThread, page.first)
   } catch (error) {
-    if (openSessionId !== id || threads.has(id)) return // gone to twice: the other answer is there
+    if (openSessionId !== id || threads.has(id)) return // opened twice: the other response has arrived
     threadProblem.value = errorMessage(error)
-    // As soon as the hub is back, or after a while: what is asked for is shown when it can be.
+    // Retry until the hub is back.
     setTimeout(() => { if (openSessionId === id && !threads.has(id)) void openThread(id) }, OPEN_RETRY_MS)
   }
 }
 
-/** What the agent said of itself when it began, where that lies before the page that is shown: its commands above all. */
+/** Loads the agent's `init` (above all its commands) when it lies before the loaded page of events. */
 async function loadInitEvent(of: Thread, first: number): Promise<void> {
   try {
     const page = await get<P.EventPage>(`sessions/${encodeURIComponent(of.session)}/events?after=${first - 1}&limit=${INIT_SEARCH_SIZE}`)
     const init = page.events.map((one) => one.event).find((one) => one.type === 'init')
     if (init) of.init.value ??= init
   } catch {
-    // it is of use, and not needed
+    // useful, but not needed
   }
 }
 
@@ -226,7 +225,7 @@ export function closeThread(): void {
   stream.follow({ session: '', after: 0 })
 }
 
-/** The page of events before those that are there. */
+/** Loads the page of events before the loaded ones. */
 export async function loadOlder(of: Thread): Promise<void> {
   if (of.loadingOlder || !of.hasOlder.value) return
   of.loadingOlder = true
@@ -235,13 +234,13 @@ export async function loadOlder(of: Thread): Promise<void> {
     of.addEvents(page.events)
     of.hasOlder.value = page.more
   } catch {
-    // it is tried again at the next scroll
+    // the next scroll retries
   } finally {
     of.loadingOlder = false
   }
 }
 
-// --- what was seen -------------------------------------------------------------------------------------------
+// --- read marks ----------------------------------------------------------------------------------------------
 
 const seenTurns = signal(loadLocal<Record<string, number>>('seen', {}))
 
