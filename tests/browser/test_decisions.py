@@ -169,7 +169,7 @@ async def test_a_machine_goes_away_and_comes_back(hub: HubProcess, open_page: Op
         await expect(page.locator(".thread .pane-head .chip")).to_have_text("Machine offline")
         await page.get_by_label("Message", exact=True).fill("and then this")
         await page.get_by_role("button", name="Queue", exact=True).click()
-        await expect(page.get_by_label("Waiting prompts").get_by_label("The hub has it")).to_be_visible()
+        await expect(page.get_by_label("Waiting prompts").get_by_label("Received by the hub")).to_be_visible()
         await page.goto(hub.url)
         await expect(delivery).to_have_attribute("data-state", "sent")
         assert not (tmp_path / "node" / "work" / "deployed").exists()
@@ -220,7 +220,7 @@ async def test_what_a_machine_refuses_when_it_is_back_is_told(
         await page.get_by_label("Title").fill("mended")
         await page.get_by_role("button", name="Save").click()
         order = page.locator(".thread .order")
-        await expect(order).to_contain_text("Title and model: the hub has it. workshop is offline")
+        await expect(order).to_contain_text("Title and model: received by the hub. workshop is offline")
         await page.reload()
         await expect(order).to_contain_text("workshop is offline")
         way.refuse = False

@@ -170,7 +170,7 @@ async def test_begin_a_thread_of_messages_and_see_its_receipt(hub: HubProcess, o
     await sheet.get_by_label("Message", exact=True).fill("Please mend the greeting.")
     await sheet.get_by_role("button", name="Send").click()
     letter = page.get_by_role("article").filter(has_text="Please mend the greeting.").first
-    await expect(letter.get_by_label("Where it got to")).to_contain_text("stored")
+    await expect(letter.get_by_label("Delivery status")).to_contain_text("stored")
     await page.goto(f"{hub.url}/messages")
     await expect(page.get_by_role("link", name=re.compile("postbox")).first).to_be_visible()
 
@@ -185,7 +185,7 @@ async def test_a_dead_letter_is_sent_again(hub: HubProcess, open_page: OpenPage)
     await expect(letter.locator(".chip.failed")).to_be_visible()
     thread = f"{hub.url}/messages/{sent['receipt']['thread']}"
     await page.goto(thread)
-    steps = page.get_by_role("article").filter(has_text="Only if it is quick.").get_by_label("Where it got to")
+    steps = page.get_by_role("article").filter(has_text="Only if it is quick.").get_by_label("Delivery status")
     for step in ("stored", "offered", "dead"):
         await expect(steps).to_contain_text(step)
     await page.goto(f"{hub.url}/dead")

@@ -110,7 +110,7 @@ async def test_a_long_thread_is_windowed_and_does_not_jump(hub: HubProcess, open
     await expect(log(page).get_by_text("Row 0.")).to_be_attached()
     assert worst <= 2, "what is read stays where it is while older rows come in above it"
     assert rows < LONG / 2, "only what is near is in the document"
-    await page.get_by_role("button", name="To the newest").click()
+    await page.get_by_role("button", name="Jump to latest").click()
     await expect(log(page).get_by_text(f"Row {LONG - 1}.")).to_be_in_viewport()
 
 
@@ -123,7 +123,7 @@ async def test_stop_and_queue(hub: HubProcess, open_page: OpenPage) -> None:
     await page.get_by_role("button", name="Queue", exact=True).click()
     queue = page.get_by_label("Waiting prompts")
     await expect(queue.get_by_text("and then this")).to_be_visible()
-    await expect(queue.get_by_label("The machine has it")).to_be_visible()
+    await expect(queue.get_by_label("Received by the machine")).to_be_visible()
     await box.fill("changed my mind")
     await page.get_by_role("button", name="Queue", exact=True).click()
     await expect(queue.get_by_role("listitem")).to_have_count(2)
@@ -212,7 +212,7 @@ async def test_the_hub_is_killed_and_comes_back(hub: HubProcess, open_page: Open
     await expect(bar).to_contain_text("cannot be reached")
     await page.get_by_label("Message", exact=True).fill("while you were away")
     await page.get_by_role("button", name="Send").click()
-    await expect(page.get_by_label("On its way to the hub")).to_be_visible()
+    await expect(page.get_by_label("Sending to the hub")).to_be_visible()
     await hub.start()
     await expect(bar).to_have_attribute("data-hub", "online")
     await expect(log(page).get_by_text("while you were away")).to_have_count(1)
@@ -258,7 +258,7 @@ async def test_what_was_kept_goes_from_a_page_that_was_opened_without_the_hub(
     await hub.kill()
     await page.get_by_label("Message", exact=True).fill("before the reload")
     await page.get_by_role("button", name="Send").click()
-    await expect(page.get_by_label("On its way to the hub")).to_be_visible()
+    await expect(page.get_by_label("Sending to the hub")).to_be_visible()
     await page.reload()
     await expect(page.locator(".connection").first).to_have_attribute("data-hub", re.compile("waiting|connecting"))
     await hub.start()

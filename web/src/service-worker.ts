@@ -1,4 +1,4 @@
-/** The service worker: the page opens without a network, pushes become notifications, and these can be answered. */
+/** The service worker: opens the page offline, shows pushes as notifications and answers asks from them. */
 import { danger } from './asks/danger'
 import { readStoredKey } from './auth/device-key'
 import type { AskRecord, Decision, Notice, PushSubscription as Wanted } from './generated/protocol'
@@ -24,24 +24,24 @@ self.addEventListener('activate', (event) => {
 self.addEventListener('fetch', (event) => {
   const url = new URL(event.request.url)
   if (event.request.method !== 'GET' || url.origin !== location.origin || url.pathname.startsWith('/api/')) return
-  if (event.request.mode === 'navigate') event.respondWith(document(event.request))
-  else if (__SHELL__.includes(url.pathname)) event.respondWith(kept(event.request))
+  if (event.request.mode === 'navigate') event.respondWith(fetchPage(event.request))
+  else if (__SHELL__.includes(url.pathname)) event.respondWith(cachedOrFetched(event.request))
 })
 
-/** The page from the hub; when that is away, as it was. */
-async function document(request: Request): Promise<Response> {
+/** The page from the hub, or from the cache when the hub is offline. */
+async function fetchPage(request: Request): Promise<Response> {
   try {
-    const found = await fetch(request)
-    if (found.status < 500) return found
-    return (await caches.match('/')) ?? found
+    const response = await fetch(request)
+    if (response.status < 500) return response
+    return (await caches.match('/')) ?? response
   } catch (error) {
-    const found = await caches.match('/')
-    if (found) return found
+    const cached = await caches.match('/')
+    if (cached) return cached
     throw error
   }
 }
 
-async function kept(request: Request): Promise<Response> {
+async function cachedOrFetched(request: Request): Promise<Response> {
   return (await caches.match(request)) ?? fetch(request)
 }
 
@@ -53,30 +53,29 @@ self.addEventListener('push', (event) => {
   event.waitUntil(display(title, options as NotificationOptions))
 })
 
-/** The page has seen that it was decided: the notification about it is of no use. */
+/** The page asks to close the notification of a decided ask. */
 self.addEventListener('message', (event) => {
   const close = (event.data as { readonly close?: string } | null)?.close
-  if (close) event.waitUntil(takeAway(close))
+  if (close) event.waitUntil(closeNotifications(close))
 })
 
-// Asked for its notifications while it is about to display one, Chromium forgets that one: it stays on the screen, and a tap
-// on it does nothing. So neither happens during the other. Displaying may take long (it loads the icon), and others are not
-// kept waiting for it; asking does not.
+// Chromium loses a notification that is being displayed while getNotifications runs: it stays on the screen and a tap does
+// nothing. So neither runs during the other. Displaying may take long (it loads the icon) and must not block other displays.
 const displaying = new Set<Promise<void>>()
-let asking: Promise<unknown> = Promise.resolve()
+let querying: Promise<unknown> = Promise.resolve()
 
-/** From here on nobody begins to ask until it is displayed; those who ask already are waited for. */
+/** Waits for running queries; new queries wait until the notification is displayed. */
 function display(title: string, options: NotificationOptions): Promise<void> {
-  const shown = asking.then(() => self.registration.showNotification(title, options))
+  const shown = querying.then(() => self.registration.showNotification(title, options))
   displaying.add(shown)
   return shown.finally(() => displaying.delete(shown))
 }
 
-async function takeAway(tag: string): Promise<void> {
+async function closeNotifications(tag: string): Promise<void> {
   while (displaying.size) await Promise.allSettled(displaying)
-  const taken = self.registration.getNotifications({ tag }).then((all) => all.forEach((one) => one.close()))
-  asking = Promise.allSettled([asking, taken])
-  await taken
+  const closed = self.registration.getNotifications({ tag }).then((all) => all.forEach((one) => one.close()))
+  querying = Promise.allSettled([querying, closed])
+  await closed
 }
 
 self.addEventListener('notificationclick', (event) => {
@@ -89,8 +88,8 @@ self.addEventListener('pushsubscriptionchange', (event) => {
   const change = event as ExtendableEvent & { readonly oldSubscription?: PushSubscription; readonly newSubscription?: PushSubscription }
   change.waitUntil((async () => {
     const options = change.oldSubscription?.options
-    const made = change.newSubscription ?? (options && (await self.registration.pushManager.subscribe(options)))
-    const { endpoint, keys } = made?.toJSON() ?? {} // without its expirationTime: the hub refuses what it does not know
+    const subscription = change.newSubscription ?? (options && (await self.registration.pushManager.subscribe(options)))
+    const { endpoint, keys } = subscription?.toJSON() ?? {} // without expirationTime: the hub refuses unknown fields
     if (endpoint && keys) await post('push/subscriptions', { endpoint, keys } satisfies Wanted)
   })())
 })
@@ -104,21 +103,21 @@ async function open(path: string): Promise<void> {
   } else await self.clients.openWindow(path)
 }
 
-/** Answers exactly what was pushed: the digest says so. What is hard to undo is decided on the page, where it is shown. */
+/** Answers exactly the ask that was pushed (by its digest). An action that is hard to undo is decided on the page. */
 async function decide(notice: Notice, decision: Decision['decision']): Promise<void> {
   const ask = encodeURIComponent(notice.ask ?? '')
   try {
     if (decision === 'allow') {
       if (!canAllow(notice)) return open(notificationPath(notice))
-      const found = await fetch(`/api/v1/asks/${ask}`, { credentials: 'omit', headers: await bearer() })
-      if (found.ok && danger(((await found.json()) as AskRecord).ask)) return open(notificationPath(notice))
+      const response = await fetch(`/api/v1/asks/${ask}`, { credentials: 'omit', headers: await bearer() })
+      if (response.ok && danger(((await response.json()) as AskRecord).ask)) return open(notificationPath(notice))
     }
     const answer = await post(`asks/${ask}/answer`, { decision, digest: notice.digest ?? '' } satisfies Decision)
     if (!answer.ok) throw new Error(((await answer.json()) as { detail?: string }).detail ?? '')
   } catch (error) {
-    // Never silently: whoever tapped believes that it is done.
+    // Never silently: the person believes that the decision was made.
     const why = error instanceof Error && error.message ? error.message : 'The hub cannot be reached.'
-    await display('That was not delivered', { body: why, tag: notice.tag, data: notice, icon: '/icons/icon-192.png' })
+    await display('Decision not delivered', { body: why, tag: notice.tag, data: notice, icon: '/icons/icon-192.png' })
   }
 }
 

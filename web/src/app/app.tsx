@@ -41,7 +41,7 @@ function Navigation() {
   return (
     <nav class="nav" aria-label="Main">
       {LINKS.map(([to, icon, label, pages]) => (
-        <a key={to} href={to} data-inside="1" aria-current={pages.includes(route.value.page) ? 'page' : undefined}>
+        <a key={to} href={to} data-internal="1" aria-current={pages.includes(route.value.page) ? 'page' : undefined}>
           <Icon name={icon} /><span>{label}</span>
           {to === '/' && waiting > 0 && <span class="badge" aria-label={`${waiting} waiting for you`}>{waiting}</span>}
         </a>
@@ -59,8 +59,8 @@ function Content({ at }: { at: Route }) {
     case 'inboxes': return <Inboxes />
     case 'dead': return <DeadLetters />
     case 'channels': return <Channels />
-    case 'unknown': return <Pane><Empty icon="search" title="Page not found"><a class="button" href="/" data-inside="1">All sessions</a></Empty></Pane>
-    default: return <section class="pane welcome" aria-label="No session is open"><Empty icon="sessions" title="Choose a session"><p>Or start a new one.</p><a class="button primary" href="/new" data-inside="1">New session</a></Empty></section>
+    case 'unknown': return <Pane><Empty icon="search" title="Page not found"><a class="button" href="/" data-internal="1">All sessions</a></Empty></Pane>
+    default: return <section class="pane welcome" aria-label="No session is open"><Empty icon="sessions" title="Choose a session"><p>Or start a new one.</p><a class="button primary" href="/new" data-internal="1">New session</a></Empty></section>
   }
 }
 
@@ -93,8 +93,8 @@ export function App() {
       <div class="side" id={list ? 'content' : undefined} role={list ? 'main' : 'complementary'} tabIndex={-1} aria-label="Sessions and decisions">
         {list && <h1 class="sr">Sessions</h1>}
         <div class="side-head">
-          <a href="/" data-inside="1" class="brand"><img src="/icons/icon.svg" alt="" width="26" height="26" /> Tieline</a>
-          <a class="button primary small-button" href="/new" data-inside="1"><Icon name="plus" /> New</a>
+          <a href="/" data-internal="1" class="brand"><img src="/icons/icon.svg" alt="" width="26" height="26" /> Tieline</a>
+          <a class="button primary small-button" href="/new" data-internal="1"><Icon name="plus" /> New</a>
         </div>
         <ConnectionBar />
         <div class="side-scroll">

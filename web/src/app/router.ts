@@ -53,7 +53,7 @@ addEventListener('popstate', () => (path.value = location.pathname))
 addEventListener('click', (event) => {
   if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
   const link = (event.target as Element | null)?.closest?.('a')
-  if (!link || link.target || link.origin !== location.origin || !link.dataset.inside) return
+  if (!link || link.target || link.origin !== location.origin || !link.dataset.internal) return
   event.preventDefault()
   navigate(link.pathname)
 })

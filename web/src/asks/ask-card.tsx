@@ -14,10 +14,10 @@ import { decide, decisionFor, type SentDecision } from './decisions'
 const STEPS = ['sent', 'received', 'applied'] as const
 const STEP_LABELS = { sent: 'sent', received: 'received by the machine', applied: 'applied by the agent' }
 
-/** How far a decision is on its way. */
+/** How far a decision has been delivered. */
 export function Delivery({ of }: { of: SentDecision }) {
   if (of.state === 'refused' || of.state === 'expired') {
-    return <Problem text={of.problem || (of.state === 'expired' ? 'The machine was away for too long: this was not applied.' : 'It was not applied.')} />
+    return <Problem text={of.problem || (of.state === 'expired' ? 'The machine was offline for too long: the decision was not applied.' : 'The decision was not applied.')} />
   }
   const reached = STEPS.indexOf(of.state as 'sent')
   return (
@@ -36,15 +36,15 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
   const { ask } = record
   const session = sessions.value.get(record.session)
   const node = nodes.value.get(session?.node ?? '')
-  const mine = decisionFor(record.id)
-  const open = record.status === 'pending' && (!mine || mine.state === 'refused' || mine.state === 'expired')
+  const decision = decisionFor(record.id)
+  const open = record.status === 'pending' && (!decision || decision.state === 'refused' || decision.state === 'expired')
   const reason = danger(ask)
   const parts = partsOf(ask, record.parts)
   const [asked, setAsked] = useState(false)
   const asking = ask.kind === 'question' && !ask.withheld
   const whole = asked || asking || !parts.some((part) => isLong(part.text))
   const showAll = () => {
-    pauseCardButtons() // Allow appears where the thumb may still be
+    pauseCardButtons() // Allow appears where the finger may still be
     setAsked(true)
     card.current?.focus({ preventScroll: true })
   }
@@ -52,14 +52,14 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
   const card = useRef<HTMLElement>(null)
   const before = useRef(open)
   useEffect(() => {
-    // The button that was pressed is gone with the others: whoever goes by keyboard or ear stays at this card.
-    if (before.current && !open && mine && document.activeElement === document.body) card.current?.focus({ preventScroll: true })
+    // The pressed button is gone: keyboard and screen reader stay at this card.
+    if (before.current && !open && decision && document.activeElement === document.body) card.current?.focus({ preventScroll: true })
     before.current = open
   }, [open])
   return (
     <article ref={card} tabIndex={-1} class={`ask ${reason ? 'danger' : ''} ${open ? '' : 'over'}`} aria-label={askHeading(ask)} data-ask={record.id}>
       {!inThread && session && (
-        <a class="ask-from" href={sessionUrl(session.id)} data-inside="1">
+        <a class="ask-from" href={sessionUrl(session.id)} data-internal="1">
           <span class="agent-dot" data-agent={session.agent} aria-hidden="true" />
           <span class="ask-who">{agentName(session.agent)}</span>
           <span class="ask-where"><bdi>{sessionTitle(session)}</bdi>{node && <> · {visibleLine(node.name || node.id)}</>}</span>
@@ -76,28 +76,28 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
       {open && (asking
         ? <Questions record={record} />
         : <DecisionButtons record={record} hold={!!reason} showAll={whole ? undefined : showAll} />)}
-      {mine ? <Delivery of={mine} /> : record.status !== 'pending' && <DecidedElsewhere record={record} />}
+      {decision ? <Delivery of={decision} /> : record.status !== 'pending' && <DecidedElsewhere record={record} />}
       {node && !node.online && open && <p class="faint small-text">{node.name || node.id} is offline: your decision is delivered when it is back.</p>}
     </article>
   )
 }
 
-/** What stands beside a question: the form has its texts and choices. */
+/** The parts of a question that its form does not show. */
 function QuestionContext({ ask, parts }: { ask: P.Ask; parts: readonly P.Part[] }) {
   const asked = new Set((ask.questions ?? []).flatMap(({ text, choices }) => [text, ...(choices ?? []).flatMap(({ label, description }) => [label, `${label}: ${description}`])]))
   const more = parts.filter((part) => !asked.has(part.text))
-  const [near, far] = [more.filter((part) => part.form !== 'code'), more.filter((part) => part.form === 'code')]
+  const [texts, code] = [more.filter((part) => part.form !== 'code'), more.filter((part) => part.form === 'code')]
   return (
     <>
-      {near.length > 0 && <AskParts parts={near} />}
-      {far.length > 0 && <details><summary>As the agent sent it</summary><AskParts parts={far} /></details>}
+      {texts.length > 0 && <AskParts parts={texts} />}
+      {code.length > 0 && <details><summary>As the agent sent it</summary><AskParts parts={code} /></details>}
     </>
   )
 }
 
 function DecidedElsewhere({ record }: { record: P.AskRecord }) {
   const { answer, status } = record
-  const text = !answer ? (status === 'expired' ? 'Nobody answered in time: denied.' : 'The agent withdrew it.')
+  const text = !answer ? (status === 'expired' ? 'Not answered in time: denied.' : 'The agent withdrew the request.')
     : `${answer.decision === 'allow' ? 'Allowed' : 'Denied'}${answeredBy(answer)}.`
   return <p class="delivery" role="status">{text}</p>
 }
@@ -107,16 +107,16 @@ function Countdown({ until }: { until: number }) {
   return <span class={seconds < 60 ? 'countdown soon' : 'countdown'} role="timer"><Icon name="clock" /> {timeLeft(seconds)}</span>
 }
 
-/** What an allowance that is remembered permits: in the driver's words, else as much as is known. */
+/** What a remembered allowance permits: the driver's text, else what is known. */
 function rememberLabel(ask: P.Ask, span: P.Decision['remember']): string {
   if (!span || span === 'once') return 'Only this once'
-  const told = (ask.scopes as Readonly<Record<string, string>> | undefined)?.[span]
-  if (told) return visibleLine(told)
+  const scope = (ask.scopes as Readonly<Record<string, string>> | undefined)?.[span]
+  if (scope) return visibleLine(scope)
   if (span === 'always') return 'Whatever the agent counts as the same, from now on'
   return ask.remember?.includes(span) ? 'Whatever the agent counts as the same, in this session' : 'Exactly this again, in this session'
 }
 
-/** Without Allow while a part of the action is not shown, or was never told. */
+/** Without an Allow button while a part of the action is not shown or was withheld. */
 function DecisionButtons({ record, hold, showAll }: { record: P.AskRecord; hold: boolean; showAll?: () => void }) {
   const { ask } = record
   const [denying, setDenying] = useState(false)

@@ -6,23 +6,23 @@ import { parseDiff } from '../diff/parse-diff'
 import type * as P from '../generated/protocol'
 import { visible } from '../shared/visible-text'
 
-/** What the node tells that there is to see; of an ask without that list (in the log, or of an older node) all that is in it, raw. */
+/** The node's own list of parts; without one (in the log, or from an older node) everything in the ask, raw. */
 export function partsOf(ask: P.Ask, parts: readonly P.Part[] = []): readonly P.Part[] {
   if (parts.length) return parts
   const { kind, ...action } = { kind: '', ...ask.action } as Readonly<Record<string, unknown>>
-  const found: P.Part[] = []
+  const collected: P.Part[] = []
   const add = (label: string, value: unknown, form: P.Part['form'] = 'text') => {
     const text = toText(value)
-    if (text) found.push({ label, text, form })
+    if (text) collected.push({ label, text, form })
   }
   add('Reason', ask.reason)
   add('Title', ask.title)
   for (const [name, value] of Object.entries(action)) add(name, value, name === 'diff' ? 'diff' : 'code')
-  for (const [name, value] of Object.entries(ask.input ?? {})) if (toText(value) !== toText(action[name])) add(name, value, 'code') // else it is there already
+  for (const [name, value] of Object.entries(ask.input ?? {})) if (toText(value) !== toText(action[name])) add(name, value, 'code') // else it is in the action already
   add('Plan', ask.plan)
-  if (ask.kind !== 'question') add('Questions', ask.questions, 'code') // the form of a question shows them
-  if (!found.length && kind) add('Action', ask.action, 'code')
-  return found
+  if (ask.kind !== 'question') add('Questions', ask.questions, 'code') // a question's form shows them
+  if (!collected.length && kind) add('Action', ask.action, 'code')
+  return collected
 }
 
 function toText(value: unknown): string {
@@ -34,12 +34,12 @@ function toText(value: unknown): string {
 export const MANY_LINES = 60
 export const MANY_CHARACTERS = 4000
 
-/** Whether a text is longer than what is read at a glance: it is shown whole on request, and allowed only then. */
+/** Whether a text is too long for the card at first: it is shown whole on request and can be allowed only then. */
 export function isLong(text: string): boolean {
   return text.length > MANY_CHARACTERS || lineCount(text) > MANY_LINES
 }
 
-/** Its beginning, and exactly how much comes after that. */
+/** The beginning of a text, and exactly how much follows. */
 export function excerpt(text: string): { readonly shown: string; readonly rest: string } {
   const some = text.split('\n', MANY_LINES / 2).join('\n')
   const characters = [...some].slice(0, MANY_CHARACTERS / 2).join('')

@@ -1,6 +1,6 @@
-/** What is hard to undo is confirmed by holding the button. Pure: an ask in, the reason out.
+/** Rules for actions that are hard to undo; the person confirms them by holding the button.
  *
- * This is a second thought for the person, not a guard: policy and sandbox are the hub's and the agent's matter.
+ * A second thought for the person, not a guard: policy and sandbox are up to the hub and the agent.
  */
 import type { Ask } from '../generated/protocol'
 
@@ -9,7 +9,7 @@ interface Rule {
   readonly reason: string
 }
 
-/** A command's beginning: the line's start, or after a separator, a wrapper or an assignment. */
+/** Matches where a command starts: at the line's start or after a separator, a wrapper or an assignment. */
 const atCommandStart = (pattern: string) => new RegExp(String.raw`(?:^|[\n;&|({\x60]|\$\()\s*(?:(?:sudo|doas|env|nohup|time|exec|command|xargs)\s+(?:-\S+\s+)*|\w+=\S*\s+)*(?:\S*/)?${pattern}`, 'm')
 
 const COMMAND_RULES: readonly Rule[] = [
@@ -53,7 +53,7 @@ const COMMAND_RULES: readonly Rule[] = [
   { pattern: />>?\s*(?:~|\$HOME|\/root|\/home\/[^/\s]+)?\/?\.?(?:ssh\/\S+|etc\/\S+|bashrc|zshrc|profile)\b/, reason: 'changes how this machine behaves' },
 ]
 
-/** Files that decide what may run or who may enter. */
+/** Files that control what runs or who may log in. */
 const PATH_RULES: readonly Rule[] = [
   { pattern: /(?:^|\/)\.ssh\//, reason: 'changes who may log in' },
   { pattern: /^\/(?:etc|boot|usr|bin|sbin|lib|System|Library)\//, reason: 'changes the system' },
@@ -72,7 +72,7 @@ export function dangerOfPath(path: string): string {
   return PATH_RULES.find((rule) => rule.pattern.test(path))?.reason ?? ''
 }
 
-/** Why this ask deserves a second thought; empty when it does not. */
+/** Why the ask is hard to undo; empty when it is not. */
 export function danger(ask: Ask): string {
   if (ask.kind !== 'permission') return ''
   const action = ask.action

@@ -1,4 +1,4 @@
-/** A person's decisions on their way: sent by the page → at the hub → at the node → applied by the agent. */
+/** Decisions on their way: sent by the page → received by the hub → received by the node → applied by the agent. */
 import { signal } from '@preact/signals'
 import { newId, post, isOutcomeUnknown, errorMessage } from '../api/client'
 import type * as P from '../generated/protocol'
@@ -13,21 +13,21 @@ export interface SentDecision {
   readonly command: string
 }
 
-/** Kept over a reload: a machine that is away may take a day to hear of one. */
+/** Stored over a reload: an offline machine may receive a decision only a day later. */
 const decisions = signal<ReadonlyMap<string, SentDecision>>(new Map(loadLocal<[string, SentDecision][]>('decided', [])))
 
 function save(all: ReadonlyMap<string, SentDecision>): void {
   decisions.value = all
-  saveLocal('decided', [...all].filter(([, one]) => one.state === 'sending' || one.state === 'sent' || one.state === 'received'))
+  saveLocal('decided', [...all].filter(([, decision]) => decision.state === 'sending' || decision.state === 'sent' || decision.state === 'received'))
 }
 
-/** What became of the decision on an ask; undefined when none was made here. */
+/** The state of the decision on an ask; undefined when this page made none. */
 export function decisionFor(ask: string): SentDecision | undefined {
-  const found = decisions.value.get(ask)
-  const command = found?.command ? commands.value.get(found.command) : undefined
-  if (!found || !command) return found
-  if (found.state === 'refused' && command.state !== 'applied') return found // nobody knew of it; only its end says more
-  return { ...found, state: command.state ?? 'sent', problem: command.problem ?? '' }
+  const decision = decisions.value.get(ask)
+  const command = decision?.command ? commands.value.get(decision.command) : undefined
+  if (!decision || !command) return decision
+  if (decision.state === 'refused' && command.state !== 'applied') return decision // the hub had lost it; only `applied` overrules that
+  return { ...decision, state: command.state ?? 'sent', problem: command.problem ?? '' }
 }
 
 export async function decide(record: P.AskRecord, body: P.Decision): Promise<void> {
@@ -36,28 +36,28 @@ export async function decide(record: P.AskRecord, body: P.Decision): Promise<voi
   await submit(record.id, { body: { ...body, digest: record.digest }, key: newId(), state: 'sending', problem: '', command: '' })
 }
 
-async function submit(ask: string, one: SentDecision): Promise<void> {
-  update(ask, one)
+async function submit(ask: string, decision: SentDecision): Promise<void> {
+  update(ask, decision)
   try {
-    const command = await post<P.CommandView>(`asks/${encodeURIComponent(ask)}/answer`, one.body, one.key)
+    const command = await post<P.CommandView>(`asks/${encodeURIComponent(ask)}/answer`, decision.body, decision.key)
     applyCommand(command)
-    update(ask, { ...one, state: command.state ?? 'sent', problem: command.problem ?? '', command: command.id })
+    update(ask, { ...decision, state: command.state ?? 'sent', problem: command.problem ?? '', command: command.id })
   } catch (error) {
-    if (isOutcomeUnknown(error)) retrySoon() // it stays "sending" and goes again, with the same key
-    else update(ask, { ...one, state: 'refused', problem: errorMessage(error) })
+    if (isOutcomeUnknown(error)) retrySoon() // it stays "sending" and is resent with the same key
+    else update(ask, { ...decision, state: 'refused', problem: errorMessage(error) })
   }
 }
 
-function update(ask: string, one: SentDecision): void {
-  save(new Map(decisions.value).set(ask, one))
+function update(ask: string, decision: SentDecision): void {
+  save(new Map(decisions.value).set(ask, decision))
 }
 
 onReady(() => {
-  save(new Map([...decisions.value].filter(([ask]) => asks.value.has(ask)))) // the others are over
-  for (const [ask, one] of decisions.value) {
-    if (one.state === 'sending') void submit(ask, one)
-    else if (one.state === 'sent' || one.state === 'received') {
-      void refreshCommand(one.command, () => update(ask, { ...one, state: 'refused', problem: 'Nobody knows any more whether the machine got this: decide again.' }))
+  save(new Map([...decisions.value].filter(([ask]) => asks.value.has(ask)))) // the others are closed
+  for (const [ask, decision] of decisions.value) {
+    if (decision.state === 'sending') void submit(ask, decision)
+    else if (decision.state === 'sent' || decision.state === 'received') {
+      void refreshCommand(decision.command, () => update(ask, { ...decision, state: 'refused', problem: 'The hub has no record of this decision any more: decide again.' }))
     }
   }
 })

@@ -1,5 +1,5 @@
-/** What a machine was told and has not answered yet. The hub's 202 is no yes: each is followed until the machine has done
- * it, and what the machine refuses then is shown until a person has read it. */
+/** Commands that a machine has not answered yet. The hub's 202 is no success: each command is followed until the machine has
+ * applied it; a refusal is shown until the person dismisses it. */
 import { signal } from '@preact/signals'
 import type { ApiResponse } from '../api/client'
 import type * as P from '../generated/protocol'
@@ -11,49 +11,49 @@ export interface PendingCommand {
   readonly id: string // the command's
   readonly node: string
   readonly session: string
-  readonly what: string // as a person calls it
-  readonly problem: string // empty while it is on its way
-  readonly draft: string // the words that a new session begins with
+  readonly what: string // the command's label for the person
+  readonly problem: string // empty while the command is pending
+  readonly draft: string // the first prompt of a new session
 }
 
-/** Kept over a reload, as the hub keeps them. */
+/** Stored over a reload, as the hub stores them. */
 const pendingCommands = signal<readonly PendingCommand[]>(loadLocal<PendingCommand[]>('orders', []))
 
-function save(orders: readonly PendingCommand[]): void {
-  pendingCommands.value = orders
-  saveLocal('orders', orders)
+function save(commandList: readonly PendingCommand[]): void {
+  pendingCommands.value = commandList
+  saveLocal('orders', commandList)
 }
 
-const setProblem = (id: string, problem: string): void => save(pendingCommands.peek().map((one) => (one.id === id ? { ...one, problem } : one)))
+const setProblem = (id: string, problem: string): void => save(pendingCommands.peek().map((item) => (item.id === id ? { ...item, problem } : item)))
 
 export function dismissCommand(id: string): void {
-  save(pendingCommands.peek().filter((one) => one.id !== id))
+  save(pendingCommands.peek().filter((item) => item.id !== id))
 }
 
-export const commandsOfSession = (session: string): readonly PendingCommand[] => pendingCommands.value.filter((one) => one.session === session)
+export const commandsOfSession = (session: string): readonly PendingCommand[] => pendingCommands.value.filter((item) => item.session === session)
 
-/** Those of sessions that are not there (yet). */
-export const commandsOfMissingSessions = (): readonly PendingCommand[] => pendingCommands.value.filter((one) => loaded.value && one.session && !sessions.value.has(one.session))
+/** Commands of sessions that do not exist (yet). */
+export const commandsOfMissingSessions = (): readonly PendingCommand[] => pendingCommands.value.filter((item) => loaded.value && item.session && !sessions.value.has(item.session))
 
-/** The machine's own answer, or undefined when it has not answered yet. */
-export async function trackCommand<T>(what: string, session: string, sending: Promise<ApiResponse<unknown>>, draft = ''): Promise<T | undefined> {
-  const { status, value } = await sending
+/** Returns the machine's answer, or undefined when the command is pending and followed from here. */
+export async function trackCommand<T>(what: string, session: string, response: Promise<ApiResponse<unknown>>, draft = ''): Promise<T | undefined> {
+  const { status, value } = await response
   if (status !== 202) return value as T
   const command = value as P.CommandView
-  save([...pendingCommands.peek().filter((one) => one.id !== command.id), { id: command.id, node: command.node, session, what, problem: '', draft }])
+  save([...pendingCommands.peek().filter((item) => item.id !== command.id), { id: command.id, node: command.node, session, what, problem: '', draft }])
   applyCommand(command)
-  applyCommandStates() // its frame may have come before this answer
+  applyCommandStates() // its frame may have arrived before this response
   return undefined
 }
 
 function applyCommandStates(): void {
-  for (const one of pendingCommands.peek()) {
-    const command = commands.peek().get(one.id)
+  for (const item of pendingCommands.peek()) {
+    const command = commands.peek().get(item.id)
     if (command?.state === 'applied') {
-      if (one.draft && loadLocal('draft.new', '') === one.draft) saveLocal('draft.new', '') // only now the session has the words
-      dismissCommand(one.id)
-    } else if (!one.problem && (command?.state === 'refused' || command?.state === 'expired')) {
-      setProblem(one.id, command.problem || 'The machine did not take it.')
+      if (item.draft && loadLocal('draft.new', '') === item.draft) saveLocal('draft.new', '') // only now the session has the prompt
+      dismissCommand(item.id)
+    } else if (!item.problem && (command?.state === 'refused' || command?.state === 'expired')) {
+      setProblem(item.id, command.problem || 'The machine did not accept it.')
     }
   }
 }
@@ -61,10 +61,10 @@ function applyCommandStates(): void {
 commands.subscribe(applyCommandStates)
 
 onReady(() => {
-  for (const one of pendingCommands.peek()) if (!one.problem) void refreshCommand(one.id, () => setProblem(one.id, 'Nobody knows any more whether the machine got this.'))
+  for (const item of pendingCommands.peek()) if (!item.problem) void refreshCommand(item.id, () => setProblem(item.id, 'The hub has no record of this command any more: it is unknown whether the machine received it.'))
 })
 
-/** Who has not answered yet, and why. */
+/** Which machine has not answered, and why. */
 export function missingAnswer(node: string): string {
   const machine = nodes.value.get(node)
   return `${machine?.name || 'The machine'} ${machine?.online ? 'has not answered yet' : 'is offline'}`
@@ -73,12 +73,12 @@ export function missingAnswer(node: string): string {
 export function PendingCommands({ of }: { of: readonly PendingCommand[] }) {
   return (
     <>
-      {of.map((one) => one.problem ? (
-        <p key={one.id} class="order problem" role="alert">
-          <span class="grow"><Icon name="warn" /> {one.what}: {one.problem}</span>
-          <button type="button" class="plain" aria-label={`Dismiss: ${one.what}`} onClick={() => dismissCommand(one.id)}><Icon name="cross" /></button>
+      {of.map((item) => item.problem ? (
+        <p key={item.id} class="order problem" role="alert">
+          <span class="grow"><Icon name="warn" /> {item.what}: {item.problem}</span>
+          <button type="button" class="plain" aria-label={`Dismiss: ${item.what}`} onClick={() => dismissCommand(item.id)}><Icon name="cross" /></button>
         </p>
-      ) : <p key={one.id} class="order faint" role="status">{one.what}: the hub has it. {missingAnswer(one.node)}; it is done as soon as it is there.</p>)}
+      ) : <p key={item.id} class="order faint" role="status">{item.what}: received by the hub. {missingAnswer(item.node)}; the machine receives it when it is back.</p>)}
     </>
   )
 }

@@ -1,4 +1,4 @@
-/** A unified diff by file, each line of it. A line can be tapped to say something about it. */
+/** A unified diff by file; a tap on a line opens a comment to the agent. */
 import { useMemo, useState } from 'preact/hooks'
 import { relativeTo } from '../shared/format'
 import { visible } from '../shared/visible-text'
@@ -10,22 +10,22 @@ type OnComment = (path: string, line: DiffLine, comment: string, send: boolean) 
 const SIGN = { same: ' ', add: '+', del: '−', note: ' ' }
 const FOLD_ABOVE = 400 // lines of a file beyond which it is folded at first
 
-/** `cwd`: what its paths are shown from. */
-export function DiffView({ diff, cwd, onRemark, folded = false }: { diff: string; cwd?: string; onRemark?: OnComment; folded?: boolean }) {
+/** Paths are shown relative to `cwd`. */
+export function DiffView({ diff, cwd, onComment, folded = false }: { diff: string; cwd?: string; onComment?: OnComment; folded?: boolean }) {
   const files = useMemo(() => parseDiff(diff).map((file) => ({ ...file, path: relativeTo(file.path, cwd) })), [diff, cwd])
   if (!files.length) return diff ? <pre class="code">{visible(diff)}</pre> : null
-  return <div class="diff">{files.map((file, index) => <DiffFile key={`${index} ${file.path}`} file={file} onRemark={onRemark} folded={folded && files.length > 1} />)}</div>
+  return <div class="diff">{files.map((file, index) => <DiffFile key={`${index} ${file.path}`} file={file} onComment={onComment} folded={folded && files.length > 1} />)}</div>
 }
 
-function DiffFile({ file, onRemark, folded }: { file: FileDiff; onRemark?: OnComment; folded: boolean }) {
+function DiffFile({ file, onComment, folded }: { file: FileDiff; onComment?: OnComment; folded: boolean }) {
   const size = file.added + file.removed
-  const [open, setOpen] = useState(!folded && (size < FOLD_ABOVE || !onRemark))
+  const [open, setOpen] = useState(!folded && (size < FOLD_ABOVE || !onComment))
   const path = visible(file.path)
   return (
     <section class="diff-file" aria-label={path ? `Changes in ${path}` : 'Changes'}>
       <button type="button" class="diff-head" aria-expanded={open} onClick={() => setOpen(!open)}>
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
-        <span class="diff-path"><bdi>{path || 'Text that is no diff'}</bdi></span>
+        <span class="diff-path"><bdi>{path || 'Text that is not a diff'}</bdi></span>
         {file.state !== 'changed' && <span class="tag">{file.state}</span>}
         {file.hunks.length > 0 && (
           <>
@@ -42,7 +42,7 @@ function DiffFile({ file, onRemark, folded }: { file: FileDiff; onRemark?: OnCom
           {file.hunks.map((hunk, index) => (
             <div class="hunk" key={index}>
               {(index > 0 || hunk.head) && <div class="diff-note">⋯ {visible(hunk.head)}</div>}
-              {hunk.lines.map((line, number) => <DiffLineView key={number} path={file.path} line={line} onRemark={onRemark} />)}
+              {hunk.lines.map((line, number) => <DiffLineView key={number} path={file.path} line={line} onComment={onComment} />)}
             </div>
           ))}
         </div>
@@ -51,7 +51,7 @@ function DiffFile({ file, onRemark, folded }: { file: FileDiff; onRemark?: OnCom
   )
 }
 
-function DiffLineView({ path, line, onRemark }: { path: string; line: DiffLine; onRemark?: OnComment }) {
+function DiffLineView({ path, line, onComment }: { path: string; line: DiffLine; onComment?: OnComment }) {
   const [open, setOpen] = useState(false)
   const [text, setText] = useState('')
   const inner = (
@@ -61,10 +61,10 @@ function DiffLineView({ path, line, onRemark }: { path: string; line: DiffLine; 
       <span class="diff-text">{visible(line.text) || ' '}</span>
     </>
   )
-  if (!onRemark || line.kind === 'note') return <div class={`diff-line ${line.kind}`}>{inner}</div>
+  if (!onComment || line.kind === 'note') return <div class={`diff-line ${line.kind}`}>{inner}</div>
   const finish = (send: boolean) => {
     if (!text.trim()) return
-    onRemark(path, line, text, send)
+    onComment(path, line, text, send)
     setOpen(false)
     setText('')
   }

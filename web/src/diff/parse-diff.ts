@@ -1,9 +1,8 @@
-/** A unified diff as files, hunks and numbered lines. Each line of it is shown: as a line of a hunk, by the file's name and
- * state, or, whatever was not understood, as it came. */
+/** Parses a unified diff into files, hunks and numbered lines. No line is lost: a line that is not understood becomes a note. */
 export interface DiffLine {
   readonly kind: 'same' | 'add' | 'del' | 'note'
   readonly text: string
-  readonly before: number // 0: not there, or not told
+  readonly before: number // 0: none, or unknown
   readonly after: number
 }
 
@@ -13,12 +12,12 @@ export interface Hunk {
 }
 
 export interface FileDiff {
-  readonly path: string // empty: nothing names a file
-  readonly oldPath: string // its name before, when it was another
+  readonly path: string // empty: unknown
+  readonly oldPath: string // when it was renamed
   readonly state: 'changed' | 'added' | 'deleted' | 'renamed' | 'binary'
   readonly added: number
   readonly removed: number
-  readonly notes: readonly string[] // lines before the first hunk that say more than the name and the state do
+  readonly notes: readonly string[] // header lines that say more than the name and the state
   readonly hunks: readonly Hunk[]
 }
 
@@ -32,7 +31,7 @@ interface FileBuilder {
   hunks: HunkBuilder[]
 }
 
-/** A hunk that is being read, and how many lines of it are still to come on each side. */
+/** A hunk that is being read, with the number of lines missing on each side. */
 interface HunkBuilder {
   readonly raw: string
   readonly numbered: boolean
@@ -61,7 +60,7 @@ export function parseDiff(text: string): FileDiff[] {
   const lines = text.split('\n')
   if (lines.at(-1) === '') lines.pop()
   const named = (index: number) => lines[index]!.startsWith('--- ') && !!lines[index + 1]?.startsWith('+++ ')
-  /** The next file's name, where the hunk has all the lines that it told of, or told of none; else "--- " is a removed line. */
+  /** Whether the next file starts here: the hunk is complete or had no counts; else "--- " is a removed line. */
   const between = (of: HunkBuilder, index: number) => of.left <= 0 && of.right <= 0 && named(index) && (of.numbered || !!lines[index + 2]?.startsWith('@@'))
   for (const [index, line] of lines.entries()) {
     const git = GIT.exec(line)
@@ -115,28 +114,28 @@ function build(file: FileBuilder): FileDiff {
   const path = deleted ? from : to || from
   const was = !added && !deleted && from && to && from !== to ? from : ''
   const state = file.binary ? 'binary' : added ? 'added' : deleted ? 'deleted' : was ? 'renamed' : 'changed'
-  const said = redundantHeaders(file, path, was, state)
-  const notes = file.heads.filter((line) => !said.has(line) && !/^index [0-9a-f]+\.\.[0-9a-f]+(?: 100644)?$/.test(line))
-  // Lines that are not as many as their head says: it is shown with its numbers.
+  const redundant = redundantHeaders(file, path, was, state)
+  const notes = file.heads.filter((line) => !redundant.has(line) && !/^index [0-9a-f]+\.\.[0-9a-f]+(?: 100644)?$/.test(line))
+  // A hunk whose line count differs from its header is shown with the raw header.
   const hunks = file.hunks.map(({ head, lines, raw, numbered, left, right }) => ({ head: numbered && (left || right) ? raw : head, lines }))
   return { path, oldPath: was, state, added: file.added, removed: file.removed, notes, hunks }
 }
 
-/** The lines that say no more than a file's name and state do. */
+/** Header lines that say no more than the file's name and state. */
 function redundantHeaders({ from, to }: FileBuilder, path: string, was: string, state: FileDiff['state']): Set<string> {
-  const said = new Set<string>()
-  const say = (mark: string, side: string, file: string) => {
-    for (const one of [file, `${side}/${file}`, `"${side}/${file}"`]) said.add(mark + one).add(`${mark + one}\t`) // git ends a name with spaces so
+  const headers = new Set<string>()
+  const addPath = (mark: string, side: string, file: string) => {
+    for (const spelling of [file, `${side}/${file}`, `"${side}/${file}"`]) headers.add(mark + spelling).add(`${mark + spelling}\t`) // git appends a tab to a name with spaces
   }
-  if (state === 'added') said.add('new file mode 100644').add('--- /dev/null')
-  if (state === 'deleted') said.add('deleted file mode 100644').add('+++ /dev/null')
-  if (from && from !== '/dev/null') say('--- ', 'a', from)
-  if (to && to !== '/dev/null') say('+++ ', 'b', to)
-  if (was) said.add(`rename from ${was}`).add(`rename to ${path}`)
-  return said.add(`diff --git a/${was || path} b/${path}`)
+  if (state === 'added') headers.add('new file mode 100644').add('--- /dev/null')
+  if (state === 'deleted') headers.add('deleted file mode 100644').add('+++ /dev/null')
+  if (from && from !== '/dev/null') addPath('--- ', 'a', from)
+  if (to && to !== '/dev/null') addPath('+++ ', 'b', to)
+  if (was) headers.add(`rename from ${was}`).add(`rename to ${path}`)
+  return headers.add(`diff --git a/${was || path} b/${path}`)
 }
 
-/** A remark on a line, as the agent gets it. */
+/** A comment on a line, as text for the agent. */
 export function formatComment(path: string, line: DiffLine, comment: string): string {
   const where = line.after ? `${path}:${line.after}` : `${path}:${line.before} (removed line)`
   return `On ${where}\n\n\`\`\`\n${line.text}\n\`\`\`\n\n${comment.trim()}`

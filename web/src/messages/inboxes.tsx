@@ -32,20 +32,20 @@ export function Inboxes() {
 function Inbox({ subject, readable }: { subject: string; readable: boolean }) {
   const [problem, setProblem] = useState('')
   const path = `inboxes/${encodeURIComponent(subject)}`
-  const found = usePolled(() => get<P.MessageView[]>(path), [subject])
-  const read = (id: string) => void post(`${path}/read`, { ids: [id] } satisfies P.InboxRead).then(() => { setProblem(''); found.reload() }, (error: unknown) => setProblem(errorMessage(error)))
+  const polled = usePolled(() => get<P.MessageView[]>(path), [subject])
+  const read = (id: string) => void post(`${path}/read`, { ids: [id] } satisfies P.InboxRead).then(() => { setProblem(''); polled.reload() }, (error: unknown) => setProblem(errorMessage(error)))
   return (
     <div class="letters">
-      <Problem text={problem || found.problem} />
-      {(found.value ?? []).map((one) => (
-        <Message key={one.receipt.id} of={one}>
+      <Problem text={problem || polled.problem} />
+      {(polled.value ?? []).map((message) => (
+        <Message key={message.receipt.id} of={message}>
           <div class="row end">
-            <a class="button small-button" href={`/messages/${encodeURIComponent(one.receipt.thread)}`} data-inside="1">Thread</a>
-            {readable && !one.receipt.over && one.state !== 'seen' && <button type="button" class="small" onClick={() => read(one.receipt.id)}>Mark as read</button>}
+            <a class="button small-button" href={`/messages/${encodeURIComponent(message.receipt.thread)}`} data-internal="1">Thread</a>
+            {readable && !message.receipt.over && message.state !== 'seen' && <button type="button" class="small" onClick={() => read(message.receipt.id)}>Mark as read</button>}
           </div>
         </Message>
       ))}
-      {found.value && !found.value.length && <p class="faint">Empty.</p>}
+      {polled.value && !polled.value.length && <p class="faint">Empty.</p>}
     </div>
   )
 }

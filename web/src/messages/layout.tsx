@@ -1,4 +1,4 @@
-/** What the pages about messages share: tabs, one message with its receipt, names for addresses. */
+/** Shared by the message pages: the tabs, a message with its receipt, labels for addresses. */
 import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
 import type * as P from '../generated/protocol'
@@ -17,25 +17,25 @@ export function MessagesLayout(props: { at: (typeof TABS)[number][0]; title: str
     <Pane>
       <header class="pane-head"><div class="pane-title"><h1>{props.title}</h1></div>{props.actions}</header>
       <nav class="tabs" aria-label="Messages">
-        {TABS.map(([name, label]) => <a key={name} href={`/${name}`} data-inside="1" aria-current={name === props.at ? 'page' : undefined}>{label}</a>)}
+        {TABS.map(([name, label]) => <a key={name} href={`/${name}`} data-internal="1" aria-current={name === props.at ? 'page' : undefined}>{label}</a>)}
       </nav>
       <div class="pane-scroll page">{props.children}</div>
     </Pane>
   )
 }
 
-/** Fetched now and again while somebody looks: messages move by themselves. */
-export function usePolled<T>(fetch: () => Promise<T>, again: readonly unknown[]) {
-  const found = useFetched(fetch, [...again, connectionState.value.state === 'online'])
-  const { reload } = found
+/** Fetches again every few seconds while the page is visible. */
+export function usePolled<T>(fetch: () => Promise<T>, dependencies: readonly unknown[]) {
+  const fetched = useFetched(fetch, [...dependencies, connectionState.value.state === 'online'])
+  const { reload } = fetched
   useEffect(() => {
     const timer = setInterval(() => { if (document.visibilityState === 'visible') reload() }, POLL_MS)
     return () => clearInterval(timer)
   }, [reload])
-  return found
+  return fetched
 }
 
-/** An address as people call it. */
+/** A readable label for an address. */
 export function addressLabel(address: string): string {
   if (address === OWNER) return 'you'
   const session = sessions.value.get(address.replace(/^relay\.agent\./, ''))
@@ -48,7 +48,7 @@ const FAILED_STATES = new Set(['failed', 'expired', 'dead'])
 export function Receipt({ of }: { of: P.MessageView }) {
   const steps = of.receipt.steps ?? []
   return (
-    <ol class="receipt" aria-label="Where it got to">
+    <ol class="receipt" aria-label="Delivery status">
       {steps.map((step, index) => (
         <li key={index} class={FAILED_STATES.has(step.state) ? 'bad' : index === steps.length - 1 ? 'end' : ''} title={[step.detail, step.channel].filter(Boolean).join(' · ')}>
           <Icon name={FAILED_STATES.has(step.state) ? 'warn' : 'check'} />{step.state}{step.reason && `: ${reasonLabel(step.reason)}`}
@@ -59,11 +59,11 @@ export function Receipt({ of }: { of: P.MessageView }) {
   )
 }
 
-/** A reason's name as words. */
+/** A reason's code as text. */
 export const reasonLabel = (reason: string) => reason.replaceAll('_', ' ')
 
 export function payloadText(payload: P.Payload | undefined): string {
-  if (!payload) return '(no longer kept)'
+  if (!payload) return '(no longer stored)'
   return payload.text || (payload.json == null ? '' : JSON.stringify(payload.json, null, 2))
 }
 

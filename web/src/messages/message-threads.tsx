@@ -1,4 +1,4 @@
-/** Threads of messages between people, agents and channels, and where each message is. */
+/** Message threads between people, agents and channels, with the receipt of each message. */
 import { useState } from 'preact/hooks'
 import { get, IdempotentRequest, errorMessage } from '../api/client'
 import { navigate } from '../app/router'
@@ -16,14 +16,14 @@ export function MessageThreads() {
   return (
     <MessagesLayout at="messages" title="Messages" actions={<button type="button" class="primary small-button" onClick={() => setWriting(true)}><Icon name="plus" /> New message</button>}>
       <Problem text={problem} />
-      {value && !value.length && <Empty icon="message" title="No messages yet"><p>Agents, people and channels write to each other here. Begin with one to a session.</p></Empty>}
+      {value && !value.length && <Empty icon="message" title="No messages yet"><p>Agents, people and channels write to each other here. Start with a message to a session.</p></Empty>}
       <ul class="letters">
         {(value ?? []).map((thread) => (
           <li key={thread.id}>
-            <a class="letter" href={`/messages/${encodeURIComponent(thread.id)}`} data-inside="1">
+            <a class="letter" href={`/messages/${encodeURIComponent(thread.id)}`} data-internal="1">
               <div class="letter-head"><strong>{(thread.parties ?? []).map(addressLabel).join(', ')}</strong><span class="faint">{ago(thread.last.receipt.steps?.at(-1)?.at ?? 0, now.value)}</span></div>
               <div class="ellipsis">{payloadText(thread.last.envelope ?? thread.first.envelope ? (thread.last.envelope ?? thread.first.envelope)!.payload : undefined)}</div>
-              <div class="letter-head"><span class={thread.open ? 'chip working' : thread.last.state === 'dead' || thread.last.state === 'expired' ? 'chip failed' : 'chip done'}>{thread.open ? 'on its way' : thread.last.state}</span><span class="faint">{thread.count ?? 1} {(thread.count ?? 1) === 1 ? 'message' : 'messages'}</span></div>
+              <div class="letter-head"><span class={thread.open ? 'chip working' : thread.last.state === 'dead' || thread.last.state === 'expired' ? 'chip failed' : 'chip done'}>{thread.open ? 'in delivery' : thread.last.state}</span><span class="faint">{thread.count ?? 1} {(thread.count ?? 1) === 1 ? 'message' : 'messages'}</span></div>
             </a>
           </li>
         ))}
@@ -44,10 +44,10 @@ function NewMessage({ onClose }: { onClose: () => void }) {
   const known = [...all.map((one) => `relay.agent.${one.id}`), ...(inboxes.value ?? []).map((one) => one.subject).filter((one) => one !== OWNER)]
   const send = async () => {
     try {
-      const { value: made } = await sendRequest.send<P.MessageView>('POST', 'messages', { to, text, no_reply: !reply } satisfies P.NewMessage)
+      const { value: message } = await sendRequest.send<P.MessageView>('POST', 'messages', { to, text, no_reply: !reply } satisfies P.NewMessage)
       saveLocal('draft.message', '')
       onClose()
-      navigate(`/messages/${encodeURIComponent(made.receipt.thread)}`)
+      navigate(`/messages/${encodeURIComponent(message.receipt.thread)}`)
     } catch (error) {
       setProblem(errorMessage(error))
     }
@@ -68,7 +68,7 @@ function NewMessage({ onClose }: { onClose: () => void }) {
           </div>
         )}
         <label>Message<textarea rows={5} value={text} onInput={(event) => { setText(event.currentTarget.value); saveLocal('draft.message', event.currentTarget.value) }} /></label>
-        <label class="option"><input type="checkbox" checked={reply} onChange={(event) => setReply(event.currentTarget.checked)} /><span>I want an answer</span></label>
+        <label class="option"><input type="checkbox" checked={reply} onChange={(event) => setReply(event.currentTarget.checked)} /><span>Request a reply</span></label>
         <Problem text={problem} />
         <button type="submit" class="primary big" disabled={!to.trim() || !text.trim()}>Send</button>
       </form>
@@ -80,29 +80,29 @@ export function MessageThread({ id }: { id: string }) {
   const [text, setText] = useState('')
   const [problem, setProblem] = useState('')
   const [sendRequest] = useState(() => new IdempotentRequest())
-  const found = usePolled(() => get<P.TraceView>(`messages/${encodeURIComponent(id)}/trace`), [id])
-  const messages = found.value?.messages ?? []
+  const polled = usePolled(() => get<P.TraceView>(`messages/${encodeURIComponent(id)}/trace`), [id])
+  const messages = polled.value?.messages ?? []
   const last = messages.at(-1)
   const theirs = [...messages].reverse().find((one) => one.receipt.sender !== OWNER)
   const to = theirs ? theirs.envelope?.reply_to || theirs.receipt.sender : last?.receipt.subject
   const send = async () => {
     try {
-      await sendRequest.send('POST', 'messages', { to: to ?? '', text, thread: found.value!.thread, in_reply_to: theirs?.receipt.id ?? '' } satisfies P.NewMessage)
+      await sendRequest.send('POST', 'messages', { to: to ?? '', text, thread: polled.value!.thread, in_reply_to: theirs?.receipt.id ?? '' } satisfies P.NewMessage)
       setText('')
       setProblem('')
-      found.reload()
+      polled.reload()
     } catch (error) {
       setProblem(errorMessage(error))
     }
   }
   return (
     <MessagesLayout at="messages" title="Thread">
-      <Problem text={found.problem} />
+      <Problem text={polled.problem} />
       <div class="letters">
-        {messages.map((one) => <Message key={one.receipt.id} of={one} />)}
-        {(found.value?.dead ?? []).map((one) => (
-          <article key={one.envelope.id} class="letter"><div class="letter-head"><strong>{addressLabel(one.envelope.from)}</strong><span class="faint">to</span><strong>{addressLabel(one.envelope.subject)}</strong><span class="chip failed">{one.state ?? 'dead'}: {reasonLabel(one.reason)}</span></div>
-            <div class="letter-text">{payloadText(one.envelope.payload)}</div>{one.detail && <p class="faint small-text">{one.detail}</p>}</article>
+        {messages.map((message) => <Message key={message.receipt.id} of={message} />)}
+        {(polled.value?.dead ?? []).map((letter) => (
+          <article key={letter.envelope.id} class="letter"><div class="letter-head"><strong>{addressLabel(letter.envelope.from)}</strong><span class="faint">to</span><strong>{addressLabel(letter.envelope.subject)}</strong><span class="chip failed">{letter.state ?? 'dead'}: {reasonLabel(letter.reason)}</span></div>
+            <div class="letter-text">{payloadText(letter.envelope.payload)}</div>{letter.detail && <p class="faint small-text">{letter.detail}</p>}</article>
         ))}
       </div>
       {to && (

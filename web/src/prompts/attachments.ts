@@ -1,8 +1,8 @@
-/** Files that go with a prompt. A prompt and its files are one record at the hub, so pictures are made small enough. */
+/** Attachments of a prompt. A prompt and its files are one record at the hub, so large images are scaled down. */
 import type { Attachment } from './outbox'
 
 export const MAX_TOTAL_BYTES = 700 * 1024 // bytes of all files of a prompt, before base64
-const MAX_IMAGE_SIDE = 1600 // pixels of a picture's longer side
+const MAX_IMAGE_SIDE = 1600 // pixels
 
 export async function readAttachment(file: File): Promise<Attachment> {
   const small = file.type.startsWith('image/') && file.size > MAX_TOTAL_BYTES / 2 ? await shrinkImage(file) : file
@@ -10,9 +10,9 @@ export async function readAttachment(file: File): Promise<Attachment> {
   return { name: file.name || 'picture.png', media_type: mediaType(small.type, bytes), data: base64(bytes) }
 }
 
-/** Whether an agent takes it: by its type, its family, or because it takes all. */
-export function acceptsType(type: string, taken: readonly string[]): boolean {
-  return taken.some((one) => one === type || one === '*/*' || one === `${type.split('/')[0]}/*`)
+/** Whether an agent accepts a media type: exactly, as `family/*`, or as any. */
+export function acceptsType(type: string, accepted: readonly string[]): boolean {
+  return accepted.some((pattern) => pattern === type || pattern === '*/*' || pattern === `${type.split('/')[0]}/*`)
 }
 
 export function attachmentSize(attached: Attachment): number {
@@ -20,16 +20,16 @@ export function attachmentSize(attached: Attachment): number {
 }
 
 async function shrinkImage(file: File): Promise<Blob> {
-  const picture = await createImageBitmap(file)
-  const factor = Math.min(1, MAX_IMAGE_SIDE / Math.max(picture.width, picture.height))
+  const bitmap = await createImageBitmap(file)
+  const factor = Math.min(1, MAX_IMAGE_SIDE / Math.max(bitmap.width, bitmap.height))
   const canvas = document.createElement('canvas')
-  canvas.width = Math.round(picture.width * factor)
-  canvas.height = Math.round(picture.height * factor)
-  canvas.getContext('2d')!.drawImage(picture, 0, 0, canvas.width, canvas.height)
-  picture.close()
+  canvas.width = Math.round(bitmap.width * factor)
+  canvas.height = Math.round(bitmap.height * factor)
+  canvas.getContext('2d')!.drawImage(bitmap, 0, 0, canvas.width, canvas.height)
+  bitmap.close()
   for (const quality of [0.85, 0.7, 0.5]) {
-    const made = await new Promise<Blob | null>((done) => canvas.toBlob(done, 'image/jpeg', quality))
-    if (made && made.size < MAX_TOTAL_BYTES * 0.9) return made
+    const jpeg = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve, 'image/jpeg', quality))
+    if (jpeg && jpeg.size < MAX_TOTAL_BYTES * 0.9) return jpeg
   }
   return file
 }
@@ -40,7 +40,7 @@ function base64(bytes: Uint8Array): string {
   return btoa(text)
 }
 
-/** Browsers guess by a file's name, and take a programmer's for others (`.ts` for a film): what can be read is text. */
+/** Browsers guess by the file's name and mistake source code (`.ts` for video): valid UTF-8 is text. */
 function mediaType(guess: string, bytes: Uint8Array): string {
   if (/^(image\/(?!svg)|text\/|application\/pdf$)/.test(guess)) return guess
   try {

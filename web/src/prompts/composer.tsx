@@ -1,4 +1,4 @@
-/** Where a person writes. It is never disabled: what cannot be delivered now is kept and delivered later. */
+/** The prompt's text box, attachments and queue. Never disabled: a prompt that cannot be delivered now is delivered later. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { request, errorMessage } from '../api/client'
 import { trackCommand } from '../commands/pending-commands'
@@ -12,7 +12,7 @@ import { Icon } from '../ui/icons'
 import { readAttachment, acceptsType, MAX_TOTAL_BYTES, attachmentSize } from './attachments'
 import { retryPrompt, dismissPrompt, sendPrompt, queuedPrompts, type Attachment, type QueuedPrompt } from './outbox'
 
-/** Others may put words into a draft: a remark on a line of the diff. */
+/** Other components append to a draft, such as a comment on a line of the diff. */
 const insertions = new Map<string, (text: string) => void>()
 
 export function addToDraft(session: string, text: string): void {
@@ -21,7 +21,7 @@ export function addToDraft(session: string, text: string): void {
   else saveLocal(`draft.${session}`, [loadLocal(`draft.${session}`, ''), text].filter(Boolean).join('\n\n'))
 }
 
-const fine = () => matchMedia('(pointer: fine)').matches
+const hasMouse = () => matchMedia('(pointer: fine)').matches
 
 export function Composer({ session }: { session: P.SessionRecord }) {
   const [text, setText] = useState(() => loadLocal(`draft.${session.id}`, ''))
@@ -30,7 +30,7 @@ export function Composer({ session }: { session: P.SessionRecord }) {
   const [stopping, setStopping] = useState(false)
   const box = useRef<HTMLTextAreaElement>(null)
   const picker = useRef<HTMLInputElement>(null)
-  const agent = nodes.value.get(session.node)?.agents?.find((one) => one.name === session.agent)
+  const agent = nodes.value.get(session.node)?.agents?.find((agent) => agent.name === session.agent)
   const busy = session.status === 'working' || session.status === 'waiting' || session.status === 'stuck'
   const steers = busy && (agent?.features ?? []).includes('steer')
 
@@ -65,19 +65,19 @@ export function Composer({ session }: { session: P.SessionRecord }) {
     try {
       const more = await Promise.all([...list].map(readAttachment))
       const all = [...files, ...more]
-      const strange = agent && more.find((one) => !acceptsType(one.media_type, agent.attachments ?? []))
-      if (strange) setProblem(`${agentName(session.agent)} cannot take ${strange.name} (${strange.media_type}).`)
-      else if (all.reduce((sum, one) => sum + attachmentSize(one), 0) > MAX_TOTAL_BYTES) setProblem('These files are too large together: at most 700 KB fit into a prompt.')
+      const unsupported = agent && more.find((file) => !acceptsType(file.media_type, agent.attachments ?? []))
+      if (unsupported) setProblem(`${agentName(session.agent)} does not accept ${unsupported.name} (${unsupported.media_type}).`)
+      else if (all.reduce((sum, file) => sum + attachmentSize(file), 0) > MAX_TOTAL_BYTES) setProblem('The files are too large: a prompt takes at most 700 KB in all.')
       else { setFiles(all); setProblem('') }
     } catch {
-      setProblem('This file cannot be read.')
+      setProblem('The file cannot be read.')
     }
   }
   const stop = async () => {
     setStopping(true)
     try {
-      const heard = await trackCommand<boolean>('Stop', session.id, request('POST', `sessions/${encodeURIComponent(session.id)}/abort`, {}))
-      if (heard === undefined) setStopping(false) // the machine has not heard of it: that stands above
+      const stopped = await trackCommand<boolean>('Stop', session.id, request('POST', `sessions/${encodeURIComponent(session.id)}/abort`, {}))
+      if (stopped === undefined) setStopping(false) // pending: shown above the conversation
     } catch (error) {
       setProblem(errorMessage(error))
       setStopping(false)
@@ -106,11 +106,11 @@ export function Composer({ session }: { session: P.SessionRecord }) {
           onPaste={(event) => { const list = event.clipboardData?.files; if (list?.length) { event.preventDefault(); void add(list) } }}
           onKeyDown={(event) => {
             if (event.key !== 'Enter' || event.isComposing || event.shiftKey) return
-            if (event.metaKey || event.ctrlKey || fine()) { event.preventDefault(); send(event.altKey && steers) }
+            if (event.metaKey || event.ctrlKey || hasMouse()) { event.preventDefault(); send(event.altKey && steers) }
           }}
         />
         {busy && <button type="button" class="round stop" aria-label={stopping ? 'Stopping' : 'Stop'} onClick={() => void stop()}><Icon name="stop" /></button>}
-        {steers && !!text.trim() && <button type="button" class="round" aria-label="Steer: say it in the middle of the turn" title="Steer" onClick={() => send(true)}><Icon name="steer" /></button>}
+        {steers && !!text.trim() && <button type="button" class="round" aria-label="Steer: send into the running turn" title="Steer" onClick={() => send(true)}><Icon name="steer" /></button>}
         <button type="submit" class="round primary" aria-label={busy ? 'Queue' : 'Send'} title={busy ? 'Queue' : 'Send'}><Icon name="send" /></button>
       </div>
     </form>
@@ -121,12 +121,12 @@ export function Composer({ session }: { session: P.SessionRecord }) {
 function Commands({ text, onPick }: { text: string; onPick: (command: string) => void }) {
   const typed = /^\/(\S*)$/.exec(text)?.[1]
   if (typed === undefined) return null
-  const all = (thread.value?.init.value?.commands ?? []).map((one) => (one.startsWith('/') ? one : `/${one}`))
-  const found = all.filter((one) => one.slice(1).toLowerCase().includes(typed.toLowerCase())).slice(0, 8)
-  if (!found.length) return null
+  const all = (thread.value?.init.value?.commands ?? []).map((command) => (command.startsWith('/') ? command : `/${command}`))
+  const matches = all.filter((command) => command.slice(1).toLowerCase().includes(typed.toLowerCase())).slice(0, 8)
+  if (!matches.length) return null
   return (
     <ul class="commands" aria-label="Commands of the agent">
-      {found.map((one) => <li key={one}><button type="button" onClick={() => onPick(one)}>{one}</button></li>)}
+      {matches.map((command) => <li key={command}><button type="button" onClick={() => onPick(command)}>{command}</button></li>)}
     </ul>
   )
 }
@@ -135,17 +135,17 @@ function Queue({ session }: { session: string }) {
   const all = queuedPrompts(session)
   const [problem, setProblem] = useState('')
   if (!all.length) return null
-  const tell = (what: string, method: string, id: string, more = '', body?: unknown) =>
+  const sendCommand = (what: string, method: string, id: string, more = '', body?: unknown) =>
     void trackCommand(what, session, request(method, `sessions/${encodeURIComponent(session)}/prompts/${encodeURIComponent(id)}${more}`, body)).then(() => setProblem(''), (error: unknown) => setProblem(errorMessage(error)))
   return (
     <section class="queue" aria-label="Waiting prompts">
       <Problem text={problem} />
       <ol>
-        {all.map((one, index) => (
+        {all.map((prompt, index) => (
           <QueueRow
-            key={one.id} one={one}
-            onDrop={() => (one.tick === 'node' ? tell('Remove from the queue', 'DELETE', one.id) : dismissPrompt(one.id))}
-            onFirst={one.tick === 'node' && index > 0 ? () => tell('Move to the front', 'POST', one.id, '/move', { before: all[0]!.id }) : undefined}
+            key={prompt.id} prompt={prompt}
+            onDrop={() => (prompt.tick === 'node' ? sendCommand('Remove from the queue', 'DELETE', prompt.id) : dismissPrompt(prompt.id))}
+            onFirst={prompt.tick === 'node' && index > 0 ? () => sendCommand('Move to the front', 'POST', prompt.id, '/move', { before: all[0]!.id }) : undefined}
           />
         ))}
       </ol>
@@ -153,17 +153,17 @@ function Queue({ session }: { session: string }) {
   )
 }
 
-function QueueRow({ one, onDrop, onFirst }: { one: QueuedPrompt; onDrop: () => void; onFirst?: () => void }) {
+function QueueRow({ prompt, onDrop, onFirst }: { prompt: QueuedPrompt; onDrop: () => void; onFirst?: () => void }) {
   return (
-    <li class={one.tick}>
+    <li class={prompt.tick}>
       <div class="queue-text">
-        {one.steer && <span class="tag">steer</span>}{one.text || one.files.join(', ')}
-        {one.problem && <span class="problem" role="alert">{one.problem}</span>}
+        {prompt.steer && <span class="tag">steer</span>}{prompt.text || prompt.files.join(', ')}
+        {prompt.problem && <span class="problem" role="alert">{prompt.problem}</span>}
       </div>
-      <Ticks tick={one.tick} />
-      {one.tick === 'failed' && <button type="button" class="small" onClick={() => retryPrompt(one.id)}>Again</button>}
+      <Ticks tick={prompt.tick} />
+      {prompt.tick === 'failed' && <button type="button" class="small" onClick={() => retryPrompt(prompt.id)}>Retry</button>}
       {onFirst && <button type="button" class="plain" aria-label="Next" title="Next" onClick={onFirst}><Icon name="up" /></button>}
-      {one.tick !== 'hub' && (one.tick !== 'sending' || one.problem) && <button type="button" class="plain" aria-label="Remove from the queue" onClick={onDrop}><Icon name="cross" /></button>}
+      {prompt.tick !== 'hub' && (prompt.tick !== 'sending' || prompt.problem) && <button type="button" class="plain" aria-label="Remove from the queue" onClick={onDrop}><Icon name="cross" /></button>}
     </li>
   )
 }

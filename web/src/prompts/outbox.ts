@@ -1,4 +1,4 @@
-/** What a person wrote is never lost: it is kept here until the hub has it, and sent again with the same id. */
+/** Prompts on their way to the machine: stored until they are delivered and resent with the same id, so that none is lost. */
 import { computed, signal } from '@preact/signals'
 import { ApiError, get, newId, request, isNotFound, isOutcomeUnknown, errorMessage } from '../api/client'
 import type * as P from '../generated/protocol'
@@ -20,72 +20,72 @@ export interface OutgoingPrompt {
   readonly state: 'sending' | 'sent' | 'failed'
   readonly problem: string
   readonly files: readonly string[] // their names
-  readonly command?: string // which tells where it is, when the machine did not take it at once
+  readonly command?: string // its id at the hub, when the machine did not accept the prompt at once
 }
 
 const outgoing = signal<readonly OutgoingPrompt[]>(loadLocal<OutgoingPrompt[]>('outbox', []))
-const files = new Map<string, readonly Attachment[]>() // too large to be kept in the browser's storage
+const files = new Map<string, readonly Attachment[]>() // too large for the browser's storage
 
-/** After a reload: it never goes without its files unless the person says so. */
-const filesLost = (one: OutgoingPrompt): boolean => one.state === 'sending' && one.files.length > 0 && !files.has(one.id)
+/** Its files were lost by a reload: the prompt is not sent without them unless the person says so. */
+const filesLost = (item: OutgoingPrompt): boolean => item.state === 'sending' && item.files.length > 0 && !files.has(item.id)
 
 function save(all: readonly OutgoingPrompt[]): void {
   outgoing.value = all
   saveLocal('outbox', all)
 }
 
-function update(id: string, more: Partial<OutgoingPrompt>): void {
-  save(outgoing.value.map((one) => (one.id === id ? { ...one, ...more } : one)))
+function update(id: string, changes: Partial<OutgoingPrompt>): void {
+  save(outgoing.value.map((item) => (item.id === id ? { ...item, ...changes } : item)))
 }
 
 export function dismissPrompt(id: string): void {
   files.delete(id)
-  save(outgoing.value.filter((one) => one.id !== id))
+  save(outgoing.value.filter((item) => item.id !== id))
 }
 
 export function sendPrompt(session: string, text: string, attached: readonly Attachment[] = [], steer = false): void {
-  const one: OutgoingPrompt = {
+  const item: OutgoingPrompt = {
     id: newId(), session, text, steer, at: Date.now() / 1000, state: 'sending', problem: '', files: attached.map((file) => file.name),
   }
-  if (attached.length) files.set(one.id, attached)
-  save([...outgoing.value, one])
+  if (attached.length) files.set(item.id, attached)
+  save([...outgoing.value, item])
   void flush()
 }
 
 export function retryPrompt(id: string): void {
-  const one = outgoing.value.find((candidate) => candidate.id === id)
-  if (!one) return
+  const item = outgoing.value.find((candidate) => candidate.id === id)
+  if (!item) return
   const attached = files.get(id) ?? []
   files.delete(id)
-  // Its old id is used up: the hub would say the same again. What could not be put into a turn is the next prompt.
-  const fresh = newId()
-  if (attached.length) files.set(fresh, attached)
-  update(id, { id: fresh, state: 'sending', steer: false, problem: '', command: '', files: attached.map((file) => file.name) })
+  // A new id: the hub would repeat its refusal to the old one. A prompt that could not steer a turn becomes the next prompt.
+  const freshId = newId()
+  if (attached.length) files.set(freshId, attached)
+  update(id, { id: freshId, state: 'sending', steer: false, problem: '', command: '', files: attached.map((file) => file.name) })
   void flush()
 }
 
 let flushing = false
 
-/** In the order they were written, one after the other. */
+/** Sends the prompts one after the other, in the order in which they were written. */
 async function flush(): Promise<void> {
   if (flushing) return
   flushing = true
   try {
     for (;;) {
-      const one = outgoing.value.find((candidate) => candidate.state === 'sending' && !filesLost(candidate))
-      if (!one) return
-      const body: P.NewPrompt = { id: one.id, text: one.text, steer: one.steer, attachments: files.get(one.id) ?? [] }
+      const item = outgoing.value.find((candidate) => candidate.state === 'sending' && !filesLost(candidate))
+      if (!item) return
+      const body: P.NewPrompt = { id: item.id, text: item.text, steer: item.steer, attachments: files.get(item.id) ?? [] }
       try {
-        const { status, value } = await request<P.PromptView | P.CommandView | null>('POST', `${sessionPath(one)}/prompts`, body, one.id)
-        if (status === 202) markAccepted(one.id, value as P.CommandView) // the hub has it, the machine does not yet
-        else dismissPrompt(one.id)
+        const { status, value } = await request<P.PromptView | P.CommandView | null>('POST', `${sessionPath(item)}/prompts`, body, item.id)
+        if (status === 202) markAccepted(item.id, value as P.CommandView) // the hub has the prompt, the machine not yet
+        else dismissPrompt(item.id)
       } catch (error) {
         if (isOutcomeUnknown(error)) {
-          if (error instanceof ApiError) update(one.id, { problem: errorMessage(error) })
+          if (error instanceof ApiError) update(item.id, { problem: errorMessage(error) })
           retrySoon()
           return
         }
-        update(one.id, { state: 'failed', problem: errorMessage(error) })
+        update(item.id, { state: 'failed', problem: errorMessage(error) })
       }
     }
   } finally {
@@ -93,45 +93,45 @@ async function flush(): Promise<void> {
   }
 }
 
-const sessionPath = (one: OutgoingPrompt): string => `sessions/${encodeURIComponent(one.session)}`
+const sessionPath = (item: OutgoingPrompt): string => `sessions/${encodeURIComponent(item.session)}`
 
 function markAccepted(id: string, command: P.CommandView): void {
   update(id, { state: 'sent', problem: '', command: command.id })
   applyCommand(command)
-  applyCommandStates() // its frame may have come before this answer
+  applyCommandStates() // its frame may have arrived before this response
 }
 
-/** What became of what the machine did not take at once. `applied` is the last word, whatever was thought of it here. */
+/** Applies the states of the prompts' commands. `applied` is final, whatever the page assumed before. */
 function applyCommandStates(): void {
-  for (const one of outgoing.peek()) {
-    const command = one.command ? commands.peek().get(one.command) : undefined
-    if (command?.state === 'applied') dismissPrompt(one.id)
-    else if (one.state === 'sent' && (command?.state === 'refused' || command?.state === 'expired')) {
-      update(one.id, { state: 'failed', problem: command.problem || 'The machine did not take it.' })
+  for (const item of outgoing.peek()) {
+    const command = item.command ? commands.peek().get(item.command) : undefined
+    if (command?.state === 'applied') dismissPrompt(item.id)
+    else if (item.state === 'sent' && (command?.state === 'refused' || command?.state === 'expired')) {
+      update(item.id, { state: 'failed', problem: command.problem || 'The machine did not accept it.' })
     }
   }
 }
 
 commands.subscribe(applyCommandStates)
 
-/** What the hub had while its machine was away: the machine may have taken it, or not in time, while we were. */
+/** After a reconnect: the machine may have accepted or missed prompts meanwhile. */
 function reconcile(): void {
-  for (const one of outgoing.value) {
-    if (one.state === 'sent') void refreshCommand(one.command ?? '', () => update(one.id, { state: 'failed', problem: 'Nobody knows any more whether the machine got this.' }))
-    else if (filesLost(one)) void checkDelivered(one)
+  for (const item of outgoing.value) {
+    if (item.state === 'sent') void refreshCommand(item.command ?? '', () => update(item.id, { state: 'failed', problem: 'The hub has no record of this prompt any more: it is unknown whether the machine received it.' }))
+    else if (filesLost(item)) void checkDelivered(item)
   }
 }
 
-/** Its files are gone with the page that had them; but the machine may have taken it before. */
-async function checkDelivered(one: OutgoingPrompt): Promise<void> {
+/** The prompt's files were lost by a reload, but the machine may have received the prompt before. */
+async function checkDelivered(item: OutgoingPrompt): Promise<void> {
   try {
-    const known = await get<P.PromptView[]>(`${sessionPath(one)}/prompts?over=true`)
-    if (known.some((prompt) => prompt.id === one.id)) return dismissPrompt(one.id)
+    const known = await get<P.PromptView[]>(`${sessionPath(item)}/prompts?over=true`)
+    if (known.some((prompt) => prompt.id === item.id)) return dismissPrompt(item.id)
   } catch (error) {
     if (isOutcomeUnknown(error)) retrySoon()
     if (!isNotFound(error)) return
   }
-  update(one.id, { state: 'failed', problem: 'The page was loaded anew and has its files no more: attach them again, or send the words alone.' })
+  update(item.id, { state: 'failed', problem: 'The files were lost when the page was reloaded: attach them again, or send the text alone.' })
 }
 
 onReady(() => {
@@ -148,27 +148,27 @@ export interface QueuedPrompt {
   readonly steer: boolean
 }
 
-/** What waits its turn in a session: first what the machine has, then what is on its way there. */
+/** The queued prompts of a session: first those at the machine, then those on their way. */
 export function queuedPrompts(session: string): readonly QueuedPrompt[] {
   return queuedBySession.value.get(session) ?? []
 }
 
 const queuedBySession = computed(() => {
-  const rooms = new Map<string, QueuedPrompt[]>()
-  const into = (session: string, one: QueuedPrompt) => rooms.set(session, [...(rooms.get(session) ?? []), one])
-  const queued = [...prompts.value.values()].filter((one) => one.status !== 'running')
-  for (const one of queued.sort((a, b) => (a.place ?? 0) - (b.place ?? 0) || (a.created_at ?? 0) - (b.created_at ?? 0))) {
-    into(one.session, { id: one.id, text: one.text ?? '', files: one.attachments ?? [], tick: 'node', problem: '', steer: false })
+  const bySession = new Map<string, QueuedPrompt[]>()
+  const append = (session: string, item: QueuedPrompt) => bySession.set(session, [...(bySession.get(session) ?? []), item])
+  const queued = [...prompts.value.values()].filter((item) => item.status !== 'running')
+  for (const item of queued.sort((a, b) => (a.place ?? 0) - (b.place ?? 0) || (a.created_at ?? 0) - (b.created_at ?? 0))) {
+    append(item.session, { id: item.id, text: item.text ?? '', files: item.attachments ?? [], tick: 'node', problem: '', steer: false })
   }
-  for (const one of outgoing.value) {
-    if (prompts.value.has(one.id)) continue
-    const tick = one.state === 'failed' ? 'failed' : one.state === 'sent' ? 'hub' : 'sending'
-    into(one.session, { id: one.id, text: one.text, files: one.files, tick, problem: one.problem, steer: one.steer })
+  for (const item of outgoing.value) {
+    if (prompts.value.has(item.id)) continue
+    const tick = item.state === 'failed' ? 'failed' : item.state === 'sent' ? 'hub' : 'sending'
+    append(item.session, { id: item.id, text: item.text, files: item.files, tick, problem: item.problem, steer: item.steer })
   }
-  return rooms
+  return bySession
 })
 
-/** What the machine has taken over is its matter from there on, whatever was thought of it here. */
+/** The machine has the prompt: remove it here, whatever the page assumed before. */
 prompts.subscribe(() => queueMicrotask(() => {
-  for (const one of outgoing.value) if (one.state !== 'sending' && prompts.value.has(one.id)) dismissPrompt(one.id)
+  for (const item of outgoing.value) if (item.state !== 'sending' && prompts.value.has(item.id)) dismissPrompt(item.id)
 }))

@@ -1,4 +1,4 @@
-/** What a push looks like as a notification. Pure. */
+/** A push message as a browser notification. */
 import type { Notice } from '../generated/protocol'
 
 export interface NotificationContent {
@@ -10,31 +10,31 @@ export interface NotificationContent {
   }
 }
 
-/** Whether it may be allowed from the notification: only where the hub says that all of the action stands on it. */
+/** Whether the notification may have an Allow button: only when the hub says that it shows the whole action. */
 export function canAllow(notice: Notice): boolean {
   return notice.allow === true
 }
 
 export function toNotification(notice: Notice, now: number): NotificationContent {
-  const late = !!notice.expires_at && notice.expires_at < now
+  const expired = !!notice.expires_at && notice.expires_at < now
   return {
     title: notice.title,
     options: {
-      body: late ? [notice.body, 'It has expired meanwhile.'].filter(Boolean).join('\n') : notice.body ?? '',
+      body: expired ? [notice.body, 'The request has expired.'].filter(Boolean).join('\n') : notice.body ?? '',
       tag: notice.tag,
       renotify: notice.kind === 'ask',
-      requireInteraction: notice.kind === 'ask' && !late,
+      requireInteraction: notice.kind === 'ask' && !expired,
       silent: notice.kind === 'turn' ? null : false,
       timestamp: notice.at ? notice.at * 1000 : undefined,
       icon: '/icons/icon-192.png',
       badge: '/icons/badge-96.png',
-      actions: late ? [] : (notice.actions ?? []).filter(({ action }) => action !== 'allow' || canAllow(notice)),
+      actions: expired ? [] : (notice.actions ?? []).filter(({ action }) => action !== 'allow' || canAllow(notice)),
       data: notice,
     },
   }
 }
 
-/** Where a tap on it leads. */
+/** The path that a tap on the notification opens. */
 export function notificationPath(notice: Notice): string {
   if (notice.session) return `/s/${encodeURIComponent(notice.session)}`
   return notice.kind === 'node' || notice.kind === 'test' ? '/settings' : '/'

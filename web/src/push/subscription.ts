@@ -1,4 +1,4 @@
-/** Pushes to this browser: asked for, given, taken back. */
+/** This browser's push subscription: enable, disable, test. */
 import { signal } from '@preact/signals'
 import { get, post, remove } from '../api/client'
 import type * as P from '../generated/protocol'
@@ -23,11 +23,11 @@ export async function enablePush(content: boolean): Promise<void> {
   const { key } = await get<P.PushKey>('push/key')
   let before = await worker.pushManager.getSubscription()
   if (before && !pushView.value) {
-    await before.unsubscribe() // of a hub with another key, or one that was given up because it is dead
+    await before.unsubscribe() // of another hub's key, or dropped by the hub because it had failed
     before = null
   }
-  const made = before ?? (await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: decodeBase64Url(key) }))
-  const { endpoint, keys } = made.toJSON()
+  const subscription = before ?? (await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: decodeBase64Url(key) }))
+  const { endpoint, keys } = subscription.toJSON()
   const body: P.PushSubscription = { endpoint: endpoint!, keys: { p256dh: keys!.p256dh!, auth: keys!.auth! }, content }
   pushView.value = await post<P.PushView>('push/subscriptions', body)
   pushState.value = 'on'
@@ -48,7 +48,7 @@ function decodeBase64Url(text: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(plain, (one) => one.charCodeAt(0))
 }
 
-/** A notification about what was decided meanwhile is of no use. The service worker knows when it may be looked for. */
+/** Closes the notification of a decided ask. The service worker does it, because it knows when it is safe. */
 export async function closeNotification(tag: string): Promise<void> {
   if (!('serviceWorker' in navigator)) return
   const registration = await navigator.serviceWorker.getRegistration()

@@ -1,4 +1,4 @@
-/** A new session: where, who, in which directory, and what it may do. */
+/** The form for a new session: machine, agent, directory, policy, model and first prompt. */
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { get, newId, ApiError, IdempotentRequest, errorMessage } from '../api/client'
 import { back, navigate, sessionUrl } from '../app/router'
@@ -22,7 +22,7 @@ export function NewSession() {
   const [agentId, setAgent] = useState(last.agent)
   const agent = agents.find((one) => one.name === agentId) ?? agents.find((one) => one.name === node?.default_agent) ?? agents[0]
   const [all, setAll] = useState(false)
-  const there = agents.filter((one) => one.found || one.name === agent?.name)
+  const installedAgents = agents.filter((one) => one.found || one.name === agent?.name)
   const recent = useMemo(() => recentDirectories(node?.id ?? ''), [node?.id, sessions.value.size])
   const [typed, setCwd] = useState<string | undefined>(undefined)
   const cwd = typed ?? recent[0] ?? node?.home ?? ''
@@ -33,8 +33,8 @@ export function NewSession() {
   const [problem, setProblem] = useState<ApiError | string>('')
   const [accept, setAccept] = useState(false)
   const [busy, setBusy] = useState(false)
-  const [ordered, setOrdered] = useState(false)
-  const [id, setId] = useState(newId) // one id until a machine has refused it: sending it twice makes one session
+  const [pending, setPending] = useState(false)
+  const [id, setId] = useState(newId) // the same id until a machine has refused it, so that a resend makes one session
   const [sessionRequest] = useState(() => new IdempotentRequest())
 
   const unenforced = problem instanceof ApiError && problem.problem.code === 'PolicyUnenforceable'
@@ -45,9 +45,9 @@ export function NewSession() {
       id, node: node?.id ?? '', agent: agent?.name ?? '', cwd, policy, model, prompt: prompt.trim(), ...(accept ? { accept_unenforced: true } : {}),
     }
     try {
-      const made = await trackCommand<P.SessionRecord>(`New session in ${baseName(cwd)}`, id, sessionRequest.send('POST', 'sessions', body), prompt)
+      const createdSession = await trackCommand<P.SessionRecord>(`New session in ${baseName(cwd)}`, id, sessionRequest.send('POST', 'sessions', body), prompt)
       saveLocal('last', { node: node?.id ?? '', agent: agent?.name ?? '', policy } satisfies LastChoice)
-      if (!made) return setOrdered(true) // the hub has it, the machine has not answered yet: the draft may be needed again
+      if (!createdSession) return setPending(true) // pending: the draft may be needed again
       saveLocal('draft.new', '')
       navigate(sessionUrl(id), true)
     } catch (error) {
@@ -55,21 +55,21 @@ export function NewSession() {
       setBusy(false)
     }
   }
-  const begun = ordered && sessions.value.has(id)
+  const begun = pending && sessions.value.has(id)
   useEffect(() => { if (begun) navigate(sessionUrl(id), true) }, [begun])
   const refused = commandsOfSession(id).find((one) => one.problem)
   useEffect(() => {
     if (!refused) return
-    dismissCommand(refused.id) // it is told right here
+    dismissCommand(refused.id) // the form shows it
     setProblem(refused.problem)
     setId(newId())
-    setOrdered(false)
+    setPending(false)
     setBusy(false)
   }, [refused?.id])
-  if (ordered) {
+  if (pending) {
     return (
       <Sheet title="New session" onClose={() => back('/')}>
-        <p role="status">The hub has it. {missingAnswer(node?.id ?? '')}: the session begins as soon as it is there.</p>
+        <p role="status">Received by the hub. {missingAnswer(node?.id ?? '')}: the session starts when the machine is back.</p>
         <button type="button" onClick={() => back('/')}>All sessions</button>
       </Sheet>
     )
@@ -78,14 +78,14 @@ export function NewSession() {
     <Sheet title="New session" onClose={() => back('/')}>
       <form class="stack new-session" onSubmit={(event) => { event.preventDefault(); void create() }}>
         <PendingCommands of={commandsOfMissingSessions()} />
-        {machines.length === 0 && <Problem text="No machine is connected yet. Settings tells how to join one." />}
+        {machines.length === 0 && <Problem text="No machine is connected yet. Join one in Settings." />}
         <fieldset>
           <legend>Machine</legend>
           <div class="options">
-            {machines.map((one) => (
-              <label key={one.id} class="option">
-                <input type="radio" name="node" checked={one.id === node?.id} onChange={() => { setNode(one.id); setCwd(undefined) }} />
-                <Icon name="machine" /><span>{one.name || one.id}</span>{!one.online && <small>offline</small>}
+            {machines.map((machine) => (
+              <label key={machine.id} class="option">
+                <input type="radio" name="node" checked={machine.id === node?.id} onChange={() => { setNode(machine.id); setCwd(undefined) }} />
+                <Icon name="machine" /><span>{machine.name || machine.id}</span>{!machine.online && <small>offline</small>}
               </label>
             ))}
           </div>
@@ -93,14 +93,14 @@ export function NewSession() {
         <fieldset>
           <legend>Agent</legend>
           <div class="options">
-            {(all ? agents : there).map((one) => (
-              <label key={one.name} class={one.ready ? 'option' : 'option off'}>
-                <input type="radio" name="agent" checked={one.name === agent?.name} onChange={() => setAgent(one.name)} />
-                <span class="agent-dot" data-agent={one.name} aria-hidden="true" /><span>{agentName(one.name)}</span>
-                {!one.ready && <small>{one.found ? 'not ready' : 'not installed'}</small>}
+            {(all ? agents : installedAgents).map((option) => (
+              <label key={option.name} class={option.ready ? 'option' : 'option off'}>
+                <input type="radio" name="agent" checked={option.name === agent?.name} onChange={() => setAgent(option.name)} />
+                <span class="agent-dot" data-agent={option.name} aria-hidden="true" /><span>{agentName(option.name)}</span>
+                {!option.ready && <small>{option.found ? 'not ready' : 'not installed'}</small>}
               </label>
             ))}
-            {!all && agents.length > there.length && <button type="button" class="small" onClick={() => setAll(true)}>{agents.length - there.length} more, not installed</button>}
+            {!all && agents.length > installedAgents.length && <button type="button" class="small" onClick={() => setAll(true)}>{agents.length - installedAgents.length} more, not installed</button>}
           </div>
           {agent && !agent.ready && (agent.problem || agent.hint) && <p class="faint small-text">{[agent.problem, agent.hint].filter(Boolean).join(' ')}</p>}
           {agent?.basis === 'unverified' && <p class="faint small-text">It never ran on this machine: what it can do is unverified until it has.</p>}
@@ -114,7 +114,7 @@ export function NewSession() {
           <datalist id="recent">{recent.map((one) => <option key={one} value={one} />)}</datalist>
           {recent.length > 0 && !browsing && (
             <div class="recents" role="group" aria-label="Recent directories">
-              {recent.slice(0, 6).map((one) => <button key={one} type="button" class={one === cwd ? 'small on' : 'small'} title={one} onClick={() => setCwd(one)}>{abbreviateHome(one, node?.home).length < 28 ? abbreviateHome(one, node?.home) : baseName(one)}</button>)}
+              {recent.slice(0, 6).map((directory) => <button key={directory} type="button" class={directory === cwd ? 'small on' : 'small'} title={directory} onClick={() => setCwd(directory)}>{abbreviateHome(directory, node?.home).length < 28 ? abbreviateHome(directory, node?.home) : baseName(directory)}</button>)}
             </div>
           )}
           {browsing && node && <DirectoryBrowser node={node} from={cwd} onPick={setCwd} />}
@@ -122,10 +122,10 @@ export function NewSession() {
         <fieldset>
           <legend>Policy</legend>
           <div class="policies">
-            {POLICIES.map((one) => (
-              <label key={one.name} class="option tall">
-                <input type="radio" name="policy" checked={policy === one.name} onChange={() => { setPolicy(one.name); setAccept(false) }} />
-                <span><strong>{one.title}</strong><small>{one.words}</small></span>
+            {POLICIES.map((option) => (
+              <label key={option.name} class="option tall">
+                <input type="radio" name="policy" checked={policy === option.name} onChange={() => { setPolicy(option.name); setAccept(false) }} />
+                <span><strong>{option.title}</strong><small>{option.description}</small></span>
               </label>
             ))}
           </div>
@@ -139,7 +139,7 @@ export function NewSession() {
         </label>
         <Problem text={problem instanceof ApiError ? errorMessage(problem) : problem} />
         {unenforced && (
-          <label class="option"><input type="checkbox" checked={accept} onChange={(event) => setAccept(event.currentTarget.checked)} /> <span>Start it anyway: nothing holds this agent to the policy</span></label>
+          <label class="option"><input type="checkbox" checked={accept} onChange={(event) => setAccept(event.currentTarget.checked)} /> <span>Start anyway: this agent cannot enforce the policy</span></label>
         )}
         <button type="submit" class="primary big" disabled={busy || !node || !agent || !cwd}>{busy ? 'Starting …' : 'Start'}</button>
       </form>
@@ -154,15 +154,15 @@ function recentDirectories(node: string): string[] {
 
 function DirectoryBrowser({ node, from, onPick }: { node: P.NodeView; from: string; onPick: (path: string) => void }) {
   const [path, setPath] = useState(from)
-  const [found, setFound] = useState<P.DirectoryView | undefined>(undefined)
+  const [directory, setDirectory] = useState<P.DirectoryView | undefined>(undefined)
   const [problem, setProblem] = useState('')
   useEffect(() => {
     let live = true
     get<P.DirectoryView>(`nodes/${encodeURIComponent(node.id)}/browse?path=${encodeURIComponent(path)}`).then(
-      (view) => { if (live) { setFound(view); setProblem(''); onPick(view.path) } },
+      (view) => { if (live) { setDirectory(view); setProblem(''); onPick(view.path) } },
       (error: unknown) => {
         if (!live) return
-        if (path && !found) setPath('') // what was typed is not there: begin at home
+        if (path && !directory) setPath('') // the typed directory does not exist: start at home
         else setProblem(errorMessage(error))
       },
     )
@@ -171,12 +171,12 @@ function DirectoryBrowser({ node, from, onPick }: { node: P.NodeView; from: stri
   return (
     <div class="browser">
       <Problem text={problem} />
-      {found && (
-        <ul aria-label={`Directories in ${found.path}`}>
-          {found.parent && <li><button type="button" onClick={() => setPath(found.parent)}><Icon name="up" /> ..</button></li>}
-          {found.names.map((name) => <li key={name}><button type="button" onClick={() => setPath(`${found.path.replace(/\/$/, '')}/${name}`)}><Icon name="folder" /> {name}</button></li>)}
-          {!found.names.length && <li class="faint">No directories inside</li>}
-          {!found.whole && <li class="faint">… and more: type the path</li>}
+      {directory && (
+        <ul aria-label={`Directories in ${directory.path}`}>
+          {directory.parent && <li><button type="button" onClick={() => setPath(directory.parent)}><Icon name="up" /> ..</button></li>}
+          {directory.names.map((name) => <li key={name}><button type="button" onClick={() => setPath(`${directory.path.replace(/\/$/, '')}/${name}`)}><Icon name="folder" /> {name}</button></li>)}
+          {!directory.names.length && <li class="faint">No directories inside</li>}
+          {!directory.whole && <li class="faint">… and more: type the path</li>}
         </ul>
       )}
     </div>

@@ -1,4 +1,4 @@
-/** What needs a person, on top; then every session on every machine. */
+/** The asks that need a decision, and the list of all sessions with search and filters. */
 import { useState } from 'preact/hooks'
 import { route, sessionUrl } from '../app/router'
 import { AskCard } from '../asks/ask-card'
@@ -27,14 +27,14 @@ const FILTERS: readonly (readonly [Filter, string])[] = [['all', 'All'], ['activ
 const ACTIVE: readonly SessionState[] = ['working', 'waiting', 'stuck']
 
 export function filterSessions(all: Iterable<P.SessionRecord>, filter: Filter, query: string, machines: ReadonlyMap<string, P.NodeView>, isUnread: (one: P.SessionRecord) => boolean): P.SessionRecord[] {
-  const wanted = query.trim().toLowerCase().split(/\s+/).filter(Boolean)
+  const terms = query.trim().toLowerCase().split(/\s+/).filter(Boolean)
   return [...all]
     .filter((one) => one.archived === (filter === 'archived'))
     .filter((one) => filter !== 'active' || ACTIVE.includes(sessionState(one, machines.get(one.node))))
     .filter((one) => filter !== 'unread' || isUnread(one))
     .filter((one) => {
       const text = [sessionTitle(one), one.agent, agentName(one.agent), one.cwd, one.branch, one.last_line, machines.get(one.node)?.name].join(' ').toLowerCase()
-      return wanted.every((word) => text.includes(word))
+      return terms.every((word) => text.includes(word))
     })
     .sort((one, other) => (other.active_at || other.created_at) - (one.active_at || one.created_at))
 }
@@ -43,12 +43,12 @@ export function SessionList() {
   const [filter, setFilter] = useState<Filter>('all')
   const [query, setQuery] = useState('')
   const all = [...sessions.value.values()]
-  const found = filterSessions(all, filter, query, nodes.value, (one) => unread(one) > 0)
+  const matches = filterSessions(all, filter, query, nodes.value, (one) => unread(one) > 0)
   if (!all.length && loaded.value) {
     return (
       <Empty icon="sessions" title="No sessions yet">
         <p>Start an agent on one of your machines, watch it work, and decide from here.</p>
-        <a class="button primary" href="/new" data-inside="1">New session</a>
+        <a class="button primary" href="/new" data-internal="1">New session</a>
       </Empty>
     )
   }
@@ -63,9 +63,9 @@ export function SessionList() {
         </div>
       </div>
       <ul class="session-list">
-        {found.map((one) => <li key={one.id}><SessionRow session={one} /></li>)}
+        {matches.map((session) => <li key={session.id}><SessionRow session={session} /></li>)}
       </ul>
-      {!found.length && loaded.value && <p class="faint center">Nothing fits.</p>}
+      {!matches.length && loaded.value && <p class="faint center">No matching sessions.</p>}
     </section>
   )
 }
@@ -78,7 +78,7 @@ function SessionRow({ session }: { session: P.SessionRecord }) {
   const current = here.page === 'session' && here.id === session.id
   const spent = cost(session.tokens)
   return (
-    <a class={`session ${shown} ${count ? 'unread' : ''}`} href={sessionUrl(session.id)} data-inside="1" aria-current={current ? 'page' : undefined}>
+    <a class={`session ${shown} ${count ? 'unread' : ''}`} href={sessionUrl(session.id)} data-internal="1" aria-current={current ? 'page' : undefined}>
       <span class="agent-mark" data-agent={session.agent} aria-hidden="true">{agentName(session.agent)[0]}</span>
       <span class="session-main">
         <span class="session-top">

@@ -1,4 +1,4 @@
-/** One session: its conversation, what it is connected to, and where to write. */
+/** The page of a session: conversation, connection, composer, changes and details. */
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks'
 import { get, request, errorMessage } from '../api/client'
 import { back, navigate, sessionUrl } from '../app/router'
@@ -19,7 +19,7 @@ import { POLICIES } from './policies'
 
 export function SessionPage({ id, sheet }: { id: string; sheet: '' | 'diff' | 'info' }) {
   const session = sessions.value.get(id)
-  // A passive effect's end waits for the next paint, and may come after the next pane has opened its thread.
+  // A passive effect is cleaned up after the next paint, maybe after the next page has opened its thread.
   useLayoutEffect(() => {
     void openThread(id)
     return closeThread
@@ -29,7 +29,7 @@ export function SessionPage({ id, sheet }: { id: string; sheet: '' | 'diff' | 'i
   }, [session?.turns, id, !!session])
   const open = thread.value?.session === id ? thread.value : undefined
   if (!session && loaded.value) {
-    return <Pane><Empty icon="sessions" title="This session is not here"><p>{threadProblem.value || 'It may have been removed.'}</p><a class="button" href="/" data-inside="1">All sessions</a></Empty></Pane>
+    return <Pane><Empty icon="sessions" title="Session not found"><p>{threadProblem.value || 'It may have been removed.'}</p><a class="button" href="/" data-internal="1">All sessions</a></Empty></Pane>
   }
   if (!session) return <Pane><p class="loading" role="status">Loading …</p></Pane>
   const node = nodes.value.get(session.node)
@@ -50,7 +50,7 @@ export function SessionPage({ id, sheet }: { id: string; sheet: '' | 'diff' | 'i
       {threadProblem.value && <Problem text={threadProblem.value} />}
       {open ? (
         <VirtualList key={open.session} thread={open} items={open.items.value} onTop={() => void loadOlder(open)}>
-          {open.items.value.length === 0 && <Empty icon="sessions" title="Nothing was said yet"><p>Write the first prompt below. {agentName(session.agent)} works in <code>{abbreviateHome(session.cwd, node?.home)}</code>.</p></Empty>}
+          {open.items.value.length === 0 && <Empty icon="sessions" title="No messages yet"><p>Write the first prompt below. {agentName(session.agent)} works in <code>{abbreviateHome(session.cwd, node?.home)}</code>.</p></Empty>}
           {shown === 'working' && <p class="working" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>}
         </VirtualList>
       ) : <div class="thread-frame"><p class="loading" role="status">Loading …</p></div>}
@@ -69,18 +69,18 @@ function DiffSheet({ session }: { session: P.SessionRecord }) {
     <Sheet title="Changes" wide onClose={close}>
       <Problem text={problem} />
       {!value && !problem && <p class="loading" role="status">Loading …</p>}
-      {value && !value.diff.trim() && <Empty icon="diff" title="Nothing has changed"><p>Since this session began.</p></Empty>}
+      {value && !value.diff.trim() && <Empty icon="diff" title="No changes"><p>Since this session began.</p></Empty>}
       {value && (
         <DiffView
           diff={value.diff}
-          onRemark={(path, line, comment, send) => {
+          onComment={(path, line, comment, send) => {
             const text = formatComment(path, line, comment)
             if (send) sendPrompt(session.id, text)
             else addToDraft(session.id, text)
           }}
         />
       )}
-      {value?.diff.trim() && <p class="faint small-text">Tap a line to say something about it to the agent.</p>}
+      {value?.diff.trim() && <p class="faint small-text">Tap a line to comment on it.</p>}
     </Sheet>
   )
 }
@@ -95,10 +95,10 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
   const init = thread.value?.init.value
   const usage = thread.value?.usage.value
   const path = `sessions/${encodeURIComponent(session.id)}`
-  const tell = <T,>(what: string, method: string, at: string, body: unknown, then?: (value: T | undefined) => void) =>
+  const sendCommand = <T,>(what: string, method: string, at: string, body: unknown, then?: (value: T | undefined) => void) =>
     void trackCommand<T>(what, session.id, request(method, at, body)).then((value) => { setProblem(''); then?.(value) }, (error: unknown) => setProblem(errorMessage(error)))
-  const change = (what: string, body: P.SessionChange, then?: () => void) => tell(what, 'PATCH', path, body, then)
-  const archive = session.archived ? 'Bring back' : 'Archive'
+  const change = (what: string, body: P.SessionChange, then?: () => void) => sendCommand(what, 'PATCH', path, body, then)
+  const archive = session.archived ? 'Unarchive' : 'Archive'
   const close = () => back(sessionUrl(session.id))
   const policy = POLICIES.find((one) => (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === session.policy[part]))
   return (
@@ -110,10 +110,10 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
         <datalist id="models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
         <label>Policy
           <select value={policy?.name ?? ''} onChange={(event) => change('Policy', { policy: event.currentTarget.value })}>
-            {!policy && <option value="">Its own</option>}
+            {!policy && <option value="">Custom</option>}
             {POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}</option>)}
           </select>
-          {policy && <small class="faint">It {policy.words}.</small>}
+          {policy && <small class="faint">It {policy.description}.</small>}
         </label>
         <button type="submit" class="primary">Save</button>
       </form>
@@ -124,16 +124,16 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
         <div><dt>Directory</dt><dd><code>{visible(session.cwd)}</code></dd></div>
         {session.branch && <div><dt>Branch</dt><dd><code>{visible(session.branch)}</code></dd></div>}
         <div><dt>Turns</dt><dd>{session.turns}</dd></div>
-        <div><dt>Used</dt><dd>{cost(session.tokens) || 'not told'}{session.tokens.input != null && ` · ${compactNumber(session.tokens.input)} in, ${compactNumber(session.tokens.output ?? 0)} out`}{usage?.context_window ? ` · window ${compactNumber(usage.context_window)}` : ''}</dd></div>
+        <div><dt>Used</dt><dd>{cost(session.tokens) || 'not reported'}{session.tokens.input != null && ` · ${compactNumber(session.tokens.input)} in, ${compactNumber(session.tokens.output ?? 0)} out`}{usage?.context_window ? ` · window ${compactNumber(usage.context_window)}` : ''}</dd></div>
         {init?.receipt && (['file_write', 'shell', 'network'] as const).map((one) => (
           <div key={one}><dt>{one.replace('_', ' ')}</dt><dd>{init.receipt![one].level}, by {init.receipt![one].means}{init.receipt![one].note && ` (${init.receipt![one].note})`}</dd></div>
         ))}
       </dl>
       <PendingCommands of={commandsOfSession(session.id)} />
       <div class="row wrap">
-        {features.includes('fork') && <button type="button" onClick={() => tell<P.SessionRecord>('Fork', 'POST', `${path}/fork`, {}, (made) => { if (made) navigate(sessionUrl(made.id)) })}>Fork</button>}
+        {features.includes('fork') && <button type="button" onClick={() => sendCommand<P.SessionRecord>('Fork', 'POST', `${path}/fork`, {}, (fork) => { if (fork) navigate(sessionUrl(fork.id)) })}>Fork</button>}
         <button type="button" onClick={() => change(archive, { archived: !session.archived }, close)}>{archive}</button>
-        {session.status !== 'closed' && <button type="button" class="deny" onClick={() => tell('End the agent', 'POST', `${path}/close`, {}, close)}>End the agent</button>}
+        {session.status !== 'closed' && <button type="button" class="deny" onClick={() => sendCommand('End the agent', 'POST', `${path}/close`, {}, close)}>End the agent</button>}
       </div>
     </Sheet>
   )

@@ -8,17 +8,16 @@ import { Icon } from '../ui/icons'
 
 const PAGE_SIZE = 50
 
-/** Who came in, decided and was refused: the newest first, more of it when it is asked for. */
 export function AuditLog() {
   const [lines, setLines] = useState<readonly P.AuditLine[] | undefined>(undefined)
   const [problem, setProblem] = useState('')
-  const [over, setOver] = useState(false)
-  const more = () => {
+  const [complete, setComplete] = useState(false)
+  const loadMore = () => {
     const before = lines?.at(-1)?.seq ?? 0
-    void get<P.AuditLine[]>(`audit?limit=${PAGE_SIZE}&before=${before}`).then((found) => {
+    void get<P.AuditLine[]>(`audit?limit=${PAGE_SIZE}&before=${before}`).then((page) => {
       setProblem('')
-      setOver(found.length < PAGE_SIZE)
-      setLines([...(lines ?? []), ...found])
+      setComplete(page.length < PAGE_SIZE)
+      setLines([...(lines ?? []), ...page])
     }, (error: unknown) => setProblem(errorMessage(error)))
   }
   return (
@@ -30,13 +29,13 @@ export function AuditLog() {
         <ul class="cards">
           {lines.map((line) => (
             <li key={line.seq} class="card">
-              <p><strong>{line.what}</strong> · {visible(line.who || 'a stranger')}{(line.count ?? 1) > 1 && ` · ${line.count} times`}</p>
+              <p><strong>{line.what}</strong> · {visible(line.who || 'unknown')}{(line.count ?? 1) > 1 && ` · ${line.count} times`}</p>
               <small class="faint">{[new Date(line.at * 1000).toLocaleString(), line.via, ...Object.entries(line.details ?? {}).map(([name, value]) => `${name}: ${value}`)].filter(Boolean).map((part) => visible(part ?? '')).join(' · ')}</small>
             </li>
           ))}
         </ul>
       )}
-      {!over && <button type="button" onClick={more}>{lines ? 'Show more' : 'Show'}</button>}
+      {!complete && <button type="button" onClick={loadMore}>{lines ? 'Show more' : 'Show'}</button>}
     </section>
   )
 }

@@ -9,14 +9,14 @@ import { Problem, useFetched } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { PairingOffer } from './pairing-offer'
 
-/** The devices that a device let in, and those that these let in. */
+/** The devices that a device let in, directly or through others. */
 function devicesLetInBy(id: string, all: readonly P.DeviceView[]): P.DeviceView[] {
   const reached = [id]
   for (const from of reached) for (const device of all) if (device.by === from && !reached.includes(device.id)) reached.push(device.id)
   return all.filter((device) => reached.indexOf(device.id) > 0)
 }
 
-/** A device as the audit log names it: several may have the same name. */
+/** A device's name as in the audit log: several devices may have the same name. */
 function deviceLabel({ id, name }: P.DeviceView): string {
   return id === 'owner' ? name || id : `${visible(name)} (${id.slice(-6)})`
 }
@@ -24,19 +24,19 @@ function deviceLabel({ id, name }: P.DeviceView): string {
 export function Devices() {
   const [offer, setOffer] = useState<P.Offer | undefined>(undefined)
   const [problem, setProblem] = useState('')
-  const [leaving, setLeaving] = useState('')
-  const { value, problem: unread, reload } = useFetched(() => get<P.DeviceView[]>('devices'), [connectionState.value.state === 'online', offer])
-  const call = (what: Promise<unknown>) => void what.then(() => { setProblem(''); setLeaving(''); reload() }, (error: unknown) => setProblem(errorMessage(error)))
+  const [revoking, setRevoking] = useState('')
+  const { value, problem: loadProblem, reload } = useFetched(() => get<P.DeviceView[]>('devices'), [connectionState.value.state === 'online', offer])
+  const call = (what: Promise<unknown>) => void what.then(() => { setProblem(''); setRevoking(''); reload() }, (error: unknown) => setProblem(errorMessage(error)))
   const all = value ?? []
   const known = (id: string) => {
     const device = all.find((device) => device.id === id)
-    return device ? deviceLabel(device) : `a device that was revoked (${id.slice(-6)})`
+    return device ? deviceLabel(device) : `a revoked device (${id.slice(-6)})`
   }
   const revoke = (id: string, more = '') => call(remove(`devices/${encodeURIComponent(id)}${more}`))
   return (
     <section aria-label="Devices">
       <h2><Icon name="phone" /> Devices</h2>
-      <Problem text={problem || unread} />
+      <Problem text={problem || loadProblem} />
       <ul class="cards">
         {all.map((device) => {
           const others = devicesLetInBy(device.id, all)
@@ -46,15 +46,15 @@ export function Devices() {
                 <span class="grow"><strong>{deviceLabel(device)}</strong>{device.current && <span class="tag">this one</span>}
                   <small class="faint block">{[device.kind ?? 'client', device.seen_at ? `seen ${ago(device.seen_at, now.value)}` : '', device.by ? `let in by ${known(device.by)}` : ''].filter(Boolean).join(' · ')}</small>
                 </span>
-                {!device.current && device.id !== 'owner' && leaving !== device.id && <button type="button" class="small deny" onClick={() => others.length ? setLeaving(device.id) : revoke(device.id)}>Revoke</button>}
+                {!device.current && device.id !== 'owner' && revoking !== device.id && <button type="button" class="small deny" onClick={() => others.length ? setRevoking(device.id) : revoke(device.id)}>Revoke</button>}
               </div>
-              {leaving === device.id && (
+              {revoking === device.id && (
                 <div role="group" aria-label={`Revoke ${deviceLabel(device)}`}>
                   <p>It let in {others.map(deviceLabel).join(', ')}.</p>
                   <div class="row wrap">
                     <button type="button" class="small deny" onClick={() => revoke(device.id, '?let_in=true')}>Revoke all {others.length + 1}</button>
                     <button type="button" class="small deny" onClick={() => revoke(device.id)}>Only this one</button>
-                    <button type="button" class="small" onClick={() => setLeaving('')}>Cancel</button>
+                    <button type="button" class="small" onClick={() => setRevoking('')}>Cancel</button>
                   </div>
                 </div>
               )}

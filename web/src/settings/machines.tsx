@@ -32,7 +32,7 @@ export function Machines() {
               <span class={node.online ? 'chip done' : 'chip offline'}>{node.online ? 'online' : offlineLabel(node)}</span>
             </div>
             <p class="faint small-text">{[node.platform, node.version && `Tieline ${node.version}`, node.local && 'runs the hub'].filter(Boolean).join(' · ')}</p>
-            {(node.limits ?? []).length > 0 && <p class="faint small-text">Goes without: {node.limits!.join(', ')}</p>}
+            {(node.limits ?? []).length > 0 && <p class="faint small-text">Not available: {node.limits!.join(', ')}</p>}
             <ul class="agents">
               {(node.agents ?? []).filter((agent) => agent.found).map((agent) => (
                 <li key={agent.name} title={[agent.problem, agent.hint].filter(Boolean).join(' ')}>
@@ -42,7 +42,7 @@ export function Machines() {
               ))}
             </ul>
             <div class="row end">
-              {node.online && <button type="button" class="small" onClick={() => call(trackCommand(`Look again at ${node.name || node.id}`, '', request('POST', `nodes/${encodeURIComponent(node.id)}/refresh`, {})))}>Look again</button>}
+              {node.online && <button type="button" class="small" onClick={() => call(trackCommand(`Refresh ${node.name || node.id}`, '', request('POST', `nodes/${encodeURIComponent(node.id)}/refresh`, {})))}>Refresh</button>}
               {!node.local && <button type="button" class="small deny" onClick={() => { if (confirm(`Remove ${node.name || node.id}? Its key is revoked and its sessions are no longer shown.`)) call(remove(`nodes/${encodeURIComponent(node.id)}`)) }}>Remove</button>}
             </div>
           </li>

@@ -5,11 +5,11 @@ import { CopyButton } from '../ui/components'
 import { Icon } from '../ui/icons'
 
 const INSTRUCTIONS = {
-  node: { there: 'On the machine that shall join, type:', here: 'On this machine it works, for another user:' },
-  page: { there: 'Point the other device’s camera at this, or open the link there:', here: 'On this machine it works, in another browser:' },
+  node: { there: 'On the machine that should join, type:', here: 'Works on this machine, for another user:' },
+  page: { there: 'Point the other device’s camera at this, or open the link there:', here: 'Works on this machine, in another browser:' },
 }
 
-/** A secret made for one machine or device, shown while it is good. */
+/** The link, shown while it is valid. */
 export function PairingOffer({ offer }: { offer: P.Offer }) {
   const seconds = Math.max(0, Math.round(offer.expires_at - now.value))
   const command = offer.kind === 'node' ? `tieline node join '${offer.url}'` : offer.url
@@ -18,7 +18,7 @@ export function PairingOffer({ offer }: { offer: P.Offer }) {
       {offer.here_only && (
         <div class="card">
           <p><Icon name="warn" /> <strong>Only the hub’s own machine reaches this address.</strong></p>
-          <p>For {offer.kind === 'node' ? 'another machine' : 'a phone'}: <code>tieline down</code>, then <code>tieline up --host 0.0.0.0</code> with TLS (<code>hub.tls_certificate</code>, <code>hub.tls_key</code>), or with <code>--insecure</code> on a network you trust. Behind a proxy or a tunnel, say its address in <code>hub.public_url</code>. Then come back here.</p>
+          <p>For {offer.kind === 'node' ? 'another machine' : 'a phone'}: <code>tieline down</code>, then <code>tieline up --host 0.0.0.0</code> with TLS (<code>hub.tls_certificate</code>, <code>hub.tls_key</code>), or with <code>--insecure</code> on a network you trust. Behind a proxy or a tunnel, set its address in <code>hub.public_url</code>. Then come back here.</p>
         </div>
       )}
       <p>{INSTRUCTIONS[offer.kind === 'node' ? 'node' : 'page'][offer.here_only ? 'here' : 'there']}</p>

@@ -1,4 +1,4 @@
-/** What to do about an error, in words for a person. */
+/** What the person can do about an agent's error. */
 import type * as P from '../generated/protocol'
 
 const RULES: readonly (readonly [RegExp, string])[] = [
@@ -18,7 +18,7 @@ export function advice(message: string, code = ''): string {
 }
 
 export function adviceFor(error: P.Error, agent: P.AgentView | undefined): string {
-  if (error.recoverable) return 'The agent goes on by itself.'
+  if (error.recoverable) return 'The agent continues by itself.'
   if (agent && agent.ready === false && agent.hint) return agent.hint
   return advice(error.message, error.code)
 }

@@ -1,4 +1,4 @@
-/** The rows of a thread: one per item, each in the least space that says what happened. */
+/** The rows of a conversation, one component per kind of item. */
 import { useMemo, useState } from 'preact/hooks'
 import { navigate, sessionUrl } from '../app/router'
 import { AskCard } from '../asks/ask-card'
@@ -49,7 +49,7 @@ function RowContent({ item, session }: { item: ThreadItem; session: string }) {
   }
 }
 
-const TICK_LABELS = { sending: 'On its way to the hub', hub: 'The hub has it', node: 'The machine has it', failed: 'Not sent' }
+const TICK_LABELS = { sending: 'Sending to the hub', hub: 'Received by the hub', node: 'Received by the machine', failed: 'Not sent' }
 
 export function Ticks({ tick, at }: { tick: keyof typeof TICK_LABELS; at?: number }) {
   return (
@@ -102,7 +102,7 @@ function ToolRow({ use, result, output, over }: { use: P.ToolUse; result?: P.Too
             : action.kind === 'edit' && action.diff ? <DiffView diff={action.diff} />
               : Object.keys(use.input ?? {}).length > 0 && <pre class="code">{visible(JSON.stringify(use.input, null, 2))}</pre>}
           {text && <pre class="code output" tabIndex={0} aria-label="Output">{visible(text)}</pre>}
-          {!text && state !== 'running' && <p class="faint small-text">{state === 'denied' ? 'It did not run.' : state === 'over' ? 'The turn ended before it told its result.' : 'No output.'}</p>}
+          {!text && state !== 'running' && <p class="faint small-text">{state === 'denied' ? 'The tool did not run.' : state === 'over' ? 'The turn ended before the tool returned a result.' : 'No output.'}</p>}
         </div>
       )}
     </div>
@@ -178,7 +178,7 @@ function ErrorRow({ error, session }: { error: P.Error; session: string }) {
 }
 
 const TURN_STATUS_LABELS: Record<P.Done['status'], string> = {
-  success: 'Done', error: 'Failed', interrupted: 'Stopped', max_turns: 'Stopped: the limit of turns', max_budget: 'Stopped: the budget', timeout: 'Stopped: out of time',
+  success: 'Done', error: 'Failed', interrupted: 'Stopped', max_turns: 'Stopped: turn limit reached', max_budget: 'Stopped: budget reached', timeout: 'Stopped: timed out',
 }
 
 function DoneRow({ done }: { done: P.Done }) {

@@ -1,5 +1,5 @@
-/** A session's events folded into what a person reads. Live and replay come the same way: events by their place in the
- * log, each taken once, in any order of pages; deltas only announce an item early, and the whole item takes its place. */
+/** Folds a session's events into the rows of its conversation. Live and replayed events are treated alike: each is applied
+ * once, by its sequence number, in any order of pages; a delta shows an item early and the complete item replaces it. */
 import { signal, type Signal } from '@preact/signals'
 import type * as P from '../generated/protocol'
 
@@ -17,7 +17,7 @@ export type Content =
   | { readonly kind: 'error'; readonly error: P.Error }
   | { readonly kind: 'done'; readonly done: P.Done }
 
-/** One row. Its content may change in place; its key and its number stay, also when older rows come in before it. */
+/** A row. Its content may change in place; its key and number stay, also when older rows are inserted before it. */
 export interface ThreadItem {
   readonly key: string
   readonly seq: number
@@ -27,7 +27,7 @@ export interface ThreadItem {
   readonly content: Signal<Content>
 }
 
-export const MAX_OUTPUT = 64 * 1024 // characters of a running tool's output that are kept to be shown
+export const MAX_OUTPUT = 64 * 1024 // characters of a running tool's output
 
 export class Thread {
   /** The rows in order. */
@@ -35,18 +35,18 @@ export class Thread {
   readonly init = signal<P.Init | undefined>(undefined)
   readonly usage = signal<P.Usage | undefined>(undefined)
   readonly working = signal(false)
-  /** Whether there are events before the first one that is here. */
+  /** Whether there are events before the first loaded one. */
   readonly hasOlder = signal(false)
   loadingOlder = false
-  /** The place of the last event that was taken. */
+  /** The sequence number of the last applied event. */
   lastSeq = 0
   private events: P.EventFrame[] = []
   private seenSeqs = new Set<number>()
   private rows: ThreadItem[] = []
   private byKey = new Map<string, ThreadItem>()
-  private keyBySeq = new Map<number, string>() // the row that an event became, when it has another name than its place
-  private liveItems = new Map<string, ThreadItem>() // items of which only deltas are there
-  private completedItems = new Set<string>() // this turn's items that are whole: late deltas of them are of no use
+  private keyBySeq = new Map<number, string>() // an event's row key, where it is not the default
+  private liveItems = new Map<string, ThreadItem>() // items with only deltas so far
+  private completedItems = new Set<string>() // this turn's complete items: late deltas are ignored
   private orphanResults = new Map<string, P.ToolResult | P.Answer>() // results whose call lies on an older page
   private turnSeq = 0
   private toolCalls = new Map<string, ThreadItem>() // this turn's tool calls by their id; a model may use one again in a later turn
@@ -55,7 +55,7 @@ export class Thread {
 
   constructor(readonly session: string) {}
 
-  /** Events as they come, live or a page of older ones. What is known already is left out. Whether anything was new. */
+  /** Applies live events or a page of older ones, each once. Returns whether any was new. */
   addEvents(frames: readonly P.EventFrame[]): boolean {
     const fresh = frames.filter((frame) => !this.seenSeqs.has(frame.seq))
     if (!fresh.length) return false
@@ -78,7 +78,7 @@ export class Thread {
     return this.events[0]?.seq ?? 0
   }
 
-  /** What is only announced. */
+  /** Shows a part of an item before the item is complete. */
   applyDelta(event: AnyEvent): void {
     if (event.type === 'text_delta' || event.type === 'thinking_delta') {
       const kind = event.type === 'text_delta' ? 'text' : 'thinking'
@@ -90,8 +90,8 @@ export class Thread {
         row.content.value = { kind, text: content.text + event.text, live: true }
         return
       }
-      const made = this.add(`live ${++this.liveCount}`, 0, 0, event.parent ?? '', { kind, text: event.text, live: true })
-      this.liveItems.set(name, made)
+      const liveRow = this.add(`live ${++this.liveCount}`, 0, 0, event.parent ?? '', { kind, text: event.text, live: true })
+      this.liveItems.set(name, liveRow)
       this.publish()
     } else if (event.type === 'tool_output') {
       const row = this.toolCalls.get(event.id)
@@ -102,7 +102,7 @@ export class Thread {
     }
   }
 
-  /** The connection was away: what was announced may lack a part, and the whole item will come. */
+  /** After a break the deltas may have gaps; the complete items will follow. */
   discardDeltas(): void {
     this.dropLive()
     this.publish()
@@ -120,13 +120,13 @@ export class Thread {
     this.rebuilding = true
     for (const frame of this.events) this.applyEvent(frame)
     this.rebuilding = false
-    // The rows that were there keep their identity, so that the browser keeps their state and place.
+    // Existing rows keep their identity, so that the browser keeps their state and position.
     const fresh = this.byKey
     this.byKey = new Map()
     this.rows = this.rows.map((row) => {
       const before = kept.get(row.key)
       const content = fresh.get(row.key)!.content.peek()
-      if (before && !sameContent(before.content.peek(), content)) before.content.value = content // else it need not be drawn again
+      if (before && !sameContent(before.content.peek(), content)) before.content.value = content // else it need not be rendered again
       const used = before ?? row
       this.byKey.set(row.key, used)
       return used
@@ -232,9 +232,9 @@ export class Thread {
       case 'thinking_delta':
       case 'tool_output':
       case 'other':
-        break // announced only, or nothing that is known here
+        break // deltas, or unknown to the page
       default:
-        event satisfies never // a new kind of event does not build until it has its place above
+        event satisfies never // a new kind of event is a type error until it is handled above
     }
   }
 
@@ -246,7 +246,7 @@ export class Thread {
       this.add(own, frame.seq, frame.at, parent, { kind, text, live: false })
       return
     }
-    // The row stays where it is and keeps its name: nothing jumps when the stream ends.
+    // The row keeps its position and key: nothing jumps when the stream ends.
     this.liveItems.delete(name)
     this.keyBySeq.set(frame.seq, row.key)
     const settled: ThreadItem = { ...row, seq: frame.seq, at: frame.at }
@@ -255,10 +255,10 @@ export class Thread {
     this.byKey.set(row.key, settled)
   }
 
-  /** The turn is over: a tool of it that has told nothing yet does not run any more, and its error is told once. A person who
-   * stopped it knows why: what the agent says about its own interruption is no error. */
+  /** Ends the turn: marks tools without a result as unfinished and shows an error once. After an interruption by the person the
+   * agent's own error about it is removed. */
   private finishTurn(done: P.Done): P.Done {
-    let told = false
+    let errorShown = false
     for (let index = this.rows.length - 1; index >= 0; index--) {
       const row = this.rows[index]!
       const content = row.content.peek()
@@ -266,10 +266,10 @@ export class Thread {
       if (content.kind === 'tool' && !content.result) row.content.value = { ...content, unfinished: true }
       if (content.kind !== 'error' || content.error.recoverable) continue
       if (done.status === 'interrupted') this.remove(row)
-      else if (told && content.error.message === done.error) this.remove(row)
-      else told ||= content.error.message === done.error
+      else if (errorShown && content.error.message === done.error) this.remove(row)
+      else errorShown ||= content.error.message === done.error
     }
-    return told || done.status === 'interrupted' ? { ...done, error: '' } : done
+    return errorShown || done.status === 'interrupted' ? { ...done, error: '' } : done
   }
 
   private remove(row: ThreadItem): void {
@@ -284,7 +284,7 @@ export class Thread {
   }
 }
 
-/** Whether two contents were made of the same events. */
+/** Whether two contents come from the same events. */
 function sameContent(one: Content, other: Content): boolean {
   const [left, right] = [one, other] as Record<string, unknown>[]
   return Object.keys({ ...left, ...right }).every((name) => left![name] === right![name])

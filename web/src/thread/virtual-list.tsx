@@ -1,8 +1,7 @@
-/** A long thread, of which only what is near the window is in the document.
+/** A virtual list for long conversations: only rows near the viewport are in the document.
  *
- * Rows are grouped by their number; a group that is far away is one empty box of the height it had. Nothing jumps: what
- * is read stays where it is when rows come in above it or change their height, and at the bottom the newest stays in
- * sight until the person scrolls up.
+ * Rows are grouped by their number; a group far away is an empty box of its last height. Nothing jumps: the visible rows stay
+ * in place when rows are inserted above or change their height, and the list stays at the bottom until the person scrolls up.
  */
 import { Component, createRef, type ComponentChildren } from 'preact'
 import { Icon } from '../ui/icons'
@@ -10,10 +9,10 @@ import type { ThreadItem, Thread } from './thread'
 import { ThreadRow } from './thread-rows'
 
 const GROUP_SIZE = 24
-const OVERSCAN = 1500 // pixels beyond the window that are kept in the document
-const ESTIMATED_ROW = 56 // pixels of a row that was never seen
+const OVERSCAN = 1500 // pixels beyond the viewport that stay in the document
+const ESTIMATED_ROW = 56 // pixels of a row that was never rendered
 const BOTTOM_TOLERANCE = 48
-const LOAD_OLDER_AT = 1600 // pixels from the top at which older events are asked for
+const LOAD_OLDER_AT = 1600 // pixels from the top at which older events are loaded
 
 interface Anchor {
   readonly element: HTMLElement
@@ -29,14 +28,14 @@ interface Props {
 }
 
 export function groupItems(items: readonly ThreadItem[]): Map<number, ThreadItem[]> {
-  const found = new Map<number, ThreadItem[]>()
+  const byGroup = new Map<number, ThreadItem[]>()
   for (const item of items) {
     const id = Math.floor(item.number / GROUP_SIZE)
-    const group = found.get(id)
+    const group = byGroup.get(id)
     if (group) group.push(item)
-    else found.set(id, [item])
+    else byGroup.set(id, [item])
   }
-  return found
+  return byGroup
 }
 
 export class VirtualList extends Component<Props, { readonly near: ReadonlySet<number>; readonly away: boolean }> {
@@ -65,15 +64,15 @@ export class VirtualList extends Component<Props, { readonly near: ReadonlySet<n
     this.resizeObserver?.disconnect()
   }
 
-  /** What is read: the first row in sight, or, where none is drawn yet, the group that will have it. */
+  /** The first visible row, or its group when the row is not rendered yet. */
   override getSnapshotBeforeUpdate(): Anchor | null {
     if (this.pinnedToBottom) return null
     const edge = this.box.current!.getBoundingClientRect().top
     let fallback: Anchor | null = null
     for (const group of this.inner.current!.querySelectorAll<HTMLElement>('[data-group]')) {
-      const place = group.getBoundingClientRect()
-      if (place.bottom <= edge) continue
-      fallback ??= { element: group, key: '', top: place.top }
+      const bounds = group.getBoundingClientRect()
+      if (bounds.bottom <= edge) continue
+      fallback ??= { element: group, key: '', top: bounds.top }
       for (const row of group.querySelectorAll<HTMLElement>('[data-row]')) {
         const own = row.getBoundingClientRect()
         if (own.bottom > edge) return { element: row, key: row.dataset.row!, top: own.top }
@@ -88,7 +87,7 @@ export class VirtualList extends Component<Props, { readonly near: ReadonlySet<n
       const same = anchor.element.isConnected ? anchor.element : this.inner.current!.querySelector<HTMLElement>(`[data-row="${CSS.escape(anchor.key)}"]`)
       if (same) this.scrollBy(same.getBoundingClientRect().top - anchor.top)
     }
-    // What was drawn now is measured now: the observer corrects only what changes by itself later.
+    // Measure rendered rows now: the observer corrects only later changes.
     for (const [id, element] of this.elements) this.heights.set(id, element.getBoundingClientRect().height)
   }
 
@@ -114,9 +113,9 @@ export class VirtualList extends Component<Props, { readonly near: ReadonlySet<n
   private refCallback(id: number): (element: HTMLDivElement | null) => void {
     const known = this.refCallbacks.get(id)
     if (known) return known
-    const made = this.createRefCallback(id)
-    this.refCallbacks.set(id, made)
-    return made
+    const callback = this.createRefCallback(id)
+    this.refCallbacks.set(id, callback)
+    return callback
   }
 
   private onIntersection(entries: readonly IntersectionObserverEntry[]): void {
@@ -133,15 +132,15 @@ export class VirtualList extends Component<Props, { readonly near: ReadonlySet<n
     const box = this.box.current!
     const edge = box.getBoundingClientRect().top
     let shift = 0
-    let grown = 0 // of those above: a group's own place before the change is so much higher
+    let grown = 0 // height added by the groups above
     const groups = entries.map((entry) => entry.target as HTMLElement).filter((element) => element.dataset.group !== undefined)
     for (const element of groups.sort((one, other) => Number(one.dataset.group) - Number(other.dataset.group))) {
       const id = Number(element.dataset.group)
-      const place = element.getBoundingClientRect()
-      const more = place.height - (this.heights.get(id) ?? place.height)
-      this.heights.set(id, place.height)
+      const bounds = element.getBoundingClientRect()
+      const more = bounds.height - (this.heights.get(id) ?? bounds.height)
+      this.heights.set(id, bounds.height)
       grown += more
-      if (place.bottom - grown <= edge) shift += more
+      if (bounds.bottom - grown <= edge) shift += more
     }
     if (this.pinnedToBottom) this.scrollToBottom()
     else if (shift) this.scrollBy(shift)
@@ -191,7 +190,7 @@ export class VirtualList extends Component<Props, { readonly near: ReadonlySet<n
             {children}
           </div>
         </div>
-        {away && <button type="button" class="to-bottom" aria-label="To the newest" onClick={this.scrollToBottom}><Icon name="down" /></button>}
+        {away && <button type="button" class="to-bottom" aria-label="Jump to latest" onClick={this.scrollToBottom}><Icon name="down" /></button>}
       </div>
     )
   }

@@ -1,9 +1,9 @@
-/** Small parts that several pages share. */
+/** Components that several pages share: sheet, pane, buttons, problem, empty state. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Icon } from './icons'
 
-/** A sheet over the page: a real dialog, so that focus and Escape behave. */
+/** A modal sheet, as a native dialog for its focus and Escape handling. */
 export function Sheet(props: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean; actions?: ComponentChildren }) {
   const box = useRef<HTMLDialogElement>(null)
   useEffect(() => {
@@ -29,14 +29,14 @@ export function Sheet(props: { title: string; onClose: () => void; children: Com
   )
 }
 
-/** The content of a page, where it is not the list: where the keyboard goes on when the page changes. */
+/** The main content of a page; gets the focus when the page changes. */
 export function Pane(props: { class?: string; label?: string; children: ComponentChildren }) {
   return <main id="content" class={`pane ${props.class ?? ''}`} tabIndex={-1} aria-label={props.label}>{props.children}</main>
 }
 
 const HOLD_MS = 900
 
-/** Confirms only when it is held; a click from the keyboard or a screen reader is asked for twice instead. */
+/** Confirms when it is held; the keyboard and screen readers press it twice instead. */
 export function HoldButton(props: { label: string; onConfirm: () => void; class?: string }) {
   const [holding, setHolding] = useState(false)
   const [armed, setArmed] = useState(false)
@@ -103,17 +103,17 @@ export function Empty(props: { icon: string; title: string; children?: Component
   )
 }
 
-/** What is fetched when it is shown, again whenever `again` changes. */
-export function useFetched<T>(fetch: () => Promise<T>, again: readonly unknown[]): { value?: T; problem: string; reload: () => void } {
-  const [found, setFound] = useState<{ value?: T; problem: string }>({ problem: '' })
+/** Fetches when the component mounts, and again when a dependency changes. */
+export function useFetched<T>(fetch: () => Promise<T>, dependencies: readonly unknown[]): { value?: T; problem: string; reload: () => void } {
+  const [result, setResult] = useState<{ value?: T; problem: string }>({ problem: '' })
   const [round, setRound] = useState(0)
   useEffect(() => {
     let live = true
     fetch().then(
-      (value) => live && setFound({ value, problem: '' }),
-      (error: unknown) => live && setFound((before) => ({ ...before, problem: error instanceof Error ? error.message : String(error) })),
+      (value) => live && setResult({ value, problem: '' }),
+      (error: unknown) => live && setResult((before) => ({ ...before, problem: error instanceof Error ? error.message : String(error) })),
     )
     return () => { live = false }
-  }, [...again, round])
-  return { ...found, reload: () => setRound(round + 1) }
+  }, [...dependencies, round])
+  return { ...result, reload: () => setRound(round + 1) }
 }

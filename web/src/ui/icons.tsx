@@ -1,4 +1,4 @@
-/** Line icons, drawn here: small, and they take the colour of their text. */
+/** Line icons as inline SVG in the text's colour. */
 const PATHS: Record<string, string> = {
   command: 'M4 6l5 5-5 5M11 17h8',
   edit: 'M4 20h4L19 9l-4-4L4 16zM13 7l4 4',

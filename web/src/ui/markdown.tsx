@@ -1,7 +1,7 @@
-/** Markdown of models and tools, as HTML that cannot do anything.
+/** Markdown from models and tools as sanitised HTML.
  *
- * Two fences: markdown-it escapes raw HTML, and DOMPurify lets through a short list of tags. Images are shown as links:
- * fetching one would tell a stranger that and when this was read.
+ * Two safeguards: markdown-it escapes raw HTML, and DOMPurify allows a short list of tags. Images become links: loading one
+ * would reveal to its server that and when the text was read.
  */
 import DOMPurify from 'dompurify'
 import MarkdownIt from 'markdown-it'
@@ -9,7 +9,7 @@ import { useMemo } from 'preact/hooks'
 import { visible } from '../shared/visible-text'
 import { memo } from './memo'
 
-/** A link opens apart, and learns nothing about this page. */
+/** A link opens in a new tab and learns nothing about this page. */
 const EXTERNAL_LINK = 'target="_blank" rel="noopener noreferrer nofollow"'
 
 const md = new MarkdownIt({ html: false, linkify: true, breaks: false, typographer: false })
@@ -23,7 +23,7 @@ md.renderer.rules.image = (tokens, index) => {
 md.renderer.rules.link_open = (tokens, index) =>
   `<a href="${md.utils.escapeHtml(String(tokens[index]!.attrGet('href') ?? ''))}" ${EXTERNAL_LINK}>`
 
-/** Code is what people copy and run: what cannot be seen in it is marked. In prose such characters have their use. */
+/** People copy and run code: invisible characters in it are marked. Prose may need them. */
 for (const kind of ['code_inline', 'code_block', 'fence'] as const) {
   const plain = md.renderer.rules[kind]!
   md.renderer.rules[kind] = (tokens, index, ...rest) => {
@@ -46,10 +46,10 @@ export function toHtml(text: string): string {
   })
 }
 
-/** Streaming text in pieces of which only the last can still change, so that a long answer costs no more per word than
- * a short one. Cut at blank lines outside fences, and never before something indented (it belongs to a list). */
+/** Splits streaming text into blocks of which only the last can still change, so that a long text is not rendered again for each
+ * word. Splits at blank lines outside fences, and never before an indented line (it belongs to a list). */
 export function splitBlocks(text: string): string[] {
-  const found: string[] = []
+  const blocks: string[] = []
   let fence = ''
   let piece: string[] = []
   let blank = false
@@ -57,15 +57,15 @@ export function splitBlocks(text: string): string[] {
     const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1]
     const list = /^\s*(?:[-*+]|\d+[.)])\s/.test(line)
     if (blank && !fence && piece.length && line.trim() && !/^\s/.test(line) && !(list && isList(piece))) {
-      found.push(piece.join('\n'))
+      blocks.push(piece.join('\n'))
       piece = []
     }
     if (mark) fence = fence ? (mark.startsWith(fence) && line.trim() === mark ? '' : fence) : mark
     blank = line.trim() === ''
     piece.push(line)
   }
-  found.push(piece.join('\n'))
-  return found
+  blocks.push(piece.join('\n'))
+  return blocks
 }
 
 function isList(piece: readonly string[]): boolean {

@@ -1,4 +1,4 @@
-/** A component that is drawn again only when its properties change. */
+/** A component that renders again only when its props change. */
 import { Component, h, type ComponentChild, type FunctionComponent } from 'preact'
 
 export function memo<T extends object>(inner: FunctionComponent<T>): FunctionComponent<T> {
