@@ -35,7 +35,7 @@ describe('the card of an ask', () => {
     expect(text()).toContain('+1−1')
     expect(button('Allow once')).toBeTruthy()
   })
-  it('shows what the node says there is to see, with marks for what cannot be seen', () => {
+  it('shows the node’s parts, with marks for invisible characters', () => {
     const { box, text } = card(record(ask({ action: { kind: 'command', command: 'ls' } }), [{ label: 'Command', text: 'ls \u202e -la', form: 'code' }, { label: 'Note', text: 'a\u200bb' }]))
     expect(box.querySelector('pre[aria-label=Command]')!.textContent).toBe('ls ⟨U+202E⟩ -la')
     expect(text()).toContain('a⟨U+200B⟩b')
@@ -66,20 +66,20 @@ describe('the card of an ask', () => {
     expect(text()).toContain('line 199')
     expect(button('Allow once')).toBeTruthy()
   })
-  it('shows raw what is in an action of no known shape', () => {
+  it('shows an action of an unknown kind raw', () => {
     const { text } = card(record(ask({ action: { kind: 'brand_new', target: 'the moon' } as unknown as P.Ask['action'], input: { deep: { er: ['nested'] }, command: 'x' } })))
     for (const one of ['target', 'the moon', 'nested', 'command']) expect(text()).toContain(one)
     expect(card(record(ask({ action: { kind: 'brand_new' } as unknown as P.Ask['action'] }))).text()).toContain('brand_new')
     expect(card(record(ask({ questions: [{ id: '1', text: 'beside a permission' }] }))).text()).toContain('beside a permission')
   })
-  it('shows a plan as it is written', () => {
+  it('shows a plan as raw text', () => {
     expect(card(record(ask({ kind: 'plan', plan: '1. [harmless](https://evil.example)\n<!-- and this -->' }))).text()).toContain('[harmless](https://evil.example)\n<!-- and this -->')
   })
   it('shows all of a question', () => {
     const questions: P.Question[] = [{ id: '1', text: 'Which\u200b?', header: 'Colour', choices: [{ id: 'a', label: 'Red', description: 'like \u202ethis' }] }, { id: '2', text: 'And?', header: 'Second' }]
     for (const one of ['Which⟨U+200B⟩?', 'Colour', 'Red', 'like ⟨U+202E⟩this', 'Second', 'why']) expect(card(record(ask({ kind: 'question', questions, reason: 'why' }))).text()).toContain(one)
   })
-  it('can only be denied where the agent does not tell what it will do', () => {
+  it('can only be denied when the agent withholds the action', () => {
     const { text, button } = card(record(ask({ action: { kind: 'edit', paths: ['x'] }, withheld: 'The agent does not tell what it writes.' })))
     expect(text()).toContain('The agent does not tell what it writes.')
     expect(button('Allow')).toBeUndefined()
@@ -114,7 +114,7 @@ describe('the card of an ask', () => {
     const answer: P.Answer = { type: 'answer', ask: 'q', decision: 'allow', by: 'owner', via: 'pid 123 tieline approve' }
     expect(card({ ...record(ask({})), status: 'answered', answer }).text()).toContain('Allowed by owner (pid 123 tieline approve).')
   })
-  it('says in plain words that nobody could answer', () => {
+  it('says when a restart prevented an answer', () => {
     const answer: P.Answer = { type: 'answer', ask: 'q', decision: 'deny', by: 'restart', reason: 'Tieline was restarted before anyone answered' }
     expect(card({ ...record(ask({})), status: 'expired', answer }).text()).toContain('Denied: Tieline was restarted before anyone answered.')
     const row = document.body.appendChild(document.createElement('div'))
@@ -124,8 +124,8 @@ describe('the card of an ask', () => {
   })
 })
 
-describe('a beginning', () => {
-  it('and the rest are the whole, whatever the text', () => {
+describe('an excerpt', () => {
+  it('and the rest are the whole text', () => {
     for (const text of [LONG, 'é'.repeat(9000), '😀'.repeat(5000), '\n'.repeat(300), `${'x'.repeat(5000)}\n`]) {
       const { shown, rest } = excerpt(text)
       expect(isLong(text)).toBe(true)

@@ -6,7 +6,7 @@ const ASK = { id: 'a1', session: 's', digest: 'd', status: 'pending', created_at
 const FILE = { name: 'a.png', media_type: 'image/png', data: 'AA==' }
 
 describe('a decision', () => {
-  it('waits for a hub that is away, and goes again with the same key', async () => {
+  it('waits for an offline hub and is resent with the same key', async () => {
     const page = await load()
     page.ready({ asks: [ASK] })
     hub.reply = () => 'away'
@@ -16,8 +16,8 @@ describe('a decision', () => {
     page.ready({ asks: [ASK] })
     await settle()
     expect(page.decisionFor('a1')).toMatchObject({ state: 'applied' })
-    expect(new Set(hub.asked.map((one) => one.key)).size).toBe(1)
-    expect(hub.asked[0]!.body).toMatchObject({ decision: 'allow', digest: 'd' })
+    expect(new Set(hub.requests.map((one) => one.key)).size).toBe(1)
+    expect(hub.requests[0]!.body).toMatchObject({ decision: 'allow', digest: 'd' })
   })
   it('is followed over a reload until the machine has applied it', async () => {
     let page = await load()
@@ -34,7 +34,7 @@ describe('a decision', () => {
     page.store.applyFrame({ type: 'command', command: command('received') }) // late
     expect(page.decisionFor('a1')).toMatchObject({ state: 'applied' })
   })
-  it('can be made again when nobody knows what became of it', async () => {
+  it('can be made again when the hub has lost it', async () => {
     const page = await load()
     page.ready({ asks: [ASK] })
     hub.reply = () => [202, command('sent')]
@@ -58,7 +58,7 @@ describe('a decision', () => {
     page.store.applyFrame({ type: 'command', command: command('applied') })
     expect(page.decisionFor('a1')).toMatchObject({ state: 'applied' })
   })
-  it('goes again with the same key when the hub fails, and is told when it was applied after all', async () => {
+  it('is resent with the same key when the hub fails, and shown as applied when it was', async () => {
     vi.useFakeTimers()
     const page = await load()
     page.ready({ asks: [ASK] })
@@ -68,7 +68,7 @@ describe('a decision', () => {
     hub.reply = () => [202, command('sent')]
     await vi.advanceTimersByTimeAsync(6000) // the connection was there all the time
     expect(page.decisionFor('a1')).toMatchObject({ state: 'sent' })
-    expect(new Set(hub.asked.map((one) => one.key)).size).toBe(1)
+    expect(new Set(hub.requests.map((one) => one.key)).size).toBe(1)
     hub.reply = () => [404, { title: 'no such command' }]
     page.ready({ asks: [ASK] })
     await vi.advanceTimersByTimeAsync(1)
@@ -76,7 +76,7 @@ describe('a decision', () => {
     page.store.applyFrame({ type: 'command', command: command('applied') })
     expect(page.decisionFor('a1')).toMatchObject({ state: 'applied' })
   })
-  it('is forgotten with its ask', async () => {
+  it('is removed with its ask', async () => {
     const page = await load()
     page.ready({ asks: [ASK] })
     hub.reply = () => [202, command('sent')]
@@ -88,7 +88,7 @@ describe('a decision', () => {
 })
 
 describe('a prompt', () => {
-  it('is kept over a reload while the hub is away, and sent once', async () => {
+  it('is stored over a reload while the hub is offline, and sent once', async () => {
     let page = await load()
     hub.reply = () => 'away'
     page.sendPrompt('s', 'hello')
@@ -100,9 +100,9 @@ describe('a prompt', () => {
     page.ready()
     await settle()
     expect(page.queuedPrompts('s')).toEqual([])
-    expect(new Set(hub.asked.map((one) => `${one.key} ${String(one.body.id)}`)).size).toBe(1)
+    expect(new Set(hub.requests.map((one) => `${one.key} ${String(one.body.id)}`)).size).toBe(1)
   })
-  it('to a machine that is away has one tick, until the machine has it', async () => {
+  it('to an offline machine has one tick until the machine receives it', async () => {
     let page = await load()
     hub.reply = () => [202, command('sent')]
     page.sendPrompt('s', 'hello')
@@ -116,7 +116,7 @@ describe('a prompt', () => {
     page.store.applyFrame({ type: 'command', command: command('applied') })
     expect(page.queuedPrompts('s')).toEqual([])
   })
-  it('that expired says so; sent again it is another one', async () => {
+  it('that expired says so; a retry has a new id', async () => {
     const page = await load()
     hub.reply = () => [202, command('sent')]
     page.sendPrompt('s', 'hello')
@@ -127,10 +127,10 @@ describe('a prompt', () => {
     page.retryPrompt(page.queuedPrompts('s')[0]!.id)
     await settle()
     expect(page.queuedPrompts('s')).toEqual([])
-    expect(hub.asked[1]!.key).not.toBe(hub.asked[0]!.key)
-    expect(hub.asked[1]!.body.id).not.toBe(hub.asked[0]!.body.id)
+    expect(hub.requests[1]!.key).not.toBe(hub.requests[0]!.key)
+    expect(hub.requests[1]!.body.id).not.toBe(hub.requests[0]!.body.id)
   })
-  it('that could not be put into a turn is the next prompt when it is sent again', async () => {
+  it('that could not steer a turn is the next prompt when it is retried', async () => {
     const page = await load()
     hub.reply = () => [409, { title: 'no turn is running' }]
     page.sendPrompt('s', 'hello', [], true)
@@ -139,9 +139,9 @@ describe('a prompt', () => {
     hub.reply = () => [201, { id: 'p' }]
     page.retryPrompt(page.queuedPrompts('s')[0]!.id)
     await settle()
-    expect(hub.asked.map((one) => one.body.steer)).toEqual([true, false])
+    expect(hub.requests.map((one) => one.body.steer)).toEqual([true, false])
   })
-  it('never goes without its files unless a person says so', async () => {
+  it('is never sent without its files unless the person says so', async () => {
     let page = await load()
     hub.reply = () => 'away'
     page.sendPrompt('s', 'look', [FILE])
@@ -150,14 +150,14 @@ describe('a prompt', () => {
     hub.reply = ({ method }) => method === 'GET' ? [200, []] : [201, { id: 'p' }]
     page.ready()
     await settle()
-    expect(hub.asked.filter((one) => one.method === 'POST').length).toBe(1)
+    expect(hub.requests.filter((one) => one.method === 'POST').length).toBe(1)
     expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'failed', files: ['a.png'] }])
     page.store.applyFrame({ type: 'prompt', prompt: { id: page.queuedPrompts('s')[0]!.id, session: 's', status: 'queued' } as unknown as P.PromptView })
     await settle()
     page.store.applyFrame({ type: 'ready', state: 'ok', epoch: 'e', cursor: 0, snapshot: { sessions: [], asks: [], prompts: [], nodes: [] } })
     expect(page.queuedPrompts('s'), 'it had arrived after all').toEqual([])
   })
-  it('with files that the machine is already done with is not taken for lost after a reload', async () => {
+  it('with files that the machine has already processed is not shown as lost after a reload', async () => {
     let page = await load()
     hub.reply = () => 'away' // the answer, not the request
     page.sendPrompt('s', 'look', [FILE])
@@ -174,9 +174,9 @@ describe('a prompt', () => {
     page.ready()
     await settle()
     expect(page.queuedPrompts('s')).toEqual([])
-    expect(hub.asked.filter((one) => one.method === 'POST').length, 'it ran once').toBe(1)
+    expect(hub.requests.filter((one) => one.method === 'POST').length, 'it ran once').toBe(1)
   })
-  it('kept by a page that was opened while the hub was away is sent as ours', async () => {
+  it('stored by a page that was opened while the hub was offline is sent with the device’s key', async () => {
     let page = await load()
     hub.reply = () => 'away'
     page.sendPrompt('s', 'hello')
@@ -207,7 +207,7 @@ describe('a prompt', () => {
     page.store.applyFrame({ type: 'command', command: command('applied') })
     expect(page.queuedPrompts('s'), 'the machine has the last word').toEqual([])
   })
-  it('that the hub failed to take goes again as the same one; what a machine refused does not', async () => {
+  it('is resent with the same id after a failure of the hub, and not after a machine’s refusal', async () => {
     vi.useFakeTimers()
     const page = await load()
     hub.reply = () => [503, { detail: 'the bus is away', code: 'BusError' }]
@@ -218,10 +218,10 @@ describe('a prompt', () => {
     await vi.advanceTimersByTimeAsync(6000) // the connection was there all the time
     expect(page.queuedPrompts('s')).toMatchObject([{ tick: 'failed', problem: 'it is not installed' }])
     await vi.advanceTimersByTimeAsync(60_000)
-    expect(hub.asked.length).toBe(2)
-    expect(new Set(hub.asked.map((one) => `${one.key} ${String(one.body.id)}`)).size).toBe(1)
+    expect(hub.requests.length).toBe(2)
+    expect(new Set(hub.requests.map((one) => `${one.key} ${String(one.body.id)}`)).size).toBe(1)
   })
-  it('is over when the machine was faster than the answer that the hub has it', async () => {
+  it('is done when the machine was faster than the hub’s response', async () => {
     const page = await load()
     hub.reply = () => {
       page.store.applyFrame({ type: 'command', command: command('applied') })

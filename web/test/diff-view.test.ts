@@ -89,7 +89,7 @@ function missing(line: string, { rows, names }: Seen): string {
 }
 
 describe('any text as a diff', () => {
-  it('is kept, each line', () => {
+  it('keeps each line', () => {
     for (let seed = 1; seed <= 3000; seed++) {
       const diff = patch(random(seed))
       const seen = read(diff)
@@ -97,7 +97,7 @@ describe('any text as a diff', () => {
       if (lost.length) expect(lost, `seed ${seed}: ${JSON.stringify(diff)}`).toEqual([])
     }
   })
-  it('is on the screen as it was read, and the counts are those of what is shown', () => {
+  it('is shown as parsed, with matching counts', () => {
     const sorted = (rows: readonly string[]) => rows.map((row) => row.trimEnd()).sort()
     for (let seed = 1; seed <= 60; seed++) {
       const diff = patch(random(seed))
@@ -106,7 +106,7 @@ describe('any text as a diff', () => {
       expect([seen.added, seen.removed]).toEqual([meant.added, meant.removed])
     }
   })
-  it('keeps every added and removed line of a real one, whatever its heads say', () => {
+  it('keeps every added and removed line of a real diff, whatever its headers say', () => {
     for (let seed = 1; seed <= 100; seed++) {
       const next = random(seed)
       const body = Array.from({ length: 1 + Math.floor(next() * 12) }, () => '+- '[Math.floor(next() * 3)]! + WORDS[Math.floor(next() * 8)]!)

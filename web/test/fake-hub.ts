@@ -1,25 +1,25 @@
-/** A hub that answers as the test says, for what the page sends on a person's behalf; `load` is the page loaded anew. */
+/** A fake hub that answers as the test says; `load` loads the page's modules again. */
 import { beforeEach, vi } from 'vitest'
 import type * as P from '../src/generated/protocol'
 
-export interface Asked { readonly method: string; readonly path: string; readonly key: string; readonly body: Record<string, unknown> }
+export interface SentRequest { readonly method: string; readonly path: string; readonly key: string; readonly body: Record<string, unknown> }
 export type Reply = readonly [status: number, value: unknown] | 'away'
 
 const KEY = 'tl_the_page_is_ours'
 
-export const hub = { asked: [] as Asked[], reply: (_: Asked): Reply => 'away', storage: new Map<string, string>() }
+export const hub = { requests: [] as SentRequest[], reply: (_: SentRequest): Reply => 'away', storage: new Map<string, string>() }
 
 beforeEach(() => {
   vi.useRealTimers()
-  hub.asked = []
+  hub.requests = []
   hub.storage = new Map()
   vi.stubGlobal('localStorage', { getItem: (name: string) => hub.storage.get(name) ?? null, setItem: (name: string, value: string) => hub.storage.set(name, value), removeItem: (name: string) => hub.storage.delete(name) })
   vi.stubGlobal('fetch', async (url: string, { method, headers, body }: { method: string; headers: Record<string, string>; body?: string }) => {
-    const one = { method, path: url.replace('/api/v1/', ''), key: headers['Idempotency-Key'] ?? '', body: body ? JSON.parse(body) as Record<string, unknown> : {} }
-    hub.asked.push(one)
-    const answer = hub.reply(one)
+    const request = { method, path: url.replace('/api/v1/', ''), key: headers['Idempotency-Key'] ?? '', body: body ? JSON.parse(body) as Record<string, unknown> : {} }
+    hub.requests.push(request)
+    const answer = hub.reply(request)
     if (answer === 'away') throw new TypeError('network')
-    if (headers.Authorization !== `Bearer ${KEY}`) return { ok: false, status: 401, statusText: '', text: async () => '{"title":"who are you?"}' }
+    if (headers.Authorization !== `Bearer ${KEY}`) return { ok: false, status: 401, statusText: '', text: async () => '{"title":"missing or invalid credentials"}' }
     return { ok: answer[0] < 400, status: answer[0], statusText: '', text: async () => JSON.stringify(answer[1]) }
   })
 })

@@ -5,44 +5,44 @@ import { ago, cost, actionSummary, duration, askHeading, relativeTo, timeLeft, s
 import type * as P from '../src/generated/protocol'
 import { parseRoute } from '../src/app/router'
 
-describe('words', () => {
-  it('tells times as people do', () => {
+describe('format', () => {
+  it('formats times and durations', () => {
     expect([0, 60, 7200, 200_000].map((past) => ago(1_000_000 - past, 1_000_000))).toEqual(['now', '1 min', '2 h', '2 d'])
     expect([-1, 5, 75, 3661].map(timeLeft)).toEqual(['expired', '5 s left', '1:15 left', '1 h 1 min left'])
     expect([0.2, 2.34, 75].map(duration)).toEqual(['200 ms', '2.3 s', '1 min 15 s'])
   })
-  it('tells a measured zero from an absence', () => {
+  it('distinguishes zero from a missing value', () => {
     expect(cost({ cost_usd: 0 })).toBe('$0.00')
     expect(cost({ cost_usd: 0.001 })).toBe('<$0.01')
     expect(cost({ input: 1200, output: 300 })).toBe('1.5k tok')
     expect(cost({})).toBe('')
     expect(cost(null)).toBe('')
   })
-  it('does not claim that an offline machine works', () => {
+  it('shows an offline machine’s session as offline', () => {
     const session = { status: 'working', turns: 1 } as P.SessionRecord
     expect(sessionState(session, { id: 'n', online: true })).toBe('working')
     expect(sessionState(session, { id: 'n' })).toBe('offline')
     expect(sessionState({ ...session, status: 'idle' }, { id: 'n', online: true })).toBe('done')
     expect(sessionState({ ...session, status: 'idle', turns: 0 }, { id: 'n', online: true })).toBe('ready')
   })
-  it('does not call done what was stopped or failed', () => {
+  it('distinguishes done, stopped and failed', () => {
     const after = (outcome?: string) => sessionState({ status: 'idle', turns: 1, outcome } as unknown as P.SessionRecord, { id: 'n', online: true })
     expect([undefined, 'success', 'interrupted', 'timeout', 'error'].map(after)).toEqual(['done', 'done', 'stopped', 'stopped', 'failed'])
   })
-  it('hides nothing of what is one line', () => {
+  it('marks line breaks and invisible characters', () => {
     expect(actionSummary({ kind: 'command', command: 'ls\nrm x\u202e' })).toBe('ls ⏎ rm x⟨U+202E⟩')
     expect(actionSummary({ kind: 'command', command: 'x'.repeat(400) })).toBe(`${'x'.repeat(300)} …`)
     expect(sessionTitle({ title: 'a\u202eb\nc', cwd: '/' } as P.SessionRecord)).toBe('a⟨U+202E⟩b ⏎ c')
     const edit = (...paths: string[]) => askHeading({ type: 'ask', id: 'q', kind: 'permission', action: { kind: 'edit', paths } })
     expect([edit(), edit('/x/a\u200b.py'), edit('a', 'b')]).toEqual(['Edit files?', 'Edit a⟨U+200B⟩.py?', 'Edit 2 files?'])
   })
-  it('shortens what is inside', () => expect([relativeTo('w/p/a.ts', '/w/p'), relativeTo('/w/p/b/a.ts', '/w/p/'), relativeTo('/w/pa/a.ts', '/w/p'), relativeTo('a.ts', '/w/p'), relativeTo('/a.ts', '')]).toEqual(['a.ts', 'b/a.ts', '/w/pa/a.ts', 'a.ts', '/a.ts']))
-  it('shortens home', () => expect([abbreviateHome('/home/a/x', '/home/a'), abbreviateHome('/home/ab', '/home/a'), abbreviateHome('/home/a', '/home/a')]).toEqual(['~/x', '/home/ab', '~']))
+  it('shortens paths inside the directory', () => expect([relativeTo('w/p/a.ts', '/w/p'), relativeTo('/w/p/b/a.ts', '/w/p/'), relativeTo('/w/pa/a.ts', '/w/p'), relativeTo('a.ts', '/w/p'), relativeTo('/a.ts', '')]).toEqual(['a.ts', 'b/a.ts', '/w/pa/a.ts', 'a.ts', '/a.ts']))
+  it('abbreviates the home directory', () => expect([abbreviateHome('/home/a/x', '/home/a'), abbreviateHome('/home/ab', '/home/a'), abbreviateHome('/home/a', '/home/a')]).toEqual(['~/x', '/home/ab', '~']))
   it.each([['401 Unauthorized', 'Sign'], ['rate_limit exceeded', 'busy'], ['ECONNREFUSED', 'reach'], ['the agent was killed', 'process'], ['what', 'again']])(
     'knows what to do about %s', (message, word) => expect(advice(message)).toContain(word))
 })
 
-describe('places', () => {
+describe('routes', () => {
   it.each([
     ['/', { page: 'home' }], ['/new', { page: 'new' }], ['/s/abc', { page: 'session', id: 'abc', sheet: '' }], ['/s/abc/diff', { page: 'session', id: 'abc', sheet: 'diff' }],
     ['/messages/x%2Fy', { page: 'message', id: 'x/y' }], ['/settings', { page: 'settings' }], ['/nope', { page: 'unknown' }], ['/s/%E0%A4%A', { page: 'session', id: '%E0%A4%A', sheet: '' }],

@@ -16,7 +16,7 @@ function parsed(text: string): HTMLElement {
 }
 
 describe('untrusted text', () => {
-  it('has marks in its code for what cannot be seen', () => {
+  it('has marks for invisible characters in code', () => {
     for (const text of ['`rm \u202ex`', '```\nrm \u202ex\n```', '    rm \u202ex']) expect(parsed(text).querySelector('code')!.textContent!.trim()).toBe('rm ⟨U+202E⟩x')
   })
   it('is really sanitised here', () => {
@@ -38,7 +38,7 @@ describe('untrusted text', () => {
     expect(holder.querySelector('img')).toBeNull()
     expect(holder.querySelector('a')!.getAttribute('href')).toBe('https://example.com/cat.png')
   })
-  it('links open apart', () => {
+  it('opens links in a new tab', () => {
     const link = parsed('see https://example.com')!.querySelector('a')!
     expect(link.getAttribute('rel')).toContain('noopener')
     expect(link.getAttribute('target')).toBe('_blank')
@@ -50,15 +50,15 @@ describe('untrusted text', () => {
   })
 })
 
-describe('pieces', () => {
+describe('blocks', () => {
   it('cuts at blank lines', () => expect(splitBlocks('a\n\nb\nc\n\nd')).toEqual(['a\n', 'b\nc\n', 'd']))
   it('keeps fences whole', () => expect(splitBlocks('```\na\n\nb\n```\n\nc')).toEqual(['```\na\n\nb\n```\n', 'c']))
   it('keeps lists whole', () => expect(splitBlocks('1. a\n\n2. b\n\n   more\n\nend')).toEqual(['1. a\n\n2. b\n\n   more\n', 'end']))
-  it('joined they are the text', () => {
+  it('join to the text', () => {
     const text = 'x\n\n```\n\n\n```\n- a\n\n- b\n\n\nz'
     expect(splitBlocks(text).join('\n')).toBe(text)
   })
-  it('earlier pieces never change while text grows', () => {
+  it('never change while the text grows, except the last', () => {
     const text = 'One\n\nTwo **bold**\n\n```js\nlet a\n\nlet b\n```\n\n- l1\n- l2\n\nEnd.'
     let before: string[] = []
     for (let length = 1; length <= text.length; length++) {

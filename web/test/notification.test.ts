@@ -15,17 +15,17 @@ describe('notifications', () => {
     expect(options.actions).toHaveLength(2)
     expect(options).toMatchObject({ tag: 'ask-1', renotify: true, requireInteraction: true, timestamp: 100_000, data: WHOLE })
   })
-  it('offer Allow only where the whole action stands on them', () => {
+  it('offer Allow only when they show the whole action', () => {
     for (const one of [ASK, { ...ASK, allow: false }, { ...ASK, allow: 'yes' } as unknown as Notice]) {
       expect(toNotification(one, 150).options.actions?.map(({ action }) => action)).toEqual(['deny'])
     }
   })
-  it('offer nothing when it is too late', () => {
+  it('offer no actions when the ask has expired', () => {
     const { options } = toNotification(ASK, 201)
     expect(options.actions).toEqual([])
     expect(options.body).toContain('expired')
   })
-  it('lead to what they are about', () => {
+  it('open the right page', () => {
     expect(notificationPath(ASK)).toBe('/s/s%2F1')
     expect(notificationPath({ kind: 'node', tag: 'n', title: 'x' })).toBe('/settings')
   })

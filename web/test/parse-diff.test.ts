@@ -21,7 +21,7 @@ new file mode 100644
 `
 
 describe('unified diffs', () => {
-  it('shows the numbers of a head that does not tell its lines as they are', () => {
+  it('shows the raw header of a hunk with wrong counts', () => {
     const heads = (head: string) => parseDiff(`--- a/x\n+++ b/x\n${head}\n-a\n+b\n`)[0]!.hunks.map((hunk) => hunk.head)
     expect(heads('@@ -1 +1 @@')).toEqual([''])
     expect(heads('@@ -1,9 +1 @@')).toEqual(['@@ -1,9 +1 @@'])
@@ -34,7 +34,7 @@ describe('unified diffs', () => {
     ])
     expect(second).toMatchObject({ path: 'new.txt', state: 'added', added: 1 })
   })
-  it('reads plain diffs without git heads', () => {
+  it('reads plain diffs without git headers', () => {
     expect(parseDiff('--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-x\n+y\n--- b.txt\n+++ b.txt\n@@ -1 +1 @@\n-x\n+y\n').map((file) => file.path)).toEqual(['a.txt', 'b.txt'])
   })
   it('knows renames, deletions and binaries', () => {
@@ -43,7 +43,7 @@ describe('unified diffs', () => {
     expect(parseDiff('diff --git a/p.png b/p.png\nBinary files a/p.png and b/p.png differ\n')[0]).toMatchObject({ path: 'p.png', state: 'binary' })
   })
   it('is empty for nothing', () => expect(parseDiff('')).toEqual([]))
-  it('a remark names the place and quotes the line', () => {
+  it('formats a comment with path, number and line', () => {
     const line = parseDiff(TWO)[0]!.hunks[0]!.lines[2]!
     expect(formatComment('greeting.py', line, ' why? ')).toBe('On greeting.py:2\n\n```\nTWO\n```\n\nwhy?')
   })

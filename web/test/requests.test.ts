@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { command, hub, load, settle, type Reply } from './fake-hub'
 
 describe('an idempotent request', () => {
-  it('has one key until it is answered or changed', async () => {
+  it('has one key until it gets a response or changes', async () => {
     const { IdempotentRequest } = await load()
     const request = new IdempotentRequest()
     const send = (text: string) => request.send('POST', 'messages', { text }).catch(() => undefined)
@@ -16,10 +16,10 @@ describe('an idempotent request', () => {
     hub.reply = () => [201, {}]
     await Promise.all([send('c'), send('c')])
     await send('c')
-    const keys = hub.asked.map((one) => one.key)
+    const keys = hub.requests.map((one) => one.key)
     expect(keys.map((key) => keys.indexOf(key))).toEqual([0, 0, 2, 2, 4, 5, 5, 7])
   })
-  it('keeps its key while the hub cannot say, and not after a machine’s refusal', async () => {
+  it('keeps its key while the outcome is unknown, and not after a machine’s refusal', async () => {
     const { IdempotentRequest } = await load()
     const request = new IdempotentRequest()
     const answers: Reply[] = [[503, {}], [409, { code: 'InProgress' }], [429, {}], [504, { code: 'GatewayTimeout' }], [502, {}], [502, { code: 'AgentError' }], [409, { code: 'Conflict' }], [201, {}]]
@@ -27,13 +27,13 @@ describe('an idempotent request', () => {
       hub.reply = () => answer
       await request.send('POST', 'messages', { text: 'a' }).catch(() => undefined)
     }
-    const keys = hub.asked.map((one) => one.key)
+    const keys = hub.requests.map((one) => one.key)
     expect(keys.map((key) => keys.indexOf(key))).toEqual([0, 0, 0, 0, 0, 0, 6, 7])
   })
 })
 
-describe('what comes before', () => {
-  it('tells the commands of an agent that introduced itself long ago', async () => {
+describe('the first events of a long thread', () => {
+  it('are loaded for the agent’s commands', async () => {
     const { store } = await load()
     const event = (seq: number, event: unknown) => ({ type: 'event', seq, session: 's', at: seq, event })
     hub.reply = ({ path }) => path.includes('after=')
@@ -43,12 +43,12 @@ describe('what comes before', () => {
     await settle()
     expect(store.thread.value!.init.value).toMatchObject({ commands: ['compact'] })
     expect(store.thread.value!.items.value.length).toBe(1)
-    expect(hub.asked.map((one) => one.path)).toEqual(['sessions/s/events?limit=200', 'sessions/s/events?after=2&limit=10'])
+    expect(hub.requests.map((one) => one.path)).toEqual(['sessions/s/events?limit=200', 'sessions/s/events?after=2&limit=10'])
   })
 })
 
 describe('a read', () => {
-  it('ends when no answer comes', async () => {
+  it('times out', async () => {
     const { get, isOutcomeUnknown: unsure } = await load()
     const bound = new AbortController()
     vi.spyOn(AbortSignal, 'timeout').mockReturnValueOnce(bound.signal)
@@ -61,8 +61,8 @@ describe('a read', () => {
   })
 })
 
-describe('a session that was gone to twice', () => {
-  it('has no problem when the first answer is a failure and the second is there', async () => {
+describe('a session that was opened twice', () => {
+  it('shows no problem when the first request fails and the second succeeds', async () => {
     const { store } = await load()
     let fail = () => {}
     const first = new Promise<never>((_, failed) => { fail = () => failed(new TypeError('network')) })
@@ -78,16 +78,16 @@ describe('a session that was gone to twice', () => {
   })
 })
 
-describe('an order', () => {
+describe('a pending command', () => {
   const post = async (page: Awaited<ReturnType<typeof load>>, draft = '') => page.trackCommand('New session', 's', page.request('POST', 'sessions', {}), draft)
 
-  it('that the machine carried out at once is over', async () => {
+  it('that the machine applied at once is not pending', async () => {
     const page = await load()
     hub.reply = () => [201, { id: 's' }]
     expect(await post(page)).toEqual({ id: 's' })
     expect(page.commandsOfSession('s')).toEqual([])
   })
-  it('is followed over a reload, and what the machine refuses is told', async () => {
+  it('is followed over a reload, and a refusal is shown', async () => {
     let page = await load()
     hub.reply = () => [202, command('sent')]
     expect(await post(page)).toBeUndefined()
@@ -96,7 +96,7 @@ describe('an order', () => {
     hub.reply = () => [503, {}]
     page.ready()
     await settle()
-    expect(page.commandsOfMissingSessions(), 'nobody has said yet').toMatchObject([{ problem: '' }])
+    expect(page.commandsOfMissingSessions(), 'the outcome is unknown').toMatchObject([{ problem: '' }])
     hub.reply = ({ path }) => path === 'commands/c1' ? [200, { ...command('refused'), problem: 'there is no such directory' }] : [500, {}]
     page.ready()
     await settle()
@@ -104,7 +104,7 @@ describe('an order', () => {
     page.dismissCommand('c1')
     expect(page.commandsOfSession('s')).toEqual([])
   })
-  it('that expired, or that nobody knows of, is told; done after all, it is over', async () => {
+  it('that expired or is unknown to the hub is shown; once applied, it is gone', async () => {
     const page = await load()
     hub.reply = () => [202, command('sent')]
     await post(page)
@@ -119,7 +119,7 @@ describe('an order', () => {
     await settle()
     expect(page.commandsOfSession('s')[0]!.problem).not.toBe('')
   })
-  it('was faster than the answer that the hub has it', async () => {
+  it('may be applied before the hub’s response arrives', async () => {
     const page = await load()
     hub.reply = () => {
       page.store.applyFrame({ type: 'command', command: { ...command('refused'), problem: 'no' } })
@@ -128,7 +128,7 @@ describe('an order', () => {
     await post(page)
     expect(page.commandsOfSession('s')).toMatchObject([{ problem: 'no' }])
   })
-  it('keeps the words of a new session until it is there, and never takes others', async () => {
+  it('keeps the draft of a new session until the session exists, and no other draft', async () => {
     const page = await load()
     const draft = (id: string) => { hub.reply = () => [202, command('sent', id)] }
     hub.storage.set('tieline.draft.new', '"mend it"')

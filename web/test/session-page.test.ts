@@ -7,7 +7,7 @@ import { hub, load } from './fake-hub'
 
 const painted = () => new Promise((done) => setTimeout(done, 80)) // longer than the hooks wait for a frame
 
-it('shows the session that was gone to last, however fast', async () => {
+it('shows the session that was opened last, however fast', async () => {
   class Observer { observe() {} unobserve() {} disconnect() {} } // jsdom has none
   vi.stubGlobal('IntersectionObserver', Observer)
   vi.stubGlobal('ResizeObserver', Observer)
@@ -40,7 +40,7 @@ it('shows the session that was gone to last, however fast', async () => {
   render(null, box)
 })
 
-it('says why an agent ended, unless the conversation below says it', async () => {
+it('says why an agent ended, unless the conversation shows it', async () => {
   const { store, ready } = await load()
   const { agentHop: agentLeg } = await import('../src/connection/connection-bar')
   store.connectionState.value = { ...store.connectionState.value, state: 'online' }

@@ -59,7 +59,7 @@ describe('the stream', () => {
     last().tell(READY)
     expect(state()).toBe('online')
   })
-  it('comes back with its cursor and epoch', () => {
+  it('reconnects with its cursor and epoch', () => {
     last().open(); last().tell(READY)
     stream.follow({ session: 's', after: 7 })
     expect(last().said.at(-1)).toMatchObject({ type: 'subscribe', after: 7, epoch: 'e1', sessions: ['s'] })
@@ -71,7 +71,7 @@ describe('the stream', () => {
     expect(sockets).toHaveLength(2)
     expect(last().said[1]).toMatchObject({ type: 'subscribe', after: 12, epoch: 'e1', sessions: ['s'] })
   })
-  it('waits longer each time, but not for ever', () => {
+  it('backs off up to a limit', () => {
     const waits: number[] = []
     for (let round = 0; round < 12; round++) {
       last().end()
@@ -81,14 +81,14 @@ describe('the stream', () => {
     expect(waits[1]).toBeGreaterThan(waits[0]!)
     expect(Math.max(...waits)).toBeLessThanOrEqual(13_000)
   })
-  it('is back at once when the page returns', () => {
+  it('reconnects at once when the page returns', () => {
     for (let round = 0; round < 6; round++) { last().end(); pass(20_000) }
     last().end()
     const before = sockets.length
     stream.setVisible(true)
     expect(sockets).toHaveLength(before + 1)
   })
-  it('replaces a socket that is only thought to be there', () => {
+  it('replaces a socket that does not answer a probe', () => {
     last().open(); last().tell(READY)
     clock += HEARTBEAT_MS + 5000 // timers sleep in the background
     timers.forEach((timer) => (timer.at += 100_000))
@@ -97,7 +97,7 @@ describe('the stream', () => {
     pass(PROBE_TIMEOUT_MS)
     expect(state()).toBe('waiting')
   })
-  it('keeps one that answers', () => {
+  it('keeps a socket that answers', () => {
     last().open(); last().tell(READY)
     clock += HEARTBEAT_MS + 5000
     timers.forEach((timer) => (timer.at += 100_000))
@@ -107,17 +107,17 @@ describe('the stream', () => {
     pass(PROBE_TIMEOUT_MS)
     expect(state()).toBe('online')
   })
-  it('ends a silent connection', () => {
+  it('closes a silent connection', () => {
     last().open(); last().tell(READY)
     pass(70_000)
     expect(sockets.length).toBeGreaterThan(1)
   })
-  it('comes back at once when it was too slow', () => {
+  it('reconnects at once when it was too slow', () => {
     last().open(); last().tell(READY); last().end(4408)
     pass(0)
     expect(sockets).toHaveLength(2)
   })
-  it('asks to sign in when the device was revoked, and does not insist', () => {
+  it('does not reconnect when the device was revoked', () => {
     last().open(); last().tell(READY); last().end(4401)
     expect(state()).toBe('signed-out')
     pass(60_000)
@@ -126,7 +126,7 @@ describe('the stream', () => {
     stream.start() // somebody signed in again
     expect(sockets).toHaveLength(2)
   })
-  it('hears nothing of a socket that it gave up', () => {
+  it('ignores a closed socket', () => {
     const old = last()
     old.open(); old.tell(READY); old.end(); pass(1000)
     const count = frames.length

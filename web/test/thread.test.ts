@@ -34,7 +34,7 @@ describe('a thread', () => {
     expect(thread.working.value).toBe(false)
   })
 
-  it('is the same whatever the pages and their order', () => {
+  it('is the same for any pages in any order', () => {
     const whole = new Thread('s')
     whole.addEvents(FRAMES)
     for (let cut = 1; cut < FRAMES.length; cut++) {
@@ -46,7 +46,7 @@ describe('a thread', () => {
     }
   })
 
-  it('draws nothing anew because older events come before it', () => {
+  it('renders no row again when older events arrive', () => {
     const thread = new Thread('s')
     thread.addEvents(FRAMES.slice(5)) // the tool's call is on the older page
     const before = new Map(thread.items.value.map((item) => [item.key, item.content.value]))
@@ -57,14 +57,14 @@ describe('a thread', () => {
     expect(after.get('tool #14')).toMatchObject({ result: { output: 'x' } })
   })
 
-  it('takes nothing twice', () => {
+  it('applies no event twice', () => {
     const thread = new Thread('s')
     thread.addEvents(FRAMES)
     expect(thread.addEvents(FRAMES.slice(3))).toBe(false)
     expect(thread.items.value).toHaveLength(8)
   })
 
-  it('keeps rows and their numbers when older ones come before them', () => {
+  it('keeps rows and numbers when older rows are inserted', () => {
     const thread = new Thread('s')
     thread.addEvents(FRAMES.slice(6))
     const before = thread.items.value.map((item) => [item.key, item.number] as const)
@@ -76,7 +76,7 @@ describe('a thread', () => {
     expect(numbers[0]).toBeLessThan(0)
   })
 
-  it('shows deltas at once and lets the whole item take their place', () => {
+  it('shows deltas at once and replaces them by the complete item', () => {
     const thread = new Thread('s')
     thread.addEvents([frame(1, { type: 'turn_started', prompt: 'go' })])
     thread.applyDelta({ type: 'text_delta', text: 'Hel', item: 'b' })
@@ -92,7 +92,7 @@ describe('a thread', () => {
     expect(thread.items.value.map((item) => item.key)).toContain(key)
   })
 
-  it('drops what was only announced when the turn ends or the connection was away', () => {
+  it('drops deltas when the turn ends or the connection was lost', () => {
     const thread = new Thread('s')
     thread.addEvents([frame(1, { type: 'turn_started', prompt: 'go' })])
     thread.applyDelta({ type: 'thinking_delta', text: 'x', item: '' })
@@ -103,7 +103,7 @@ describe('a thread', () => {
     expect(kinds(thread)).toEqual(['user', 'done'])
   })
 
-  it('shows the output of a running tool, and its end only afterwards', () => {
+  it('shows the output of a running tool, then its result', () => {
     const thread = new Thread('s')
     thread.addEvents([frame(1, TURN[4]!)])
     thread.applyDelta({ type: 'tool_output', id: 't1', text: 'a' })
@@ -113,19 +113,19 @@ describe('a thread', () => {
     expect(contents(thread)[0]).toMatchObject({ output: '', result: { output: 'x' } })
   })
 
-  it('says when the policy refused something that was never asked', () => {
+  it('shows a refusal by policy without an ask', () => {
     const thread = new Thread('s')
     thread.addEvents([frame(1, { type: 'answer', ask: 'q', decision: 'deny', by: 'policy', reason: 'no' })])
     expect(kinds(thread)).toEqual(['ask'])
   })
 
-  it('leaves unknown events alone', () => {
+  it('ignores unknown events', () => {
     const thread = new Thread('s')
     thread.addEvents([frame(1, { type: 'other', raw: {} }), frame(2, { type: 'brand_new' } as unknown as AnyEvent)])
     expect(thread.items.value).toEqual([])
     expect(thread.lastSeq).toBe(2)
   })
-  it('says of a tool that has not told its result when the turn ends that it does not run any more', () => {
+  it('marks a tool without a result as unfinished when the turn ends', () => {
     const thread = new Thread('s')
     const use = (id: string): AnyEvent => ({ type: 'tool_use', id, name: 'Bash', action: { kind: 'command', command: 'ls' } })
     thread.addEvents([use('before'), TURN[0]!, use('t1')].map((event, index) => frame(index + 1, event)))
@@ -154,14 +154,14 @@ describe('a thread', () => {
     live.applyDelta({ type: 'tool_output', id: 'call_0', text: 'on its way' })
     expect(contents(live).flatMap((one) => one.kind === 'tool' ? [one.output] : [])).toEqual(['', 'on its way'])
   })
-  it('tells an abort once, and as an abort', () => {
+  it('shows an interruption once', () => {
     const thread = new Thread('s')
     const late: AnyEvent = { type: 'error', message: '[ede_diagnostic] result_type=user' }
     thread.addEvents([TURN[0]!, late, { type: 'error', message: 'tried again', recoverable: true }, late, { type: 'done', status: 'interrupted', error: late.message }].map((event, index) => frame(index + 1, event as AnyEvent)))
     expect(kinds(thread)).toEqual(['user', 'error', 'done'])
     expect(contents(thread).at(-1)).toMatchObject({ done: { status: 'interrupted', error: '' } })
   })
-  it('tells an error in one line', () => {
+  it('shows an error once', () => {
     const turn = (...more: AnyEvent[]) => {
       const thread = new Thread('s')
       thread.addEvents([TURN[0]!, ...more, { type: 'done', status: 'error', error: 'no credit' } as const].map((event, index) => frame(index + 1, event)))

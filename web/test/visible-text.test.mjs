@@ -7,16 +7,16 @@ import { isHidden, visibleLine, visible } from '../src/shared/visible-text'
 const venvPython = join(import.meta.dirname, '..', '..', '.venv', 'bin', 'python')
 const python = process.env.PYTHON ?? (existsSync(venvPython) ? venvPython : 'python3')
 
-describe('what cannot be seen', () => {
-  it('is marked as the hub marks it, over all code points', () => {
+describe('invisible characters', () => {
+  it('are those of the hub, over all code points', () => {
     const marks = execFileSync(python, ['-c', 'from tieline.visible_text import hidden; print("".join("01"[hidden(chr(code))] for code in range(0x110000)))'], { encoding: 'utf8', maxBuffer: 1 << 26 })
     const wrong = []
     for (let code = 0; code < 0x110000; code++) if (isHidden(code) !== (marks[code] === '1') && code !== 10 && code !== 9) wrong.push(code.toString(16))
     expect(wrong).toEqual([])
   })
-  it('is a mark in the text, and the rest stays', () => {
+  it('become marks, and the rest stays', () => {
     expect(visible('rm \u202e-rf\u200b /\u00a0x\r\n\ty\ud800 😀 é שלום')).toBe('rm ⟨U+202E⟩-rf⟨U+200B⟩ /⟨U+00A0⟩x⟨U+000D⟩\n\ty⟨U+D800⟩ 😀 é שלום')
     for (const one of ['\u061c', '\u00ad', '\u2061', '\u2066', '\u3164', '\u{e0041}', '\u2800', '\u001b']) expect(visible(`a${one}b`)).toMatch(/^a⟨U\+[0-9A-F]{4,6}⟩b$/)
   })
-  it('in one line shows where the lines end', () => expect(visibleLine('ls\nrm x')).toBe('ls ⏎ rm x'))
+  it('and line breaks are visible on one line', () => expect(visibleLine('ls\nrm x')).toBe('ls ⏎ rm x'))
 })
