@@ -109,11 +109,8 @@ class HubSessions:
                 session=session,
                 agent=wanted.agent,
                 cwd=wanted.cwd,
-                policy=wanted.policy,
-                model=wanted.model,
-                effort=wanted.effort,
                 title=wanted.title,
-                accept_unenforced=wanted.accept_unenforced,
+                **wanted.agent_options(),
             ),
         )
 

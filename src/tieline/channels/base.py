@@ -20,7 +20,7 @@ from typing import Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from ..bus.base import Bus
-from ..drivers.base import Attachment
+from ..drivers.base import AgentOptions, Attachment
 from ..envelopes import AttachmentRef, DeliveryResult, Envelope, Limits, MessageReceipt, Payload
 from ..errors import TielineError
 from ..events import Remember
@@ -151,17 +151,14 @@ class Channel(Protocol):
     def status(self) -> ChannelStatus: ...
 
 
-class SessionRequest(Struct, frozen=True, kw_only=True):
-    """What a session shall be like that is made for a name."""
+class SessionRequest(AgentOptions, frozen=True, kw_only=True):
+    """A session to be created for a name."""
 
     agent: str = ""
     cwd: str = ""
     policy: Policy = Policy()
-    model: str = ""
-    effort: str = ""
     title: str = ""
     node: str = ""  # empty: this machine
-    accept_unenforced: bool = False
 
 
 class SessionService(Protocol):

@@ -12,14 +12,15 @@
 `turn.Turn` keeps most of these promises for a driver.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypedDict, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..config import setting
 from ..errors import PolicyUnenforceable, Unsupported, UsageError
 from ..events import Answer, Ask, Event
 from ..policy import Policy, Receipt
@@ -60,22 +61,52 @@ class Prompt(Struct, frozen=True, omit_defaults=True):
         return replace(self, text=f"<system_context>\n{self.system}\n</system_context>\n\n{self.text}", system="")
 
 
-class Spec(Struct, frozen=True, kw_only=True):
+class AgentOptions(Struct, frozen=True, kw_only=True):
+    """The options of a session's agent. What carries them derives from this: requests, commands, records, the Spec."""
+
+    policy: Annotated[
+        Policy | str | None, setting("Policy: a preset's name, or its three levels. Without it: `policy`.", "edits")
+    ] = None
+    model: Annotated[str, setting("Model, by the agent's own name.", "opus")] = ""
+    effort: Annotated[str, setting("Effort, by the agent's own name.", "high")] = ""
+    system: Annotated[str, setting("Text added to the system instruction.", "Answer in French.")] = ""
+    accept_unenforced: Annotated[bool, setting("Run an agent that cannot be held to the policy.", True)] = False
+    max_turns: Annotated[int | None, setting("Model calls of a turn, at most.", 20)] = None
+    max_budget_usd: Annotated[float | None, setting("Cost of a turn, at most, in US dollars.", 2.5)] = None
+    allowed_tools: Annotated[
+        tuple[str, ...], setting("Tools that need no ask, by the agent's own names.", ("Read",))
+    ] = ()
+    disallowed_tools: Annotated[
+        tuple[str, ...], setting("Tools that are switched off, by the agent's own names.", ("WebSearch",))
+    ] = ()
+
+    def agent_options(self, **changes: Any) -> dict[str, Any]:
+        """The fields of AgentOptions alone, for another value that derives from it."""
+        return {name: getattr(self, name) for name in AgentOptions.__struct_fields__} | changes
+
+
+class AgentOptionsDict(TypedDict, total=False):
+    """AgentOptions as keyword arguments."""
+
+    policy: Policy | str | None
+    model: str
+    effort: str
+    system: str
+    accept_unenforced: bool
+    max_turns: int | None
+    max_budget_usd: float | None
+    allowed_tools: Sequence[str]
+    disallowed_tools: Sequence[str]
+
+
+class Spec(AgentOptions, frozen=True, kw_only=True):
     """How a conversation is to be opened. Frozen: a change makes another one (`msgspec.structs.replace`)."""
 
     cwd: str
     env: Mapping[str, str] = {}  # the agent's whole environment
     policy: Policy = Policy()
-    accept_unenforced: bool = False
-    model: str = ""
-    effort: str = ""
-    max_turns: int | None = None
-    max_budget_usd: float | None = None
     resume: str = ""  # a native id
     fork: bool = False  # with resume: go on in a copy
-    system: str = ""  # added to the agent's own system prompt
-    allowed_tools: tuple[str, ...] = ()
-    disallowed_tools: tuple[str, ...] = ()
     mcp_servers: Mapping[str, McpServer] = {}
     ahead: bool = False  # nobody waits for it yet: it may start slower if its first turn is faster for it
 
@@ -215,19 +246,13 @@ class Driver(Protocol):
 
 def required_features(spec: Spec) -> tuple[str, ...]:
     """The names of the features that it needs."""
-    needs: dict[str, Any] = {
-        "model": spec.model,
-        "effort": spec.effort,
-        "max_turns": spec.max_turns is not None,
-        "max_budget_usd": spec.max_budget_usd is not None,
-        "resume": spec.resume,
-        "fork": spec.fork,
-        "system": spec.system,
-        "allowed_tools": spec.allowed_tools,
-        "disallowed_tools": spec.disallowed_tools,
-        "mcp_servers": spec.mcp_servers,
-    }
-    return tuple(name for name, needed in needs.items() if needed)
+    names = (*AgentOptions.__struct_fields__, "resume", "fork", "mcp_servers")
+    default = Spec(cwd="")
+    return tuple(
+        name
+        for name in names
+        if name not in ("policy", "accept_unenforced") and getattr(spec, name) != getattr(default, name)
+    )
 
 
 def check_spec(driver: Driver, spec: Spec) -> None:

@@ -1,51 +1,54 @@
-"""What a caller asks of an agent, as named options, made into the Spec that a driver is given."""
+"""Agent options as keyword arguments: completed from the configuration, and made into the Spec of a conversation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, Unpack
 
-from ..config import Config
-from ..policy import Policy, preset
-from .base import McpServer, Spec
+from msgspec.structs import fields
+
+from ..config import AgentDefaults, Config
+from ..policy import preset
+from .base import AgentOptions, AgentOptionsDict, McpServer, Spec
+
+CONFIGURABLE = tuple(name for name in AgentDefaults.__struct_fields__ if name in AgentOptions.__struct_fields__)
+"""Options that [agents.NAME] may set for all sessions of an agent."""
 
 
-class Options(TypedDict, total=False):
+LISTS = frozenset(field.name for field in fields(AgentOptions) if isinstance(field.default, tuple))
+
+
+class Options(AgentOptionsDict, total=False):
     cwd: str | Path
-    policy: Policy | str | None  # None: the configured one
     env: Mapping[str, str] | None  # None: the caller's own
-    model: str
-    effort: str
-    max_turns: int | None
-    max_budget_usd: float | None
     resume: str
     fork: bool
-    system: str
-    allowed_tools: Sequence[str]
-    disallowed_tools: Sequence[str]
     mcp_servers: Mapping[str, McpServer] | None
-    accept_unenforced: bool
+
+
+def resolve_options(options: AgentOptionsDict, config: Config, agent: str) -> dict[str, Any]:
+    """The caller's options; what the caller leaves open is as configured for the agent."""
+    resolved: dict[str, Any] = {**options}
+    for name in LISTS & resolved.keys():
+        resolved[name] = tuple(resolved[name])
+    defaults = config.defaults(agent)
+    for name in CONFIGURABLE:
+        resolved[name] = resolved.get(name) or getattr(defaults, name)
+    policy = options.get("policy")
+    if policy is None:
+        policy = config.policy
+    resolved["policy"] = preset(policy) if isinstance(policy, str) else policy
+    return resolved
 
 
 def build_spec(config: Config, agent: str = "", **options: Unpack[Options]) -> Spec:
     """`agent` is its configured name: what the caller leaves open is as it is configured for it."""
-    defaults = config.defaults(agent)
-    policy = options.get("policy")
-    if policy is None:
-        policy = config.policy
-    env = options.get("env")
+    cwd = options.pop("cwd", ".")
+    env = options.pop("env", None)
     return Spec(
-        cwd=str(Path(options.get("cwd", ".")).expanduser().absolute()),
+        cwd=str(Path(cwd).expanduser().absolute()),
         env=config.for_children() if env is None else dict(env),
-        policy=preset(policy) if isinstance(policy, str) else policy,
-        accept_unenforced=options.get("accept_unenforced", False),
-        model=options.get("model") or defaults.model,
-        effort=options.get("effort") or defaults.effort,
-        max_turns=options.get("max_turns"),
-        max_budget_usd=options.get("max_budget_usd"),
-        resume=options.get("resume", ""),
-        fork=options.get("fork", False),
-        system=options.get("system") or defaults.system,
-        allowed_tools=tuple(options.get("allowed_tools", ())),
-        disallowed_tools=tuple(options.get("disallowed_tools", ())),
-        mcp_servers=dict(options.get("mcp_servers") or {}),
+        resume=options.pop("resume", ""),
+        fork=options.pop("fork", False),
+        mcp_servers=dict(options.pop("mcp_servers", None) or {}),
+        **resolve_options(options, config, agent),
     )

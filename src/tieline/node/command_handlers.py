@@ -98,19 +98,11 @@ class CommandHandlers:
         return await self._router.create(
             command.agent or self._agents.chosen(),
             cwd=command.cwd or self._config.environ.get("HOME", "/"),
-            policy=command.policy,
-            model=command.model,
-            effort=command.effort,
-            system=command.system,
             title=command.title,
             id=command.session or session_of(order.id),
             resume=command.resume,
             fork=command.fork,
-            accept_unenforced=command.accept_unenforced,
-            max_turns=command.max_turns,
-            max_budget_usd=command.max_budget_usd,
-            allowed_tools=command.allowed_tools,
-            disallowed_tools=command.disallowed_tools,
+            **command.agent_options(),
         )
 
     async def _send(self, order: CommandEnvelope, command: c.SendPrompt) -> PromptView:

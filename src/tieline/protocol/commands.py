@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Struct
 
-from ..drivers.base import Attachment
+from ..drivers.base import AgentOptions, Attachment
 from ..events import Answer
 from ..policy import Policy
 
@@ -18,22 +18,14 @@ class ListSessions(NodeCommand, tag="list_sessions", frozen=True, kw_only=True):
     archived: bool = False
 
 
-class CreateSession(NodeCommand, tag="create_session", frozen=True, kw_only=True):
+class CreateSession(NodeCommand, AgentOptions, tag="create_session", frozen=True, kw_only=True):
     session: str = ""  # the id it shall have; the same one again is the same session
     agent: str = ""
     cwd: str = ""
     policy: Policy = Policy()
-    model: str = ""
-    effort: str = ""
-    system: str = ""
     title: str = ""
     resume: str = ""
     fork: bool = False
-    accept_unenforced: bool = False
-    max_turns: int | None = None
-    max_budget_usd: float | None = None
-    allowed_tools: tuple[str, ...] = ()
-    disallowed_tools: tuple[str, ...] = ()
 
 
 class ChangeSession(NodeCommand, tag="change_session", frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ..drivers.base import Attachment
+from ..drivers.base import AgentOptions, Attachment
 from ..events import Remember
 from ..policy import Policy
 
@@ -14,23 +14,14 @@ class Body(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     pass
 
 
-class NewSession(Body, frozen=True, kw_only=True):
+class NewSession(Body, AgentOptions, frozen=True, kw_only=True):
     id: str = ""  # the client's own, so that sending twice is harmless
     node: str = ""  # empty: the only one, or the hub's own
     agent: str = ""
     cwd: str = ""
-    policy: Policy | str | None = None  # whole, or a preset's name
-    model: str = ""
-    effort: str = ""
-    system: str = ""
     title: str = ""
     resume: str = ""
     fork: bool = False  # with resume: go on in a copy
-    accept_unenforced: bool = False
-    max_turns: int | None = None
-    max_budget_usd: float | None = None
-    allowed_tools: tuple[str, ...] = ()
-    disallowed_tools: tuple[str, ...] = ()
     prompt: str = ""  # the first one, if there is one already
 
 

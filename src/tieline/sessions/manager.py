@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from ..bus.base import Bus
 from ..config import Config
 from ..drivers import registry
-from ..drivers.base import Driver, Prompt, Spec, check_prompt, check_spec
+from ..drivers.base import AgentOptions, AgentOptionsDict, Driver, Prompt, Spec, check_prompt, check_spec
+from ..drivers.options import resolve_options
 from ..errors import TielineError, Unsupported, UsageError
 from ..events import Answer, Ask
 from ..ids import new_id
 from . import crash_recovery, workspace_diff
-from .agent_options import SessionOptions, quiet_s, resolve_options, spec_of, warm_spec
+from .agent_options import quiet_s, spec_of, warm_spec
 from .ask_decisions import DEFAULT_EXPIRY_S
 from .event_log import EventLog, LogEntry
 from .pending_asks import PendingAsks
@@ -97,7 +98,7 @@ class SessionManager:
         title: str = "",
         resume: str = "",
         fork: bool = False,
-        **options: Unpack[SessionOptions],
+        **options: Unpack[AgentOptionsDict],
     ) -> SessionRecord:
         """A new session. Nothing starts before its first prompt; what cannot be is refused now."""
         if id in self._roster:
@@ -163,7 +164,7 @@ class SessionManager:
         if unknown := set(changes) - allowed:
             raise UsageError(f"{', '.join(sorted(unknown))} cannot be changed", field=min(unknown))
         check_spec(self.driver(self.get(id).agent), self._spec(replace(self.get(id), **changes)))
-        if {"policy", "model", "effort"} & set(changes) and id in self.runners:
+        if set(AgentOptions.__struct_fields__) & set(changes) and id in self.runners:
             if self.prompts.running(id) is not None:
                 raise UsageError("a turn is running", field="session", hint="Wait for its end, or abort it.")
             runner = self.runners.pop(id)

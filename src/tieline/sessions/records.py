@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from ..ask_parts import Part
-from ..drivers.base import Attachment
+from ..drivers.base import AgentOptions, Attachment
 from ..events import Answer, Ask, Outcome, Tokens
 from ..policy import Policy
 
@@ -25,20 +25,12 @@ PromptStatus = Literal["received", "queued", "running", "done", "failed", "cance
 AskStatus = Literal["pending", "answered", "expired", "withdrawn"]
 
 
-class SessionRecord(Struct, frozen=True, kw_only=True):
+class SessionRecord(AgentOptions, frozen=True, kw_only=True):
     id: str
     agent: str
     cwd: str
     node: str = "local"  # who runs it
     policy: Policy = Policy()
-    model: str = ""
-    effort: str = ""
-    system: str = ""
-    accept_unenforced: bool = False
-    max_turns: int | None = None
-    max_budget_usd: float | None = None
-    allowed_tools: tuple[str, ...] = ()
-    disallowed_tools: tuple[str, ...] = ()
     title: str = ""
     status: SessionStatus = "idle"
     problem: str = ""  # why it failed

@@ -14,6 +14,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from ...config import setting
+from ...drivers.base import AgentOptions
 from ...errors import UsageError
 from ...policy import preset
 from ..base import ChannelContext, SessionRequest
@@ -23,16 +24,13 @@ NAME = "Agents"
 NEEDS_SESSIONS = True  # it cannot be made without them, only its config be checked
 
 
-class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Project(AgentOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the sessions of `<prefix>.<project>.<name>` live, and what they are like."""
 
     cwd: Annotated[str, setting("Directory that the agent works in.", "/home/me/shop")]
     agent: Annotated[str, setting("Agent. Empty: `default_agent`.", "claude-code")] = ""
     policy: Annotated[str, setting("Policy, by the name of a preset.", "edits")] = "ask"
-    model: Annotated[str, setting("Model, by the agent's own name.", "opus")] = ""
-    effort: Annotated[str, setting("Effort, by the agent's own name.", "high")] = ""
     node: Annotated[str, setting("Id of the machine that runs the sessions. Empty: this one.", "laptop-4f2a")] = ""
-    accept_unenforced: Annotated[bool, setting("Run agents that cannot be held to the policy.", True)] = False
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,12 +73,5 @@ def create(id: str, config: Struct, surroundings: ChannelContext) -> AgentChanne
 
 
 def _wanted(project: Project) -> SessionRequest:
-    return SessionRequest(
-        cwd=project.cwd,
-        agent=project.agent,
-        policy=preset(project.policy),
-        model=project.model,
-        effort=project.effort,
-        node=project.node,
-        accept_unenforced=project.accept_unenforced,
-    )
+    options = project.agent_options(policy=preset(project.policy))
+    return SessionRequest(cwd=project.cwd, agent=project.agent, node=project.node, **options)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ...client.client import Client
 from ...client.errors import HubError, HubUnreachable, named
 from ...client.stream import Connection
-from ...drivers.base import Prompt
+from ...drivers.base import AgentOptions, Prompt
 from ...errors import TielineError, UsageError
 from ...events import Answer, Ask, Done, Error, Event, Status, TurnStarted
 from ...ids import new_id
@@ -32,10 +32,7 @@ MAX_UNREAD = 4000
 """Events that wait while the person thinks about an ask; deltas only as long as half of the room is free."""
 SHORT = 100_000
 """Characters of a prompt that goes along with the session; a longer one follows by itself."""
-SAME = (
-    "cwd", "effort", "system", "policy", "accept_unenforced", "max_turns", "max_budget_usd",
-    "allowed_tools", "disallowed_tools",
-)  # fmt: skip
+SAME = ("cwd", *(name for name in AgentOptions.__struct_fields__ if name != "model"))
 """What a session must have in common with the run that goes on with it."""
 
 

@@ -8,13 +8,12 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from ...config import Config
-from ...drivers.base import Attachment, Prompt
+from ...drivers.base import AgentOptions, Attachment, Prompt
 from ...drivers.options import Options, build_spec
 from ...drivers.prestart import send_first_message as greet
 from ...environment import inherited
@@ -29,7 +28,7 @@ SNIFFED = 8192
 """Bytes of an attachment that are looked at to tell text from other data."""
 
 
-class RunOptions(Struct, frozen=True, kw_only=True):
+class RunOptions(AgentOptions, frozen=True, kw_only=True):
     agent: str
     prompt: str
     cwd: str = "."
@@ -39,18 +38,10 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     on_ask: str = ""
-    model: str = ""
-    effort: str = ""
-    max_turns: int | None = None
-    max_budget_usd: float | None = None
     resume: str = ""
     fork: bool = False
-    system: str = ""
     timeout: float | None = None
-    allowed_tools: tuple[str, ...] = ()
-    disallowed_tools: tuple[str, ...] = ()
     attach: tuple[str, ...] = ()
-    accept_unenforced: bool = False
     standalone: bool = False
 
 
@@ -98,20 +89,12 @@ def policy_of(request: RunOptions, default: str) -> Policy:
 
 def options_of(request: RunOptions, default: str) -> Options:
     """What the agent is opened with; `default` is the policy's preset where none is named."""
-    return {
-        "cwd": request.cwd,
-        "policy": policy_of(request, default),
-        "model": request.model,
-        "effort": request.effort,
-        "max_turns": request.max_turns,
-        "max_budget_usd": request.max_budget_usd,
-        "resume": request.resume,
-        "fork": request.fork,
-        "system": request.system,
-        "allowed_tools": tuple(_listed(request.allowed_tools)),
-        "disallowed_tools": tuple(_listed(request.disallowed_tools)),
-        "accept_unenforced": request.accept_unenforced,
-    }
+    options = request.agent_options()
+    for name in _LISTS & options.keys():
+        options[name] = tuple(_listed(options[name]))
+    options |= {"cwd": request.cwd, "policy": policy_of(request, default)}
+    options |= {"resume": request.resume, "fork": request.fork}
+    return cast("Options", options)
 
 
 def greet_ahead(early: SpawnedProcess, request: RunOptions) -> None:
@@ -204,9 +187,21 @@ def _decimal(value: str) -> float:
     return float(value)
 
 
-_FLAGS = ("json", "fork", "accept_unenforced", "standalone")
-_LISTS = ("allow", "ask", "deny", "allowed_tools", "disallowed_tools", "attach")
-_READERS: dict[str, _Reader] = {"max_turns": _whole, "max_budget_usd": _decimal, "timeout": _decimal}
+def _options_of_type(kind: object) -> frozenset[str]:
+    """Options by the type of their values, without what it says in the reference."""
+    types = {field.name: field.type for field in fields(RunOptions)}
+    return frozenset(name for name, type in types.items() if getattr(type, "__origin__", type) == kind or type == kind)
+
+
+_FLAGS = _options_of_type(bool)
+_LISTS = _options_of_type(tuple[str, ...])
+_READERS: dict[str, _Reader] = {
+    **dict.fromkeys(_options_of_type(int | None), _whole),
+    **dict.fromkeys(_options_of_type(float | None), _decimal),
+}
+
+
+_NAMED = frozenset(RunOptions.__struct_fields__) - {"agent", "prompt"}
 
 
 def parse(arguments: Sequence[str]) -> RunOptions | None:
@@ -222,7 +217,7 @@ def parse(arguments: Sequence[str]) -> RunOptions | None:
         else:
             flag, given, value = word.partition("=")
             name = flag[2:].replace("-", "_")
-            if flag != f"--{name.replace('_', '-')}" or name not in RunOptions.__struct_fields__[2:]:
+            if flag != f"--{name.replace('_', '-')}" or name not in _NAMED:
                 return None
             if name in _FLAGS:
                 if given:

@@ -99,18 +99,10 @@ async def create(request: Request) -> Response:
         session=check_own_id("id", new.id) or idempotency_id(request),
         agent=new.agent,
         cwd=_place(new.cwd),
-        policy=_policy(hub, new.policy),
-        model=new.model,
-        effort=new.effort,
-        system=new.system,
         title=new.title,
         resume=new.resume,
         fork=new.fork,
-        accept_unenforced=new.accept_unenforced,
-        max_turns=new.max_turns,
-        max_budget_usd=new.max_budget_usd,
-        allowed_tools=new.allowed_tools,
-        disallowed_tools=new.disallowed_tools,
+        **new.agent_options(policy=_policy(hub, new.policy)),
     )
     made = await tell(request, node.id, command)
     if new.prompt:
