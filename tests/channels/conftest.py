@@ -63,7 +63,7 @@ async def dead_letter(relay: Relay, true: Callable[[DeadLetter], bool]) -> DeadL
     """The first that fits, when it is there."""
     async with asyncio.timeout(BOUND):
         while True:
-            for letter in await relay.dead.list():
+            for letter in await relay.dead_letters.list():
                 if true(letter):
                     return letter
             await asyncio.sleep(0.02)

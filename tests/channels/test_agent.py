@@ -161,7 +161,7 @@ async def test_a_refusal_of_the_session_is_told(tmp_path: Path) -> None:
         with pytest.raises(Unanswered) as caught:
             await within(here.relay.ask(BOB, "hi", sender=ME, timeout=60))
         assert caught.value.reason == "refused_by_session"
-        (letter,) = await here.relay.dead.list()
+        (letter,) = await here.relay.dead_letters.list()
         assert "there is no directory" in letter.detail
 
 
@@ -200,7 +200,7 @@ async def test_calls_left_are_the_turns_calls(tmp_path: Path) -> None:
         with pytest.raises(Unanswered) as caught:
             await within(here.relay.ask(BOB, "work", sender=ME, timeout=60, limits=Limits(calls=2)))
         assert caught.value.reason == "calls_exceeded"
-        (letter,) = await here.relay.dead.list()
+        (letter,) = await here.relay.dead_letters.list()
         assert letter.reason == "calls_exceeded"
         done = [e.event async for e in here.router.events(session_of("shop", "bob"), follow=False)][-1]
         assert (done.type, getattr(done, "status", "")) == ("done", "interrupted")
@@ -214,7 +214,7 @@ async def test_silence_and_failure_are_told_apart(tmp_path: Path) -> None:
         with pytest.raises(Unanswered, match="failed without answering") as caught:
             await within(here.relay.ask(BOB, "2", sender=ME, timeout=60))
         assert caught.value.reason == "died_without_answer"
-        (letter,) = await here.relay.dead.list()
+        (letter,) = await here.relay.dead_letters.list()
         assert letter.envelope.payload.text == "2", "it can be sent again; silence cannot be helped"
 
 
@@ -223,7 +223,7 @@ async def test_an_agent_that_cannot_be_started(tmp_path: Path) -> None:
         with pytest.raises(Unanswered) as caught:
             await within(here.relay.ask(BOB, "hi", sender=ME, timeout=60))
         assert caught.value.reason in ("died_without_answer", "refused_by_session")
-        (letter,) = await here.relay.dead.list()
+        (letter,) = await here.relay.dead_letters.list()
         assert letter.detail.startswith(f"{BOB}: "), "whom it was for"
         assert "no-such-program" in letter.detail
 
@@ -334,7 +334,7 @@ async def test_a_prompt_that_the_node_did_not_confirm(tmp_path: Path) -> None:
         receipt = await over(here.relay, sent.id)
         assert (receipt.state, receipt.attempts) == ("answered", 2), receipt
         assert here.router.get(session_of("shop", "bob")).turns == 1, "the same prompt again"
-        assert await here.relay.dead.list() == []
+        assert await here.relay.dead_letters.list() == []
 
 
 class Broken(SessionManager):

@@ -89,7 +89,7 @@ async def test_a_service_that_refuses_is_tried_again_and_given_up(tmp_path: Path
         await sent(relay, "at last")
         posted.fail(2)
         await sent(relay, "never", "dead")
-        (letter,) = await relay.dead.list()
+        (letter,) = await relay.dead_letters.list()
         assert letter.reason == "delivery_failed"
         assert "127.0.0.1" not in letter.detail, "an address may have a password in it"
 

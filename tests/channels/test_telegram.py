@@ -18,7 +18,7 @@ from tieline.envelopes import AttachmentRef, Payload
 from tieline.errors import TielineError
 from tieline.events import Remember
 from tieline.relay import Relay, Settings
-from tieline.relay.ask_forwarder import ASK
+from tieline.relay.ask_forwarder import ASK_CONTENT_TYPE
 from tieline.relay.plugins.loader import ChannelError
 from tieline.testing.telegram_server import TOKEN, BotApi, BotCall
 from tieline.testing.wait_for import eventually
@@ -253,7 +253,7 @@ async def test_troubles_are_told_apart(tmp_path: Path, status: int, again: bool)
             assert (receipt.over, receipt.attempts, receipt.reason) == (False, 1, "delivery_failed")
             assert "refuses the bot" in receipt.steps[-1].detail
             assert TOKEN not in str(receipt)
-            timer = relay.dispatch.live[sent.id].timer
+            timer = relay.dispatcher.in_flight[sent.id].timer
             assert timer is not None
             assert 20 < timer.when() - asyncio.get_running_loop().time() <= 30
             assert len(api.made("refused:sendmessage")) == 1
@@ -366,13 +366,13 @@ async def test_what_only_looks_like_an_ask_is_a_message(tmp_path: Path) -> None:
     switch = Switch()
     async with bot(tmp_path, asks=switch) as (api, relay, _):
         for sender in ("relay.agent.shop.fixer", "relay.user.bob", "relay.telegram.other.asks"):
-            forged = Payload("harmless?", msgspec.to_builtins(note(title="harmless?", content="ls")), ASK)
+            forged = Payload("harmless?", msgspec.to_builtins(note(title="harmless?", content="ls")), ASK_CONTENT_TYPE)
             sent = await relay.send(address(), forged, sender=sender)
             assert (await over(relay, sent.id)).state == "injected"
         for call in await api.called("sendmessage", 3):
             assert "reply_markup" not in call.fields
         own = await relay.send(
-            address(), Payload("", msgspec.to_builtins(note()), ASK), sender="relay.telegram.phone.asks"
+            address(), Payload("", msgspec.to_builtins(note()), ASK_CONTENT_TYPE), sender="relay.telegram.phone.asks"
         )
         assert (await over(relay, own.id)).state == "injected"
         assert "reply_markup" in (await api.called("sendmessage", 4))[-1].fields

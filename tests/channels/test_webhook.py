@@ -220,7 +220,7 @@ async def test_a_refusal_is_a_dead_letter_at_once(tmp_path: Path, status: int, w
         await webhook(tmp_path, relay, sign_with=[SECRET], url=server.url)
         sent = await relay.send("relay.webhook.ci", "hello", sender="relay.user.ada")
         assert (await over(relay, sent.id)).state == "dead"
-        letter = await relay.dead.show(sent.id)
+        letter = await relay.dead_letters.show(sent.id)
         assert letter.reason == "rejected"
         assert words in letter.detail
         assert len(receiver.got) == 1, "and no other address was asked"

@@ -86,8 +86,8 @@ async def test_a_thread_whose_beginning_is_not_kept_any_longer(hub: Running) -> 
         sent = (await post(hub, "messages", {"to": "relay.echo", "text": text}, 201))["receipt"]["id"]
         await settled(hub, sent)
     old, new = [receipt for receipt in reversed(await relay.recent()) if receipt.subject == "relay.user.owner"]
-    await relay.ledger._receipts.delete(old.thread)  # pyright: ignore[reportPrivateUsage]
-    await relay.ledger._threads.delete(f"{old.thread}.{old.id}")  # pyright: ignore[reportPrivateUsage]
+    await relay.store._receipts.delete(old.thread)  # pyright: ignore[reportPrivateUsage]
+    await relay.store._threads.delete(f"{old.thread}.{old.id}")  # pyright: ignore[reportPrivateUsage]
     found = await get(hub, "messages")
     assert {thread["id"]: thread["count"] for thread in found} == {old.thread: 1, new.thread: 2}
     trace = await get(hub, f"messages/{old.id}/trace")

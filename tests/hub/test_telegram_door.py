@@ -19,7 +19,7 @@ from tieline.bootstrap.relay import open_relay
 from tieline.config import ChannelConfig
 from tieline.envelopes import Refused
 from tieline.relay.plugins import reload
-from tieline.relay.plugins.loader import Built, build
+from tieline.relay.plugins.loader import LoadedChannel, build
 from tieline.testing.telegram_server import BotApi
 from tieline.testing.wait_for import eventually
 
@@ -36,7 +36,7 @@ async def test_the_hub_does_not_wait_for_it(tmp_path: Path, monkeypatch: pytest.
     )  # whose time counts for nobody
     gate = threading.Event()
 
-    def held(entry: ChannelConfig, *args: Any, **options: Any) -> Built:
+    def held(entry: ChannelConfig, *args: Any, **options: Any) -> LoadedChannel:
         assert entry.type != "telegram" or gate.wait(BOUND)
         return build(entry, *args, **options)
 

@@ -65,10 +65,10 @@ def lose_lease(relay: Relay) -> None:
 
     def probe(moment: str) -> None:
         if moment == "after stored":
-            relay.ledger.probe = None
+            relay.store.probe = None
             relay.lease._until = 0.0  # pyright: ignore[reportPrivateUsage]
 
-    relay.ledger.probe = probe
+    relay.store.probe = probe
 
 
 async def within(awaitable: Awaitable[Any]) -> Any:

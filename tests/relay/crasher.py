@@ -87,7 +87,7 @@ async def live(life: Life) -> None:
     async with owner(life.url, life.place, life.name) as (relay, _):
         if life.sink:
             sink(relay, life.name, Path(life.place))
-        relay.ledger.probe = probe
+        relay.store.probe = probe
         await (send_to_sink if life.sink else send)(relay, life.name)
         await asyncio.sleep(55)  # somewhat less than the test waits: then it can say that the moment never came
 

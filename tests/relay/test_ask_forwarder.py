@@ -32,7 +32,7 @@ class Oracle:
 
     def waiting(self) -> int:
         """How many have asked and wait: each of them listens."""
-        return len(self.relay.dispatch.heard)
+        return len(self.relay.dispatcher.listeners)
 
 
 async def test_all_who_ask_with_one_key_get_the_answer(relay: Relay) -> None:
@@ -47,7 +47,7 @@ async def test_all_who_ask_with_one_key_get_the_answer(relay: Relay) -> None:
     assert [answer.payload.text for answer in answers] == ["42"] * 3
     assert oracle.heard == ["?"], "it is one question"
     await over(relay, answers[0].id)
-    assert await relay.dead.list() == []
+    assert await relay.dead_letters.list() == []
     assert oracle.waiting() == 0
 
 
@@ -56,14 +56,14 @@ async def test_who_asks_when_the_answer_has_just_come_gets_it_as_well(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, late: str
 ) -> None:
     """It was brought to another already, and the receipt of the question, or its own, does not say so yet."""
-    oracle, keep, hold = Oracle(relay), relay.ledger.keep, asyncio.Event()
+    oracle, keep, hold = Oracle(relay), relay.store.save_receipt, asyncio.Event()
 
     async def written(receipt: MessageReceipt, moment: str = "") -> None:
         if receipt.over and late == ("answer" if receipt.subject.startswith("relay.ask.") else "question"):
             await hold.wait()
         await keep(receipt, moment)
 
-    monkeypatch.setattr(relay.ledger, "keep", written)
+    monkeypatch.setattr(relay.store, "keep", written)
     oracle.go.set()
     answer = await within(oracle.ask())
     ended = answer.in_reply_to if late == "answer" else answer.id

@@ -13,7 +13,7 @@ from tieline.envelopes import Envelope, MessageReceipt, Payload, Refused
 from tieline.errors import BusUnavailable
 from tieline.events import Remember
 from tieline.relay import Relay, ask_forwarder
-from tieline.relay.ask_forwarder import AskForwarder, note_of
+from tieline.relay.ask_forwarder import AskForwarder, decode_ask
 
 DOOR = "relay.program2.door"
 ME = "relay.user.me.asks"
@@ -68,7 +68,7 @@ class Door:
         relay.serve(DOOR, self.take)
 
     async def take(self, envelope: Envelope, context: DeliveryContext) -> None:
-        self.heard.put_nowait(note_of(envelope, ME.removesuffix(".asks")))
+        self.heard.put_nowait(decode_ask(envelope, ME.removesuffix(".asks")))
 
     async def next(self) -> AskNote | None:
         return await within(self.heard.get())

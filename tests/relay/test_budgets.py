@@ -42,7 +42,7 @@ async def test_a_loop_of_three_ends_as_a_cycle(url: str) -> None:
         assert [envelope.subject[-1] for envelope in chain.got] == ["a", "b", "c"]
         (refusal,) = chain.refused
         assert refusal.reason == "cycle"
-        (letter,) = await relay.dead.list()
+        (letter,) = await relay.dead_letters.list()
         assert (letter.reason, letter.state, letter.envelope.subject) == ("cycle", "refused", "relay.agent.a")
         assert "relay.agent.a → relay.agent.b → relay.agent.c → relay.agent.a" in letter.detail
         assert letter.envelope.thread == sent.thread
@@ -86,7 +86,7 @@ async def test_agents_that_always_answer_each_other_end(relay: Relay) -> None:
     await relay.send("relay.agent.a", "begin", sender=ME)
     await eventually(lambda: bool(ended), "it never ended")
     assert asked == list(range(1, 10))
-    (letter,) = await relay.dead.list()
+    (letter,) = await relay.dead_letters.list()
     assert letter.reason == "hops_exceeded"
     assert (letter.envelope.sender, letter.envelope.subject) == ("relay.agent.a", "relay.agent.b")
 
@@ -139,7 +139,7 @@ async def test_work_ends_with_its_delivery(relay: Relay) -> None:
     relay.serve("relay.agent.a", take)
     relay.serve("relay.agent.b", take)
     first = await relay.send("relay.agent.a", "1", sender=ME)
-    await eventually(lambda: relay.works.of("relay.agent.a") is not None, "nobody works")
+    await eventually(lambda: relay.active_deliveries.for_address("relay.agent.a") is not None, "nobody works")
     inside = await relay.send("relay.agent.b", "2", sender="relay.agent.a")
     gate.set()
     await over(relay, first.id)

@@ -120,7 +120,7 @@ async def end_of(relay: Relay, name: str, *, stored: bool) -> MessageReceipt:
 async def truth(relay: Relay, receipt: MessageReceipt, name: str, place: Path) -> str:
     effects = (place / "effects").read_text().splitlines() if (place / "effects").exists() else []
     assert len(effects) <= 1, f"{name}: done twice"
-    letters = await relay.dead.list(to=f"relay.agent.{name}.>")
+    letters = await relay.dead_letters.list(to=f"relay.agent.{name}.>")
     assert [letter.reason for letter in letters] == ["indeterminate"] * (receipt.state == "dead")
     unread = relay.inbox(f"relay.user.{name}").unread()
     if receipt.reason == "indeterminate":  # its agent died with us in the middle of the turn

@@ -17,7 +17,7 @@ from tieline.config import Config
 from tieline.envelopes import DeliveryResult, Envelope, RelayStandby
 from tieline.errors import BusUnavailable
 from tieline.relay import Relay
-from tieline.relay.storage.store import OFFERED
+from tieline.relay.storage.store import OFFERED_HEADER
 from tieline.testing.wait_for import eventually
 
 Publish = Callable[..., Awaitable[int]]
@@ -46,7 +46,7 @@ class Log:
 
 def moments(relay: Relay) -> list[str]:
     found: list[str] = []
-    relay.ledger.probe = found.append
+    relay.store.probe = found.append
     return found
 
 
@@ -93,8 +93,8 @@ async def test_a_serial_channel_and_an_open_circuit_offer_nothing_ahead(relay: R
 
 async def offered_ahead(relay: Relay, seq: int) -> str:
     """The endpoint that a message was offered to when it was stored, as the log says."""
-    async with aclosing(relay.ledger.mail_after(seq - 1)) as records:
-        return (await anext(records)).headers.get(OFFERED, "")
+    async with aclosing(relay.store.records_after(seq - 1)) as records:
+        return (await anext(records)).headers.get(OFFERED_HEADER, "")
 
 
 async def test_what_an_open_circuit_holds_up_says_so(relay: Relay) -> None:
@@ -128,7 +128,9 @@ async def test_the_place_of_one_that_is_not_sure_is_given_back(url: str, monkeyp
         await asyncio.gather(sending, return_exceptions=True)
         log.go.set()
         await eventually(lambda: len(door.passed) == 2, "it may be in the log")
-        await eventually(lambda: not relay.dispatch.live and not relay.channels()[0].running, "they are not over")
+        await eventually(
+            lambda: not relay.dispatcher.in_flight and not relay.channels()[0].running, "they are not over"
+        )
         written = moments(relay)
         sent = await relay.send("relay.door.a", "third", sender=ME)
         assert (await over(relay, sent.id)).state == "injected"
@@ -163,7 +165,7 @@ async def test_one_whose_channel_went_meanwhile_was_not_offered(url: str, monkey
 
 async def test_what_the_log_may_have_otherwise_is_written_down(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same key again: the log keeps the first record, which does not say that it was offered."""
-    bus: Bus = relay.ledger._bus  # pyright: ignore[reportPrivateUsage]
+    bus: Bus = relay.store._bus  # pyright: ignore[reportPrivateUsage]
     log, door = Log(bus, monkeypatch), Door(max_concurrent=1)
     await relay.register(door)
     await relay.send("relay.door.a", "first", sender=ME)
@@ -212,7 +214,7 @@ async def test_a_bus_that_is_away_costs_no_attempts(relay: Relay, monkeypatch: p
     door.open.set()
     await relay.register(door)
     left = 2 * QUICK.attempts
-    keep = relay.ledger.keep
+    keep = relay.store.save_receipt
 
     async def away(*args: Any) -> None:
         nonlocal left
@@ -221,7 +223,7 @@ async def test_a_bus_that_is_away_costs_no_attempts(relay: Relay, monkeypatch: p
             raise BusUnavailable("no word of it")
         await keep(*args)
 
-    monkeypatch.setattr(relay.ledger, "keep", away)
+    monkeypatch.setattr(relay.store, "keep", away)
     receipt = await over(relay, (await relay.send("relay.door.a", "x", sender=ME)).id)
     assert (states(receipt), receipt.attempts) == (["accepted", "stored", "offered", "injected"], 1)
     assert left == 0
@@ -238,17 +240,17 @@ async def test_a_dead_letter_that_was_sent_again_is_not_sent_twice(relay: Relay)
     await relay.register(door)
     sent = await relay.send("relay.door.a", "x", sender=ME)
     await over(relay, sent.id)
-    letter = await relay.dead.show(sent.id)
+    letter = await relay.dead_letters.show(sent.id)
     healthy = True
-    ((_, again),) = await relay.dead.retry([sent.id])
+    ((_, again),) = await relay.dead_letters.retry([sent.id])
     assert not isinstance(again, Exception)
     await over(relay, again.id)
-    await relay.ledger.bury(letter)  # as if the process had ended before the letter was dropped
-    ((_, same),) = await relay.dead.retry([sent.id])
+    await relay.store.save_dead_letter(letter)  # as if the process had ended before the letter was dropped
+    ((_, same),) = await relay.dead_letters.retry([sent.id])
     assert not isinstance(same, Exception)
     assert (same.id, same.state) == (again.id, "injected")
     assert door.passed == ["x", "x"]
-    assert await relay.dead.list() == []
+    assert await relay.dead_letters.list() == []
 
 
 async def test_what_is_stored_too_late_is_not_acknowledged(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +269,7 @@ async def test_what_is_stored_too_late_is_not_acknowledged(url: str, monkeypatch
             log.go.set()
             with pytest.raises(RelayStandby):
                 await within(sending)
-            assert first.dispatch.live == {}
+            assert first.dispatcher.in_flight == {}
             sent = await second.send("relay.door.a", "late", sender=ME, key="k")
             assert (await over(second, sent.id)).state == "injected"
             assert door.passed == ["late"]

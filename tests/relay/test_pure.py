@@ -13,14 +13,14 @@ from tieline.config import RelayConfig
 from tieline.envelopes import Budget, Limits
 from tieline.errors import UsageError
 from tieline.relay import budget as budgets
-from tieline.relay.address_matching import Endpoints
-from tieline.relay.rules import Breaker, Rules, SendRateLimiter
+from tieline.relay.address_matching import AddressTrie
+from tieline.relay.rules import CircuitBreaker, SendRateLimiter, SendRules
 
 TOKENS = st.lists(st.sampled_from(["a", "b", "ab", "c"]), min_size=1, max_size=5).map(lambda t: "relay." + ".".join(t))
 
 
 def test_a_prefix_is_matched_token_by_token() -> None:
-    endpoints: Endpoints[str] = Endpoints()
+    endpoints: AddressTrie[str] = AddressTrie()
     assert endpoints.add("relay.agent", "agents", prefix=True)
     assert endpoints.match("relay.agent") == "agents"
     assert endpoints.match("relay.agent.shop.bob") == "agents"
@@ -29,7 +29,7 @@ def test_a_prefix_is_matched_token_by_token() -> None:
 
 
 def test_the_longest_wins_and_the_exact_one_before_it() -> None:
-    endpoints: Endpoints[str] = Endpoints()
+    endpoints: AddressTrie[str] = AddressTrie()
     endpoints.add("relay.a", "wide", prefix=True)
     endpoints.add("relay.a.b", "narrow", prefix=True)
     endpoints.add("relay.a.b", "exact", prefix=False)
@@ -41,7 +41,7 @@ def test_the_longest_wins_and_the_exact_one_before_it() -> None:
 
 @given(st.dictionaries(st.tuples(TOKENS, st.booleans()), st.integers(min_value=1), max_size=12), TOKENS)
 def test_matching_is_what_the_patterns_say(entries: dict[tuple[str, bool], int], subject: str) -> None:
-    endpoints: Endpoints[int] = Endpoints()
+    endpoints: AddressTrie[int] = AddressTrie()
     for (name, prefix), value in entries.items():
         endpoints.add(name, value, prefix=prefix)
     expected = entries.get((subject, False))
@@ -67,12 +67,12 @@ def test_budgets_are_checked_in_order() -> None:
     reasons: list[str] = []
     changes: list[dict[str, Any]] = [{"hops": 1}, {"ancestors": ()}, {"expires_at": 100.0}, {"calls_left": 1}]
     for change in changes:
-        problem = budgets.problem(everything, "relay.b", 50.0)
+        problem = budgets.violation(everything, "relay.b", 50.0)
         assert problem is not None
         reasons.append(problem[0])
         everything = replace(everything, **change)
     assert reasons == ["hops_exceeded", "cycle", "ttl_expired", "calls_exceeded"]
-    assert budgets.problem(everything, "relay.b", 50.0) is None
+    assert budgets.violation(everything, "relay.b", 50.0) is None
 
 
 LIMITS = st.builds(
@@ -104,21 +104,21 @@ def test_whatever_was_sent_can_be_answered_and_then_it_ends() -> None:
     last = budget(hops=3, ancestors=("relay.a", "relay.b"))
     answer = budgets.returned(last, "relay.b")
     assert answer.ancestors == ("relay.a",), "a conversation of two is no cycle"
-    assert budgets.problem(answer, "relay.b", 0.0, back=True) is None
+    assert budgets.violation(answer, "relay.b", 0.0, back=True) is None
     more = budgets.inherited(answer, calls_left=2, via=("relay.b",), sender="relay.b", limits=None, now=0.0)
-    assert budgets.problem(more, "relay.c", 0.0) == ("hops_exceeded", "it was passed on 4 times, the most is 3")
+    assert budgets.violation(more, "relay.c", 0.0) == ("hops_exceeded", "it was passed on 4 times, the most is 3")
 
 
 def test_rules() -> None:
-    rules = Rules(["relay.user.> -> relay.agent.>", "relay.agent.> -> relay.user.*"], ["> -> relay.agent.secret.>"])
-    assert rules.permit("relay.user.me", "relay.agent.shop.bob")
-    assert rules.permit("relay.agent.shop.bob", "relay.user.me")
-    assert not rules.permit("relay.webhook.x", "relay.agent.shop.bob"), "not allowed by name"
-    assert not rules.permit("relay.user.me", "relay.agent.secret.one"), "what is denied is denied"
-    assert Rules([], []).permit("relay.a.b", "relay.c.d")
+    rules = SendRules(["relay.user.> -> relay.agent.>", "relay.agent.> -> relay.user.*"], ["> -> relay.agent.secret.>"])
+    assert rules.allows("relay.user.me", "relay.agent.shop.bob")
+    assert rules.allows("relay.agent.shop.bob", "relay.user.me")
+    assert not rules.allows("relay.webhook.x", "relay.agent.shop.bob"), "not allowed by name"
+    assert not rules.allows("relay.user.me", "relay.agent.secret.one"), "what is denied is denied"
+    assert SendRules([], []).allows("relay.a.b", "relay.c.d")
     for bad in ("relay.a", "relay..a -> relay.b", "relay.> -> a.>.b"):
         with pytest.raises(UsageError, match="rule"):
-            Rules([bad], [])
+            SendRules([bad], [])
 
 
 def test_rates() -> None:
@@ -134,7 +134,7 @@ def test_rates() -> None:
 
 def test_the_breaker() -> None:
     now = 10.0
-    breaker = Breaker(3, 2.0, 5.0, clock=lambda: now)
+    breaker = CircuitBreaker(3, 2.0, 5.0, clock=lambda: now)
     for _ in range(2):
         breaker.failed()
     assert breaker.wait_s() == 0.0
@@ -158,5 +158,5 @@ def test_the_breaker() -> None:
 
 def test_time_is_only_looked_at_through_the_clock() -> None:
     assert SendRateLimiter(0).take("a") == 0.0, "0 is no limit"
-    assert Breaker(1, 1.0, 1.0).wait_s() == 0.0
+    assert CircuitBreaker(1, 1.0, 1.0).wait_s() == 0.0
     assert budget(expires_at=time.time() + 5).ttl_left() > 0

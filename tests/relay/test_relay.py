@@ -131,7 +131,7 @@ async def test_refusals_have_reason_codes(tmp_path: Path) -> None:
         full = await refusal(relay, "relay.user.box", sender="relay.user.other")
         assert (full.reason, full.retry_after_s) == ("mailbox_full", 60.0), "a sender is told when to try again"
         assert (await refusal(relay, "relay.user.box", thread="no thread")).reason == "bad_thread"
-        assert await relay.dead.list() == [], "a refusal that its sender sees is not a dead letter"
+        assert await relay.dead_letters.list() == [], "a refusal that its sender sees is not a dead letter"
 
 
 async def test_a_sender_has_a_rate(tmp_path: Path) -> None:
@@ -165,10 +165,10 @@ async def test_failures_are_tried_again_and_then_dead(url: str) -> None:
         assert (bad.state, bad.reason, bad.attempts) == ("dead", "delivery_failed", QUICK.attempts)
         never = await over(relay, (await relay.send("relay.program2.x", "never", sender=ME)).id)
         assert (never.state, never.reason, never.attempts) == ("dead", "unwanted", 1)
-        letters = await relay.dead.list()
+        letters = await relay.dead_letters.list()
         assert [letter.envelope.payload.text for letter in letters] == ["never", "bad"]
         assert "it broke" in letters[1].detail
-        assert (await relay.dead.show(bad.id)).attempts == QUICK.attempts
+        assert (await relay.dead_letters.show(bad.id)).attempts == QUICK.attempts
 
 
 async def test_dead_letters_are_sent_again_or_dropped(url: str) -> None:
@@ -186,24 +186,24 @@ async def test_dead_letters_are_sent_again_or_dropped(url: str) -> None:
         sent = [await relay.send(f"relay.program2.{n % 2}", f"m{n}", sender=ME) for n in range(6)]
         for receipt in sent:
             await over(relay, receipt.id)
-        assert len(await relay.dead.list(to="relay.program2.*")) == 6
-        assert len(await relay.dead.list(to="relay.program2.1")) == 3
-        assert await relay.dead.list(reason="other") == []
-        assert await relay.dead.retry() == [], "everything is never meant by nothing"
+        assert len(await relay.dead_letters.list(to="relay.program2.*")) == 6
+        assert len(await relay.dead_letters.list(to="relay.program2.1")) == 3
+        assert await relay.dead_letters.list(reason="other") == []
+        assert await relay.dead_letters.retry() == [], "everything is never meant by nothing"
         broken = False
-        ((id, again),) = await relay.dead.retry([sent[0].id])
+        ((id, again),) = await relay.dead_letters.retry([sent[0].id])
         assert id == sent[0].id
         assert isinstance(again, MessageReceipt)
         await over(relay, again.id)
-        assert len(await relay.dead.retry(to="relay.program2.1")) == 3
-        assert await relay.dead.drop([sent[2].id]) == 1
-        await relay.dead.retry(sender="relay.user.*")
+        assert len(await relay.dead_letters.retry(to="relay.program2.1")) == 3
+        assert await relay.dead_letters.drop([sent[2].id]) == 1
+        await relay.dead_letters.retry(sender="relay.user.*")
         await eventually(lambda: len(got) == 5, "not all were sent again", timeout=20)
         assert sorted(got) == ["m0", "m1", "m3", "m4", "m5"]
-        assert await relay.dead.list() == []
+        assert await relay.dead_letters.list() == []
         assert again.thread == sent[0].thread
         with pytest.raises(UnknownMessage):
-            await relay.dead.show(sent[2].id)
+            await relay.dead_letters.show(sent[2].id)
 
 
 async def test_what_is_out_of_time_expires(relay: Relay) -> None:
@@ -214,7 +214,7 @@ async def test_what_is_out_of_time_expires(relay: Relay) -> None:
     sent = await relay.send("relay.program2.x", "x", sender=ME, limits=Limits(ttl_s=60))
     receipt = await over(relay, sent.id)
     assert (receipt.state, receipt.reason) == ("expired", "not_now")
-    (letter,) = await relay.dead.list()
+    (letter,) = await relay.dead_letters.list()
     assert letter.state == "expired"
 
 
@@ -250,15 +250,15 @@ async def test_a_late_answer_is_a_dead_letter(relay: Relay) -> None:
 
     relay.serve("relay.program2.x", late)
     asking = asyncio.create_task(relay.ask("relay.program2.x", "?", sender=ME, timeout=60))
-    await eventually(lambda: bool(relay.dispatch.live), "nothing was sent")
+    await eventually(lambda: bool(relay.dispatcher.in_flight), "nothing was sent")
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    (id,) = relay.dispatch.live
+    (id,) = relay.dispatcher.in_flight
     go.set()
     receipt = await over(relay, id)
     await over(relay, receipt.answer)
-    (letter,) = await relay.dead.list()
+    (letter,) = await relay.dead_letters.list()
     assert (letter.reason, letter.envelope.payload.text) == ("asker_gone", "too late")
 
 

@@ -35,7 +35,7 @@ async def test_unread_mail_has_its_own_time(tmp_path: Path) -> None:
         receipt = await over(relay, sent.id)
         assert (receipt.state, receipt.reason) == ("expired", "unread_too_long")
         assert relay.inboxes() == {}
-        assert await relay.dead.list() == [], "nobody wanted it; it is over"
+        assert await relay.dead_letters.list() == [], "nobody wanted it; it is over"
         patient = await relay.send("relay.user.you", "y", sender=ME, limits=Limits(ttl_s=3600))
         await over(relay, patient.id)
     async with relaying(url) as relay:
@@ -55,7 +55,7 @@ async def test_dead_letters_have_their_own_time(tmp_path: Path) -> None:
         sent = await relay.send("relay.program2.x", "x", sender=ME)
         await over(relay, sent.id)
         async with asyncio.timeout(BOUND):
-            while await relay.dead.list():  # noqa: ASYNC110 (the table's clock has no event to wait for)
+            while await relay.dead_letters.list():  # noqa: ASYNC110 (the table's clock has no event to wait for)
                 await asyncio.sleep(0.05)
         assert (await relay.status(sent.id)).state == "dead", "its receipt is kept longer"
 
@@ -79,7 +79,7 @@ async def test_what_is_over_is_trimmed_and_what_waits_is_not(tmp_path: Path) -> 
         assert await trimmed(relay, hours=6) == 2
     async with relaying(url) as relay:
         assert (await relay.status(new.id)).state == "injected"
-        assert relay.dispatch.live == {}
+        assert relay.dispatcher.in_flight == {}
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ async def test_a_thread_is_known_as_long_as_its_messages(tmp_path: Path) -> None
         sent = await relay.send("relay.program2.echo", "x", sender=ME, reply_to="relay.user.you")
         unread = (await over(relay, sent.id)).answer
         async with asyncio.timeout(BOUND):
-            while await relay.ledger.receipt(sent.id):  # noqa: ASYNC110 (the table's clock has no event to wait for)
+            while await relay.store.receipt(sent.id):  # noqa: ASYNC110 (the table's clock has no event to wait for)
                 await asyncio.sleep(0.05)
         assert [receipt.id for receipt in await relay.recent()] == [unread]
         assert [message.receipt.id for message in await relay.thread(sent.thread)] == [unread]
@@ -100,8 +100,8 @@ async def test_what_ends_late_keeps_its_place_in_the_thread(relay: Relay) -> Non
     relay.serve("relay.program2.echo", echo)
     sent = await relay.send("relay.program2.echo", "x", sender=ME, reply_to="relay.user.you")
     unread = (await over(relay, sent.id)).answer
-    await relay.ledger._threads.delete(f"{sent.thread}.{unread}")  # pyright: ignore[reportPrivateUsage]
-    live = relay.dispatch.live[unread]
+    await relay.store._threads.delete(f"{sent.thread}.{unread}")  # pyright: ignore[reportPrivateUsage]
+    live = relay.dispatcher.in_flight[unread]
     live.receipt = replace(
         live.receipt, steps=(ReceiptStep("accepted", 0.0), ReceiptStep("stored", 0.0))
     )  # from long ago
@@ -112,6 +112,6 @@ async def test_what_ends_late_keeps_its_place_in_the_thread(relay: Relay) -> Non
 
 async def trimmed(relay: Relay, *, hours: int) -> int:
     """As if the log had stood here so long ago."""
-    table = relay.ledger._own  # pyright: ignore[reportPrivateUsage]
-    await table.put(f"mark.{int(time.time() // 3600) - hours}", str(relay.dispatch.last + 1).encode())
-    return await relay.ledger.trim(relay.dispatch.last, relay.dispatch.needed())
+    table = relay.store._state  # pyright: ignore[reportPrivateUsage]
+    await table.put(f"mark.{int(time.time() // 3600) - hours}", str(relay.dispatcher.last_seq + 1).encode())
+    return await relay.store.trim(relay.dispatcher.last_seq, relay.dispatcher.oldest_needed())

@@ -13,7 +13,7 @@ from tieline.config import Config, ScheduleConfig
 from tieline.envelopes import Envelope
 from tieline.errors import UsageError
 from tieline.relay import Relay
-from tieline.relay.schedules import next_time
+from tieline.relay.schedules import next_run
 from tieline.testing.wait_for import eventually
 
 
@@ -26,13 +26,13 @@ def at(moment: str) -> float:
 
 
 def test_times() -> None:
-    assert next_time(every(60), 61.0) == 120.0
-    assert next_time(every(60), 120.0) == 180.0
+    assert next_run(every(60), 61.0) == 120.0
+    assert next_run(every(60), 120.0) == 180.0
     daily = ScheduleConfig(id="d", to="relay.user.me", text="x", at="07:30")
-    assert next_time(daily, at("2026-03-02 07:00")) == at("2026-03-02 07:30")
-    assert next_time(daily, at("2026-03-02 07:30")) == at("2026-03-03 07:30")
+    assert next_run(daily, at("2026-03-02 07:00")) == at("2026-03-02 07:30")
+    assert next_run(daily, at("2026-03-02 07:30")) == at("2026-03-03 07:30")
     workdays = ScheduleConfig(id="d", to="relay.user.me", text="x", at="07:30", days=("mon", "fri"))
-    assert next_time(workdays, at("2026-03-02 08:00")) == at("2026-03-06 07:30"), "2026-03-02 is a Monday"
+    assert next_run(workdays, at("2026-03-02 08:00")) == at("2026-03-06 07:30"), "2026-03-02 is a Monday"
 
 
 async def sent(tmp_path: Path, *entries: ScheduleConfig, expect: int) -> list[Envelope]:
@@ -77,7 +77,7 @@ async def test_one_that_cannot_be_sent_stops_no_other(tmp_path: Path) -> None:
         relay.on_schedule_failed = lambda id, why: told.append((id, why))
         async with relay:
             await eventually(lambda: bool(told) and bool(relay.inbox("relay.user.me").unread()), "nothing", timeout=30)
-    assert told[0][0] == "lost" and "nobody answers for relay.nobody.x" in told[0][1]
+    assert told[0][0] == "lost" and "no endpoint answers for relay.nobody.x" in told[0][1]
 
 
 @pytest.mark.parametrize(

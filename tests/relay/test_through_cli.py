@@ -70,7 +70,7 @@ async def test_a_loop_through_it_ends_with_a_dead_letter(tmp_path: Path) -> None
         hub.play([tieline(hub, "message", "send", "relay.agent.shop.a", "your turn")], [Say("passed on")])
         sent = await relay.send("relay.agent.shop.a", "begin", sender=ME)
         assert (await over(relay, sent.id)).state == "seen"
-        (letter,) = await relay.dead.list()
+        (letter,) = await relay.dead_letters.list()
         assert (letter.reason, letter.state) == ("cycle", "refused")
         assert letter.envelope.thread == sent.thread
         assert "it has come from relay.agent.shop.a already" in Path(hub.cwd, "out").read_text()

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from ..config import setting
 from ..errors import UsageError
-from ..relay.ask_forwarder import AskForwarder, forwarder, note_of
+from ..relay.ask_forwarder import AskForwarder, decode_ask, forwarder_address
 from ..visible_text import marked
 from .base import (
     Channel,
@@ -107,7 +107,7 @@ class Notify:
     async def start(self, relay: Outlet) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"notify-{self.id}")
         if self._config.asks and self._asks is not None:
-            sender = relay.sender(forwarder(self.subject_prefix))
+            sender = relay.sender(forwarder_address(self.subject_prefix))
             mail = AskForwarder(self._asks, sender, lambda: [self.subject_prefix], relay.report)
             await self._stack.enter_async_context(mail)
         self._state = "running"
@@ -141,7 +141,7 @@ class Notify:
     def _words(self, envelope: Envelope) -> tuple[str, str]:
         """Title and text, without what is nobody's business."""
         payload = envelope.payload
-        note = note_of(envelope, self.subject_prefix)
+        note = decode_ask(envelope, self.subject_prefix)
         if note is not None:
             text = note.title if note.status == "pending" else f"{note.title}: {note.outcome or note.status}"
             if self._config.content and note.content:

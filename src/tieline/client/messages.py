@@ -48,7 +48,7 @@ class MessagesApi(ApiRequests):
         new = replace(new, key=new.key or new_id())
         if new.timeout_s <= ONE_REQUEST_S:
             return await self.change("POST", "messages/ask", AnswerView, new, key=new.key)
-        from ..relay.request_reply import WORDS, silence
+        from ..relay.request_reply import NO_ANSWER_TEXTS, no_answer_reason
 
         limits = replace(new.limits, ttl_s=min(new.timeout_s, new.limits.ttl_s or new.timeout_s))
         sent = await self.send_message(
@@ -63,15 +63,15 @@ class MessagesApi(ApiRequests):
             )
         )
         receipt, pause, until = sent.receipt, LOOK_S[0], time.monotonic() + new.timeout_s
-        while not receipt.answer and not silence(receipt) and time.monotonic() < until:
+        while not receipt.answer and not no_answer_reason(receipt) and time.monotonic() < until:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, LOOK_S[1])
             receipt = (await self.message(receipt.id)).receipt
         if receipt.answer:
             return AnswerView(receipt=receipt, answer=(await self.message(receipt.answer)).envelope)
-        reason = silence(receipt) or "timeout"
+        reason = no_answer_reason(receipt) or "timeout"
         return AnswerView(
-            receipt=receipt, reason=reason, detail=WORDS.get(reason, f"no answer from {new.to}: {reason}")
+            receipt=receipt, reason=reason, detail=NO_ANSWER_TEXTS.get(reason, f"no answer from {new.to}: {reason}")
         )
 
     async def threads(self, *, thread: str = "", limit: int = 50) -> list[ThreadView]:

@@ -7,15 +7,15 @@ T = TypeVar("T")
 
 
 class _Node(Generic[T]):
-    __slots__ = ("below", "exact", "prefix")
+    __slots__ = ("children", "exact", "prefix")
 
     def __init__(self) -> None:
-        self.below: dict[str, _Node[T]] = {}
+        self.children: dict[str, _Node[T]] = {}
         self.exact: T | None = None  # for the address itself
         self.prefix: T | None = None  # for it and everything below
 
 
-class Endpoints(Generic[T]):
+class AddressTrie(Generic[T]):
     """Addresses and what serves them. One that is taken cannot be taken again before it is given back."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Endpoints(Generic[T]):
         """Whether it was free."""
         node = self._root
         for token in subject.split("."):
-            node = node.below.setdefault(token, _Node())
+            node = node.children.setdefault(token, _Node())
         if (node.prefix if prefix else node.exact) is not None:
             return False
         if prefix:
@@ -43,10 +43,10 @@ class Endpoints(Generic[T]):
         path: list[tuple[_Node[T], str]] = []
         node = self._root
         for token in subject.split("."):
-            if token not in node.below:
+            if token not in node.children:
                 return
             path.append((node, token))
-            node = node.below[token]
+            node = node.children[token]
         if (node.prefix if prefix else node.exact) is None:
             return
         if prefix:
@@ -55,16 +55,16 @@ class Endpoints(Generic[T]):
             node.exact = None
         self._count -= 1
         for above, token in reversed(path):  # what nobody needs any longer goes
-            below = above.below[token]
-            if below.below or below.exact is not None or below.prefix is not None:
+            below = above.children[token]
+            if below.children or below.exact is not None or below.prefix is not None:
                 return
-            del above.below[token]
+            del above.children[token]
 
     def match(self, subject: str) -> T | None:
         node = self._root
         found: T | None = None
         for token in subject.split("."):
-            below = node.below.get(token)
+            below = node.children.get(token)
             if below is None:
                 return found
             node = below
@@ -80,7 +80,7 @@ class Endpoints(Generic[T]):
                 yield ".".join(path), False, node.exact
             if node.prefix is not None:
                 yield ".".join(path), True, node.prefix
-            for token, below in node.below.items():
+            for token, below in node.children.items():
                 yield from walk(below, (*path, token))
 
         return walk(self._root, ())

@@ -11,7 +11,7 @@ from ..channels.base import AskNote, AskService, Sender
 from ..envelopes import Envelope, Payload, Refused
 from ..errors import BusError, TielineError
 
-ASK = "application/vnd.tieline.ask+json"
+ASK_CONTENT_TYPE = "application/vnd.tieline.ask+json"
 """The content type of such a message; its JSON is an AskNote."""
 MAX_WAITING = 1000
 """Changes of asks that wait to be sent; beyond them the oldest is left out, and the page still has it."""
@@ -34,7 +34,7 @@ class AskForwarder:
 
     async def __aenter__(self) -> "AskForwarder":
         self._task = asyncio.create_task(self._run())
-        self._unsubscribe = self._asks.subscribe(self._told)
+        self._unsubscribe = self._asks.subscribe(self._enqueue)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -43,7 +43,7 @@ class AskForwarder:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _told(self, note: AskNote) -> None:
+    def _enqueue(self, note: AskNote) -> None:
         if self._waiting.full():
             self._waiting.get_nowait()
         self._waiting.put_nowait(note)
@@ -51,7 +51,7 @@ class AskForwarder:
     async def _run(self) -> None:
         while True:
             note = await self._waiting.get()
-            payload = Payload(note.title, msgspec.to_builtins(note), ASK)
+            payload = Payload(note.title, msgspec.to_builtins(note), ASK_CONTENT_TYPE)
             for address in self._addresses():
                 await self._send(address, payload, f"ask:{note.id}:{note.status}:{address}")
 
@@ -64,7 +64,7 @@ class AskForwarder:
                 return
             except TielineError as error:
                 failures += 1
-                wait = BACKOFF.delay(failures) if isinstance(error, BusError) else _wait_of(error)
+                wait = BACKOFF.delay(failures) if isinstance(error, BusError) else _retry_delay(error)
                 if wait is None:
                     self._report(f"an ask could not be passed on: {error.message}")
                     return
@@ -72,20 +72,20 @@ class AskForwarder:
                 await asyncio.sleep(wait)
 
 
-def _wait_of(error: TielineError) -> float | None:
+def _retry_delay(error: TielineError) -> float | None:
     """How long until it may be sent after all; None where waiting would only keep other addresses waiting too."""
     return error.retry_after_s if isinstance(error, Refused) and error.reason == "rate_limited" else None
 
 
-def forwarder(prefix: str) -> str:
+def forwarder_address(prefix: str) -> str:
     """Who alone sends asks to a channel: the relay stamps senders, and gives this address to nobody else."""
     return f"{prefix}.asks"
 
 
-def note_of(envelope: Envelope, prefix: str) -> AskNote | None:
+def decode_ask(envelope: Envelope, prefix: str) -> AskNote | None:
     """The ask in a message to a channel; None if there is none. What somebody else made look like one is a message."""
     payload = envelope.payload
-    if payload.content_type != ASK or envelope.sender != forwarder(prefix):
+    if payload.content_type != ASK_CONTENT_TYPE or envelope.sender != forwarder_address(prefix):
         return None
     try:
         return msgspec.convert(payload.json, AskNote)

@@ -52,7 +52,7 @@ def returned(parent: Budget, to: str) -> Budget:
     )
 
 
-def problem(
+def violation(
     budget: Budget, subject: str, now: float, *, back: bool = False, person: bool = False
 ) -> tuple[str, str] | None:
     """Why a message with this budget must not go to an address: a reason code, and words. `back`: it is an answer.

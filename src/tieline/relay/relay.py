@@ -1,8 +1,8 @@
-"""The relay: anything with an address can send to anything with an address, and can find out where its message is.
+"""The relay: sends messages between addresses and tracks each one by its receipt.
 
-`async with Relay(bus, config) as relay`: one per bus is active, the others stand by and take over (`relay.active`).
-What it accepts is on the bus first. After a crash the next one goes on from there: what was offered is offered again,
-by the same id; what was over stays over.
+`async with Relay(bus, config) as relay`: one relay per bus is active, the others stand by and take over
+(`relay.active`). Every accepted message is on the bus first. After a crash the next active relay continues from there:
+a message that was offered is offered again, by the same id; a message that is over stays over.
 """
 
 import asyncio
@@ -27,65 +27,70 @@ from ..envelopes import (
     address,
 )
 from ..errors import UsageError
-from .delivery.attempts import Attempts, reached
+from .delivery.attempts import Attempts, has_state
 from .delivery.attribution import ActiveDeliveries
 from .delivery.dead_letters import DeadLetters
 from .delivery.dispatcher import Dispatcher
-from .delivery.endpoint_queue import EndpointQueueView
+from .delivery.endpoint_queue import EndpointQueue, EndpointQueueView
 from .delivery.maintenance import Maintenance
 from .plugins.channel_registry import ChannelRegistry, Handler
-from .request_reply import PREFIX as ASK_PREFIX
 from .request_reply import RequestReply
 from .schedules import Schedules
-from .senders import AddressSender
+from .senders import AddressSender, ChannelRelay
 from .settings import Settings
 from .storage.inbox import MessageInbox
 from .storage.lease import ActiveRelayLease
-from .storage.store import RelayStore, derived
-from .submit import SendRequest, Submitter
+from .storage.store import RelayStore, derived_id
+from .submit import REPLY_PREFIX, SendRequest, Submitter
 
 INBOXES = ("relay.user", "relay.program")
-"""Below these, every address is an inbox that somebody fetches from."""
+"""Below these prefixes, every address is an inbox."""
 
 
 class Relay:
     def __init__(self, bus: Bus, config: Config, *, settings: Settings | None = None) -> None:
         own = config.relay
         self.settings = settings or Settings()
-        self.works = ActiveDeliveries()
-        self.ledger = RelayStore(
+        self.active_deliveries = ActiveDeliveries()
+        self.store = RelayStore(
             bus,
             keep_s=own.keep_s,
             keep_unread_s=own.keep_unread_s,
             keep_dead_s=own.keep_dead_s,
             keep_keys_s=self.settings.keep_keys_s,
         )
-        self.dispatch = Dispatcher(self.ledger, self.settings, keep_unread_s=own.keep_unread_s)
+        self.dispatcher = Dispatcher(self.store, self.settings, keep_unread_s=own.keep_unread_s)
         self.lease = ActiveRelayLease(bus.table("relay"), self.settings.lease_s)
-        self.sending = Submitter(own, self.ledger, self.dispatch, self.works, self.check_active)
+        self.submitter = Submitter(own, self.store, self.dispatcher, self.active_deliveries, self.check_active)
         self.attempts = Attempts(
-            self.dispatch, self.ledger, self.settings, self.works, self.sending.answer, lambda: self.lease.valid
+            self.dispatcher,
+            self.store,
+            self.settings,
+            self.active_deliveries,
+            self.submitter.send_answer,
+            lambda: self.lease.valid,
         )
-        self.dispatch.attempts = self.attempts
-        self.tending = Maintenance(self.ledger, self.dispatch)
-        self.schedules = Schedules(config.schedules, self.send, self._not_sent)
-        self.on_schedule_failed: Callable[[str, str], None] = lambda id, why: None
-        self.registry = ChannelRegistry(self)
-        self.dead = DeadLetters(self.ledger, self._again)
-        self.inquiries = RequestReply(self.ledger, self.dispatch, self.sending)
-        self._settled = asyncio.Event()
+        self.maintenance = Maintenance(self.store, self.dispatcher)
+        self.schedules = Schedules(config.schedules, self.send, self._report_schedule_failure)
+        self.on_schedule_failed: Callable[[str, str], None] = lambda id, problem: None
+        self.registry = ChannelRegistry(self.settings, self.dispatcher, self.attempts.run, self._connect)
+        self.dead_letters = DeadLetters(self.store, self._resend)
+        self.request_reply = RequestReply(self.store, self.dispatcher, self.submitter)
+        self._ready = asyncio.Event()
         self._activated = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         for prefix in INBOXES:
-            self.registry.add(self.registry.lane(prefix, "inbox", prefix, prefix=True))
-        asks = self.registry.lane(ASK_PREFIX, "ask", ASK_PREFIX, prefix=True, max_concurrent=self.settings.concurrent)
-        asks.deliver = self.inquiries.deliver
-        self.registry.add(asks)
+            self.registry.add(self.registry.new_queue(prefix, "inbox", prefix, prefix=True))
+        replies = self.registry.new_queue(
+            REPLY_PREFIX, "ask", REPLY_PREFIX, prefix=True, max_concurrent=self.settings.concurrent
+        )
+        replies.deliver = self.request_reply.deliver
+        self.registry.add(replies)
 
     async def __aenter__(self) -> "Relay":
-        self._task = asyncio.create_task(self.lease.run(self._activate, self._deactivate, self._settled.set))
-        waiter = asyncio.create_task(self._settled.wait())
+        self._task = asyncio.create_task(self.lease.run(self._activate, self._deactivate, self._ready.set))
+        waiter = asyncio.create_task(self._ready.wait())
         await asyncio.wait({self._task, waiter}, return_when=asyncio.FIRST_COMPLETED)
         waiter.cancel()
         if self._task.done():
@@ -97,12 +102,12 @@ class Relay:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self.registry.stop()
-        await self.lease.drop()
+        await self.lease.release()
 
-    def _not_sent(self, id: str, why: str) -> None:
-        self.on_schedule_failed(id, why)
+    def _report_schedule_failure(self, id: str, problem: str) -> None:
+        self.on_schedule_failed(id, problem)
 
-    # --- being the active one ---
+    # --- active or standby ---
 
     @property
     def active(self) -> bool:
@@ -113,30 +118,33 @@ class Relay:
 
     def check_active(self) -> None:
         if not self.active:
-            raise RelayStandby(self.lease.other.shown if self.lease.other else "")
+            raise RelayStandby(self.lease.other.description if self.lease.other else "")
 
     async def _activate(self) -> None:
-        await self.dispatch.recover()
-        work = (self.tending.run(), self.sending.settle_unsure(), self.schedules.run())
-        self._tasks = [asyncio.create_task(each) for each in work]
+        await self.dispatcher.recover()
+        jobs = (self.maintenance.run(), self.submitter.retry_uncertain_writes(), self.schedules.run())
+        self._tasks = [asyncio.create_task(job) for job in jobs]
         self._activated.set()
         await self.registry.start()
-        self._settled.set()
+        self._ready.set()
 
     async def _deactivate(self) -> None:
         self._activated.clear()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.tending.note()
-        await self.registry.halt()
-        await self.dispatch.halt()
+        await self.maintenance.save_low_water_mark()
+        await self.registry.pause()
+        await self.dispatcher.stop()
 
     # --- sending ---
 
     def sender(self, subject: str) -> AddressSender:
-        """Who has this can send as that address: give it to nobody else."""
-        return AddressSender(self, subject)
+        """Its holder can send as that address: give it to nobody else."""
+        return AddressSender(subject, self.submitter, self.request_reply)
+
+    def _connect(self, queue: EndpointQueue) -> ChannelRelay:
+        return ChannelRelay(queue, self.store, sender=self.sender, status=self.status, progress=self.progress)
 
     async def send(
         self,
@@ -153,7 +161,7 @@ class Relay:
         id: str = "",
     ) -> MessageReceipt:
         """Stored when it returns; see `channels.base.Sender`."""
-        return await self.sending.send(
+        return await self.submitter.send(
             SendRequest(
                 sender=sender,
                 subject=subject,
@@ -180,27 +188,24 @@ class Relay:
         within: str = "",
     ) -> Envelope:
         """The answer; see `channels.base.Sender`."""
-        self.check_active()
-        said = Payload(payload) if isinstance(payload, str) else payload
-        letter = SendRequest(sender=sender, subject=subject, payload=said, limits=limits, key=key, within=within)
-        return await self.inquiries.ask(letter, timeout)
+        return await self.sender(sender).ask(subject, payload, timeout=timeout, limits=limits, key=key, within=within)
 
-    async def _again(self, letter: DeadLetter) -> MessageReceipt:
-        old = letter.envelope
-        return await self.sending.send(
+    async def _resend(self, dead_letter: DeadLetter) -> MessageReceipt:
+        old = dead_letter.envelope
+        return await self.submitter.send(
             SendRequest(
-                id=derived(old.id, "again"),
+                id=derived_id(old.id, "again"),
                 sender=old.sender,
                 subject=old.subject,
                 payload=old.payload,
                 reply_to=old.reply_to,
                 in_reply_to=old.in_reply_to,
                 thread=old.thread,
-                again=True,
+                resend=True,
             )
         )
 
-    # --- where is it ---
+    # --- status ---
 
     async def status(self, id: str) -> MessageReceipt:
         if receipt := await self._receipt(id):
@@ -209,94 +214,93 @@ class Relay:
 
     async def _receipt(self, id: str) -> MessageReceipt | None:
         self.check_active()
-        if live := self.dispatch.live.get(id):
-            return replace(live.receipt, waiting=self.dispatch.waiting(live))
-        return await self.ledger.receipt(id)
+        if message := self.dispatcher.in_flight.get(id):
+            return replace(message.receipt, waiting=self.dispatcher.waiting_reason(message))
+        return await self.store.receipt(id)
 
     async def message(self, id: str) -> Message:
-        return await self.ledger.message(await self.status(id))
+        return await self.store.message(await self.status(id))
 
     async def trace(self, id: str) -> list[Message]:
-        """Every message of its thread, in order, with how far each got."""
+        """Every message of its thread, in order, with its receipt."""
         return await self.thread((await self.status(id)).thread, id)
 
     async def thread(self, name: str, *members: str) -> list[Message]:
-        """The messages of a thread that are still known, those of its `members` among them, in order. Its name is the
-        id of its first message, unless its sender chose another."""
-        ids = {*members, *await self.ledger.thread(name)}
-        found = [receipt for id in ids if (receipt := await self._receipt(id))]
-        found.sort(key=lambda receipt: (receipt.steps[0].at, receipt.seq))
-        return [await self.ledger.message(receipt) for receipt in found]
+        """The messages of a thread that are still stored, those of `members` among them, in order. A thread is named by
+        the id of its first message, unless the sender chose a name."""
+        ids = {*members, *await self.store.thread_ids(name)}
+        receipts = [receipt for id in ids if (receipt := await self._receipt(id))]
+        receipts.sort(key=lambda receipt: (receipt.steps[0].at, receipt.seq))
+        return [await self.store.message(receipt) for receipt in receipts]
 
     async def recent(self, limit: int = 100) -> list[MessageReceipt]:
         """The newest messages, newest first."""
         self.check_active()
-        ids = sorted({*await self.ledger.newest(limit), *self.dispatch.live}, reverse=True)[:limit]
+        ids = sorted({*await self.store.newest_ids(limit), *self.dispatcher.in_flight}, reverse=True)[:limit]
         return [receipt for id in ids if (receipt := await self._receipt(id))]
 
     async def progress(self, id: str, state: Progress) -> None:
-        """A message that was delivered got further: somebody has read it."""
+        """Record that a delivered message got further: somebody has read it."""
         self.check_active()
-        live = self.dispatch.live.get(id)
+        message = self.dispatcher.in_flight.get(id)
         receipt = await self.status(id)
-        if not reached(receipt, state):
-            receipt = self.dispatch.add(receipt, ReceiptStep(state, time.time()))
-            if live is not None:
-                live.receipt = receipt
-            await self.ledger.keep(receipt)
-            self.dispatch.tell(receipt)
+        if not has_state(receipt, state):
+            receipt = self.dispatcher.add_step(receipt, ReceiptStep(state, time.time()))
+            if message is not None:
+                message.receipt = receipt
+            await self.store.save_receipt(receipt)
+            self.dispatcher.notify(receipt)
 
-    def subscribe(self, heard: Callable[[MessageReceipt], None]) -> Callable[[], None]:
-        """Each receipt, as soon as its newest step is durable."""
-        self.dispatch.heard.append(heard)
-        return lambda: self.dispatch.heard.remove(heard)
+    def subscribe(self, listener: Callable[[MessageReceipt], None]) -> Callable[[], None]:
+        """Call `listener` with each receipt whose newest step is durable. Returns a function that unsubscribes."""
+        self.dispatcher.listeners.append(listener)
+        return lambda: self.dispatcher.listeners.remove(listener)
 
     # --- endpoints ---
 
     def inbox(self, subject: str) -> MessageInbox:
         self.check_active()
         subject = address(subject)
-        lane = self.dispatch.lanes.match(subject)
-        if lane is None or lane.kind != "inbox":
+        queue = self.dispatcher.queues.match(subject)
+        if queue is None or queue.kind != "inbox":
             raise UsageError(f"{subject} is not an inbox", field="subject", hint=f"Inboxes are below {INBOXES[0]}.")
-        return MessageInbox(subject, self.dispatch, self.ledger)
+        return MessageInbox(subject, self.dispatcher, self.store)
 
     def inboxes(self) -> dict[str, int]:
-        """Address → how many are unread, where any are."""
+        """Address → number of unread messages, without empty inboxes."""
         self.check_active()
-        lanes = self.dispatch.lanes
+        queues = self.dispatcher.queues
         return {
             subject: count
-            for subject, count in sorted(self.dispatch.mailboxes.items())
-            if (lane := lanes.match(subject)) is not None and lane.kind == "inbox"
+            for subject, count in sorted(self.dispatcher.mailbox_sizes.items())
+            if (queue := queues.match(subject)) is not None and queue.kind == "inbox"
         }
 
     def serve(
         self, subject: str, handler: Handler, *, prefix: bool = False, max_concurrent: int | None = None, id: str = ""
     ) -> Callable[[], Awaitable[None]]:
-        """Answer for an address in this process; await the result to do so no more. A text that the handler returns is
-        its answer."""
-
+        """Serve an address in this process; await the returned function to stop. A text that the handler returns is the
+        answer."""
         return self.registry.serve(subject, handler, prefix=prefix, max_concurrent=max_concurrent, id=id)
 
     def open_inbox(self, subject: str) -> None:
-        """Make an address outside of the usual places an inbox."""
-        self.registry.add(self.registry.lane(address(subject), "inbox", address(subject), prefix=False))
+        """Make an address outside `INBOXES` an inbox."""
+        self.registry.add(self.registry.new_queue(address(subject), "inbox", address(subject), prefix=False))
 
     async def register(self, channel: Channel) -> None:
-        """Start a channel and deliver to it. In the place of one that was unregistered with `keep`, with its mail."""
+        """Start a channel and deliver to it. It inherits the messages of one that was unregistered with `keep`."""
         await self.registry.register(channel)
 
-    def expect(self, id: str, subject: str) -> None:
-        """A channel that is still being made: mail for its address is taken, and waits until it is registered."""
-        self.registry.expect(id, subject)
+    def reserve_address(self, id: str, subject: str) -> None:
+        """Accept messages for a channel that is still loading; they wait until it is registered."""
+        self.registry.reserve_address(id, subject)
 
     async def unregister(self, id: str, *, keep: bool = False, grace_s: float | None = None) -> None:
-        """Let what runs come to its end, then stop it. With `keep` its address stays, and mail for it waits."""
+        """Wait for running deliveries, then stop the channel. With `keep`, messages for its address wait."""
         await self.registry.unregister(id, keep=keep, grace_s=grace_s)
 
     def channels(self) -> list[EndpointQueueView]:
         return [view for view in self.endpoints() if view.kind == "channel"]
 
     def endpoints(self) -> list[EndpointQueueView]:
-        return sorted((lane.view() for _, _, lane in self.dispatch.lanes.all()), key=lambda view: view.subject)
+        return sorted((queue.view() for _, _, queue in self.dispatcher.queues.all()), key=lambda view: view.subject)

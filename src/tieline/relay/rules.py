@@ -13,14 +13,14 @@ MAX_SENDERS = 4096
 """Senders whose rate is remembered; one that was quiet long enough has nothing to remember."""
 
 
-class Rules:
+class SendRules:
     """`from-pattern -> to-pattern`. What is denied is denied; if anything is allowed by name, only that is."""
 
     def __init__(self, allow: Sequence[str], deny: Sequence[str]) -> None:
         self._allow = [_rule("relay.allow", text) for text in allow]
         self._deny = [_rule("relay.deny", text) for text in deny]
 
-    def permit(self, sender: str, subject: str) -> bool:
+    def allows(self, sender: str, subject: str) -> bool:
         if any(by(sender) and to(subject) for by, to in self._deny):
             return False
         return not self._allow or any(by(sender) and to(subject) for by, to in self._allow)
@@ -70,7 +70,7 @@ class SendRateLimiter:
         return 0.0 if allowed else (1.0 - left) / self._per_s
 
 
-class Breaker:
+class CircuitBreaker:
     """Leaves a channel alone after failures in a row; then lets one delivery try."""
 
     def __init__(
@@ -113,6 +113,6 @@ class Breaker:
             self._until = self._clock() + self._backoff.limit(self._opened)
             self._trying = False
 
-    def tried(self) -> None:
+    def trial_ended(self) -> None:
         """The one that tried has ended, however that was: if it neither succeeded nor failed, another may try."""
         self._trying = False

@@ -20,17 +20,19 @@ LATE_S = 300.0
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 Send = Callable[..., Awaitable[Any]]
-Told = Callable[[str, str], None]
+OnFailure = Callable[[str, str], None]
 
 
 class Schedules:
     """`run` is for the one relay that is active."""
 
-    def __init__(self, entries: Sequence[ScheduleConfig], send: Send, told: Told, now: Callable[[], float] = time.time):
+    def __init__(
+        self, entries: Sequence[ScheduleConfig], send: Send, told: OnFailure, now: Callable[[], float] = time.time
+    ):
         """`told` hears the id of a schedule whose message was not taken, and why."""
         self._entries = [entry for entry in entries if entry.enabled]
         self._send = send
-        self._told = told
+        self._on_failure = told
         self._now = now
 
     async def run(self) -> None:
@@ -41,25 +43,25 @@ class Schedules:
         while True:
             now = self._now()
             for entry in self._entries:
-                due = next_time(entry, looked)
-                while (following := next_time(entry, due)) <= now:  # of those that were missed the last one counts
+                due = next_run(entry, looked)
+                while (following := next_run(entry, due)) <= now:  # of those that were missed the last one counts
                     due = following
                 if due <= now:
-                    await self._send_one(entry, due)
+                    await self._run_entry(entry, due)
             looked = now
-            wait = min(next_time(entry, now) for entry in self._entries) - self._now()
+            wait = min(next_run(entry, now) for entry in self._entries) - self._now()
             await asyncio.sleep(max(0.0, min(wait, LONGEST_WAIT_S)))
 
-    async def _send_one(self, entry: ScheduleConfig, due: float) -> None:
+    async def _run_entry(self, entry: ScheduleConfig, due: float) -> None:
         try:
             await self._send(
                 entry.to, entry.text, sender=f"{SENDER}.{entry.id}", reply_to=entry.answer_to, key=f"at {due:.0f}"
             )
         except TielineError as error:  # a message that is not taken must not stop the others
-            self._told(entry.id, error.message)
+            self._on_failure(entry.id, error.message)
 
 
-def next_time(entry: ScheduleConfig, after: float) -> float:
+def next_run(entry: ScheduleConfig, after: float) -> float:
     """The first of its times after that one. Every so often counts from the epoch, the same for every relay."""
     if entry.every_s:
         return (after // entry.every_s + 1) * entry.every_s

@@ -1,22 +1,23 @@
-"""How others send: as one address, which the relay stamps."""
+"""Senders: send as one address, which the relay stamps on the message."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from ..channels.base import Progress
 from ..envelopes import Envelope, Limits, MessageReceipt, Payload, address, under
 from ..errors import UsageError
-
-if TYPE_CHECKING:
-    from .delivery.endpoint_queue import EndpointQueue
-    from .relay import Relay
+from .delivery.endpoint_queue import EndpointQueue
+from .request_reply import RequestReply
+from .storage.store import RelayStore
+from .submit import SendRequest, Submitter
 
 
 class AddressSender:
-    """Sends as one address (`channels.base.Sender`). Made by `Relay.sender` for those who may."""
+    """Sends as one address (`channels.base.Sender`). `Relay.sender` creates it for those who may."""
 
-    def __init__(self, relay: "Relay", subject: str) -> None:
+    def __init__(self, subject: str, submitter: Submitter, request_reply: RequestReply) -> None:
         self.subject = address(subject)
-        self._relay = relay
+        self._submitter = submitter
+        self._request_reply = request_reply
 
     async def send(
         self,
@@ -30,16 +31,18 @@ class AddressSender:
         key: str = "",
         within: str = "",
     ) -> MessageReceipt:
-        return await self._relay.send(
-            subject,
-            payload,
-            sender=self.subject,
-            reply_to=reply_to,
-            in_reply_to=in_reply_to,
-            thread=thread,
-            limits=limits,
-            key=key,
-            within=within,
+        return await self._submitter.send(
+            SendRequest(
+                sender=self.subject,
+                subject=subject,
+                payload=Payload(payload) if isinstance(payload, str) else payload,
+                reply_to=reply_to,
+                in_reply_to=in_reply_to,
+                thread=thread,
+                limits=limits,
+                key=key,
+                within=within,
+            )
         )
 
     async def ask(
@@ -52,40 +55,53 @@ class AddressSender:
         key: str = "",
         within: str = "",
     ) -> Envelope:
-        return await self._relay.ask(
-            subject, payload, sender=self.subject, timeout=timeout, limits=limits, key=key, within=within
+        payload = Payload(payload) if isinstance(payload, str) else payload
+        request = SendRequest(
+            sender=self.subject, subject=subject, payload=payload, limits=limits, key=key, within=within
         )
+        return await self._request_reply.ask(request, timeout)
 
 
 class ChannelRelay:
-    """The relay, as far as one channel may use it (`channels.base.Outlet`)."""
+    """The part of the relay that a channel may use (`channels.base.Outlet`)."""
 
-    def __init__(self, relay: "Relay", lane: "EndpointQueue") -> None:
-        self._relay = relay
-        self._lane = lane
+    def __init__(
+        self,
+        queue: EndpointQueue,
+        store: RelayStore,
+        *,
+        sender: Callable[[str], AddressSender],
+        status: Callable[[str], Awaitable[MessageReceipt]],
+        progress: Callable[[str, Progress], Awaitable[None]],
+    ) -> None:
+        self._queue = queue
+        self._store = store
+        self._sender = sender
+        self._status = status
+        self._progress = progress
 
     def sender(self, subject: str) -> AddressSender:
-        if not under(self._lane.subject, address(subject)):
+        if not under(self._queue.subject, address(subject)):
             raise UsageError(
-                f"the channel {self._lane.id} cannot send as {subject}",
+                f"the channel {self._queue.id} cannot send as {subject}",
                 field="subject",
-                hint=f"Its addresses are {self._lane.subject} and what lies below.",
+                hint=f"Its addresses are {self._queue.subject} and those below it.",
             )
-        return self._relay.sender(subject)
+        return self._sender(subject)
 
     async def progress(self, id: str, state: Progress) -> None:
-        receipt = await self._relay.status(id)
-        if under(self._lane.subject, receipt.subject):  # a channel speaks of its own mail alone
-            await self._relay.progress(id, state)
+        receipt = await self._status(id)
+        if under(self._queue.subject, receipt.subject):  # a channel reports on its own messages only
+            await self._progress(id, state)
 
     async def status(self, id: str) -> MessageReceipt:
-        return await self._relay.status(id)
+        return await self._status(id)
 
     async def remember(self, key: str, value: bytes, *, ttl_s: int) -> None:
-        await self._relay.ledger.remember(f"{self._lane.id}.{key}", value, ttl_s)
+        await self._store.save_channel_value(f"{self._queue.id}.{key}", value, ttl_s)
 
     async def recall(self, key: str) -> bytes | None:
-        return await self._relay.ledger.recall(f"{self._lane.id}.{key}")
+        return await self._store.channel_value(f"{self._queue.id}.{key}")
 
     def report(self, problem: str) -> None:
-        self._lane.note(problem)
+        self._queue.record_error(problem)

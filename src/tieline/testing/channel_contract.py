@@ -100,10 +100,10 @@ class FakeOutlet:
         return await self._relay.status(id)
 
     async def remember(self, key: str, value: bytes, *, ttl_s: int) -> None:
-        await self._relay.ledger.remember(f"{ID}.{key}", value, ttl_s)
+        await self._relay.store.save_channel_value(f"{ID}.{key}", value, ttl_s)
 
     async def recall(self, key: str) -> bytes | None:
-        return await self._relay.ledger.recall(f"{ID}.{key}")
+        return await self._relay.store.channel_value(f"{ID}.{key}")
 
     def report(self, problem: str) -> None:
         pass

@@ -34,14 +34,14 @@ async def test_an_answer_is_sent_again_after_its_question_has_run_out(relay: Rel
     assert (await over(relay, answer)).state == "dead"
     await eventually(lambda: time.time() > sent.expires_at, "time stands still")
     broken = False
-    ((_, again),) = await relay.dead.retry([answer])
+    ((_, again),) = await relay.dead_letters.retry([answer])
     assert isinstance(again, MessageReceipt), again
     assert (await over(relay, again.id)).state == "injected"
     (envelope,) = got
     assert (envelope.payload.text, envelope.in_reply_to, envelope.thread) == ("the answer", sent.id, sent.thread)
     assert (envelope.budget.hops, envelope.budget.max_hops, envelope.budget.calls_left) == (1, 8, 32)
     assert envelope.budget.ancestors == ("relay.program2.agent",)
-    assert await relay.dead.list() == []
+    assert await relay.dead_letters.list() == []
 
 
 async def test_what_is_refused_again_stays_one_dead_letter(relay: Relay) -> None:
@@ -51,9 +51,9 @@ async def test_what_is_refused_again_stays_one_dead_letter(relay: Relay) -> None
     relay.serve("relay.program2.agent", agent)
     with pytest.raises(Refused, match="it has come from"):
         await relay.send("relay.program2.agent", "to myself", sender="relay.program2.agent")
-    (letter,) = await relay.dead.list()
+    (letter,) = await relay.dead_letters.list()
     for _ in range(2):
-        ((id, refusal),) = await relay.dead.retry(to="relay.program2.*")
+        ((id, refusal),) = await relay.dead_letters.retry(to="relay.program2.*")
         assert isinstance(refusal, Refused)
         assert (id, refusal.reason) == (letter.envelope.id, "cycle")
-        assert await relay.dead.list() == [letter]
+        assert await relay.dead_letters.list() == [letter]

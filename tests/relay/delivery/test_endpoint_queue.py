@@ -81,7 +81,7 @@ async def test_what_finds_no_room_in_its_time_is_a_dead_letter(relay: Relay) -> 
     late = await relay.send("relay.door.b", "late", sender=ME, limits=Limits(ttl_s=0.05))
     receipt = await over(relay, late.id)
     assert (receipt.state, receipt.reason) == ("dead", "max_concurrent_exceeded")
-    (letter,) = await relay.dead.list()
+    (letter,) = await relay.dead_letters.list()
     assert (letter.envelope.id, letter.reason) == (late.id, "max_concurrent_exceeded")
     door.open.set()
     assert (await over(relay, first.id)).state == "injected"
@@ -145,7 +145,7 @@ async def test_a_circuit_whose_trial_is_cut_off_is_tried_again(
 ) -> None:
     door = Door(max_concurrent=1)
     cut_here, away = asyncio.Event(), False
-    envelope_of, keep = relay.ledger.envelope, relay.ledger.keep
+    envelope_of, keep = relay.store.envelope, relay.store.save_receipt
 
     async def down(envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
         return failed("down", retry_after_s=0.01)
@@ -162,8 +162,8 @@ async def test_a_circuit_whose_trial_is_cut_off_is_tried_again(
             raise BusUnavailable("away")
         await keep(receipt, moment)
 
-    monkeypatch.setattr(relay.ledger, "envelope", envelope)
-    monkeypatch.setattr(relay.ledger, "keep", written)
+    monkeypatch.setattr(relay.store, "envelope", envelope)
+    monkeypatch.setattr(relay.store, "keep", written)
     door.do = down
     await relay.register(door)
     large = "x" * 20_000  # it is read again each time
@@ -189,7 +189,7 @@ async def test_a_node_that_is_away_is_no_failure(relay: Relay) -> None:
     async def away(envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
         if looked.count(envelope.id) == 1 and envelope.payload.text == "brief":
             # Its time runs out from here on: a time that ran from the sending would race with a slow disk.
-            live = relay.dispatch.live[envelope.id]
+            live = relay.dispatcher.in_flight[envelope.id]
             live.receipt = replace(live.receipt, expires_at=time.time() + 0.2)
         looked.append(envelope.id)
         return delivered() if online else failed("node_offline", counts=False)
@@ -227,9 +227,9 @@ async def test_what_was_handed_over_to_a_node_that_went_away_is_over_in_its_time
     async with asyncio.timeout(10):
         receipt = await over(relay, sent.id)
     assert (receipt.steps[-1].state, receipt.reason, taken) == ("expired", "node_offline", 1)
-    (letter,) = await relay.dead.list()
+    (letter,) = await relay.dead_letters.list()
     assert (letter.envelope.id, letter.state, letter.reason) == (sent.id, "expired", "node_offline")
-    assert (relay.dispatch.live, relay.dispatch.mailboxes) == ({}, {})
+    assert (relay.dispatcher.in_flight, relay.dispatcher.mailbox_sizes) == ({}, {})
 
 
 async def test_a_channel_is_replaced_and_nothing_is_lost(relay: Relay) -> None:
@@ -354,7 +354,7 @@ async def test_ten_thousand_are_accounted_for(url: str) -> None:
         by_state = {state: sum(r.state == state for r in ended.values()) for state in ("injected", "expired", "dead")}
         assert sum(by_state.values()) == 10_000
         assert by_state["dead"] >= 200
-        assert len(await relay.dead.list()) == by_state["dead"] + by_state["expired"]
+        assert len(await relay.dead_letters.list()) == by_state["dead"] + by_state["expired"]
         assert all(heard.get(id, 0) == receipt.attempts for id, receipt in ended.items()), "no attempt is hidden"
-        assert not relay.dispatch.live
-        assert not relay.dispatch.mailboxes
+        assert not relay.dispatcher.in_flight
+        assert not relay.dispatcher.mailbox_sizes

@@ -9,8 +9,8 @@ import pytest
 from tieline import config as configuration
 from tieline.channels.base import ChannelContext
 from tieline.config import ChannelConfig
-from tieline.relay.plugins.loader import BUILT_IN, ChannelError, build, check, forget, known_types
-from tieline.relay.plugins.trust import look
+from tieline.relay.plugins.loader import BUILT_IN, ChannelError, build, check, known_types, unload
+from tieline.relay.plugins.trust import read_code
 
 FOLDER = Path(__file__).parents[3] / "examples/channel_folder/folder_channel.py"
 SOURCE = "/etc/tieline.toml"
@@ -64,7 +64,7 @@ def test_a_local_file_becomes_a_channel(tmp_path: Path) -> None:
         "hello",
     )
     assert built.module in sys.modules
-    forget(built.module)
+    unload(built.module)
     assert built.module not in sys.modules
 
 
@@ -73,7 +73,7 @@ def test_a_relative_path_counts_from_the_configuration_file(tmp_path: Path) -> N
     wanted = entry(path="plain_channel.py", config={"word": "near"})
     built = build(wanted, ChannelContext(), source=str(tmp_path / "tieline.toml"))
     assert built.channel.display_name == "near"
-    forget(built.module)
+    unload(built.module)
 
 
 @pytest.mark.parametrize(("text", "cause"), [("def broken(:", "SyntaxError"), ("1 / 0", "ZeroDivisionError")])
@@ -92,14 +92,14 @@ def test_a_package_that_does_not_load_is_told_by_name(tmp_path: Path, monkeypatc
 def test_a_file_is_loaded_afresh_each_time(tmp_path: Path) -> None:
     wanted = local(tmp_path)
     first = build(wanted, ChannelContext())
-    mark = look(wanted).mark
+    mark = read_code(wanted).fingerprint
     local(tmp_path, MODULE.replace("config.word", '"changed"'))  # within the same second, of a similar length
     second = build(wanted, ChannelContext())
     assert (first.channel.display_name, second.channel.display_name) == ("hello", "changed")
     assert first.module != second.module
-    assert look(wanted).mark != mark
+    assert read_code(wanted).fingerprint != mark
     for built in (first, second):
-        forget(built.module)
+        unload(built.module)
 
 
 def test_a_package_is_an_installed_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_every_built_in_type_loads(type: str) -> None:
 def test_what_the_environment_has_need_not_stand_in_the_file(tmp_path: Path) -> None:
     built = build(local(tmp_path, word="env:WORD"), ChannelContext(env={"WORD": "from outside"}))
     assert built.channel.display_name == "from outside"
-    forget(built.module)
+    unload(built.module)
     refused = problem(local(tmp_path, word="env:MISSING"))
     assert refused.field == "channels.plain.config.word"
     assert "MISSING is not set" in refused.message
@@ -251,7 +251,7 @@ def test_the_example_is_a_channel(tmp_path: Path) -> None:
     wanted = ChannelConfig(id="notes", path=str(FOLDER), config={"folder": str(tmp_path)})
     built = build(wanted, ChannelContext())
     assert built.channel.subject_prefix == "relay.folder.notes"
-    forget(built.module)
+    unload(built.module)
     relative = ChannelConfig(id="notes", path=str(FOLDER), config={"folder": "notes"})
     assert problem(relative).field == "channels.notes.config.folder"
 

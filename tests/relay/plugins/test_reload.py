@@ -155,9 +155,9 @@ async def test_deliveries_that_run_come_to_their_end(tmp_path: Path) -> None:
         async with asyncio.timeout(BOUND):
             await module.began.wait()
         setting.write(a={"path": code, "word": "new"})
-        lane = setting.relay.dispatch.lanes.match("relay.plain.a")
+        lane = setting.relay.dispatcher.queues.match("relay.plain.a")
         assert lane is not None
-        await eventually(lambda: lane._halted, "nothing changes", timeout=BOUND)  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: lane._paused, "nothing changes", timeout=BOUND)  # pyright: ignore[reportPrivateUsage]
         second = await setting.relay.send("relay.plain.a", "2", sender="relay.user.ada", reply_to="relay.user.ada")
         module.go_on.set()
         answer = await setting.relay.message((await over(setting.relay, first.id)).answer)

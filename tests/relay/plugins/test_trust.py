@@ -16,8 +16,8 @@ from tieline.channels.notify import NotifyConfig
 from tieline.channels.telegram.settings import TelegramConfig
 from tieline.channels.webhook.settings import WebhookConfig
 from tieline.config import ChannelConfig
-from tieline.relay.plugins.loader import ChannelError, build, forget
-from tieline.relay.plugins.trust import DATA, Trust, look
+from tieline.relay.plugins.loader import ChannelError, build, unload
+from tieline.relay.plugins.trust import HARMLESS_SETTINGS, Trust, read_code
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 BUILT_IN = {"agent": AgentConfig, "webhook": WebhookConfig, "telegram": TelegramConfig, "notify": NotifyConfig}
@@ -143,14 +143,14 @@ async def test_rights_are_not_given_by_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("type", BUILT_IN)
 def test_every_setting_that_is_no_data_waits(type: str) -> None:
     fields = {field.encode_name for field in msgspec.structs.fields(BUILT_IN[type])}
-    assert DATA[type] <= fields
+    assert HARMLESS_SETTINGS[type] <= fields
 
     def digest(config: Mapping[str, Any]) -> str:
-        return look(ChannelConfig(id="x", type=type, config=config)).digest
+        return read_code(ChannelConfig(id="x", type=type, config=config)).digest
 
     plain = digest({})
     for name in fields:
-        assert (digest({name: "other"}) == plain) == (name in DATA[type]), name
+        assert (digest({name: "other"}) == plain) == (name in HARMLESS_SETTINGS[type]), name
         assert digest({name: ["env:SECRET"]}) != plain, "a variable's value is never data"
 
 
@@ -158,10 +158,10 @@ def test_what_was_looked_at_is_what_is_run(tmp_path: Path, canary: Canary) -> No
     file = tmp_path / "channel.py"
     file.write_text(MODULE)
     entry = ChannelConfig(id="a", path=str(file), config={"word": "hello"})
-    code = look(entry)
+    code = read_code(entry)
     file.write_text(canary.text)
     built = build(entry, ChannelContext(), code=code)
-    forget(built.module)
+    unload(built.module)
     assert not canary.ran
 
 
@@ -176,4 +176,4 @@ def test_a_record_that_cannot_be_read_is_a_record_of_nothing(tmp_path: Path, rec
     (tmp_path / "record").write_bytes(record)
     trust = Trust(tmp_path / "record")
     assert trust.load()
-    assert not trust.holds("a", look(ChannelConfig(id="a", type="webhook")))
+    assert not trust.is_trusted("a", read_code(ChannelConfig(id="a", type="webhook")))

@@ -19,29 +19,29 @@ from tieline.testing.wait_for import eventually
 async def test_it_is_held_by_one(tmp_path: Path) -> None:
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
         first, second = ActiveRelayLease(bus.table("relay"), 10), ActiveRelayLease(bus.table("relay"), 10)
-        assert await first.take()
+        assert await first.acquire()
         assert first.valid
-        assert not await second.take()
+        assert not await second.acquire()
         assert second.other == first.holder
-        assert "process" in first.holder.shown
-        await first.drop()
+        assert "process" in first.holder.description
+        await first.release()
         assert not first.valid
-        assert await second.take()
-        await second.drop()
+        assert await second.acquire()
+        await second.release()
 
 
 async def test_a_holder_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
         table = bus.table("relay")
         other = Holder.new()
-        assert other.gone(), "a holder of this process that nobody has"
+        assert other.is_dead(), "a holder of this process that nobody has"
         gone = replace(other, pid=2**22 + 1, began="1")
-        assert gone.gone(), "its process is no more"
-        assert not replace(gone, machine="elsewhere").gone(), "that cannot be told from here"
+        assert gone.is_dead(), "its process is no more"
+        assert not replace(gone, machine="elsewhere").is_dead(), "that cannot be told from here"
         await table.put(KEY, msgspec.json.encode(gone), ttl=3600)
         lease = ActiveRelayLease(table, 10)
-        assert await lease.take()
-        await lease.drop()
+        assert await lease.acquire()
+        await lease.release()
 
 
 @pytest.mark.slow
@@ -70,8 +70,8 @@ async def test_who_cannot_renew_it_stops(tmp_path: Path) -> None:
 async def test_it_is_kept_while_it_is_renewed(tmp_path: Path) -> None:
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
         lease = ActiveRelayLease(bus.table("relay"), 6)
-        assert await lease.take()
-        holding = asyncio.create_task(lease.hold())
+        assert await lease.acquire()
+        holding = asyncio.create_task(lease.renew())
         async with aclosing(bus.table("relay").watch(KEY)) as changes:
             for _ in range(2):
                 change = await within(anext(changes))
@@ -79,7 +79,7 @@ async def test_it_is_kept_while_it_is_renewed(tmp_path: Path) -> None:
         assert lease.valid
         holding.cancel()
         await asyncio.gather(holding, return_exceptions=True)
-        await lease.drop()
+        await lease.release()
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from aiogram.types import Update
 from ...backoff import EXACT, Backoff
 from ...envelopes import UNSURE, MessageReceipt
 from ...errors import TielineError, UsageError
-from ...relay.ask_forwarder import AskForwarder, forwarder, note_of
+from ...relay.ask_forwarder import AskForwarder, decode_ask, forwarder_address
 from ...relay.plugins.inbound_webhooks import HookRefused, HookReply, HookRequest
 from ..base import (
     ChannelContext,
@@ -101,7 +101,7 @@ class Telegram:
             sent=self._follow,
         )
         if self._config.asks and asks is not None:
-            sender = relay.sender(forwarder(self.subject_prefix))
+            sender = relay.sender(forwarder_address(self.subject_prefix))
             mail = AskForwarder(asks, sender, self._addresses, relay.report)
             await self._stack.enter_async_context(mail)
         self._spawn(self._poll() if self._config.mode == "polling" else self._announce())
@@ -135,7 +135,7 @@ class Telegram:
             return dead("denied", "this chat is not allowed")
         try:
             async with asyncio.timeout(max(0.1, time_left(context))):
-                if note := note_of(envelope, self.subject_prefix):
+                if note := decode_ask(envelope, self.subject_prefix):
                     await self._voice.ask(chat, note, envelope)
                     return delivered()
                 live = self._live.get(envelope.in_reply_to)

@@ -15,7 +15,7 @@ from ...bus.base import Bus
 from ...envelopes import MessageReceipt
 from ...errors import TielineError
 from ...events import Text, TextDelta, TurnStarted
-from ...relay.request_reply import WORDS, silence
+from ...relay.request_reply import NO_ANSWER_TEXTS, no_answer_reason
 from ...sessions.event_log import EventLog
 from ...sessions.records import SESSIONS, SessionRecord
 from ..base import Outlet
@@ -77,7 +77,7 @@ class LiveReply:
             while not self._done.is_set() and time.time() < self._sent.expires_at:
                 receipt = await self._relay.status(self._sent.id)
                 if receipt.over:
-                    if why := silence(receipt):
+                    if why := no_answer_reason(receipt):
                         await self._tell(receipt, why)
                     elif receipt.answer:
                         await self._pause(HANDOVER_S)  # its delivery takes our message's place
@@ -138,7 +138,7 @@ class LiveReply:
     async def _tell(self, receipt: MessageReceipt, reason: str) -> None:
         why = next((step.detail for step in reversed(receipt.steps) if step.detail), "")
         said = "It could not be delivered" if receipt.state in ("expired", "dead") else "No answer will come"
-        words = f"{said}: {why[:500] or WORDS.get(reason, reason)}"
+        words = f"{said}: {why[:500] or NO_ANSWER_TEXTS.get(reason, reason)}"
         await self._try(lambda: self._voice.text(self.chat, words))
 
     async def _try(self, speak: Callable[[], Awaitable[object]]) -> None:

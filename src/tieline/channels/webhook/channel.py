@@ -10,7 +10,7 @@ import msgspec
 from ...backoff import Backoff
 from ...envelopes import Refused, UnknownMessage, under
 from ...errors import BadSubject, UsageError
-from ...relay.plugins.inbound_webhooks import STATUS_OF, HookRefused, HookReply, HookRequest
+from ...relay.plugins.inbound_webhooks import HTTP_STATUS, HookRefused, HookReply, HookRequest
 from ..base import (
     ChannelStatus,
     DeliveryContext,
@@ -150,7 +150,7 @@ class Webhook:
                 within=within,
             )
         except Refused as error:
-            status = STATUS_OF.get(error.reason, 422)
+            status = HTTP_STATUS.get(error.reason, 422)
             raise HookRefused(
                 status, error.reason, error.message, hint=error.hint, retry_after_s=error.retry_after_s
             ) from None

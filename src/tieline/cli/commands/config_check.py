@@ -128,7 +128,7 @@ def _meaning(config: Config, named: Sequence[str]) -> Iterator[Mistake]:
     """What the parts that use a value find wrong with it. `named`: agents of the file, understood or not."""
     from ...bus import open_bus
     from ...policy import preset
-    from ...relay.rules import Rules
+    from ...relay.rules import SendRules
     from ...sessions.agent_options import Warm, warm_spec
 
     yield from _raised(("policy",), lambda: preset(config.policy))
@@ -148,7 +148,7 @@ def _meaning(config: Config, named: Sequence[str]) -> Iterator[Mistake]:
             yield from _raised(("pool", "warm", place), lambda e=entry, p=place: warm_spec(e, p, config))
     for key, rules in (("allow", config.relay.allow), ("deny", config.relay.deny)):
         for place, rule in enumerate(rules):
-            yield from _raised(("relay", key, place), lambda rule=rule: Rules([rule], []))
+            yield from _raised(("relay", key, place), lambda rule=rule: SendRules([rule], []))
 
 
 def _hub(config: Config) -> Iterator[Mistake]:

@@ -26,14 +26,14 @@ async def dead(
 ) -> Response:
     """What did not arrive, the newest first: by a pattern of addresses, by sender, by reason."""
     async with told(request) as relay:
-        return json_response((await relay.dead.list(to=pattern, sender=sender, reason=reason))[:limit])
+        return json_response((await relay.dead_letters.list(to=pattern, sender=sender, reason=reason))[:limit])
 
 
 @get("/api/v1/dead/{id}", tags=TAGS, spec=RouteSpec(gives=DeadLetter, problems=("UnknownMessage",)))
 async def letter(request: Request, id: str) -> Response:
     """One dead letter, whole."""
     async with told(request) as relay:
-        return json_response(await relay.dead.show(id))
+        return json_response(await relay.dead_letters.show(id))
 
 
 @post(
@@ -49,10 +49,10 @@ async def retry(request: Request) -> Response:
     async with told(request) as relay:
         found: list[tuple[str, MessageReceipt | Refused]] = []
         if not chosen.ids:
-            found = await relay.dead.retry(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
+            found = await relay.dead_letters.retry(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
         for id in chosen.ids:
             try:
-                found += await relay.dead.retry([id])
+                found += await relay.dead_letters.retry([id])
             except UnknownMessage as error:
                 outcomes.append(DeadOutcome(id=id, done=False, problem=error.message))
         for id, outcome in found:
@@ -74,9 +74,9 @@ async def drop(request: Request) -> Response:
     _check(chosen)
     async with told(request) as relay:
         if chosen.ids:
-            count = await relay.dead.drop(chosen.ids)
+            count = await relay.dead_letters.drop(chosen.ids)
         else:
-            count = await relay.dead.drop(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
+            count = await relay.dead_letters.drop(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
         return json_response(DropView(dropped=count))
 
 

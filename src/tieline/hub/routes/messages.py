@@ -24,7 +24,7 @@ from ...protocol.messages import (
 )
 from ...protocol.problems import Problem
 from ...relay import Relay
-from ...relay.plugins.inbound_webhooks import STATUS_OF
+from ...relay.plugins.inbound_webhooks import HTTP_STATUS
 from ...sessions.caller_session import caller
 from ..http.problems import ProblemException
 from ..http.problems import RequestRefused as HubRefused
@@ -57,7 +57,7 @@ async def told(request: Request) -> AsyncGenerator[Relay, None]:
     try:
         yield relay_of(request)
     except Refused as error:
-        status = STATUS_OF.get(error.reason, 422)
+        status = HTTP_STATUS.get(error.reason, 422)
         raise ProblemException(
             Problem(
                 status=status,
@@ -183,7 +183,7 @@ async def trace(request: Request, id: str) -> Response:
     async with told(request) as relay:
         thread = await _thread_of(relay, id)
         messages = await relay.thread(thread, id)  # none, if all of it was refused
-        dead = [letter for letter in await relay.dead.list() if letter.envelope.thread == thread]
+        dead = [letter for letter in await relay.dead_letters.list() if letter.envelope.thread == thread]
         if not messages and not dead:
             raise UnknownMessage(id)
         view = TraceView(
@@ -198,7 +198,7 @@ async def _thread_of(relay: Relay, id: str) -> str:
         return (await relay.status(id)).thread
     except UnknownMessage:
         try:
-            return (await relay.dead.show(id)).envelope.thread
+            return (await relay.dead_letters.show(id)).envelope.thread
         except UnknownMessage:
             return id
 
@@ -221,12 +221,12 @@ async def inboxes(request: Request) -> Response:
     """Every address that mail waits for, and the owner's own."""
     async with told(request) as relay:
         relay.check_active()
-        waiting = {OWNER: 0, **relay.dispatch.mailboxes}
+        waiting = {OWNER: 0, **relay.dispatcher.mailbox_sizes}
         return json_response([_inbox(relay, subject, count) for subject, count in sorted(waiting.items())])
 
 
 def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
-    lane = relay.dispatch.lanes.match(subject)
+    lane = relay.dispatcher.queues.match(subject)
     if lane is None:
         return InboxView(subject=subject, waiting=count, kind="nobody")
     return InboxView(
@@ -239,11 +239,11 @@ async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
     """The mail of an address, the newest first. Looking at it reads nothing."""
     async with told(request) as relay:
         subject = address(subject)
-        lane = relay.dispatch.lanes.match(subject)
+        lane = relay.dispatcher.queues.match(subject)
         if lane is not None and lane.kind == "inbox":
             return json_response([shown(message) for message in await relay.inbox(subject).messages(limit=limit)])
         relay.check_active()
-        waiting = [live.receipt for live in relay.dispatch.live.values() if live.receipt.subject == subject]
+        waiting = [live.receipt for live in relay.dispatcher.in_flight.values() if live.receipt.subject == subject]
         newest = sorted(waiting, key=lambda receipt: receipt.seq, reverse=True)[:limit]
         return json_response([shown(await relay.message(receipt.id)) for receipt in newest])
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from ...envelopes import RelayStandby
 from ...errors import BusError
 from ...protocol.problems import MEDIA_TYPE, Problem
-from ...relay.plugins.inbound_webhooks import Hooked, HookRefused, HookRequest
+from ...relay.plugins.inbound_webhooks import HookRefused, HookRequest, WebhookReceiver
 from ..http.request import Request, json_response
 from ..http.route_spec import RouteSpec
 from ..http.routing import post
@@ -41,7 +41,7 @@ async def _take(request: Request, channel: str, busy: asyncio.Semaphore) -> Resp
         found = hub.channels.channel(channel)
         if found is None and hub.channels.starting(channel):
             raise HookRefused(503, "starting", "this channel is being started", retry_after_s=AGAIN_S)
-        if not isinstance(found, Hooked):
+        if not isinstance(found, WebhookReceiver):
             raise HookRefused(404, "no_webhook", "no channel of this name takes webhooks")
         if busy.locked():
             raise HookRefused(429, "busy", "too many requests at once", retry_after_s=1.0)

@@ -1,21 +1,18 @@
-"""Who works on which message: what they send meanwhile comes of it."""
+"""Which message an address is working on: what the address sends meanwhile inherits that message's budget."""
 
 import time
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ...channels.base import Progress
 from ...envelopes import Envelope, ReceiptStep
-from ...envelopes import address as spelled
-
-if TYPE_CHECKING:
-    from .dispatcher import Dispatcher
-    from .endpoint_queue import EndpointQueue, InFlight
+from ...envelopes import address as normalize_address
+from .dispatcher import Dispatcher
+from .endpoint_queue import EndpointQueue, InFlight
 
 
 class ActiveDelivery:
-    """A message that somebody works on, and what is left of its calls."""
+    """A message that an address is working on, and how many calls are left to it."""
 
     __slots__ = ("calls_left", "envelope", "via")
 
@@ -28,60 +25,61 @@ class ActiveDelivery:
 class ActiveDeliveries:
     def __init__(self) -> None:
         self._by_address: dict[str, list[ActiveDelivery]] = {}
-        self._of: dict[int, list[tuple[str, ActiveDelivery]]] = {}
+        self._by_context: dict[int, list[tuple[str, ActiveDelivery]]] = {}
 
-    def begin(self, context: "AttemptContext", envelope: Envelope, at: str) -> None:
-        work = ActiveDelivery(envelope, tuple(dict.fromkeys((envelope.subject, at))))
-        self._by_address.setdefault(at, []).append(work)
-        self._of.setdefault(id(context), []).append((at, work))
+    def begin(self, context: "AttemptContext", envelope: Envelope, address: str) -> None:
+        delivery = ActiveDelivery(envelope, tuple(dict.fromkeys((envelope.subject, address))))
+        self._by_address.setdefault(address, []).append(delivery)
+        self._by_context.setdefault(id(context), []).append((address, delivery))
 
     def end(self, context: "AttemptContext") -> None:
-        for at, work in self._of.pop(id(context), ()):
-            works = self._by_address[at]
-            works.remove(work)
-            if not works:
-                del self._by_address[at]
+        for address, delivery in self._by_context.pop(id(context), ()):
+            deliveries = self._by_address[address]
+            deliveries.remove(delivery)
+            if not deliveries:
+                del self._by_address[address]
 
-    def of(self, at: str) -> ActiveDelivery | None:
-        """What an address works on; of several, the one with the least left."""
-        works = self._by_address.get(at)
-        return min(works, key=_left) if works else None
+    def for_address(self, address: str) -> ActiveDelivery | None:
+        """The delivery that the address works on; of several, the one with the smallest budget."""
+        deliveries = self._by_address.get(address)
+        return min(deliveries, key=_remaining) if deliveries else None
 
 
-def _left(work: ActiveDelivery) -> tuple[int, int]:
-    budget = work.envelope.budget
-    return budget.max_hops - budget.hops, work.calls_left
+def _remaining(delivery: ActiveDelivery) -> tuple[int, int]:
+    budget = delivery.envelope.budget
+    return budget.max_hops - budget.hops, delivery.calls_left
 
 
 class AttemptContext:
-    """A delivery, as its channel sees it (`channels.base.DeliveryContext`)."""
+    """The `channels.base.DeliveryContext` of one attempt."""
 
     def __init__(
         self,
-        dispatch: "Dispatcher",
-        live: "InFlight",
-        lane: "EndpointQueue",
+        dispatcher: Dispatcher,
+        message: InFlight,
+        queue: EndpointQueue,
         envelope: Envelope,
         attempt: int,
-        works: ActiveDeliveries,
+        active_deliveries: ActiveDeliveries,
         *,
         repeated: bool,
     ) -> None:
         self.attempt = attempt
         self.expires_at = envelope.budget.expires_at
         self.repeated = repeated
-        self._dispatch = dispatch
-        self._live = live
-        self._lane = lane
+        self._dispatcher = dispatcher
+        self._message = message
+        self._queue = queue
         self._envelope = envelope
-        self._works = works
+        self._active_deliveries = active_deliveries
 
     async def progress(self, state: Progress, *, session: str = "") -> None:
-        receipt = self._live.receipt
+        receipt = self._message.receipt
         if not any(step.state == state for step in receipt.steps):
-            receipt = self._dispatch.add(receipt, ReceiptStep(state, time.time(), self.attempt, channel=self._lane.id))
-            self._live.receipt = replace(receipt, session=session or receipt.session)
-            await self._dispatch.note(self._live)
+            step = ReceiptStep(state, time.time(), self.attempt, channel=self._queue.id)
+            receipt = self._dispatcher.add_step(receipt, step)
+            self._message.receipt = replace(receipt, session=session or receipt.session)
+            await self._dispatcher.save_progress(self._message)
 
     def working(self, address: str) -> None:
-        self._works.begin(self, self._envelope, spelled(address))
+        self._active_deliveries.begin(self, self._envelope, normalize_address(address))

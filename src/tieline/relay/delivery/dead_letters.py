@@ -1,4 +1,4 @@
-"""What did not arrive, kept whole: look at it, send it again, drop it."""
+"""Dead letters, undelivered messages: list them, send them again, drop them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -6,55 +6,55 @@ from ...bus.subjects import matcher
 from ...envelopes import DeadLetter, MessageReceipt, Refused, UnknownMessage
 from ..storage.store import RelayStore
 
-Again = Callable[[DeadLetter], Awaitable[MessageReceipt]]
+Resend = Callable[[DeadLetter], Awaitable[MessageReceipt]]
 
 
 class DeadLetters:
-    """`relay.dead`."""
-
-    def __init__(self, ledger: RelayStore, again: Again) -> None:
-        self._ledger = ledger
-        self._again = again
+    def __init__(self, store: RelayStore, resend: Resend) -> None:
+        self._store = store
+        self._resend = resend
 
     async def list(self, *, to: str = "", sender: str = "", reason: str = "") -> "list[DeadLetter]":
-        """The newest first. `to` and `sender` are patterns of addresses."""
-        wanted, by = matcher(to.casefold() or ">"), matcher(sender.casefold() or ">")
-        found = [
-            letter
-            for letter in await self._ledger.letters()
-            if wanted(letter.envelope.subject) and by(letter.envelope.sender) and reason in ("", letter.reason)
+        """Newest first. `to` and `sender` are address patterns."""
+        match_subject, match_sender = matcher(to.casefold() or ">"), matcher(sender.casefold() or ">")
+        dead_letters = [
+            dead_letter
+            for dead_letter in await self._store.dead_letters()
+            if match_subject(dead_letter.envelope.subject)
+            and match_sender(dead_letter.envelope.sender)
+            and reason in ("", dead_letter.reason)
         ]
-        return sorted(found, key=lambda letter: letter.at, reverse=True)
+        return sorted(dead_letters, key=lambda dead_letter: dead_letter.at, reverse=True)
 
     async def show(self, id: str) -> DeadLetter:
-        letter = await self._ledger.letter(id)
-        if letter is None:
+        dead_letter = await self._store.dead_letter(id)
+        if dead_letter is None:
             raise UnknownMessage(id)
-        return letter
+        return dead_letter
 
     async def retry(
         self, ids: Sequence[str] = (), *, to: str = "", sender: str = "", reason: str = ""
     ) -> "list[tuple[str, MessageReceipt | Refused]]":
-        """Send them again, each with a fresh budget: those named, or all that match. What was stored is no dead letter
-        any longer; what was refused stays one. Says what became of each."""
+        """Send the named ones, or all that match, again with a fresh budget. One that is refused stays a dead letter.
+        Returns each id with its receipt or refusal."""
         outcomes: list[tuple[str, MessageReceipt | Refused]] = []
-        for letter in await self._chosen(ids, to, sender, reason):
+        for dead_letter in await self._select(ids, to, sender, reason):
             try:
-                receipt = await self._again(letter)
+                receipt = await self._resend(dead_letter)
             except Refused as refusal:
-                outcomes.append((letter.envelope.id, refusal))
+                outcomes.append((dead_letter.envelope.id, refusal))
                 continue
-            await self._ledger.drop_letter(letter.envelope.id)
-            outcomes.append((letter.envelope.id, receipt))
+            await self._store.delete_dead_letter(dead_letter.envelope.id)
+            outcomes.append((dead_letter.envelope.id, receipt))
         return outcomes
 
     async def drop(self, ids: Sequence[str] = (), *, to: str = "", sender: str = "", reason: str = "") -> int:
-        chosen = await self._chosen(ids, to, sender, reason)
-        for letter in chosen:
-            await self._ledger.drop_letter(letter.envelope.id)
-        return len(chosen)
+        selected = await self._select(ids, to, sender, reason)
+        for dead_letter in selected:
+            await self._store.delete_dead_letter(dead_letter.envelope.id)
+        return len(selected)
 
-    async def _chosen(self, ids: Sequence[str], to: str, sender: str, reason: str) -> "list[DeadLetter]":
+    async def _select(self, ids: Sequence[str], to: str, sender: str, reason: str) -> "list[DeadLetter]":
         if ids:
             return [await self.show(id) for id in ids]
         if not (to or sender or reason):

@@ -1,7 +1,7 @@
-"""Brings stored messages to where they are awaited, and knows which are not over. Only the active relay's works.
+"""Routes stored messages to endpoint queues and tracks those in flight. Only the active relay dispatches.
 
-A message is *live* until it is over. What waits for a person is parked: durable in a table of its own, because it may
-wait for days. All else is found again by reading the log from where everything before is over.
+A message is in flight until its receipt is over. A message in an inbox is parked in a table of its own, because it may
+wait for days. All others are recovered by reading the log from the low-water mark.
 """
 
 import asyncio
@@ -10,280 +10,306 @@ from collections.abc import Callable, Coroutine
 
 from msgspec.structs import replace
 
-from ...envelopes import Envelope, MessageReceipt, ReceiptStep, decode_envelope
+from ...envelopes import DeadLetter, Envelope, MessageReceipt, ReceiptStep, State, decode_envelope
 from ...errors import BusClosed, BusError
-from ..address_matching import Endpoints
+from ..address_matching import AddressTrie
 from ..settings import Settings
-from ..storage.store import OFFERED, RelayStore, receipt_of
-from .attempts import Attempts, late
+from ..storage.store import OFFERED_HEADER, RelayStore, new_receipt
 from .endpoint_queue import EndpointQueue, InFlight
 from .timer import Timer
 
-KEPT_BODY = 16 * 1024
-"""Bytes of an envelope that is kept in memory while it waits; larger ones are read again when their turn comes."""
-RECOVER_STEP = 512
+MAX_CACHED_BODY = 16 * 1024
+"""Largest envelope, in bytes, that is kept in memory while it waits; larger ones are read again for their delivery."""
+RECOVER_BATCH = 512
+MAX_DETAIL = 500
 
-Heard = Callable[[MessageReceipt], None]
+Listener = Callable[[MessageReceipt], None]
 
 
 class Dispatcher:
-    def __init__(self, ledger: RelayStore, settings: Settings, *, keep_unread_s: float) -> None:
-        self.lanes: Endpoints[EndpointQueue] = Endpoints()
-        self.live: dict[str, InFlight] = {}
-        self.mailboxes: dict[str, int] = {}  # address → its live messages
-        self.heard: list[Heard] = []
-        self.last = 0  # the newest place in the log that we know of
-        self.attempts: Attempts | None = None
-        self._ledger = ledger
+    def __init__(self, store: RelayStore, settings: Settings, *, keep_unread_s: float) -> None:
+        self.queues: AddressTrie[EndpointQueue] = AddressTrie()
+        self.in_flight: dict[str, InFlight] = {}
+        self.mailbox_sizes: dict[str, int] = {}  # address → its messages in flight
+        self.listeners: list[Listener] = []
+        self.last_seq = 0  # the newest known record of the log
+        self._store = store
         self._settings = settings
         self._keep_unread_s = keep_unread_s
-        self._orphans: dict[str, InFlight] = {}  # nobody answers for their address at present
-        self._deadlines = Timer(self._expire, self.live.__contains__)
+        self._unrouted: dict[str, InFlight] = {}  # no endpoint for their address
+        self._deadlines = Timer(self._on_deadline, self.in_flight.__contains__)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._storing: dict[object, int] = {}
+        self._open_writes: dict[object, int] = {}
 
-    # --- taking ---
+    # --- accepting ---
 
     async def recover(self) -> None:
-        """Everything that was not over when the last relay ended."""
-        low = await self._ledger.low()
-        self.last = max(self.last, low)
-        parked = await self._ledger.parked()
-        read = await self._ledger.receipts(receipt.id for receipt in parked)
+        """Load every message that was in flight when the last relay stopped."""
+        low = await self._store.low_water_mark()
+        self.last_seq = max(self.last_seq, low)
+        parked = await self._store.parked()
+        saved = await self._store.receipts(receipt.id for receipt in parked)
         for receipt in parked:
-            if receipt.id in read and read[receipt.id].over:
-                await self._ledger.unpark(receipt.id)
+            if receipt.id in saved and saved[receipt.id].over:
+                await self._store.unpark(receipt.id)
                 continue
-            live = InFlight(receipt, None)
-            live.parked = True
-            self._add(live)
-        found: list[MessageReceipt] = []
-        async for record in self._ledger.mail_after(low):
-            self.last = max(self.last, record.seq)
-            found.append(receipt_of(decode_envelope(record.data), record.seq, record.headers.get(OFFERED, "")))
-            if len(found) >= RECOVER_STEP:
-                await self._recovered(found)
-                found = []
-        await self._recovered(found)
+            message = InFlight(receipt, None)
+            message.parked = True
+            self._track_and_route(message)
+        batch: list[MessageReceipt] = []
+        async for record in self._store.records_after(low):
+            self.last_seq = max(self.last_seq, record.seq)
+            batch.append(new_receipt(decode_envelope(record.data), record.seq, record.headers.get(OFFERED_HEADER, "")))
+            if len(batch) >= RECOVER_BATCH:
+                await self._recover_batch(batch)
+                batch = []
+        await self._recover_batch(batch)
 
-    async def _recovered(self, found: list[MessageReceipt]) -> None:
-        known = await self._ledger.receipts(receipt.id for receipt in found)
-        for stored in found:
-            receipt = known.get(stored.id) or stored
-            if not receipt.over and receipt.id not in self.live:
-                self._add(InFlight(receipt, None))
+    async def _recover_batch(self, batch: list[MessageReceipt]) -> None:
+        saved = await self._store.receipts(receipt.id for receipt in batch)
+        for initial in batch:
+            receipt = saved.get(initial.id) or initial
+            if not receipt.over and receipt.id not in self.in_flight:
+                self._track_and_route(InFlight(receipt, None))
 
-    def take(self, envelope: Envelope, seq: int, size: int, reserved: EndpointQueue | None = None) -> MessageReceipt:
-        """A message that was just stored; with a place in a lane, as offered there."""
-        self.last = max(self.last, seq)
-        if known := self.live.get(envelope.id):
+    def accept(self, envelope: Envelope, seq: int, size: int, reserved: EndpointQueue | None = None) -> MessageReceipt:
+        """Track a message that was just stored; with `reserved`, one that was stored as offered to that queue."""
+        self.last_seq = max(self.last_seq, seq)
+        if known := self.in_flight.get(envelope.id):
             if reserved is not None:
                 reserved.release()
             return known.receipt
-        receipt = receipt_of(envelope, seq)
-        live = InFlight(receipt, envelope if size <= KEPT_BODY else None)
+        receipt = new_receipt(envelope, seq)
+        message = InFlight(receipt, envelope if size <= MAX_CACHED_BODY else None)
         if reserved is None:
-            self._add(live)
+            self._track_and_route(message)
         else:
-            self._count(live)
-            self._begin(live, reserved)
+            self._track(message)
+            self._start_reserved(message, reserved)
         return receipt
 
-    def _begin(self, live: InFlight, reserved: EndpointQueue) -> None:
-        """It is in the log as offered: that must come true, or be taken back before anything else is done with it."""
-        if self.lanes.match(live.receipt.subject) is not reserved:  # another answers for it by now
+    def _start_reserved(self, message: InFlight, reserved: EndpointQueue) -> None:
+        """The log has the message as offered: start its delivery, or revoke the offer before anything else."""
+        if self.queues.match(message.receipt.subject) is not reserved:  # another endpoint has the address now
             reserved.release()
-        elif reserved.begin(live):
-            self._deadlines.add(self._deadline(live), live.receipt.id)
+        elif reserved.start_reserved(message):
+            self._deadlines.add(self._deadline(message), message.receipt.id)
             return
-        self._spawn(self._not_offered(live))
+        self._spawn(self._revoke_offer(message))
 
-    async def _not_offered(self, live: InFlight) -> None:
+    async def _revoke_offer(self, message: InFlight) -> None:
         try:
-            await self._ledger.keep(live.receipt, "not offered")
+            await self._store.save_receipt(message.receipt, "not offered")
         except BusClosed:
             return
         except BusError:
-            pass  # then one attempt too many is counted after a crash
-        self.place(live)
+            pass  # after a crash, one attempt too many is counted
+        self.route(message)
 
-    def _add(self, live: InFlight) -> None:
-        self._count(live)
-        self.place(live)
+    def _track_and_route(self, message: InFlight) -> None:
+        self._track(message)
+        self.route(message)
 
-    def _count(self, live: InFlight) -> None:
-        receipt = live.receipt
-        self.live[receipt.id] = live
-        self.mailboxes[receipt.subject] = self.mailboxes.get(receipt.subject, 0) + 1
+    def _track(self, message: InFlight) -> None:
+        receipt = message.receipt
+        self.in_flight[receipt.id] = message
+        self.mailbox_sizes[receipt.subject] = self.mailbox_sizes.get(receipt.subject, 0) + 1
 
-    def place(self, live: InFlight) -> None:
-        """Bring it to its lane, if there is one."""
-        lane = self.lanes.match(live.receipt.subject)
-        live.lane = lane
-        if live.gone:
+    def route(self, message: InFlight) -> None:
+        """Put the message into the queue of its address, if there is one."""
+        queue = self.queues.match(message.receipt.subject)
+        message.queue = queue
+        if message.closed:
             return
-        if lane is not None and lane.kind == "inbox":
-            if not live.parked:
-                self._spawn(self._park(live))
-        elif lane is None:
-            self._orphans[live.receipt.id] = live
+        if queue is not None and queue.kind == "inbox":
+            if not message.parked:
+                self._spawn(self._park(message))
+        elif queue is None:
+            self._unrouted[message.receipt.id] = message
         else:
-            lane.put(live)
-        self._deadlines.add(self._deadline(live), live.receipt.id)
+            queue.put(message)
+        self._deadlines.add(self._deadline(message), message.receipt.id)
 
-    def later(self, live: InFlight, wait: float) -> None:
-        if not live.gone:
-            live.timer = asyncio.get_running_loop().call_later(wait, self._due, live)
+    def retry_later(self, message: InFlight, wait: float) -> None:
+        if not message.closed:
+            message.timer = asyncio.get_running_loop().call_later(wait, self._retry, message)
 
-    def _due(self, live: InFlight) -> None:
-        live.timer = None
-        self.place(live)
+    def _retry(self, message: InFlight) -> None:
+        message.timer = None
+        self.route(message)
 
-    async def _park(self, live: InFlight) -> None:
-        while not live.gone and not live.parked:
+    async def _park(self, message: InFlight) -> None:
+        while not message.closed and not message.parked:
             try:
-                await self._ledger.park(live.receipt)
-                live.parked = True
-                if live.gone:  # it was read meanwhile
-                    await self._ledger.unpark(live.receipt.id)
+                await self._store.park(message.receipt)
+                message.parked = True
+                if message.closed:  # read meanwhile
+                    await self._store.unpark(message.receipt.id)
             except BusClosed:
                 return
             except BusError:
                 await asyncio.sleep(self._settings.room_wait_s)
 
-    # --- the log's end that is over ---
+    # --- low-water mark of the log ---
 
-    def storing(self) -> object:
-        """Something is on its way to the log; until `stored`, nothing after this point counts as over."""
+    def begin_write(self) -> object:
+        """A write to the log begins; until `end_write`, the low-water mark stays at or below this point."""
         token = object()
-        self._storing[token] = self.last
+        self._open_writes[token] = self.last_seq
         return token
 
-    def stored(self, token: object) -> None:
-        self._storing.pop(token, None)
+    def end_write(self, token: object) -> None:
+        self._open_writes.pop(token, None)
 
-    def low(self) -> int:
-        """Everything in the log up to here is over, or parked."""
-        unsure = [live.receipt.seq - 1 for live in self.live.values() if not live.parked]
-        return min([self.last, *unsure, *self._storing.values()])
+    def low_water_mark(self) -> int:
+        """Every message in the log up to here is over, or parked."""
+        open_seqs = [message.receipt.seq - 1 for message in self.in_flight.values() if not message.parked]
+        return min([self.last_seq, *open_seqs, *self._open_writes.values()])
 
-    def needed(self) -> int:
-        """No record from here on may be trimmed."""
-        return min([self.last + 1, *(live.receipt.seq for live in self.live.values())])
+    def oldest_needed(self) -> int:
+        """Records from here on must not be trimmed."""
+        return min([self.last_seq + 1, *(message.receipt.seq for message in self.in_flight.values())])
 
-    # --- lanes ---
+    # --- queues ---
 
-    def add_queue(self, lane: EndpointQueue) -> bool:
-        if not self.lanes.add(lane.subject, lane, prefix=lane.prefix):
+    def add_queue(self, queue: EndpointQueue) -> bool:
+        if not self.queues.add(queue.subject, queue, prefix=queue.prefix):
             return False
-        for live in list(self._orphans.values()):
-            if self.lanes.match(live.receipt.subject) is lane:
-                del self._orphans[live.receipt.id]
-                self.place(live)
+        for message in list(self._unrouted.values()):
+            if self.queues.match(message.receipt.subject) is queue:
+                del self._unrouted[message.receipt.id]
+                self.route(message)
         return True
 
-    def remove_queue(self, lane: EndpointQueue) -> None:
-        self.lanes.remove(lane.subject, prefix=lane.prefix)
-        for live in lane.empty():
-            self.place(live)
+    def remove_queue(self, queue: EndpointQueue) -> None:
+        self.queues.remove(queue.subject, prefix=queue.prefix)
+        for message in queue.drain():
+            self.route(message)
 
-    async def halt(self) -> None:
-        """Forget everything that is live; the log has it. What runs is made again by the next one."""
-        for live in self.live.values():
-            live.gone = live.task is None
-            if live.timer is not None:
-                live.timer.cancel()
+    async def stop(self) -> None:
+        """Cancel deliveries and drop all messages; the next active relay recovers them from the log."""
+        for message in self.in_flight.values():
+            message.closed = message.task is None
+            if message.timer is not None:
+                message.timer.cancel()
         self._deadlines.clear()
-        lanes = [lane for _, _, lane in self.lanes.all()]
-        await asyncio.gather(*(lane.pause(self._settings.stop_s) for lane in lanes))
-        for lane in lanes:
-            lane.empty()
-        for live in self.live.values():
-            live.gone = True
+        queues = [queue for _, _, queue in self.queues.all()]
+        await asyncio.gather(*(queue.pause(self._settings.stop_s) for queue in queues))
+        for queue in queues:
+            queue.drain()
+        for message in self.in_flight.values():
+            message.closed = True
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.live.clear()
-        self.mailboxes.clear()
-        self._orphans.clear()
+        self.in_flight.clear()
+        self.mailbox_sizes.clear()
+        self._unrouted.clear()
         self._deadlines.clear()
 
-    # --- ends ---
+    # --- receipts ---
 
-    def forget(self, live: InFlight) -> None:
-        """It is over, and that is durable."""
-        live.gone = True
-        if live.timer is not None:
-            live.timer.cancel()
-        subject = live.receipt.subject
-        if self.live.pop(live.receipt.id, None) is not None:
-            left = self.mailboxes[subject] - 1
+    def finish(self, message: InFlight) -> None:
+        """Drop a message whose final receipt is durable."""
+        message.closed = True
+        if message.timer is not None:
+            message.timer.cancel()
+        subject = message.receipt.subject
+        if self.in_flight.pop(message.receipt.id, None) is not None:
+            left = self.mailbox_sizes[subject] - 1
             if left:
-                self.mailboxes[subject] = left
+                self.mailbox_sizes[subject] = left
             else:
-                del self.mailboxes[subject]
-        self._orphans.pop(live.receipt.id, None)
-        self.tell(live.receipt)
+                del self.mailbox_sizes[subject]
+        self._unrouted.pop(message.receipt.id, None)
+        self.notify(message.receipt)
 
-    def add(self, receipt: MessageReceipt, step: ReceiptStep, **changes: object) -> MessageReceipt:
-        """One step more. What repeats itself for long is cut in its middle."""
+    def add_step(self, receipt: MessageReceipt, step: ReceiptStep, **changes: object) -> MessageReceipt:
+        """The receipt with one more step. Beyond `max_steps`, steps in the middle are dropped."""
         steps = (*receipt.steps, step)
         most = self._settings.max_steps
         if len(steps) > most:
             steps = (*steps[: most // 2], *steps[-(most // 2) :])
         return replace(receipt, steps=steps, **changes)
 
-    async def note(self, live: InFlight) -> None:
-        """A step in the middle of a delivery."""
-        await self._ledger.keep(live.receipt)
-        self.tell(live.receipt)
+    async def end(
+        self, message: InFlight, envelope: Envelope | None, state: State, reason: str, detail: str = ""
+    ) -> None:
+        """End a message as dead or expired. Saves the dead letter first: nobody looks at a receipt that is over."""
+        now, receipt = time.time(), message.receipt
+        if envelope is not None:
+            dead_letter = DeadLetter(
+                envelope=envelope,
+                reason=reason,
+                detail=detail[:MAX_DETAIL],
+                attempts=receipt.attempts,
+                at=now,
+                state="expired" if state == "expired" else "dead",
+            )
+            await self._store.save_dead_letter(dead_letter)
+        step = ReceiptStep(state, now, receipt.attempts, reason, detail[:MAX_DETAIL])
+        receipt = self.add_step(receipt, step, over=True, waiting="")
+        await self._store.save_receipt(receipt)
+        message.receipt = receipt
+        self.finish(message)
 
-    def tell(self, receipt: MessageReceipt) -> None:
-        for heard in list(self.heard):
-            heard(receipt)
+    async def save_progress(self, message: InFlight) -> None:
+        """Save a step that was added during a delivery."""
+        await self._store.save_receipt(message.receipt)
+        self.notify(message.receipt)
 
-    def waiting(self, live: InFlight) -> str:
-        """What a message waits for just now, as a code."""
-        if live.task is not None:
+    def notify(self, receipt: MessageReceipt) -> None:
+        for listener in list(self.listeners):
+            listener(receipt)
+
+    def waiting_reason(self, message: InFlight) -> str:
+        """What a message waits for, as a code."""
+        if message.task is not None:
             return ""
-        if live.waiting:
-            return live.waiting
-        why = live.lane.why_waiting() if live.lane is not None else "no_channel"
-        # Between two attempts it waits for its time; room it needs only then.
-        return why if live.timer is None or why != "max_concurrent_exceeded" else ""
+        if message.waiting_reason:
+            return message.waiting_reason
+        why = message.queue.waiting_reason() if message.queue is not None else "no_channel"
+        # Between two attempts the message waits for its timer, not for room.
+        return why if message.timer is None or why != "max_concurrent_exceeded" else ""
 
-    def _deadline(self, live: InFlight) -> float:
-        if live.lane is not None and live.lane.kind == "inbox":
-            return live.receipt.steps[0].at + self._keep_unread_s
-        return live.receipt.expires_at
+    def _deadline(self, message: InFlight) -> float:
+        if message.queue is not None and message.queue.kind == "inbox":
+            return message.receipt.steps[0].at + self._keep_unread_s
+        return message.receipt.expires_at
 
-    def _expire(self, id: str) -> None:
-        live = self.live.get(id)
-        if live is None or live.gone or live.task is not None:
-            return  # a delivery that runs has its own time limit, and comes back here if it waits again
-        if self._deadline(live) > time.time():
-            self._deadlines.add(self._deadline(live), id)
+    def _on_deadline(self, id: str) -> None:
+        message = self.in_flight.get(id)
+        if message is None or message.closed or message.task is not None:
+            return  # a running delivery has its own timeout, and adds a deadline if it waits again
+        if self._deadline(message) > time.time():
+            self._deadlines.add(self._deadline(message), id)
             return
-        waiting = self.waiting(live)
-        live.gone = True
-        self._spawn(self._expired(live, waiting))
+        waiting = self.waiting_reason(message)
+        message.closed = True
+        self._spawn(self._expire(message, waiting))
 
-    async def _expired(self, live: InFlight, waiting: str) -> None:
-        assert self.attempts is not None
+    async def _expire(self, message: InFlight, waiting: str) -> None:
         try:
-            if live.parked:
-                await self.attempts.end(live, None, "expired", "unread_too_long")
-                await self._ledger.unpark(live.receipt.id)
+            if message.parked:
+                await self.end(message, None, "expired", "unread_too_long")
+                await self._store.unpark(message.receipt.id)
                 return
-            envelope = live.envelope or await self._ledger.envelope(live.receipt)
-            await self.attempts.end(live, envelope, *late(waiting))
+            envelope = message.envelope or await self._store.envelope(message.receipt)
+            await self.end(message, envelope, *expiry_outcome(waiting))
         except BusClosed:
             return
         except BusError:
-            live.gone = False
-            self._deadlines.add(time.time() + self._settings.room_wait_s, live.receipt.id)
+            message.closed = False
+            self._deadlines.add(time.time() + self._settings.room_wait_s, message.receipt.id)
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def expiry_outcome(waiting_reason: str) -> tuple[State, str]:
+    """How an expired message ends, by what it waited for."""
+    if waiting_reason == "max_concurrent_exceeded":
+        return "dead", waiting_reason
+    return "expired", waiting_reason or "ttl_expired"

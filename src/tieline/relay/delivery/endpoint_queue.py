@@ -1,7 +1,7 @@
-"""A lane leads to one endpoint: a channel, a handler. It holds what waits for it and bounds what runs at a time.
+"""The queue of one endpoint (a channel, a handler): holds waiting messages and limits concurrent deliveries.
 
-Addresses take turns, so that one with much mail does not keep the others waiting. A *serial* lane has one delivery per
-address at a time. A lane without anybody at its end keeps what comes until somebody is there.
+Addresses take turns, so that one busy address does not keep the others waiting. A *serial* queue runs one delivery per
+address at a time. A queue without an endpoint keeps its messages until there is one.
 """
 
 import asyncio
@@ -14,36 +14,47 @@ from msgspec import Struct
 
 from ...channels.base import ChannelStatus, DeliveryContext
 from ...envelopes import DeliveryResult, Envelope, MessageReceipt
-from ..rules import Breaker
+from ..rules import CircuitBreaker
 
 Deliver = Callable[[str, Envelope, DeliveryContext], Awaitable[DeliveryResult]]
+RunAttempt = Callable[["EndpointQueue", "InFlight"], Awaitable[None]]
 Kind = Literal["channel", "handler", "inbox", "ask"]
 
 
 class InFlight:
-    """A message that is not over."""
+    """A message whose delivery is not over."""
 
-    __slots__ = ("envelope", "gone", "lane", "noted", "parked", "receipt", "task", "timer", "waiting")
+    __slots__ = (
+        "closed",
+        "envelope",
+        "parked",
+        "queue",
+        "receipt",
+        "stored_as_offered",
+        "task",
+        "timer",
+        "waiting_reason",
+    )
 
     def __init__(self, receipt: MessageReceipt, envelope: Envelope | None) -> None:
         self.receipt = receipt
-        self.envelope = envelope  # None: it is large, or was read back; the ledger has it
-        self.lane: EndpointQueue | None = None
+        self.envelope = envelope  # None: too large to keep, or recovered; the store has it
+        self.queue: EndpointQueue | None = None
         self.task: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None  # until its next attempt
-        self.waiting = receipt.waiting
-        self.gone = False
-        self.parked = False  # durable among what waits for people
-        self.noted = False  # the log has it as offered already: there was room when it was stored
+        self.timer: asyncio.TimerHandle | None = None  # for its next attempt
+        self.waiting_reason = receipt.waiting
+        self.closed = False
+        self.parked = False  # saved among the unread messages
+        self.stored_as_offered = False  # there was room when it was stored, so the log says offered
 
 
 class EndpointQueueView(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A channel or another endpoint, for people."""
+    """A channel or another endpoint, as the API shows it."""
 
     id: str
     kind: Kind
     subject: str
-    prefix: bool  # whether it answers for everything below, too
+    prefix: bool  # whether it also answers for all addresses below
     display_name: str = ""
     state: str = "running"  # starting, running, failing, stopped
     problem: str = ""
@@ -63,10 +74,10 @@ class EndpointQueue:
         id: str,
         kind: Kind,
         subject: str,
-        run: "Callable[[EndpointQueue, InFlight], Awaitable[None]]",
+        run_attempt: RunAttempt,
         *,
         prefix: bool,
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         max_concurrent: int,
         serial: bool = False,
         display_name: str = "",
@@ -81,150 +92,150 @@ class EndpointQueue:
         self.breaker = breaker
         self.max_concurrent = max_concurrent
         self.serial = serial
-        self.people = False  # who answers at its addresses are people: a channel says so
+        self.people = False  # people answer at its addresses, as the channel says
         self.problem = ""
         self.delivered = self.failed = 0
         self.last_error, self.last_error_at, self.last_delivery_at = "", 0.0, 0.0
-        self._run = run
+        self._run_attempt = run_attempt
         self._queues: dict[str, deque[InFlight]] = {}
-        self._ring: deque[str] = deque()  # addresses whose turn may come
+        self._turns: deque[str] = deque()  # addresses with a message that may start
         self._waiting = 0
         self._busy: set[str] = set()
         self._running: set[asyncio.Task[None]] = set()
         self._reserved = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._halted = True
+        self._paused = True
 
-    # --- what waits ---
+    # --- waiting messages ---
 
-    def put(self, live: InFlight, *, first: bool = False) -> None:
-        live.lane = self
-        subject = live.receipt.subject
+    def put(self, message: InFlight, *, first: bool = False) -> None:
+        message.queue = self
+        subject = message.receipt.subject
         queue = self._queues.get(subject)
         if queue is None:
             queue = self._queues[subject] = deque()
         if not queue and not (self.serial and subject in self._busy):
-            self._ring.append(subject)
+            self._turns.append(subject)
         if first:
-            queue.appendleft(live)
+            queue.appendleft(message)
         else:
-            queue.append(live)
+            queue.append(message)
         self._waiting += 1
         self.pump()
 
     def reserve(self) -> bool:
-        """A place for a message that is about to be stored, so that it can be stored as offered. Not while others wait.
-        Whoever gets one gives it back: by `begin`, or by `release`."""
-        if self._ring or not self._direct() or not self._room():
+        """Reserve room for a message before it is stored, so that it is stored as offered; refused while others wait.
+        The caller then calls `start_reserved` or `release`."""
+        if self._turns or not self._accepts_direct() or not self._has_room():
             return False
         self._reserved += 1
         return True
 
     def release(self) -> None:
-        """It was not stored, or another answers for it by now."""
+        """Give reserved room back: the message was not stored, or has another endpoint now."""
         self._reserved -= 1
         self.pump()
 
-    def begin(self, live: InFlight) -> bool:
-        """Begin its delivery, in the place that was reserved for it. False: meanwhile that cannot be."""
-        if not self._direct():
+    def start_reserved(self, message: InFlight) -> bool:
+        """Start the delivery in the reserved room. False: the endpoint cannot take it any longer."""
+        if not self._accepts_direct():
             self.release()
             return False
         self._reserved -= 1
-        live.lane, live.noted = self, True
-        self._start(live)
+        message.queue, message.stored_as_offered = self, True
+        self._start(message)
         return True
 
-    def _direct(self) -> bool:
-        """Whether a message may be offered that has not waited: never where those of an address wait for each other."""
-        return not (self.serial or self._halted or self.deliver is None or self.breaker.open)
+    def _accepts_direct(self) -> bool:
+        """Whether a message may be offered without waiting; never in a serial queue."""
+        return not (self.serial or self._paused or self.deliver is None or self.breaker.open)
 
     def pump(self) -> None:
-        """Begin what may begin."""
-        while self._ring and not self._halted and self.deliver and self._room():
+        """Start deliveries while there is room."""
+        while self._turns and not self._paused and self.deliver and self._has_room():
             wait = self.breaker.wait_s()
             if wait is None:
                 return
             if wait > 0:
                 if self._timer is None:
-                    self._timer = asyncio.get_running_loop().call_later(wait, self._again)
+                    self._timer = asyncio.get_running_loop().call_later(wait, self._on_breaker_timer)
                 return
-            if live := self._next():
-                self._start(live)
+            if message := self._next():
+                self._start(message)
 
-    def _room(self) -> bool:
+    def _has_room(self) -> bool:
         return len(self._running) + self._reserved < self.max_concurrent
 
-    def _start(self, live: InFlight) -> None:
-        live.task = task = asyncio.ensure_future(self._work(live, tries=self.breaker.begin()))
+    def _start(self, message: InFlight) -> None:
+        message.task = task = asyncio.ensure_future(self._deliver(message, is_trial=self.breaker.begin()))
         self._running.add(task)
-        task.add_done_callback(self._worked)
+        task.add_done_callback(self._on_task_done)
 
-    def _again(self) -> None:
+    def _on_breaker_timer(self) -> None:
         self._timer = None
         self.pump()
 
     def _next(self) -> InFlight | None:
-        subject = self._ring.popleft()
+        subject = self._turns.popleft()
         queue = self._queues[subject]
-        live: InFlight | None = None
-        while queue and live is None:
-            live = queue.popleft()
+        message: InFlight | None = None
+        while queue and message is None:
+            message = queue.popleft()
             self._waiting -= 1
-            if live.gone:
-                live = None
-        if live is not None and self.serial:
+            if message.closed:
+                message = None
+        if message is not None and self.serial:
             self._busy.add(subject)
         elif queue:
-            self._ring.append(subject)
+            self._turns.append(subject)
         if not queue:
             del self._queues[subject]
-        return live
+        return message
 
-    async def _work(self, live: InFlight, *, tries: bool) -> None:
-        cut_off = False
+    async def _deliver(self, message: InFlight, *, is_trial: bool) -> None:
+        cancelled = False
         try:
-            await self._run(self, live)
+            await self._run_attempt(self, message)
         except asyncio.CancelledError:
-            cut_off = True
+            cancelled = True
             raise
         finally:
-            live.task = None
-            if tries:  # here, where no way out leads past it: else the lane would wait for ever
-                self.breaker.tried()
-            subject = live.receipt.subject
+            message.task = None
+            if is_trial:  # in `finally`: otherwise the queue could wait for ever
+                self.breaker.trial_ended()
+            subject = message.receipt.subject
             if subject in self._busy:
                 self._busy.discard(subject)
                 if subject in self._queues:
-                    self._ring.append(subject)
-            if cut_off and not live.gone:  # whoever delivers here next makes it again, before all others
-                self.put(live, first=True)
+                    self._turns.append(subject)
+            if cancelled and not message.closed:  # the next endpoint repeats it, before all others
+                self.put(message, first=True)
 
-    def _worked(self, task: "asyncio.Task[None]") -> None:
+    def _on_task_done(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            self.problem = f"{type(error).__name__}: {error}"[:500]  # ours, not the channel's: it must be seen
+            self.problem = f"{type(error).__name__}: {error}"[:500]  # a bug of the relay, not of the channel: show it
         self.pump()
 
-    def why_waiting(self) -> str:
-        """What keeps the next one waiting, as a code."""
+    def waiting_reason(self) -> str:
+        """What the next message waits for, as a code."""
         if self.deliver is None:
             return "no_channel"
         if self.breaker.open:
             return "circuit_open"
-        return "max_concurrent_exceeded" if self._busy or not self._room() else ""
+        return "max_concurrent_exceeded" if self._busy or not self._has_room() else ""
 
-    # --- its end ---
+    # --- the endpoint ---
 
     def resume(self, deliver: Deliver | None = None) -> None:
         if deliver is not None:
             self.deliver = deliver
-        self._halted = False
+        self._paused = False
         self.pump()
 
     async def pause(self, grace_s: float) -> None:
-        """Begin nothing more, and let what runs come to its end; what does not in time is made again later."""
-        self._halted = True
+        """Start nothing more and wait for running deliveries; after `grace_s` they are cancelled, to be repeated."""
+        self._paused = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -234,29 +245,29 @@ class EndpointQueue:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
 
-    def empty(self) -> list[InFlight]:
-        """Take everything out that waits."""
-        found = [live for queue in self._queues.values() for live in queue if not live.gone]
+    def drain(self) -> list[InFlight]:
+        """Remove and return all waiting messages."""
+        messages = [message for queue in self._queues.values() for message in queue if not message.closed]
         self._queues.clear()
-        self._ring.clear()
+        self._turns.clear()
         self._waiting = 0
-        for live in found:
-            live.lane = None
-        return found
+        for message in messages:
+            message.queue = None
+        return messages
 
-    # --- what became of it ---
+    # --- results ---
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         self.delivered += 1
         self.last_delivery_at = time.time()
         self.breaker.succeeded()
 
-    def went_wrong(self, problem: str) -> None:
+    def record_failure(self, problem: str) -> None:
         self.failed += 1
-        self.note(problem)
+        self.record_error(problem)
         self.breaker.failed()
 
-    def note(self, problem: str) -> None:
+    def record_error(self, problem: str) -> None:
         self.last_error, self.last_error_at = problem[:500], time.time()
 
     def view(self) -> EndpointQueueView:

@@ -8,30 +8,30 @@ from ...errors import BusError
 from ..storage.store import RelayStore
 from .dispatcher import Dispatcher
 
-NOTE_S = 5.0
-TRIM_S = 3600.0
+SAVE_INTERVAL_S = 5.0
+TRIM_INTERVAL_S = 3600.0
 
 
 class Maintenance:
-    def __init__(self, ledger: RelayStore, dispatch: Dispatcher) -> None:
-        self._ledger = ledger
-        self._dispatch = dispatch
-        self._low = -1
+    def __init__(self, store: RelayStore, dispatcher: Dispatcher) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._saved_mark = -1
 
     async def run(self) -> None:
         """For ever."""
         trimmed = 0.0
         while True:
-            await asyncio.sleep(NOTE_S)
-            await self.note()
-            if time.monotonic() - trimmed >= TRIM_S:
+            await asyncio.sleep(SAVE_INTERVAL_S)
+            await self.save_low_water_mark()
+            if time.monotonic() - trimmed >= TRIM_INTERVAL_S:
                 with contextlib.suppress(BusError):
-                    await self._ledger.trim(self._dispatch.last, self._dispatch.needed())
+                    await self._store.trim(self._dispatcher.last_seq, self._dispatcher.oldest_needed())
                     trimmed = time.monotonic()
 
-    async def note(self) -> None:
-        low = self._dispatch.low()
-        if low > self._low:
+    async def save_low_water_mark(self) -> None:
+        low = self._dispatcher.low_water_mark()
+        if low > self._saved_mark:
             with contextlib.suppress(BusError):
-                await self._ledger.keep_low(low)
-                self._low = low
+                await self._store.save_low_water_mark(low)
+                self._saved_mark = low

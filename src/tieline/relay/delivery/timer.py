@@ -12,19 +12,19 @@ SLACK = 1000
 
 class Timer:
     def __init__(self, due: Callable[[str], None], known: Callable[[str], bool]) -> None:
-        self._due = due
-        self._known = known
+        self._on_due = due
+        self._is_open = known
         self._heap: list[tuple[float, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._next = 0.0
-        self._room = SLACK
+        self._compact_at = SLACK
 
     def add(self, at: float, id: str) -> None:
         heapq.heappush(self._heap, (at, id))
-        if len(self._heap) > self._room:  # most of them are over
-            self._heap = [entry for entry in self._heap if self._known(entry[1])]
+        if len(self._heap) > self._compact_at:  # most of them are over
+            self._heap = [entry for entry in self._heap if self._is_open(entry[1])]
             heapq.heapify(self._heap)
-            self._room = 2 * len(self._heap) + SLACK
+            self._compact_at = 2 * len(self._heap) + SLACK
         if self._timer is None or at < self._next:
             self._set()
 
@@ -39,11 +39,11 @@ class Timer:
         if self._heap:
             self._next = self._heap[0][0]
             wait = min(max(0.0, self._next - time.time()), LONGEST_SLEEP)
-            self._timer = asyncio.get_running_loop().call_later(wait, self._ring)
+            self._timer = asyncio.get_running_loop().call_later(wait, self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
         now = time.time()
         while self._heap and self._heap[0][0] <= now:
-            self._due(heapq.heappop(self._heap)[1])
+            self._on_due(heapq.heappop(self._heap)[1])
         self._set()

@@ -1,18 +1,15 @@
-"""The channels that are registered, and the other lanes: begun when the relay is active, halted when it is not."""
+"""The registered channels and handlers with their queues: started when the relay is active, paused when it is not."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
-from ...channels.base import MAX_CONCURRENT, Channel, DeliveryContext
+from ...channels.base import MAX_CONCURRENT, Channel, DeliveryContext, Outlet
 from ...envelopes import DeliveryResult, Envelope, address
 from ...errors import UsageError
-from ..delivery.endpoint_queue import EndpointQueue, Kind
-from ..rules import Breaker
-from ..senders import ChannelRelay
-
-if TYPE_CHECKING:
-    from ..relay import Relay
+from ..delivery.dispatcher import Dispatcher
+from ..delivery.endpoint_queue import EndpointQueue, Kind, RunAttempt
+from ..rules import CircuitBreaker
+from ..settings import Settings
 
 Handler = Callable[[Envelope, DeliveryContext], Awaitable[DeliveryResult | str | None]]
 
@@ -21,14 +18,24 @@ STOP_S = 15.0
 
 
 class ChannelRegistry:
-    def __init__(self, relay: "Relay") -> None:
-        self._relay = relay
+    def __init__(
+        self,
+        settings: Settings,
+        dispatcher: Dispatcher,
+        run_attempt: RunAttempt,
+        connect: Callable[[EndpointQueue], Outlet],
+    ) -> None:
+        """`connect` gives a channel its access to the relay."""
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._run_attempt = run_attempt
+        self._connect = connect
         self._channels: dict[str, Channel] = {}
-        self._lanes: dict[str, EndpointQueue] = {}  # of channels, also of those that are being replaced
+        self._queues: dict[str, EndpointQueue] = {}  # of channels, also of those being replaced
         self._started: set[str] = set()
         self._running = False
 
-    def lane(
+    def new_queue(
         self,
         id: str,
         kind: Kind,
@@ -39,13 +46,13 @@ class ChannelRegistry:
         serial: bool = False,
         display_name: str = "",
     ) -> EndpointQueue:
-        settings = self._relay.settings
-        breaker = Breaker(settings.breaker_failures, settings.breaker_open_s, settings.breaker_longest_s)
+        settings = self._settings
+        breaker = CircuitBreaker(settings.breaker_failures, settings.breaker_open_s, settings.breaker_longest_s)
         return EndpointQueue(
             id,
             kind,
             subject,
-            self._relay.attempts.run,
+            self._run_attempt,
             prefix=prefix,
             breaker=breaker,
             max_concurrent=max_concurrent,
@@ -53,11 +60,11 @@ class ChannelRegistry:
             display_name=display_name,
         )
 
-    def add(self, lane: EndpointQueue) -> None:
-        if not self._relay.dispatch.add_queue(lane):
-            raise UsageError(f"something answers for {lane.subject} already", field="subject")
+    def add(self, queue: EndpointQueue) -> None:
+        if not self._dispatcher.add_queue(queue):
+            raise UsageError(f"{queue.subject} already has an endpoint", field="subject")
         if self._running:
-            lane.resume()
+            queue.resume()
 
     def serve(
         self, subject: str, handler: Handler, *, prefix: bool, max_concurrent: int | None, id: str
@@ -70,74 +77,74 @@ class ChannelRegistry:
             return DeliveryResult(status="delivered", response_text=result or "")
 
         subject = address(subject)
-        most = self._relay.settings.concurrent if max_concurrent is None else max_concurrent
-        lane = self.lane(id or subject, "handler", subject, prefix=prefix, max_concurrent=most)
-        lane.deliver = deliver
-        self.add(lane)
+        limit = self._settings.concurrent if max_concurrent is None else max_concurrent
+        queue = self.new_queue(id or subject, "handler", subject, prefix=prefix, max_concurrent=limit)
+        queue.deliver = deliver
+        self.add(queue)
 
         async def remove() -> None:
-            await self.remove(lane)
+            await self.remove(queue)
 
         return remove
 
-    async def remove(self, lane: EndpointQueue, grace_s: float | None = None) -> None:
-        await lane.pause(self._relay.settings.grace_s if grace_s is None else grace_s)
-        self._relay.dispatch.remove_queue(lane)
+    async def remove(self, queue: EndpointQueue, grace_s: float | None = None) -> None:
+        await queue.pause(self._settings.grace_s if grace_s is None else grace_s)
+        self._dispatcher.remove_queue(queue)
 
     # --- channels ---
 
     async def register(self, channel: Channel) -> None:
         if channel.id in self._channels:
-            raise UsageError(f"there is a channel {channel.id!r} already", field="id")
+            raise UsageError(f"a channel {channel.id!r} is already registered", field="id")
         subject = address(channel.subject_prefix)
-        lane = self._lanes.get(channel.id)
-        if lane is not None and lane.subject != subject:
-            await self._forget(lane)
-            lane = None
-        if lane is None:
-            lane = self.lane(channel.id, "channel", subject, prefix=True)
-            self.add(lane)
-            self._lanes[channel.id] = lane
-        lane.max_concurrent = int(getattr(channel, "max_concurrent", MAX_CONCURRENT))
-        lane.serial = bool(getattr(channel, "serial", False))
-        lane.people = bool(getattr(channel, "people", False))
-        lane.display_name = channel.display_name
+        queue = self._queues.get(channel.id)
+        if queue is not None and queue.subject != subject:
+            await self._remove_channel(queue)
+            queue = None
+        if queue is None:
+            queue = self.new_queue(channel.id, "channel", subject, prefix=True)
+            self.add(queue)
+            self._queues[channel.id] = queue
+        queue.max_concurrent = int(getattr(channel, "max_concurrent", MAX_CONCURRENT))
+        queue.serial = bool(getattr(channel, "serial", False))
+        queue.people = bool(getattr(channel, "people", False))
+        queue.display_name = channel.display_name
         self._channels[channel.id] = channel
         if self._running:
             try:
-                await self._start(channel, lane)
+                await self._start(channel, queue)
             except BaseException:
                 del self._channels[channel.id]
-                await self._forget(lane)
+                await self._remove_channel(queue)
                 raise
 
-    def expect(self, id: str, subject: str) -> None:
-        lane = self.lane(id, "channel", address(subject), prefix=True)
-        self.add(lane)
-        self._lanes[id] = lane
+    def reserve_address(self, id: str, subject: str) -> None:
+        queue = self.new_queue(id, "channel", address(subject), prefix=True)
+        self.add(queue)
+        self._queues[id] = queue
 
     async def unregister(self, id: str, *, keep: bool, grace_s: float | None) -> None:
-        channel, lane = self._channels.pop(id, None), self._lanes.get(id)
-        if lane is None:
-            raise UsageError(f"there is no channel {id!r}", field="id")
-        await lane.pause(self._relay.settings.grace_s if grace_s is None else grace_s)
+        channel, queue = self._channels.pop(id, None), self._queues.get(id)
+        if queue is None:
+            raise UsageError(f"no channel {id!r} is registered", field="id")
+        await queue.pause(self._settings.grace_s if grace_s is None else grace_s)
         if channel is not None:
             await self._stop(channel)
-        lane.deliver = lane.status = None
+        queue.deliver = queue.status = None
         if not keep:
-            await self._forget(lane)
+            await self._remove_channel(queue)
 
-    async def _forget(self, lane: EndpointQueue) -> None:
-        self._lanes.pop(lane.id, None)
-        await self.remove(lane, 0.0)
+    async def _remove_channel(self, queue: EndpointQueue) -> None:
+        self._queues.pop(queue.id, None)
+        await self.remove(queue, 0.0)
 
-    async def _start(self, channel: Channel, lane: EndpointQueue) -> None:
-        lane.problem = ""
+    async def _start(self, channel: Channel, queue: EndpointQueue) -> None:
+        queue.problem = ""
         async with asyncio.timeout(START_S):
-            await channel.start(ChannelRelay(self._relay, lane))
+            await channel.start(self._connect(queue))
         self._started.add(channel.id)
-        lane.status = channel.status
-        lane.resume(channel.deliver)
+        queue.status = channel.status
+        queue.resume(channel.deliver)
 
     async def _stop(self, channel: Channel) -> None:
         if channel.id in self._started:
@@ -145,33 +152,33 @@ class ChannelRegistry:
             try:
                 async with asyncio.timeout(STOP_S):
                     await channel.stop()
-            except Exception as error:  # it is over anyway, and the others must not suffer from it
-                if lane := self._lanes.get(channel.id):
-                    lane.problem = f"it did not stop well: {type(error).__name__}: {error}"[:500]
+            except Exception as error:  # a failing stop must not affect other channels
+                if queue := self._queues.get(channel.id):
+                    queue.problem = f"stop failed: {type(error).__name__}: {error}"[:500]
 
     # --- all of them ---
 
     async def start(self) -> None:
-        """The relay is active. A channel that does not start says so; its mail waits."""
+        """The relay is active. A channel that fails to start has a `problem`; its messages wait."""
         self._running = True
-        for _, _, lane in list(self._relay.dispatch.lanes.all()):
-            if lane.id not in self._lanes:
-                lane.resume()
+        for _, _, queue in list(self._dispatcher.queues.all()):
+            if queue.id not in self._queues:
+                queue.resume()
         for id, channel in list(self._channels.items()):
             try:
-                await self._start(channel, self._lanes[id])
+                await self._start(channel, self._queues[id])
             except Exception as error:
-                self._lanes[id].problem = f"it did not start: {type(error).__name__}: {error}"[:500]
+                self._queues[id].problem = f"start failed: {type(error).__name__}: {error}"[:500]
 
-    async def halt(self) -> None:
-        """The relay is not active any longer: what runs is cut off, and made again by the next one."""
+    async def pause(self) -> None:
+        """The relay is no longer active: cancel deliveries after `stop_s`; the next active relay repeats them."""
         self._running = False
-        lanes = [lane for _, _, lane in self._relay.dispatch.lanes.all()]
-        await asyncio.gather(*(lane.pause(self._relay.settings.stop_s) for lane in lanes))
+        queues = [queue for _, _, queue in self._dispatcher.queues.all()]
+        await asyncio.gather(*(queue.pause(self._settings.stop_s) for queue in queues))
         await asyncio.gather(*map(self._stop, list(self._channels.values())))
-        for lane in self._lanes.values():
-            lane.deliver = lane.status = None
+        for queue in self._queues.values():
+            queue.deliver = queue.status = None
 
     async def stop(self) -> None:
-        await self.halt()
+        await self.pause()
         self._channels.clear()

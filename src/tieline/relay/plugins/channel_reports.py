@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from ...channels.base import ChannelStatus
 from ...config import ChannelConfig, Config
-from .loader import Built
+from .loader import LoadedChannel
 
-AGENT = ChannelConfig(id="agent", type="agent")
+DEFAULT_AGENT_CHANNEL = ChannelConfig(id="agent", type="agent")
 """There without an entry: messages reach sessions in every hub."""
 
 State = Literal["running", "failing", "starting", "stopped", "broken", "untrusted", "disabled"]
@@ -49,8 +49,8 @@ class ChannelSlot(Struct):
     """An entry and what became of it."""
 
     entry: ChannelConfig
-    mark: str = ""  # the fingerprint that was last made into a channel, or tried to
-    built: Built | None = None
+    fingerprint: str = ""  # the fingerprint that was last made into a channel, or tried to
+    loaded: LoadedChannel | None = None
     problem: str = ""
     hint: str = ""
     field: str = ""
@@ -68,22 +68,22 @@ def entries(config: Config) -> dict[str, ChannelConfig]:
             wanted[spare] = replace(entry, problem="another channel has this id")
         else:
             wanted[entry.id] = entry
-    if AGENT.id not in wanted and not any(entry.type == "agent" for entry in config.channels):
-        wanted = {AGENT.id: AGENT, **wanted}
+    if DEFAULT_AGENT_CHANNEL.id not in wanted and not any(entry.type == "agent" for entry in config.channels):
+        wanted = {DEFAULT_AGENT_CHANNEL.id: DEFAULT_AGENT_CHANNEL, **wanted}
     return wanted
 
 
-def report(id: str, slot: ChannelSlot) -> ChannelReport:
+def build_report(id: str, slot: ChannelSlot) -> ChannelReport:
     entry = slot.entry
     source = next((f"{name} {value}" for name in ("type", "package", "path") if (value := getattr(entry, name))), "")
     found = ChannelReport(id=id, state="broken", source=source, problem=slot.problem, hint=slot.hint, field=slot.field)
     if slot.starting:
         return replace(found, state="starting", prefix=slot.starting)
-    if slot.built is None and slot.untrusted:
+    if slot.loaded is None and slot.untrusted:
         return replace(found, state="untrusted")
-    if slot.built is None:
+    if slot.loaded is None:
         return found if slot.problem or entry.enabled else replace(found, state="disabled")
-    channel = slot.built.channel
+    channel = slot.loaded.channel
     try:
         status = channel.status()
     except Exception as error:  # it is not our code

@@ -6,26 +6,26 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-CALM_MS = 100
+DEBOUNCE_MS = 100
 """Changes within this time are one: an editor writes, renames and touches."""
-AGAIN_S = 5.0
+RETRY_S = 5.0
 """After the system refused to watch: no rights, or too many watches."""
 
 Signature = dict[Path, tuple[int, int, int] | None]
 
 
-async def changes(files: Callable[[], Iterable[Path]]) -> AsyncGenerator[None, None]:
+async def watch(files: Callable[[], Iterable[Path]]) -> AsyncGenerator[None, None]:
     """Once at first, then whenever one of the files may have changed, appeared or gone."""
     import watchfiles
 
     library: Any = watchfiles  # one of its types is unknown to us
     seen: Signature | None = None
     while True:
-        folders = {_nearest(file) for file in files()}
+        folders = {_existing_folder(file) for file in files()}
         stop = asyncio.Event()
         # Folders, not the files: an editor puts another file in the place of the old one.
         watching: AsyncGenerator[set[Any], None] = library.awatch(
-            *folders, watch_filter=None, recursive=False, debounce=CALM_MS, stop_event=stop
+            *folders, watch_filter=None, recursive=False, debounce=DEBOUNCE_MS, stop_event=stop
         )
         step: asyncio.Future[set[Any] | None] | None = None
         try:
@@ -35,10 +35,10 @@ async def changes(files: Callable[[], Iterable[Path]]) -> AsyncGenerator[None, N
                 if (now := _signature(files())) != seen:
                     seen = now
                     yield
-                if await step is None or {_nearest(file) for file in files()} != folders:
+                if await step is None or {_existing_folder(file) for file in files()} != folders:
                     break
         except (OSError, RuntimeError):
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(RETRY_S)
         finally:
             stop.set()
             if step is not None:
@@ -62,7 +62,7 @@ def _signature(files: Iterable[Path]) -> Signature:
     return found
 
 
-def _nearest(file: Path) -> Path:
+def _existing_folder(file: Path) -> Path:
     """The folder it is in, or the nearest above it that is there: where its folder would appear."""
     folder = file.absolute().parent
     while not folder.is_dir() and folder != folder.parent:

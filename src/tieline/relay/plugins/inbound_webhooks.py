@@ -48,7 +48,7 @@ class HookRefused(TielineError):
 
 
 @runtime_checkable
-class Hooked(Protocol):
+class WebhookReceiver(Protocol):
     @property
     def max_body(self) -> int: ...
 
@@ -58,7 +58,7 @@ class Hooked(Protocol):
         ...
 
 
-STATUS_OF: Mapping[str, int] = {
+HTTP_STATUS: Mapping[str, int] = {
     "rate_limited": 429,
     "mailbox_full": 429,
     "too_large": 413,

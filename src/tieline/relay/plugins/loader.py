@@ -25,7 +25,7 @@ from ...channels.base import Channel, ChannelContext
 from ...config import ChannelConfig
 from ...envelopes import address
 from ...errors import TielineError, UsageError
-from .trust import TrustedCode, local_file, look
+from .trust import ChannelCode, local_file, read_code
 
 BUILT_IN: dict[str, str] = {
     "agent": "tieline.channels.agent",
@@ -51,7 +51,7 @@ _NAMES = ("id", "subject_prefix", "display_name")
 _loads = itertools.count(1)
 
 
-class Built(NamedTuple):
+class LoadedChannel(NamedTuple):
     channel: Channel
     module: str  # for `forget`, when the channel is over
 
@@ -67,30 +67,30 @@ class ChannelError(UsageError):
 
 
 def build(
-    entry: ChannelConfig, surroundings: ChannelContext, *, source: str = "", code: TrustedCode | None = None
-) -> Built:
+    entry: ChannelConfig, context: ChannelContext, *, source: str = "", code: ChannelCode | None = None
+) -> LoadedChannel:
     """The channel of an entry, not yet started; `code` is what was read of it, if it was. Raises ChannelError. It
     imports: not for the event loop's thread."""
     check_entry(entry, source)
     module = _module(entry, source, code)
     try:
-        config = _config(entry, module, surroundings.env, source)
-        return Built(_checked(entry, module, config, surroundings, source), module.__name__)
+        config = _config(entry, module, context.env, source)
+        return LoadedChannel(_create(entry, module, config, context, source), module.__name__)
     except BaseException:
-        forget(module.__name__)
+        unload(module.__name__)
         raise
 
 
-def check(entry: ChannelConfig, surroundings: ChannelContext, *, source: str = "") -> None:
+def check(entry: ChannelConfig, context: ChannelContext, *, source: str = "") -> None:
     """Everything that can be said about an entry without running it. Raises ChannelError. It imports, too."""
     check_entry(entry, source)
     module = _module(entry, source)
     try:
-        config = _config(entry, module, surroundings.env, source)
-        if surroundings.sessions is not None or not getattr(module, "NEEDS_SESSIONS", False):
-            _checked(entry, module, config, surroundings, source)
+        config = _config(entry, module, context.env, source)
+        if context.sessions is not None or not getattr(module, "NEEDS_SESSIONS", False):
+            _create(entry, module, config, context, source)
     finally:
-        forget(module.__name__)
+        unload(module.__name__)
 
 
 def check_entry(entry: ChannelConfig, source: str = "") -> None:
@@ -107,7 +107,7 @@ def check_entry(entry: ChannelConfig, source: str = "") -> None:
         raise ChannelError(entry.id, problem, source=source, field=named[1] if named else "type", hint=hint)
 
 
-def forget(module: str) -> None:
+def unload(module: str) -> None:
     """A local file's module is nobody's any more."""
     if module.startswith("tieline_channel_"):
         sys.modules.pop(module, None)
@@ -120,9 +120,9 @@ def known_types() -> list[str]:
 # --- inside ------------------------------------------------------------------------------------------------
 
 
-def _module(entry: ChannelConfig, source: str, code: TrustedCode | None = None) -> ModuleType:
+def _module(entry: ChannelConfig, source: str, code: ChannelCode | None = None) -> ModuleType:
     if entry.path:
-        return _from_file(entry, source, code or look(entry, source))
+        return _from_file(entry, source, code or read_code(entry, source))
     name, field = entry.package, "package"
     if entry.type:
         field = "type"
@@ -146,12 +146,12 @@ def _module(entry: ChannelConfig, source: str, code: TrustedCode | None = None) 
             problem = f"the package {name!r} is not installed"
         else:
             problem = f"{name} needs {missing!r}, which is not installed"
-        raise ChannelError(entry.id, problem, source=source, field=field, hint=_install(missing)) from None
+        raise ChannelError(entry.id, problem, source=source, field=field, hint=_install_hint(missing)) from None
     except Exception as error:
-        raise ChannelError(entry.id, f"{name} does not load: {_said(error)}", source=source, field=field) from error
+        raise ChannelError(entry.id, f"{name} does not load: {_describe(error)}", source=source, field=field) from error
 
 
-def _from_file(entry: ChannelConfig, source: str, code: TrustedCode) -> ModuleType:
+def _from_file(entry: ChannelConfig, source: str, code: ChannelCode) -> ModuleType:
     path = local_file(entry, source)
     if code.unreadable:
         problem = f"{path} cannot be read: {code.unreadable}"
@@ -165,15 +165,17 @@ def _from_file(entry: ChannelConfig, source: str, code: TrustedCode) -> ModuleTy
         # and would give the old code for a file that was saved twice in one.
         exec(compile(code.content, str(path), "exec"), module.__dict__)
     except ModuleNotFoundError as error:
-        forget(module.__name__)
+        unload(module.__name__)
         missing = error.name or str(error)
         problem = f"{path} needs {missing!r}, which is not installed"
-        raise ChannelError(entry.id, problem, source=source, field="path", hint=_install(missing)) from None
+        raise ChannelError(entry.id, problem, source=source, field="path", hint=_install_hint(missing)) from None
     except BaseException as error:
-        forget(module.__name__)
+        unload(module.__name__)
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise ChannelError(entry.id, f"{path} does not load: {_said(error)}", source=source, field="path") from error
+        raise ChannelError(
+            entry.id, f"{path} does not load: {_describe(error)}", source=source, field="path"
+        ) from error
     return module
 
 
@@ -183,11 +185,11 @@ def _config(entry: ChannelConfig, module: ModuleType, env: Mapping[str, str], so
     where = getattr(module, "__file__", "") or module.__name__
     field = next(name for name in ("path", "package", "type") if getattr(entry, name))
     if not callable(factory):
-        problem = f"{where} offers no create(id, config, surroundings)"
+        problem = f"{where} offers no create(id, config, context)"
         raise ChannelError(entry.id, problem, source=source, field=field)
     if not (isinstance(schema, type) and issubclass(schema, Struct)):
         raise ChannelError(entry.id, f"{where} offers no CONFIG, a msgspec Struct", source=source, field=field)
-    values: Any = _resolved(entry.id, dict(entry.config), env, source, "config")
+    values: Any = _resolve_secrets(entry.id, dict(entry.config), env, source, "config")
     known: set[str] = {each.encode_name for each in msgspec.structs.fields(schema)}
     unknown: list[str] = sorted(set(values) - known)
     if unknown:  # a typo must not be silently without effect
@@ -207,22 +209,20 @@ def _config(entry: ChannelConfig, module: ModuleType, env: Mapping[str, str], so
         raise ChannelError(entry.id, error.message, source=source, field=place, hint=error.hint) from None
 
 
-def _checked(
-    entry: ChannelConfig, module: ModuleType, config: Struct, surroundings: ChannelContext, source: str
-) -> Channel:
+def _create(entry: ChannelConfig, module: ModuleType, config: Struct, context: ChannelContext, source: str) -> Channel:
     try:
-        made: object = module.create(entry.id, config, surroundings)
+        made: object = module.create(entry.id, config, context)
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
         problem = f"it needs {missing!r}, which is not installed"
-        raise ChannelError(entry.id, problem, source=source, hint=_install(missing)) from None
+        raise ChannelError(entry.id, problem, source=source, hint=_install_hint(missing)) from None
     except UsageError as error:
         place = f"config.{error.field}" if error.field else "config"
         raise ChannelError(entry.id, error.message, source=source, field=place, hint=error.hint) from None
     except TielineError as error:
         raise ChannelError(entry.id, error.message, source=source, hint=error.hint) from error
     except Exception as error:
-        raise ChannelError(entry.id, f"create failed: {_said(error)}", source=source) from error
+        raise ChannelError(entry.id, f"create failed: {_describe(error)}", source=source) from error
     wrong = [name for name in _METHODS if not callable(getattr(made, name, None))]
     wrong += [name for name in _NAMES if not isinstance(getattr(made, name, None), str)]
     if wrong:
@@ -240,13 +240,13 @@ def _checked(
     return channel
 
 
-def _resolved(id: str, value: Any, env: Mapping[str, str], source: str, place: str) -> Any:
+def _resolve_secrets(id: str, value: Any, env: Mapping[str, str], source: str, place: str) -> Any:
     """With the values of `env:NAME` in their places."""
     if isinstance(value, dict):
         items = cast(dict[str, Any], value).items()
-        return {name: _resolved(id, each, env, source, f"{place}.{name}") for name, each in items}
+        return {name: _resolve_secrets(id, each, env, source, f"{place}.{name}") for name, each in items}
     if isinstance(value, list | tuple):
-        return [_resolved(id, each, env, source, place) for each in cast(list[Any], value)]
+        return [_resolve_secrets(id, each, env, source, place) for each in cast(list[Any], value)]
     if isinstance(value, str) and value.startswith(environment.SECRET):
         name = value.removeprefix(environment.SECRET)
         environment.hold(name)  # also of a configuration that came later than the agents' own
@@ -273,10 +273,10 @@ def _installed() -> dict[str, str]:
     return {point.name: point.module for point in entry_points(group=ENTRY_POINTS)}
 
 
-def _install(missing: str) -> str:
+def _install_hint(missing: str) -> str:
     top = missing.partition(".")[0]
     return f"Install it: pip install {EXTRAS.get(top, top)}"
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

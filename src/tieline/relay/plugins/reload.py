@@ -15,28 +15,28 @@ from ...config import ChannelConfig, Config
 from ...environment import config_place
 from ...errors import BusError, TielineError, UsageError
 from ..relay import Relay
-from .channel_reports import Changes, ChannelReport, ChannelSlot, entries, report
-from .file_watcher import changes
-from .loader import Built, ChannelError, build, check_entry, forget
-from .trust import Trust, TrustedCode, local_file, look
+from .channel_reports import Changes, ChannelReport, ChannelSlot, build_report, entries
+from .file_watcher import watch
+from .loader import ChannelError, LoadedChannel, build, check_entry, unload
+from .trust import ChannelCode, Trust, local_file, read_code
 
 GRACE_S = 60.0
 """For deliveries that run when their channel is replaced; an agent's turn that takes longer is taken up again by the
 next one."""
 
-LATER = {"telegram": "relay.telegram.{id}", "notify": "relay.notify.{id}"}
+SLOW_TYPES = {"telegram": "relay.telegram.{id}", "notify": "relay.notify.{id}"}
 """Types whose libraries take seconds to import → their addresses: nobody waits for them, and their mail waits too."""
 
 
 class ChannelSet:
-    """`async with ChannelSet(relay, config, surroundings) as channels`: loaded, and watched if there is a place for a
+    """`async with ChannelSet(relay, config, context) as channels`: loaded, and watched if there is a place for a
     configuration file. Without `wait`, those that take their time are loaded behind."""
 
     def __init__(
         self,
         relay: Relay,
         config: Config,
-        surroundings: ChannelContext,
+        context: ChannelContext,
         *,
         watch: bool = True,
         wait: bool = True,
@@ -44,11 +44,11 @@ class ChannelSet:
     ) -> None:
         self._relay = relay
         self._config = config
-        self._surroundings = surroundings
-        self._told = told
+        self._context = context
+        self._on_change = told
         self._watch = watch
         self._wait = wait
-        self._trust = Trust(paths.trusted_file(surroundings.env))
+        self._trust = Trust(paths.trusted_file(context.env))
         self._ready = asyncio.Event()
         self._slots: dict[str, ChannelSlot] = {}
         self._lock = asyncio.Lock()
@@ -73,7 +73,7 @@ class ChannelSet:
         await self._end_task()
         # The relay stops its channels itself, at once and not with grace.
         for slot in self._slots.values():
-            forget(slot.built.module if slot.built else "")
+            unload(slot.loaded.module if slot.loaded else "")
 
     async def _end_task(self) -> None:
         if self._task is not None:
@@ -84,24 +84,24 @@ class ChannelSet:
         known = await asyncio.to_thread(self._trust.load)
         changed = await self.apply(self._config, trust=() if known else None)  # a person set this up
         if not self._wait:  # whoever waits can look by themselves
-            self._told(changed)
+            self._on_change(changed)
         self._ready.set()
-        if self._watch and self._place() is not None:
-            await self._follow()
+        if self._watch and self._config_path() is not None:
+            await self._watch_files()
 
     # --- looking ---------------------------------------------------------------------------------------
 
     def channel(self, id: str) -> Channel | None:
         """The one that runs under this id."""
         slot = self._slots.get(id)
-        return slot.built.channel if slot is not None and slot.built is not None else None
+        return slot.loaded.channel if slot is not None and slot.loaded is not None else None
 
     def starting(self, id: str) -> bool:
         slot = self._slots.get(id)
         return slot is not None and bool(slot.starting)
 
     def reports(self) -> list[ChannelReport]:
-        return [report(id, slot) for id, slot in self._slots.items()]
+        return [build_report(id, slot) for id, slot in self._slots.items()]
 
     def waiting(self) -> tuple[str, ...]:
         """Why channels wait for a person."""
@@ -120,7 +120,7 @@ class ChannelSet:
         else:
             self.problem = ""
             changed = await self.apply(config, trust=trust)
-        self._told(changed)
+        self._on_change(changed)
         return changed
 
     async def apply(self, config: Config, *, trust: Collection[str] | None = ()) -> Changes:
@@ -128,19 +128,19 @@ class ChannelSet:
         async with self._lock:
             self._config = config
             wanted = entries(config)
-            codes = {id: await asyncio.to_thread(look, entry, config.source) for id, entry in wanted.items()}
-            trusted = await self._agree(wanted, codes, trust) if trust is None or trust else ()
+            codes = {id: await asyncio.to_thread(read_code, entry, config.source) for id, entry in wanted.items()}
+            trusted = await self._trust_new_code(wanted, codes, trust) if trust is None or trust else ()
             verdicts: dict[str, str] = {}
 
             async def settle(id: str, entry: ChannelConfig | None) -> None:
-                verdicts[id] = await self._settle(id, entry, codes.get(id), config.source)
+                verdicts[id] = await self._apply_entry(id, entry, codes.get(id), config.source)
 
             gone = [id for id in self._slots if id not in wanted]
             await asyncio.gather(*(settle(id, None) for id in gone))  # first: a new one may take their address
             later = {
                 id
                 for id, entry in wanted.items()
-                if id not in self._slots and self._trust.holds(id, codes[id]) and self._expect(id, entry)
+                if id not in self._slots and self._trust.is_trusted(id, codes[id]) and self._reserve_address(id, entry)
             }
             await asyncio.gather(*(settle(id, entry) for id, entry in wanted.items() if id not in later))
             if not self._wait:
@@ -158,132 +158,139 @@ class ChannelSet:
             unchanged=those("unchanged"),
             broken=those("broken"),
             untrusted=those("untrusted"),
-            waiting=tuple(f"{id}: {codes[id].words}" for id in those("untrusted")),
+            waiting=tuple(f"{id}: {codes[id].description}" for id in those("untrusted")),
             trusted=trusted,
         )
 
-    async def _agree(
-        self, wanted: Mapping[str, ChannelConfig], codes: Mapping[str, TrustedCode], trust: Collection[str] | None
+    async def _trust_new_code(
+        self, wanted: Mapping[str, ChannelConfig], codes: Mapping[str, ChannelCode], trust: Collection[str] | None
     ) -> tuple[str, ...]:
         new = [
             id
             for id, entry in wanted.items()
-            if entry.enabled and not entry.problem and not codes[id].unreadable and not self._trust.holds(id, codes[id])
-            if trust is None or f"{id}: {codes[id].words}" in trust
+            if entry.enabled
+            and not entry.problem
+            and not codes[id].unreadable
+            and not self._trust.is_trusted(id, codes[id])
+            if trust is None or f"{id}: {codes[id].description}" in trust
         ]
         for id in new:
-            self._trust.agree(id, codes[id])
+            self._trust.add(id, codes[id])
         try:
             await asyncio.to_thread(self._trust.save)
         except OSError as error:  # it holds for as long as this hub runs
             self.problem = f"what was agreed to could not be written down: {error}"
-        return tuple(f"{id}: {codes[id].words}" for id in new)
+        return tuple(f"{id}: {codes[id].description}" for id in new)
 
-    def _expect(self, id: str, entry: ChannelConfig) -> bool:
+    def _reserve_address(self, id: str, entry: ChannelConfig) -> bool:
         """Whether this one is of a type that takes its time; its mail is taken from now on."""
-        if entry.type not in LATER or not entry.enabled or entry.problem:
+        if entry.type not in SLOW_TYPES or not entry.enabled or entry.problem:
             return False
         try:
-            self._relay.expect(id, LATER[entry.type].format(id=id))
+            self._relay.reserve_address(id, SLOW_TYPES[entry.type].format(id=id))
         except UsageError:  # no address, or another's: to make it says why
             return False
-        self._slots[id] = ChannelSlot(entry, starting=LATER[entry.type].format(id=id))
+        self._slots[id] = ChannelSlot(entry, starting=SLOW_TYPES[entry.type].format(id=id))
         return True
 
-    async def _settle(self, id: str, entry: ChannelConfig | None, code: TrustedCode | None, source: str) -> str:
+    async def _apply_entry(self, id: str, entry: ChannelConfig | None, code: ChannelCode | None, source: str) -> str:
         """Bring one channel to what its entry says."""
         old = self._slots.get(id)
-        running = old.built if old is not None else None
+        running = old.loaded if old is not None else None
         if entry is None or code is None or (not entry.enabled and not entry.problem):
             if entry is not None:
                 self._slots[id] = ChannelSlot(entry)
             if running is None:
                 return "unchanged"
-            await self._end(id, running, keep=False)
+            await self._stop(id, running, keep=False)
             return "stopped"
-        mark = code.mark
-        if old is not None and running is not None and old.mark == mark:
+        mark = code.fingerprint
+        if old is not None and running is not None and old.fingerprint == mark:
             old.problem = old.hint = old.field = ""
             return "unchanged"
         try:
             check_entry(entry, source)
-            if not code.unreadable and not self._trust.holds(id, code):
-                return self._wait_for_person(id, entry, code)
-            built = await asyncio.to_thread(build, entry, self._surroundings, source=source, code=code)
+            if not code.unreadable and not self._trust.is_trusted(id, code):
+                return self._hold_back(id, entry, code)
+            built = await asyncio.to_thread(build, entry, self._context, source=source, code=code)
         except ChannelError as error:
             if old is not None and running is not None:
                 problem = f"it runs as before, since the change is no good: {error.message}"
                 old.problem, old.hint, old.field = problem, error.hint, error.field
             else:
                 self._slots[id] = ChannelSlot(
-                    entry, mark=mark, problem=error.message, hint=error.hint, field=error.field
+                    entry, fingerprint=mark, problem=error.message, hint=error.hint, field=error.field
                 )
                 if old is not None and old.starting:
                     await self._relay.unregister(id)
             return "broken"
         if running is not None:
-            await self._end(id, running, keep=True)
-        return await self._begin(id, entry, mark, built, "restarted" if running is not None else "started")
+            await self._stop(id, running, keep=True)
+        return await self._start(id, entry, mark, built, "restarted" if running is not None else "started")
 
-    def _wait_for_person(self, id: str, entry: ChannelConfig, code: TrustedCode) -> str:
+    def _hold_back(self, id: str, entry: ChannelConfig, code: ChannelCode) -> str:
         old = self._slots.get(id)
-        slot = old if old is not None and old.built is not None else ChannelSlot(entry, mark=code.mark, untrusted=True)
+        slot = (
+            old
+            if old is not None and old.loaded is not None
+            else ChannelSlot(entry, fingerprint=code.fingerprint, untrusted=True)
+        )
         as_before = "it runs as before: " if slot is old else ""
-        slot.problem = f"channels.{id}: {as_before}nobody has agreed to {code.words}"
+        slot.problem = f"channels.{id}: {as_before}nobody has agreed to {code.description}"
         slot.hint, slot.field = "If you have read it, run `tieline channels reload`.", f"channels.{id}"
         self._slots[id] = slot
         return "untrusted"
 
-    async def _begin(self, id: str, entry: ChannelConfig, mark: str, built: Built, verdict: str) -> str:
-        slot = self._slots[id] = ChannelSlot(entry, mark=mark, built=built, since=time.time())
+    async def _start(self, id: str, entry: ChannelConfig, mark: str, built: LoadedChannel, verdict: str) -> str:
+        slot = self._slots[id] = ChannelSlot(entry, fingerprint=mark, loaded=built, since=time.time())
         try:
             await self._relay.register(built.channel)
         except Exception as error:
             told = error.message if isinstance(error, TielineError) else f"{type(error).__name__}: {error}"
-            slot.built = None
+            slot.loaded = None
             slot.problem = f"channels.{id}: it did not start: {told}"
             slot.hint = error.hint if isinstance(error, TielineError) else ""
             with contextlib.suppress(Exception):  # what it had begun before it failed
                 await built.channel.stop()
-            forget(built.module)
+            unload(built.module)
             return "broken"
         return verdict
 
-    async def _end(self, id: str, built: Built, *, keep: bool) -> None:
+    async def _stop(self, id: str, built: LoadedChannel, *, keep: bool) -> None:
         await self._relay.unregister(built.channel.id, keep=keep, grace_s=GRACE_S)
-        forget(built.module)
+        unload(built.module)
 
     # --- watching --------------------------------------------------------------------------------------
 
-    def _place(self) -> Path | None:
+    def _config_path(self) -> Path | None:
         place = self._config.source or config_place(self._config.environ)
         return Path(place) if place else None
 
     def _files(self) -> Iterable[Path]:
-        place = self._place()
+        place = self._config_path()
         local = [local_file(slot.entry, self._config.source) for slot in self._slots.values() if slot.entry.path]
         return ([place] if place else []) + local
 
-    async def _follow(self) -> None:
+    async def _watch_files(self) -> None:
         first = True
-        async with contextlib.aclosing(changes(self._files)) as looks:
+        async with contextlib.aclosing(watch(self._files)) as looks:
             async for _ in looks:
                 try:
-                    if not first or await self._differs():
+                    if not first or await self._has_changed():
                         await self.reload()
                 except BusError as error:  # the next change, or a reload by hand, tries again
                     self.problem = error.message
                 first = False
 
-    async def _differs(self) -> bool:
+    async def _has_changed(self) -> bool:
         """Whether something changed between loading and watching."""
         try:
             config = await asyncio.to_thread(configuration.load, environ=self._config.environ)
         except UsageError:
             return True
         marks = {
-            id: (await asyncio.to_thread(look, slot.entry, config.source)).mark
+            id: (await asyncio.to_thread(read_code, slot.entry, config.source)).fingerprint
             for id, slot in self._slots.items()
-            if slot.mark
+            if slot.fingerprint
         }
-        return config.channels != self._config.channels or any(self._slots[id].mark != marks[id] for id in marks)
+        return config.channels != self._config.channels or any(self._slots[id].fingerprint != marks[id] for id in marks)

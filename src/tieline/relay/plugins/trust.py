@@ -22,7 +22,7 @@ from ...wire.bounded_read import read_regular
 MAX_CODE = 4 * 1024 * 1024
 MAX_RECORD = 4 * 1024 * 1024
 
-DATA: Mapping[str, frozenset[str]] = {
+HARMLESS_SETTINGS: Mapping[str, frozenset[str]] = {
     "agent": frozenset(("max_concurrent", "timeout_s")),
     "webhook": frozenset(("text", "answers", "window_s", "max_bytes", "timeout_s")),
     "telegram": frozenset(("stream", "stream_s", "typing", "quick_s", "keep_files_days")),
@@ -33,20 +33,20 @@ One that is not listed waits for a person. What a plugin's own settings do only 
 they wait only if a variable's value goes into them."""
 
 
-class TrustedCode(Struct, frozen=True, kw_only=True):
+class ChannelCode(Struct, frozen=True, kw_only=True):
     """What stands behind an entry, read once: what is compared is what is run."""
 
-    mark: str
+    fingerprint: str
     """Tells whether a channel must be made anew: its entry, and for a local file its content."""
     digest: str = ""
     """Of what a person must have agreed to; empty: nothing."""
-    words: str = ""
+    description: str = ""
     """What that is; other words for everything else."""
     content: bytes = b""
     unreadable: str = ""  # why the local file could not be read
 
 
-def look(entry: ChannelConfig, source: str = "") -> TrustedCode:
+def read_code(entry: ChannelConfig, source: str = "") -> ChannelCode:
     mark = hashlib.sha256(msgspec.json.encode(entry, order="sorted", enc_hook=str))
     part = {"id": entry.id, "type": entry.type, "package": entry.package, "settings": _settings(entry)}
     words = f"package {entry.package}" if entry.package else f"type {entry.type}"
@@ -64,12 +64,14 @@ def look(entry: ChannelConfig, source: str = "") -> TrustedCode:
         part |= {"path": str(path), "sha256": sum}
         words = f"{path}, SHA-256 {sum}"
     elif entry.type == "agent" and not part["settings"]:
-        return TrustedCode(mark=mark.hexdigest())  # as it is there without an entry
+        return ChannelCode(fingerprint=mark.hexdigest())  # as it is there without an entry
     if names := sorted(_variables(entry.config)):
         words += f", with {', '.join(names)}"
     digest = hashlib.sha256(msgspec.json.encode(part, order="sorted", enc_hook=str)).hexdigest()
     words += f" (entry {digest[:16]})"
-    return TrustedCode(mark=mark.hexdigest(), digest=digest, words=words, content=content, unreadable=unreadable)
+    return ChannelCode(
+        fingerprint=mark.hexdigest(), digest=digest, description=words, content=content, unreadable=unreadable
+    )
 
 
 def local_file(entry: ChannelConfig, source: str = "") -> Path:
@@ -83,7 +85,7 @@ class Trust:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._agreed: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
         self._changed = False
 
     def load(self) -> bool:
@@ -96,15 +98,15 @@ class Trust:
         except OSError:
             return True
         with suppress(msgspec.MsgspecError):
-            self._agreed = msgspec.json.decode(content, type=dict[str, str])
+            self._digests = msgspec.json.decode(content, type=dict[str, str])
         return True
 
-    def holds(self, id: str, code: TrustedCode) -> bool:
-        return not code.digest or self._agreed.get(id) == code.digest
+    def is_trusted(self, id: str, code: ChannelCode) -> bool:
+        return not code.digest or self._digests.get(id) == code.digest
 
-    def agree(self, id: str, code: TrustedCode) -> None:
-        if not self.holds(id, code):
-            self._agreed[id] = code.digest
+    def add(self, id: str, code: ChannelCode) -> None:
+        if not self.is_trusted(id, code):
+            self._digests[id] = code.digest
             self._changed = True
 
     def save(self) -> None:
@@ -115,16 +117,18 @@ class Trust:
         draft = self._file.with_name(f"{self._file.name}.part")
         draft.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(self._agreed, order="sorted"))
+            file.write(msgspec.json.encode(self._digests, order="sorted"))
         draft.replace(self._file)
         self._changed = False
 
 
 def _settings(entry: ChannelConfig) -> dict[str, Any]:
     """Those that are no data."""
-    if entry.type in DATA:
+    if entry.type in HARMLESS_SETTINGS:
         return {
-            name: value for name, value in entry.config.items() if name not in DATA[entry.type] or _variables(value)
+            name: value
+            for name, value in entry.config.items()
+            if name not in HARMLESS_SETTINGS[entry.type] or _variables(value)
         }
     # Which of a plugin's settings a secret goes by only the plugin knows.
     return dict(entry.config) if _variables(entry.config) else {}

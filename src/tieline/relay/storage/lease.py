@@ -20,9 +20,9 @@ from ...errors import BusError, Conflict
 from ...ids import new_id
 
 KEY = "active"
-AGAIN_S = 2.0
+RETRY_S = 2.0
 """How often a standby looks."""
-_here: set[str] = set()
+_holders_here: set[str] = set()
 """Holders in this process."""
 
 
@@ -34,20 +34,20 @@ class Holder(Struct, frozen=True):
     host: str = ""
 
     @property
-    def shown(self) -> str:
+    def description(self) -> str:
         return f"process {self.pid} on {self.host}"
 
     @classmethod
     def new(cls) -> "Holder":
-        return cls(new_id(), _machine(), os.getpid(), _began(os.getpid()), socket.gethostname())
+        return cls(new_id(), _machine(), os.getpid(), _process_start(os.getpid()), socket.gethostname())
 
-    def gone(self) -> bool:
+    def is_dead(self) -> bool:
         """Known to be no more; False as well when that cannot be told."""
         if not self.machine or self.machine != _machine():
             return False
-        if self.pid == os.getpid() and self.began == _began(os.getpid()):
-            return self.id not in _here
-        return _began(self.pid) != self.began
+        if self.pid == os.getpid() and self.began == _process_start(os.getpid()):
+            return self.id not in _holders_here
+        return _process_start(self.pid) != self.began
 
 
 class ActiveRelayLease:
@@ -63,7 +63,7 @@ class ActiveRelayLease:
     def valid(self) -> bool:
         return time.monotonic() < self._until
 
-    async def take(self) -> bool:
+    async def acquire(self) -> bool:
         """Whether it is ours now."""
         asked = time.monotonic()
         value = msgspec.json.encode(self.holder)
@@ -72,7 +72,7 @@ class ActiveRelayLease:
             expect = 0
             if entry is not None:
                 self.other = msgspec.json.decode(entry.value, type=Holder)
-                if not self.other.gone():
+                if not self.other.is_dead():
                     return False
                 expect = entry.revision
             self._revision = await self._table.put(KEY, value, expect=expect, ttl=self._ttl)
@@ -80,10 +80,10 @@ class ActiveRelayLease:
             return False
         self._until = asked + self._ttl * 0.8  # by our own clock, and well before the table's
         self.other = None
-        _here.add(self.holder.id)
+        _holders_here.add(self.holder.id)
         return True
 
-    async def hold(self) -> None:
+    async def renew(self) -> None:
         """Renew it until that fails for good: returns when it is lost."""
         value = msgspec.json.encode(self.holder)
         while True:
@@ -100,10 +100,10 @@ class ActiveRelayLease:
             except (BusError, TimeoutError):
                 continue
 
-    async def drop(self) -> None:
+    async def release(self) -> None:
         self._until = 0.0
-        if self.holder.id in _here:
-            _here.discard(self.holder.id)
+        if self.holder.id in _holders_here:
+            _holders_here.discard(self.holder.id)
             with contextlib.suppress(BusError, TimeoutError):
                 async with asyncio.timeout(2.0):
                     await self._table.delete(KEY, expect=self._revision)
@@ -118,19 +118,19 @@ class ActiveRelayLease:
         it is another's."""
         while True:
             with contextlib.suppress(BusError):
-                if await self.take():
+                if await self.acquire():
                     try:
-                        await self._be(active)
+                        await self._run_active(active)
                     finally:
                         self._until = 0.0
                         await lost()
-                    _here.discard(self.holder.id)
+                    _holders_here.discard(self.holder.id)
                 settled()
-            await asyncio.sleep(min(self._ttl / 4, AGAIN_S))
+            await asyncio.sleep(min(self._ttl / 4, RETRY_S))
 
-    async def _be(self, active: Callable[[], Awaitable[None]]) -> None:
+    async def _run_active(self, active: Callable[[], Awaitable[None]]) -> None:
         """Renewed from the start: to become active may take long."""
-        holding = asyncio.create_task(self.hold())
+        holding = asyncio.create_task(self.renew())
         try:
             await active()
             await holding
@@ -147,7 +147,7 @@ def _machine() -> str:
     return ""
 
 
-def _began(pid: int) -> str:
+def _process_start(pid: int) -> str:
     """When a process began; empty when there is none."""
     with contextlib.suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]

@@ -5,7 +5,7 @@
     relay_receipts      message id → its receipt, from the first attempt on that is not in the log
     relay_unread        message id → the receipt of what waits for a person, however long that takes
     relay_threads       <thread>.<message id> → of every message but a thread's first
-    relay_dead          message id → its dead letter
+    relay_dead          message id → its dead dead_letter
     relay_keys          digest of sender and idempotency key → message id
     relay_channels      <channel>.<key> → what a channel keeps for itself
     relay               the lease of the active relay, and how far everything before is over
@@ -33,20 +33,20 @@ from ...envelopes import (
 )
 from ...errors import Conflict
 
-MAIL = "mail"
-OFFERED = "offered"
+MESSAGE_LOG = "mail"
+OFFERED_HEADER = "offered"
 """The header that names the endpoint which the message was offered to when it was stored."""
-AT_ONCE = 64
+MAX_PARALLEL_READS = 64
 """Look-ups on their way at the same time."""
 _HOUR = 3600
 
 
-def derived(id: str, purpose: str) -> str:
+def derived_id(id: str, purpose: str) -> str:
     """The one id of what follows from a message: made twice, it is the same."""
     return id[:12] + hashlib.sha256(f"{purpose}.{id}".encode()).hexdigest()[:16]
 
 
-def receipt_of(envelope: Envelope, seq: int, offered: str = "") -> MessageReceipt:
+def new_receipt(envelope: Envelope, seq: int, offered: str = "") -> MessageReceipt:
     at = envelope.created_at
     first = (ReceiptStep("offered", at, 1, channel=offered),) if offered else ()
     return MessageReceipt(
@@ -72,7 +72,7 @@ class RelayStore:
         self._dead = bus.table("relay_dead")
         self._keys = bus.table("relay_keys")
         self._channels = bus.table("relay_channels")
-        self._own = bus.table("relay")
+        self._state = bus.table("relay")
         self._keep = max(1, round(keep_s))
         self._keep_unread = max(1, round(keep_unread_s)) + 86400  # a backstop: the relay itself ends it, and says so
         self._keep_thread = self._keep_unread + self._keep  # longer than the receipt: see `keep`
@@ -81,17 +81,17 @@ class RelayStore:
 
     # --- mail ---
 
-    async def store(self, envelope: Envelope, data: bytes, *, offered: str = "") -> int:
+    async def append_message(self, envelope: Envelope, data: bytes, *, offered: str = "") -> int:
         """Its place in the log, and in the same write that it is offered to an endpoint. The same id again is the same
         record."""
         self._probe("before stored")
-        await self._join(envelope.thread, envelope.id)
-        headers = {OFFERED: offered} if offered else None
-        seq = await self._bus.publish(f"{MAIL}.{envelope.subject}", data, id=envelope.id, headers=headers)
+        await self._add_to_thread(envelope.thread, envelope.id)
+        headers = {OFFERED_HEADER: offered} if offered else None
+        seq = await self._bus.publish(f"{MESSAGE_LOG}.{envelope.subject}", data, id=envelope.id, headers=headers)
         self._probe("after stored")
         return seq
 
-    async def _join(self, thread: str, id: str) -> None:
+    async def _add_to_thread(self, thread: str, id: str) -> None:
         if thread != id:
             await self._threads.put(f"{thread}.{id}", b"1", ttl=self._keep_thread)
 
@@ -108,34 +108,34 @@ class RelayStore:
     async def envelope(self, receipt: MessageReceipt) -> Envelope | None:
         """None: its body is not kept any longer."""
         async with aclosing(
-            self._bus.read(f"{MAIL}.{receipt.subject}", after=receipt.seq - 1, follow=False)
+            self._bus.read(f"{MESSAGE_LOG}.{receipt.subject}", after=receipt.seq - 1, follow=False)
         ) as records:
             async for record in records:
                 found = decode_envelope(record.data)
                 return found if found.id == receipt.id else None
         return None
 
-    async def mail_of(self, subject: str, limit: int) -> list[tuple[Envelope, int]]:
+    async def messages_to(self, subject: str, limit: int) -> list[tuple[Envelope, int]]:
         """The newest messages to an address, newest first."""
         found: list[tuple[Envelope, int]] = []
-        async with aclosing(self._bus.read(f"{MAIL}.{subject}", follow=False)) as records:
+        async with aclosing(self._bus.read(f"{MESSAGE_LOG}.{subject}", follow=False)) as records:
             async for record in records:
                 found.append((decode_envelope(record.data), record.seq))
                 if len(found) > 2 * limit:
                     del found[:limit]
         return found[-limit:][::-1]
 
-    def mail_after(self, cursor: int) -> AsyncGenerator[Record, None]:
-        return self._bus.read(f"{MAIL}.>", after=cursor, follow=False)
+    def records_after(self, cursor: int) -> AsyncGenerator[Record, None]:
+        return self._bus.read(f"{MESSAGE_LOG}.>", after=cursor, follow=False)
 
     # --- receipts ---
 
-    async def keep(self, receipt: MessageReceipt, moment: str = "") -> None:
+    async def save_receipt(self, receipt: MessageReceipt, moment: str = "") -> None:
         """A receipt never outlives its place in the thread. That place is kept long enough for what ends in its time:
         only what was there for longer (nobody relayed, or its answer came late) has it renewed."""
         self._probe(f"before {moment or receipt.steps[-1].state}")
         if receipt.over and time.time() > receipt.steps[0].at + self._keep_unread:
-            await self._join(receipt.thread, receipt.id)
+            await self._add_to_thread(receipt.thread, receipt.id)
         await self._receipts.put(receipt.id, encode(receipt), ttl=self._keep if receipt.over else None)
         self._probe(f"after {moment or receipt.steps[-1].state}")
 
@@ -146,17 +146,17 @@ class RelayStore:
     async def receipts(self, ids: Iterable[str]) -> dict[str, MessageReceipt]:
         found: dict[str, MessageReceipt] = {}
         wanted = list(ids)
-        for start in range(0, len(wanted), AT_ONCE):
-            for receipt in await asyncio.gather(*map(self.receipt, wanted[start : start + AT_ONCE])):
+        for start in range(0, len(wanted), MAX_PARALLEL_READS):
+            for receipt in await asyncio.gather(*map(self.receipt, wanted[start : start + MAX_PARALLEL_READS])):
                 if receipt is not None:
                     found[receipt.id] = receipt
         return found
 
-    async def newest(self, limit: int) -> list[str]:
+    async def newest_ids(self, limit: int) -> list[str]:
         """Ids begin with their time."""
         return (await self._receipts.keys())[-limit:]
 
-    async def thread(self, id: str) -> list[str]:
+    async def thread_ids(self, id: str) -> list[str]:
         return [id, *(key.partition(".")[2] for key in await self._threads.keys(f"{id}.*"))]
 
     async def message(self, receipt: MessageReceipt) -> Message:
@@ -177,51 +177,51 @@ class RelayStore:
 
     # --- dead letters ---
 
-    async def bury(self, letter: DeadLetter) -> None:
+    async def save_dead_letter(self, dead_letter: DeadLetter) -> None:
         self._probe("before buried")
-        await self._dead.put(letter.envelope.id, encode(letter), ttl=self._keep_dead)
+        await self._dead.put(dead_letter.envelope.id, encode(dead_letter), ttl=self._keep_dead)
         self._probe("after buried")
 
-    async def letter(self, id: str) -> DeadLetter | None:
+    async def dead_letter(self, id: str) -> DeadLetter | None:
         entry = await self._dead.get(id)
         return decode_dead(entry.value) if entry else None
 
-    async def letters(self) -> list[DeadLetter]:
+    async def dead_letters(self) -> list[DeadLetter]:
         return [decode_dead(entry.value) for entry in await self._dead.entries()]
 
-    async def drop_letter(self, id: str) -> None:
+    async def delete_dead_letter(self, id: str) -> None:
         await self._dead.delete(id)
 
     # --- what channels keep ---
 
-    async def remember(self, key: str, value: bytes, ttl_s: int) -> None:
+    async def save_channel_value(self, key: str, value: bytes, ttl_s: int) -> None:
         await self._channels.put(key, value, ttl=ttl_s)
 
-    async def recall(self, key: str) -> bytes | None:
+    async def channel_value(self, key: str) -> bytes | None:
         entry = await self._channels.get(key)
         return entry.value if entry else None
 
     # --- how far everything is over ---
 
-    async def low(self) -> int:
-        entry = await self._own.get("low")
+    async def low_water_mark(self) -> int:
+        entry = await self._state.get("low")
         return int(entry.value) if entry else 0
 
-    async def keep_low(self, seq: int) -> None:
-        await self._own.put("low", str(seq).encode())
+    async def save_low_water_mark(self, seq: int) -> None:
+        await self._state.put("low", str(seq).encode())
 
     async def trim(self, seq: int, needed: int) -> int:
         """Note where the log stands, and remove what is older than is kept and not needed. Says how many."""
         now = time.time()
-        await self._own.put(f"mark.{int(now // _HOUR)}", str(seq).encode(), ttl=2 * self._keep + 2 * _HOUR)
+        await self._state.put(f"mark.{int(now // _HOUR)}", str(seq).encode(), ttl=2 * self._keep + 2 * _HOUR)
         oldest = int((now - self._keep) // _HOUR)
         old = [
             (int(entry.key[5:]), int(entry.value))
-            for entry in await self._own.entries("mark.*")
+            for entry in await self._state.entries("mark.*")
             if int(entry.key[5:]) < oldest
         ]
         before = min(max((seq for _, seq in old), default=0), needed)
-        return await self._bus.trim(f"{MAIL}.>", before=before) if before > 1 else 0
+        return await self._bus.trim(f"{MESSAGE_LOG}.>", before=before) if before > 1 else 0
 
     def _probe(self, moment: str) -> None:
         if self.probe is not None:
