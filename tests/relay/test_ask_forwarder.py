@@ -63,7 +63,7 @@ async def test_who_asks_when_the_answer_has_just_come_gets_it_as_well(
             await hold.wait()
         await keep(receipt, moment)
 
-    monkeypatch.setattr(relay.store, "keep", written)
+    monkeypatch.setattr(relay.store, "save_receipt", written)
     oracle.go.set()
     answer = await within(oracle.ask())
     ended = answer.in_reply_to if late == "answer" else answer.id

@@ -102,7 +102,7 @@ async def test_what_is_refused_is_not_tried_again(relay: Relay) -> None:
         asks.told(note("b"))
         assert await door.next() == note("b")
     assert sender.calls == 2
-    assert reports == ["an ask could not be passed on: too much mail"]
+    assert reports == ["an ask could not be forwarded: too much mail"]
 
 
 async def test_it_ends_while_it_waits_for_the_bus(relay: Relay) -> None:

@@ -223,7 +223,7 @@ async def test_a_bus_that_is_away_costs_no_attempts(relay: Relay, monkeypatch: p
             raise BusUnavailable("no word of it")
         await keep(*args)
 
-    monkeypatch.setattr(relay.store, "keep", away)
+    monkeypatch.setattr(relay.store, "save_receipt", away)
     receipt = await over(relay, (await relay.send("relay.door.a", "x", sender=ME)).id)
     assert (states(receipt), receipt.attempts) == (["accepted", "stored", "offered", "injected"], 1)
     assert left == 0

@@ -1,4 +1,4 @@
-"""Who answers for an address: exact tokens, the longest prefix wins. Costs as many steps as the address has tokens."""
+"""Which endpoint serves an address: a trie of tokens, in which the longest prefix wins."""
 
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -12,11 +12,11 @@ class _Node(Generic[T]):
     def __init__(self) -> None:
         self.children: dict[str, _Node[T]] = {}
         self.exact: T | None = None  # for the address itself
-        self.prefix: T | None = None  # for it and everything below
+        self.prefix: T | None = None  # for the address and everything below it
 
 
 class AddressTrie(Generic[T]):
-    """Addresses and what serves them. One that is taken cannot be taken again before it is given back."""
+    """Addresses and what serves them, at most one value for each."""
 
     def __init__(self) -> None:
         self._root: _Node[T] = _Node()
@@ -26,7 +26,7 @@ class AddressTrie(Generic[T]):
         return self._count
 
     def add(self, subject: str, value: T, *, prefix: bool) -> bool:
-        """Whether it was free."""
+        """Whether the address was free."""
         node = self._root
         for token in subject.split("."):
             node = node.children.setdefault(token, _Node())
@@ -54,7 +54,7 @@ class AddressTrie(Generic[T]):
         else:
             node.exact = None
         self._count -= 1
-        for above, token in reversed(path):  # what nobody needs any longer goes
+        for above, token in reversed(path):  # remove empty nodes
             below = above.children[token]
             if below.children or below.exact is not None or below.prefix is not None:
                 return

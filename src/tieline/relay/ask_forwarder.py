@@ -1,5 +1,4 @@
-"""Asks as mail: a channel that shows asks to people sends them to its own addresses through the relay, so that they are
-stored, tried again and accounted for like every other message."""
+"""Forwards asks to a channel as messages, so that they are stored, retried and have receipts like every message."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -12,15 +11,15 @@ from ..envelopes import Envelope, Payload, Refused
 from ..errors import BusError, TielineError
 
 ASK_CONTENT_TYPE = "application/vnd.tieline.ask+json"
-"""The content type of such a message; its JSON is an AskNote."""
+"""Content type of a forwarded ask; its JSON is an AskNote."""
 MAX_WAITING = 1000
-"""Changes of asks that wait to be sent; beyond them the oldest is left out, and the page still has it."""
+"""Most changes that wait to be sent; beyond that, the oldest is dropped (the page still shows it)."""
 BACKOFF = Backoff(0.5, 10.0, EXACT)
-"""The first and the longest pause before a bus that failed is tried again."""
+"""First and longest pause before a retry after a bus error."""
 
 
 class AskForwarder:
-    """`async with AskMail(asks, sender, addresses, report)`: each change of an ask, once to each address."""
+    """`async with AskForwarder(asks, sender, addresses, report)` sends each change of an ask to each address."""
 
     def __init__(
         self, asks: AskService, sender: Sender, addresses: Callable[[], Iterable[str]], report: Callable[[str], None]
@@ -56,7 +55,7 @@ class AskForwarder:
                 await self._send(address, payload, f"ask:{note.id}:{note.status}:{address}")
 
     async def _send(self, address: str, payload: Payload, key: str) -> None:
-        """Until it is stored: a bus that is away, or too much mail at once, may be over in time for whoever decides."""
+        """Retry until the message is stored: after a bus error or a rate limit there may still be time to decide."""
         failures = 0
         while True:
             try:
@@ -66,24 +65,24 @@ class AskForwarder:
                 failures += 1
                 wait = BACKOFF.delay(failures) if isinstance(error, BusError) else _retry_delay(error)
                 if wait is None:
-                    self._report(f"an ask could not be passed on: {error.message}")
+                    self._report(f"an ask could not be forwarded: {error.message}")
                     return
-                self._report(f"an ask could not be passed on yet: {error.message}")
+                self._report(f"an ask could not be forwarded yet: {error.message}")
                 await asyncio.sleep(wait)
 
 
 def _retry_delay(error: TielineError) -> float | None:
-    """How long until it may be sent after all; None where waiting would only keep other addresses waiting too."""
+    """Seconds until a retry; None: a retry would only delay the other addresses."""
     return error.retry_after_s if isinstance(error, Refused) and error.reason == "rate_limited" else None
 
 
 def forwarder_address(prefix: str) -> str:
-    """Who alone sends asks to a channel: the relay stamps senders, and gives this address to nobody else."""
+    """The only address that sends asks to a channel; the relay gives it to nobody else."""
     return f"{prefix}.asks"
 
 
 def decode_ask(envelope: Envelope, prefix: str) -> AskNote | None:
-    """The ask in a message to a channel; None if there is none. What somebody else made look like one is a message."""
+    """The ask in a message to a channel; None for any other message, also for one that imitates an ask."""
     payload = envelope.payload
     if payload.content_type != ASK_CONTENT_TYPE or envelope.sender != forwarder_address(prefix):
         return None

@@ -1,7 +1,7 @@
-"""What may come of a message. Pure.
+"""Budgets: how many hops, how much time and how many calls a message may use. Pure functions.
 
-A message that nobody's message caused begins with what the settings allow; any other inherits what is left of the one
-that caused it. Who sends may ask for less, never for more. Checked in this order: hops, cycle, time, calls.
+A message without a cause starts with the budget of the configuration; any other inherits what is left of the message
+that caused it. A sender may ask for less, never for more. Checked in this order: hops, cycle, time, calls.
 """
 
 from ..config import RelayConfig
@@ -25,7 +25,7 @@ def root(config: RelayConfig, sender: str, limits: Limits | None, now: float) ->
 def inherited(
     parent: Budget, *, calls_left: int, via: tuple[str, ...], sender: str, limits: Limits | None, now: float
 ) -> Budget:
-    """Of a message that was sent because of another. `via` are the addresses that the other one was received at."""
+    """Budget of a message that another one caused. `via`: the addresses at which that one was received."""
     return _shrunk(
         Budget(
             hops=parent.hops + 1,
@@ -40,8 +40,8 @@ def inherited(
 
 
 def returned(parent: Budget, to: str) -> Budget:
-    """Of an answer, which goes back to where it was asked from: a hop, but not a call, and no further from the first
-    sender than whoever gets it was. A conversation of two is no cycle; its hops end it."""
+    """Budget of an answer: one hop more, but no call, with the ancestors of its receiver. A conversation of two is no
+    cycle; its hops end it."""
     known = parent.ancestors
     return Budget(
         hops=parent.hops + 1,
@@ -55,15 +55,14 @@ def returned(parent: Budget, to: str) -> Budget:
 def violation(
     budget: Budget, subject: str, now: float, *, back: bool = False, person: bool = False
 ) -> tuple[str, str] | None:
-    """Why a message with this budget must not go to an address: a reason code, and words. `back`: it is an answer.
-    Whatever could be sent can be answered; what would come of that answer is a hop too many. `person`: it waits there
-    until somebody reads it, so no loop goes that way."""
+    """Why a message with this budget must not go to an address: a reason code and a text. `back`: an answer, which
+    may use one hop more. `person`: the address is an inbox, through which no loop can run."""
     if budget.hops > budget.max_hops + back:
         return "hops_exceeded", f"it was passed on {budget.hops - 1} times, the most is {budget.max_hops}"
     if not back and not person and subject in budget.ancestors:
         return "cycle", f"it has come from {subject} already: {' → '.join((*budget.ancestors, subject))}"
     if budget.expires_at <= now:
-        return "ttl_expired", "its time is up"
+        return "ttl_expired", "it has expired"
     if budget.calls_left < 1:
         return "calls_exceeded", "no calls are left"
     return None

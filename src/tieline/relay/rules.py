@@ -1,4 +1,4 @@
-"""Who may send to whom, and how often. Pure, but for the clock that is given."""
+"""Limits on sending and delivery: allow and deny rules, rate limit, circuit breaker. No I/O."""
 
 import time
 from collections import OrderedDict
@@ -10,11 +10,11 @@ from ..errors import BadSubject, UsageError
 
 ARROW = "->"
 MAX_SENDERS = 4096
-"""Senders whose rate is remembered; one that was quiet long enough has nothing to remember."""
+"""Most senders whose rate is tracked."""
 
 
 class SendRules:
-    """`from-pattern -> to-pattern`. What is denied is denied; if anything is allowed by name, only that is."""
+    """Rules `from-pattern -> to-pattern`. Deny wins; with any allow rule, only what matches one is allowed."""
 
     def __init__(self, allow: Sequence[str], deny: Sequence[str]) -> None:
         self._allow = [_rule("relay.allow", text) for text in allow]
@@ -39,7 +39,7 @@ def _rule(field: str, text: str) -> tuple[Callable[[str], bool], Callable[[str],
 def _pattern(text: str) -> Callable[[str], bool]:
     folded = text.casefold()
     if any(character in folded for character in "@+:~") or not folded.isascii():
-        tokens = folded.split(".")  # addresses may have what keys may not
+        tokens = folded.split(".")  # characters that addresses may have and keys may not
         if "" in tokens or ">" in tokens[:-1]:
             raise BadSubject("pattern", text, "a token is empty, or > is not the last")
     else:
@@ -48,7 +48,7 @@ def _pattern(text: str) -> Callable[[str], bool]:
 
 
 class SendRateLimiter:
-    """A bucket per sender: so many a minute, and at most a minute's worth at once."""
+    """A token bucket per sender, with a burst of one minute's worth."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_s = per_minute / 60
@@ -57,7 +57,7 @@ class SendRateLimiter:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, sender: str) -> float:
-        """Seconds to wait before the next may come; 0: this one may."""
+        """Seconds to wait; 0: the message may be sent."""
         if self._per_s <= 0:
             return 0.0
         now = self._clock()
@@ -71,7 +71,7 @@ class SendRateLimiter:
 
 
 class CircuitBreaker:
-    """Leaves a channel alone after failures in a row; then lets one delivery try."""
+    """Opens after consecutive failures; later lets one trial delivery through."""
 
     def __init__(
         self, failures: int, open_s: float, longest_s: float, clock: Callable[[], float] = time.monotonic
@@ -89,7 +89,7 @@ class CircuitBreaker:
         return self._until > 0.0
 
     def wait_s(self) -> float | None:
-        """0: go on. Else how long until it may be tried; None: one tries just now."""
+        """Seconds until the next delivery may start; 0: now. None: a trial is running."""
         if not self.open:
             return 0.0
         if self._trying:
@@ -97,7 +97,7 @@ class CircuitBreaker:
         return max(0.0, self._until - self._clock())
 
     def begin(self) -> bool:
-        """A delivery begins. Whether it is the one that tries: the others wait until `tried`."""
+        """A delivery starts. Whether it is the trial: the others wait until `trial_ended`."""
         self._trying = self.open
         return self._trying
 
@@ -114,5 +114,5 @@ class CircuitBreaker:
             self._trying = False
 
     def trial_ended(self) -> None:
-        """The one that tried has ended, however that was: if it neither succeeded nor failed, another may try."""
+        """The trial ended, with whatever result; without one, the next delivery is the trial."""
         self._trying = False

@@ -1,6 +1,6 @@
-"""Messages that the relay sends by itself at their times: the [[schedules]] of the configuration.
+"""Scheduled messages: the [[schedules]] of the configuration.
 
-A time has one message: its idempotency key is that time, so that neither a restart nor another hub sends it twice.
+The idempotency key of a message is its due time, so that neither a restart nor another hub sends it twice.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from ..errors import TielineError
 
 SENDER = "relay.system.schedule"
 LONGEST_WAIT_S = 60.0
-"""The clock may be set, and a machine may sleep: it is looked at again after so long."""
+"""Longest sleep before the clock is read again: it may be set, and a machine may be suspended."""
 LATE_S = 300.0
-"""A time that passed while no relay was running is made up for if it is not longer ago."""
+"""A due time that passed while no relay was active is made up for within this time."""
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 Send = Callable[..., Awaitable[Any]]
@@ -24,19 +24,19 @@ OnFailure = Callable[[str, str], None]
 
 
 class Schedules:
-    """`run` is for the one relay that is active."""
+    """Only the active relay calls `run`."""
 
     def __init__(
-        self, entries: Sequence[ScheduleConfig], send: Send, told: OnFailure, now: Callable[[], float] = time.time
+        self, entries: Sequence[ScheduleConfig], send: Send, on_failure: OnFailure, now: Callable[[], float] = time.time
     ):
-        """`told` hears the id of a schedule whose message was not taken, and why."""
+        """`on_failure` gets the id of a schedule whose message was refused, and the problem."""
         self._entries = [entry for entry in entries if entry.enabled]
         self._send = send
-        self._on_failure = told
+        self._on_failure = on_failure
         self._now = now
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs until cancelled."""
         if not self._entries:
             return
         looked = self._now() - LATE_S
@@ -44,7 +44,7 @@ class Schedules:
             now = self._now()
             for entry in self._entries:
                 due = next_run(entry, looked)
-                while (following := next_run(entry, due)) <= now:  # of those that were missed the last one counts
+                while (following := next_run(entry, due)) <= now:  # of several missed times, only the last
                     due = following
                 if due <= now:
                     await self._run_entry(entry, due)
@@ -57,12 +57,12 @@ class Schedules:
             await self._send(
                 entry.to, entry.text, sender=f"{SENDER}.{entry.id}", reply_to=entry.answer_to, key=f"at {due:.0f}"
             )
-        except TielineError as error:  # a message that is not taken must not stop the others
+        except TielineError as error:  # a refused message must not stop the others
             self._on_failure(entry.id, error.message)
 
 
 def next_run(entry: ScheduleConfig, after: float) -> float:
-    """The first of its times after that one. Every so often counts from the epoch, the same for every relay."""
+    """The first due time after that one. Intervals count from the Unix epoch, so that all relays agree."""
     if entry.every_s:
         return (after // entry.every_s + 1) * entry.every_s
     hour, minute = map(int, entry.at.split(":"))

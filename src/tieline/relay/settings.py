@@ -1,4 +1,4 @@
-"""Numbers of the relay that people rarely change."""
+"""Settings of the relay that are not in the configuration file: retries, timeouts, limits."""
 
 from msgspec import Struct
 

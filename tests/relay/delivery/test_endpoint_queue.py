@@ -163,7 +163,7 @@ async def test_a_circuit_whose_trial_is_cut_off_is_tried_again(
         await keep(receipt, moment)
 
     monkeypatch.setattr(relay.store, "envelope", envelope)
-    monkeypatch.setattr(relay.store, "keep", written)
+    monkeypatch.setattr(relay.store, "save_receipt", written)
     door.do = down
     await relay.register(door)
     large = "x" * 20_000  # it is read again each time

@@ -185,7 +185,7 @@ async def test_a_broken_one_stops_no_other(tmp_path: Path) -> None:
         assert "oh no" in reports["a"].problem
         assert str(setting.file) in reports["a"].problem
         assert reports["a"].field == "channels.a.path"
-        assert "did not start" in reports["c"].problem
+        assert "start failed" in reports["c"].problem
         setting.module("bad")
         setting.module("weak")
         await setting.reported("a", "c")

@@ -1,4 +1,4 @@
-"""What the active relay does by the way: note how far everything is over, and remove what is older than is kept."""
+"""Periodic work of the active relay: saves the low-water mark and trims old messages."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ class Maintenance:
         self._saved_mark = -1
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs until cancelled."""
         trimmed = 0.0
         while True:
             await asyncio.sleep(SAVE_INTERVAL_S)

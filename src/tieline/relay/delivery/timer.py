@@ -1,4 +1,4 @@
-"""When what is due: one timer for all of it."""
+"""One timer for many deadlines."""
 
 import asyncio
 import heapq
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 LONGEST_SLEEP = 3600.0
-"""Clocks are set at times: nothing sleeps longer than this on the word of one."""
+"""Longest sleep, because the clock may be set."""
 SLACK = 1000
 
 
@@ -21,7 +21,7 @@ class Timer:
 
     def add(self, at: float, id: str) -> None:
         heapq.heappush(self._heap, (at, id))
-        if len(self._heap) > self._compact_at:  # most of them are over
+        if len(self._heap) > self._compact_at:  # most are of closed messages
             self._heap = [entry for entry in self._heap if self._is_open(entry[1])]
             heapq.heapify(self._heap)
             self._compact_at = 2 * len(self._heap) + SLACK

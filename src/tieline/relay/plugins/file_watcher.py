@@ -1,5 +1,4 @@
-"""Tells when files change, also ones that are not there yet. A change is only a reason to look: what really changed is
-for the one who looks to find out."""
+"""Watches files for changes, also files that do not exist yet. The caller finds out what changed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -7,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 DEBOUNCE_MS = 100
-"""Changes within this time are one: an editor writes, renames and touches."""
+"""Changes within this time count as one: an editor writes, renames and touches."""
 RETRY_S = 5.0
-"""After the system refused to watch: no rights, or too many watches."""
+"""Pause after the system refused to watch: no rights, or too many watches."""
 
 Signature = dict[Path, tuple[int, int, int] | None]
 
 
 async def watch(files: Callable[[], Iterable[Path]]) -> AsyncGenerator[None, None]:
-    """Once at first, then whenever one of the files may have changed, appeared or gone."""
+    """Yields once at first, then whenever one of the files may have changed, appeared or vanished."""
     import watchfiles
 
     library: Any = watchfiles  # one of its types is unknown to us
@@ -63,7 +62,7 @@ def _signature(files: Iterable[Path]) -> Signature:
 
 
 def _existing_folder(file: Path) -> Path:
-    """The folder it is in, or the nearest above it that is there: where its folder would appear."""
+    """The folder of the file, or the nearest existing one above."""
     folder = file.absolute().parent
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent

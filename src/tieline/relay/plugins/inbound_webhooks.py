@@ -1,7 +1,7 @@
-"""What comes in over the hub's open door `/hooks/in/<channel>`: the channel itself says who may come in.
+"""Requests to `/hooks/in/<channel>`, a route without credentials: the channel itself authenticates them.
 
-A channel that takes requests has `receive`. It trusts nothing before the request's signature is good, and answers each
-bad one with a refusal that its author understands.
+A channel that takes requests has `receive`. It verifies the request's signature first, and refuses a bad request with
+an error that its author understands.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ class HookRequest(Struct, frozen=True, kw_only=True):
 
 
 class HookReply(Struct, frozen=True, kw_only=True):
-    """Taken. `message` is the id by which it can be asked for."""
+    """Accepted. `message` is the id of the message."""
 
     status: int = 202
     message: str = ""
 
 
 class HookRefused(TielineError):
-    """Not taken; `status` is HTTP's, `code` is for the sender's program."""
+    """Refused; `status` is the HTTP status, `code` is for the sender's program."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class WebhookReceiver(Protocol):
     def max_body(self) -> int: ...
 
     async def receive(self, request: HookRequest) -> HookReply:
-        """Raises HookRefused. What the relay raises when nobody knows whether the message is stored may go through: the
-        door makes a 503 of it."""
+        """Raises HookRefused. Errors of the relay that leave open whether the message is stored may pass: the route
+        answers 503."""
         ...
 
 
@@ -64,4 +64,4 @@ HTTP_STATUS: Mapping[str, int] = {
     "too_large": 413,
     "denied": 403,
 }
-"""A refusal of the relay, in HTTP. The others are 422: sending it again does not help, and a loop ends there."""
+"""HTTP status of a refusal by the relay. Others are 422: a retry would not help."""

@@ -1,6 +1,8 @@
-"""The channels of the configuration, running: each entry becomes a channel, and when the file changes only what changed
-is made anew. A channel that is broken says so and stops nothing else; one whose new version is broken keeps running as
-it was. So does one whose new version brings in what no person has agreed to (see `trust`)."""
+"""Loads the channels of the configuration and reloads those whose entry or code changed.
+
+A broken channel does not affect the others. A channel keeps running as before if its new version is broken, or if it
+brings in code or rights that no person has agreed to (see `trust`).
+"""
 
 import asyncio
 import contextlib
@@ -215,7 +217,7 @@ class ChannelSet:
             built = await asyncio.to_thread(build, entry, self._context, source=source, code=code)
         except ChannelError as error:
             if old is not None and running is not None:
-                problem = f"it runs as before, since the change is no good: {error.message}"
+                problem = f"it runs as before, because the change is invalid: {error.message}"
                 old.problem, old.hint, old.field = problem, error.hint, error.field
             else:
                 self._slots[id] = ChannelSlot(
@@ -246,9 +248,9 @@ class ChannelSet:
         try:
             await self._relay.register(built.channel)
         except Exception as error:
-            told = error.message if isinstance(error, TielineError) else f"{type(error).__name__}: {error}"
+            problem = error.message if isinstance(error, TielineError) else f"{type(error).__name__}: {error}"
             slot.loaded = None
-            slot.problem = f"channels.{id}: it did not start: {told}"
+            slot.problem = f"channels.{id}: start failed: {problem}"
             slot.hint = error.hint if isinstance(error, TielineError) else ""
             with contextlib.suppress(Exception):  # what it had begun before it failed
                 await built.channel.stop()

@@ -1,7 +1,7 @@
-"""One relay per bus is the active one: it holds a lease in a table, and another takes over when it runs out.
+"""The lease that makes one relay per bus the active one; another takes over when it expires.
 
-Whoever holds it renews it in a third of its time, and stops by itself when it could not: before another may begin.
-A holder on this machine whose process is gone need not be waited for.
+The holder renews the lease after a third of its time and stops by itself if that fails, before another may start.
+A lease whose holder was a dead process of this machine is taken over at once.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from ...ids import new_id
 
 KEY = "active"
 RETRY_S = 2.0
-"""How often a standby looks."""
+"""How often a standby tries to acquire the lease."""
 _holders_here: set[str] = set()
 """Holders in this process."""
 
@@ -42,7 +42,7 @@ class Holder(Struct, frozen=True):
         return cls(new_id(), _machine(), os.getpid(), _process_start(os.getpid()), socket.gethostname())
 
     def is_dead(self) -> bool:
-        """Known to be no more; False as well when that cannot be told."""
+        """Whether the holder's process is known to be dead."""
         if not self.machine or self.machine != _machine():
             return False
         if self.pid == os.getpid() and self.began == _process_start(os.getpid()):
@@ -64,7 +64,7 @@ class ActiveRelayLease:
         return time.monotonic() < self._until
 
     async def acquire(self) -> bool:
-        """Whether it is ours now."""
+        """Whether the lease is ours now."""
         asked = time.monotonic()
         value = msgspec.json.encode(self.holder)
         try:
@@ -78,13 +78,13 @@ class ActiveRelayLease:
             self._revision = await self._table.put(KEY, value, expect=expect, ttl=self._ttl)
         except Conflict:
             return False
-        self._until = asked + self._ttl * 0.8  # by our own clock, and well before the table's
+        self._until = asked + self._ttl * 0.8  # by our clock, before the table's expiry
         self.other = None
         _holders_here.add(self.holder.id)
         return True
 
     async def renew(self) -> None:
-        """Renew it until that fails for good: returns when it is lost."""
+        """Renew the lease; returns when it is lost."""
         value = msgspec.json.encode(self.holder)
         while True:
             await asyncio.sleep(max(0.01, min(self._ttl / 3, self._until - time.monotonic())))
@@ -114,8 +114,8 @@ class ActiveRelayLease:
         lost: Callable[[], Awaitable[None]],
         settled: Callable[[], None],
     ) -> None:
-        """For ever: wait for it, be active while we have it, take it again when it was lost. `settled` is called when
-        it is another's."""
+        """Runs until cancelled: acquire the lease, be active while it is held, repeat. `settled` is called when
+        another relay holds it."""
         while True:
             with contextlib.suppress(BusError):
                 if await self.acquire():
@@ -129,7 +129,7 @@ class ActiveRelayLease:
             await asyncio.sleep(min(self._ttl / 4, RETRY_S))
 
     async def _run_active(self, active: Callable[[], Awaitable[None]]) -> None:
-        """Renewed from the start: to become active may take long."""
+        """Renews from the start, because activation may take long."""
         holding = asyncio.create_task(self.renew())
         try:
             await active()
@@ -140,7 +140,7 @@ class ActiveRelayLease:
 
 
 def _machine() -> str:
-    """This machine since it was started, as far as processes see each other."""
+    """Identifies this boot of this machine and its PID namespace."""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}.{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
@@ -148,7 +148,7 @@ def _machine() -> str:
 
 
 def _process_start(pid: int) -> str:
-    """When a process began; empty when there is none."""
+    """Start time of a process; empty if there is none."""
     with contextlib.suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     return ""

@@ -1,4 +1,4 @@
-"""What the relay keeps on the bus, and nothing else does.
+"""Everything that the relay stores on the bus.
 
     mail.<address>      a record per message: the envelope. That it is there is `accepted` and `stored`; one that could
                         be offered at once says so in its header: three steps in one write
@@ -10,7 +10,7 @@
     relay_channels      <channel>.<key> → what a channel keeps for itself
     relay               the lease of the active relay, and how far everything before is over
 
-`probe` is called around every write: a test that ends the process there sees what the next one makes of it.
+`probe` is called around every write: tests end the process there and look at the recovery.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ from ...errors import Conflict
 
 MESSAGE_LOG = "mail"
 OFFERED_HEADER = "offered"
-"""The header that names the endpoint which the message was offered to when it was stored."""
+"""Header with the endpoint to which the message was offered when it was stored."""
 MAX_PARALLEL_READS = 64
-"""Look-ups on their way at the same time."""
+"""Table look-ups at a time."""
 _HOUR = 3600
 
 
 def derived_id(id: str, purpose: str) -> str:
-    """The one id of what follows from a message: made twice, it is the same."""
+    """The id of a message that follows from another: always the same."""
     return id[:12] + hashlib.sha256(f"{purpose}.{id}".encode()).hexdigest()[:16]
 
 
@@ -79,7 +79,7 @@ class RelayStore:
         self._keep_dead = max(1, round(keep_dead_s))
         self._keep_keys = keep_keys_s
 
-    # --- mail ---
+    # --- messages ---
 
     async def append_message(self, envelope: Envelope, data: bytes, *, offered: str = "") -> int:
         """Its place in the log, and in the same write that it is offered to an endpoint. The same id again is the same
@@ -106,7 +106,7 @@ class RelayStore:
         return id
 
     async def envelope(self, receipt: MessageReceipt) -> Envelope | None:
-        """None: its body is not kept any longer."""
+        """None: the record was trimmed."""
         async with aclosing(
             self._bus.read(f"{MESSAGE_LOG}.{receipt.subject}", after=receipt.seq - 1, follow=False)
         ) as records:
@@ -162,7 +162,7 @@ class RelayStore:
     async def message(self, receipt: MessageReceipt) -> Message:
         return Message(receipt=receipt, envelope=await self.envelope(receipt))
 
-    # --- what waits for people ---
+    # --- unread messages ---
 
     async def park(self, receipt: MessageReceipt) -> None:
         self._probe("before parked")
@@ -192,7 +192,7 @@ class RelayStore:
     async def delete_dead_letter(self, id: str) -> None:
         await self._dead.delete(id)
 
-    # --- what channels keep ---
+    # --- values of channels ---
 
     async def save_channel_value(self, key: str, value: bytes, ttl_s: int) -> None:
         await self._channels.put(key, value, ttl=ttl_s)
@@ -201,7 +201,7 @@ class RelayStore:
         entry = await self._channels.get(key)
         return entry.value if entry else None
 
-    # --- how far everything is over ---
+    # --- low-water mark ---
 
     async def low_water_mark(self) -> int:
         entry = await self._state.get("low")
@@ -211,7 +211,7 @@ class RelayStore:
         await self._state.put("low", str(seq).encode())
 
     async def trim(self, seq: int, needed: int) -> int:
-        """Note where the log stands, and remove what is older than is kept and not needed. Says how many."""
+        """Save the log's position, and remove records that are too old and not needed. Returns how many."""
         now = time.time()
         await self._state.put(f"mark.{int(now // _HOUR)}", str(seq).encode(), ttl=2 * self._keep + 2 * _HOUR)
         oldest = int((now - self._keep) // _HOUR)
