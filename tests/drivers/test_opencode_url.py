@@ -292,7 +292,7 @@ async def test_nobody_there(place: Path) -> None:
 
 async def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks is not kept for as long as a request may take."""
-    monkeypatch.setattr("tieline.drivers.opencode.server.GREET_S", 0.2)
+    monkeypatch.setattr("tieline.drivers.opencode.server.HEALTH_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         driver = create("opencode", {"url": f"http://127.0.0.1:{deaf.getsockname()[1]}"})
         probe = await driver.probe({})
