@@ -7,9 +7,9 @@
   what is decided is decided by `ask` alone.
 - `interrupt()` ends the running turn within a bound, if need be by killing the agent.
 - A conversation that can make something ready ahead of its first turn has `warm_up()` (CanWarmUp); the pool calls it.
-- What the agent cannot do is in `features`, and `check` refuses it before anything starts.
+- What the agent cannot do is in `features`, and `check_spec` refuses it before anything starts.
 
-`turn.Turn` keeps most of these promises for a driver.
+`turn_stream.Turn` keeps most of these promises for a driver.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Why something was refused, for agents whose protocol has no place for it: said to the model in other ways."""
+"""Reasons for denials, told to the model with the next prompt where the agent's protocol has no field for them."""
 
 from msgspec.structs import replace
 
@@ -6,7 +6,7 @@ from ..events import Answer, Ask
 from .base import Prompt
 
 AUTOMATIC = frozenset({"policy", "turn-end", "agent"})
-"""Whoever refuses like this has nothing to tell the model."""
+"""Denials by these carry no reason for the model."""
 MAX_REASONS = 20
 """Reasons that wait for the next prompt; of more than that only the newest are worth its room."""
 

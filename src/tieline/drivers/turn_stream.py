@@ -1,4 +1,4 @@
-"""One turn's events, from whatever produces them to the one who iterates.
+"""The event stream of one turn, between the driver that emits and the caller that iterates.
 
 A driver emits what it sees; this keeps the promises of the stream:
 - `turn_started` first, `done` last and once; what comes after it is dropped;

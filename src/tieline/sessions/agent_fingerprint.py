@@ -1,4 +1,4 @@
-"""What an agent reads once, when it is opened: its instructions and settings, and which commit it stands on.
+"""A fingerprint of what an agent reads only when it starts: instructions, settings, and the checked-out commit.
 
 A conversation that was opened ahead would go on by the old ones, so it is used only while they are unchanged. One list
 for all agents: a file that one of them does not read costs it nothing but a fresh start, a file that is missing here an

@@ -1,4 +1,4 @@
-"""Which session a command comes from that an agent runs.
+"""Finds the session that a command comes from, when an agent runs the command.
 
 Every process descends from an agent that has a mark, and a session knows the marks of the processes that were started
 for it. One program may serve several sessions, so that is not always enough: of those that it may be, and that have a

@@ -1,4 +1,4 @@
-"""After a crash: what the log and the tables say is made to agree, and nothing is claimed that is not known."""
+"""Recovery after a crash: makes the log and the tables agree, and claims nothing that is not known."""
 
 from msgspec.structs import replace
 

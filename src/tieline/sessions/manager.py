@@ -1,6 +1,6 @@
-"""Who owns which session: creates, lists, prompts, decides, resumes, forks and closes them, over every driver.
+"""The session manager: creates, lists, prompts, resumes, forks and closes the sessions of one node.
 
-One router owns the sessions of one node. Everything it acknowledges is on the bus first; after a crash the next one
+Everything that the manager acknowledges is on the bus first; after a crash the next one
 goes on from there: what was running is indeterminate, what was asked is expired, what waited runs.
 """
 

@@ -1,4 +1,4 @@
-"""The runners of a router, by session: how many agents may rest between turns, and how all of them end."""
+"""The prompt runners of the session manager, by session: limits idle agents and closes all of them."""
 
 import asyncio
 from collections.abc import Callable

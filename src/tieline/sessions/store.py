@@ -1,4 +1,4 @@
-"""The sessions of one node: what is known of each, in memory and in the table. Others' records in it are left alone."""
+"""The session records of one node, in memory and in the bus table. Records of other nodes are left alone."""
 
 import asyncio
 

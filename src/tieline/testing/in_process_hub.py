@@ -1,4 +1,4 @@
-"""A hub with a node in the same process, put together as the daemon does it, but for its doors."""
+"""A hub with a node in the same process, put together as the daemon does it, without a network listener."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What an agent says about itself in its answer to `initialize`. Fields that we do not know are ignored."""
+"""An ACP agent's response to `initialize`: its capabilities. Unknown fields are ignored."""
 
 from collections.abc import Mapping
 from typing import Any

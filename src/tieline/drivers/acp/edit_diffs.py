@@ -1,4 +1,4 @@
-"""The changes that an ACP agent asks about, placed in their files as they are now. Some tell whole texts."""
+"""Diffs of the edits that an ACP agent asks about, against the current files."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""An agent's questions, and our answers to them, in ACP's words."""
+"""Permission requests and elicitations of ACP as asks, and answers as ACP responses."""
 
 import re
 from collections.abc import Mapping, Sequence

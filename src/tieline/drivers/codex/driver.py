@@ -2,8 +2,8 @@
 
 The server is shared by the conversations of one driver that want the same program in the same environment: the first
 one starts it, the last one ends it. Its parts: `launch` and `server` (the process), `conversation`
-(one thread of it), `params` (what it is given), `events`, `items` and `usage` (what it tells),
-`asks` (what it asks), `policy` (what it is allowed), `rollout` (what it records).
+(one thread of it), `thread_params` (what it is given), `events`, `items` and `usage` (what it tells),
+`asks` (what it asks), `policy` (what it is allowed), `rollout_file` (what it records).
 """
 
 import asyncio

@@ -39,7 +39,7 @@ class OpenCodeListener(Protocol):
         ...
 
     async def resync(self) -> None:
-        """The stream is back, and waits: read what may have been missed. Raises Refused, Unreachable."""
+        """The stream is back, and waits: read what may have been missed. Raises OpenCodeError, Unreachable."""
         ...
 
     def on_server_gone(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The words of OpenCode's protocol that mean something to us, or nothing."""
+"""Names in OpenCode's protocol: ignored events, refusals, errors."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, cast

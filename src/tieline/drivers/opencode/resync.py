@@ -21,7 +21,7 @@ class Resyncing(AskingConversation, OpenCodeListener, Protocol):
 
 
 async def resync(talk: Resyncing, turn: Turn, pending: OpenCodeAsks, stream: EventStream, *, since: str) -> bool:
-    """Whether the session is idle. `since` is the last message of before the turn. Raises Refused, Unreachable."""
+    """Whether the session is idle. `since` is the last message before the turn. Raises OpenCodeError, Unreachable."""
     root, normaliser = talk.native_id, talk.normaliser
     states = await talk.request("GET", "/session/status")  # before the messages: if it is idle, they are final
     for each in sorted(await _messages(talk, root, since), key=_created):

@@ -106,7 +106,7 @@ class OpenCodeServer:
     async def request(
         self, method: str, path: str, directory: str = "", body: Any = None, params: Mapping[str, str] | None = None
     ) -> Any:
-        """The decoded answer. Raises Refused, Unreachable."""
+        """The decoded answer. Raises OpenCodeError, Unreachable."""
         import httpx2
 
         assert self._client is not None

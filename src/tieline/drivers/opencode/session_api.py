@@ -1,4 +1,4 @@
-"""What is asked of the server for one session."""
+"""The HTTP requests to the OpenCode server for one session."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Where a turn is: has it begun, is it at work, is it over? Told what the server says, it says what that means.
+"""The state of one OpenCode turn: begun, busy or over, derived from the server's messages.
 
 A turn begins when its prompt shows up as a message. It is over when the session, having been busy, is idle and no
 answer of it is still open: after an error OpenCode says `idle` twice, before the answer is closed and after.
