@@ -13,7 +13,7 @@ from ...wire.lines import LineTooLong
 from ..base import AskFn, Prompt, Spec
 from ..turn_stream import Turn
 from .command_line import ShellOptions, compose_prompt, launch_command
-from .json_output import MAX_TEXT, ShellNormaliser, TurnEnd
+from .json_output import MAX_TEXT, ShellNormaliser, ShellTurnEnd
 from .text_output import TextOutput
 
 EXIT_GRACE_S = 5.0
@@ -154,7 +154,7 @@ class ShellConversation:
             return
         turn.fail(str(ProtocolError(self._name, problem, hint=_stderr_hint(process))), native_id=self.native_id)
 
-    def _complete(self, turn: Turn, end: TurnEnd) -> None:
+    def _complete(self, turn: Turn, end: ShellTurnEnd) -> None:
         if end.failed:
             turn.emit(Error(end.error))
         status: Outcome = "error" if end.failed else "success"

@@ -58,7 +58,7 @@ class OutputFields(Struct, frozen=True, kw_only=True):
     ] = {}
 
 
-class TurnEnd(Struct, frozen=True):
+class ShellTurnEnd(Struct, frozen=True):
     """The agent's own word that the turn is over."""
 
     failed: bool
@@ -71,7 +71,7 @@ class ShellNormaliser:
 
     def __init__(self, fields: OutputFields, *, source: str) -> None:
         self.native_id = ""
-        self.end: TurnEnd | None = None
+        self.end: ShellTurnEnd | None = None
         self.tokens: Tokens | None = None
         self.understood = 0
         """How many lines were JSON objects."""
@@ -201,7 +201,7 @@ class ShellNormaliser:
         if role == "error":
             told = self._error_text(message) if self._error_text else None
             error = _joined(told) or msgspec.json.encode(message)[:2000].decode(errors="replace")
-        self.end = TurnEnd(role == "error", error, tokens)
+        self.end = ShellTurnEnd(role == "error", error, tokens)
 
     def _tokens(self, message: dict[str, Any]) -> Tokens | None:
         found: dict[str, Any] = {}
