@@ -1,4 +1,4 @@
-"""The front door of the library: run one agent, several, or keep a session open."""
+"""The public Python API: run one agent, run several in parallel, or keep a session open."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
@@ -18,7 +18,7 @@ from .sessions.ask_decisions import DEFAULT_EXPIRY_S, OnAsk
 from .sessions.session import Session
 
 MAX_PARALLEL = 8
-"""How many jobs `run_parallel` works on at once unless told otherwise: agents are heavy processes."""
+"""How many jobs `run_parallel` works on at once by default: agents are heavy processes."""
 
 
 def open_session(
@@ -67,13 +67,13 @@ class Job(Struct, frozen=True):
 async def run_parallel(
     jobs: Iterable[Job], *, limit: int = MAX_PARALLEL, **options: Any
 ) -> AsyncGenerator[tuple[str, Event], None]:
-    """Several runs at once: (job name, event) as they happen. One that cannot start ends as an error of its own.
+    """Several runs at once: (job name, event) as they happen. A job that cannot start yields an error and a `done`.
 
-    `options` hold for all of them; a job's own come first. Unnamed jobs are named by agent and place.
+    `options` apply to all jobs; a job's own options win. Unnamed jobs are named by agent and position.
     """
     if limit < 1:
-        raise UsageError(f"limit is {limit}", field="limit", hint="At least one must run.")
-    named = {job.name or f"{job.agent}-{place}": job for place, job in enumerate(jobs, 1)}
+        raise UsageError(f"limit is {limit}", field="limit", hint="It must be at least 1.")
+    named = {job.name or f"{job.agent}-{number}": job for number, job in enumerate(jobs, 1)}
     queue: asyncio.Queue[tuple[str, Event] | None] = asyncio.Queue(maxsize=1000)
     slots = asyncio.Semaphore(limit)
 
@@ -98,7 +98,7 @@ async def run_parallel(
     finally:
         for task in tasks:
             task.cancel()
-        while not all(task.done() for task in tasks):  # what is being closed may still have something to say
+        while not all(task.done() for task in tasks):  # a session that closes may still emit events
             while not queue.empty():
                 queue.get_nowait()
             await asyncio.wait(tasks, timeout=0.05)

@@ -1,4 +1,4 @@
-"""One frozen Config from TOML and the environment.
+"""The configuration: the types of `tieline.toml`, and the loader that makes one frozen Config of it.
 
 `tieline.toml` in `$XDG_CONFIG_HOME/tieline` (`~/.config/tieline`), or the file that `$TIELINE_CONFIG` names. Example:
 
@@ -29,7 +29,7 @@ from msgspec import Meta, Struct
 from .environment import SECRET, config_file, for_children, inherited
 from .errors import UsageError
 
-if TYPE_CHECKING:  # needed only where there is a file
+if TYPE_CHECKING:  # imported only where there is a file
     from .config_schema import Mistake
     from .toml_lines import Path as KeyPath
 
@@ -233,47 +233,47 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def defaults(self, agent: str) -> AgentDefaults:
         """Raises UsageError that names the agent and the field."""
-        said = self.agents.get(agent, {})
-        given = {key: said[key] for key in AgentDefaults.__struct_fields__ if key in said}
+        entry = self.agents.get(agent, {})
+        values = {key: entry[key] for key in AgentDefaults.__struct_fields__ if key in entry}
         try:
-            found = msgspec.convert(given, AgentDefaults)
+            defaults = msgspec.convert(values, AgentDefaults)
         except msgspec.ValidationError as error:
             raise UsageError(f"agents.{agent}: {error}", field=f"agents.{agent}") from None
-        if found.timeout_s is not None and found.timeout_s <= 0:
+        if defaults.timeout_s is not None and defaults.timeout_s <= 0:
             field = f"agents.{agent}.timeout_s"
-            problem = f"{field}: {found.timeout_s:g} s is no time at all"
+            problem = f"{field}: {defaults.timeout_s:g} s must be more than 0"
             raise UsageError(problem, field=field, hint="Leave it out for the default.")
-        return found
+        return defaults
 
     def for_children(self) -> dict[str, str]:
-        """The environment that agents inherit: without what this configuration refers to, and what is our own."""
-        held: set[str] = set()
-        _references([entry.config for entry in self.channels], held)
-        _references(self.agents, held)
-        return for_children(self.environ, held)
+        """The environment that agents inherit: without Tieline's own variables and the file's secrets."""
+        secrets: set[str] = set()
+        _references([entry.config for entry in self.channels], secrets)
+        _references(self.agents, secrets)
+        return for_children(self.environ, secrets)
 
 
-def _references(value: Any, found: set[str]) -> None:
-    """The variables that are named by `env:NAME`, however deep."""
+def _references(value: Any, names: set[str]) -> None:
+    """Collect the variables that `env:NAME` names, at any depth."""
     if isinstance(value, str):
         if value.startswith(SECRET):
-            found.add(value.removeprefix(SECRET))
+            names.add(value.removeprefix(SECRET))
     elif isinstance(value, Mapping):
-        _references(list(cast("Mapping[str, Any]", value).values()), found)
+        _references(list(cast("Mapping[str, Any]", value).values()), names)
     elif isinstance(value, list | tuple):
         for each in cast("list[Any]", value):
-            _references(each, found)
+            _references(each, names)
 
 
 def load(*, environ: Mapping[str, str] | None = None) -> Config:
     """Raises UsageError that names the file, the line and the key."""
     env = inherited() if environ is None else dict(environ)
-    found = config_file(env)
-    if not found:
+    file = config_file(env)
+    if not file:
         return Config(environ=env)
     from .toml_lines import dotted, key_lines
 
-    path = Path(found)
+    path = Path(file)
     text, content = read(path)
     wrong = mistakes_in(content)
     if wrong:
@@ -319,20 +319,20 @@ def mistakes_in(content: Mapping[str, Any]) -> "list[Mistake]":
 
 
 def _agent_mistakes(agents: Any) -> "Iterator[Mistake]":
-    """The keys that every agent has; those of its type are its driver's to check."""
+    """Mistakes in the keys that every agent has; its driver checks the others."""
     from .config_schema import Mistake, mistakes
 
     if not isinstance(agents, dict):
         return
     for name, agent in cast("dict[str, Any]", agents).items():
         if not isinstance(agent, dict):
-            continue  # said already
+            continue  # reported already
         entry = cast("dict[str, Any]", agent)
         common = {key: value for key, value in entry.items() if key not in DRIVERS_OWN}
         yield from mistakes(common, AgentEntry, ("agents", name))
         limit = entry.get("timeout_s")
         if isinstance(limit, int | float) and limit <= 0:
-            problem = f"{limit:g} s is no time at all"
+            problem = f"{limit:g} s must be more than 0"
             yield Mistake(("agents", name, "timeout_s"), problem, "Leave it out for the default.")
         if "type" not in entry and not set(entry) <= COMMON:
             hint = 'Say which driver it uses, for example type = "shell".'

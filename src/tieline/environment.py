@@ -1,4 +1,4 @@
-"""The process's own environment. The only place that reads it, and light: it is looked at before all imports."""
+"""The process's environment variables. The only module that reads them; it imports almost nothing."""
 
 import os
 from collections.abc import Mapping, Set
@@ -9,26 +9,26 @@ def inherited() -> dict[str, str]:
 
 
 def variable(name: str) -> str:
-    """One that counts before, or without, a Config: how errors are shown, whether there are colours."""
+    """A variable that is needed before a Config exists: how errors are shown, whether there are colours."""
     return os.environ.get(name, "")
 
 
 OURS = "TIELINE_"
 THEIRS = "TIELINE_HOME"
-"""An agent may know where the hub is: there it is known as the agent that it is."""
+"""The one variable of ours that agents inherit: with it they find the hub, which knows them as agents."""
 SECRET = "env:"
-"""A string of the configuration that begins so is the value of that variable: secrets need not stand in the file."""
+"""A configuration string with this prefix is read from that variable, so that the file holds no secret."""
 
 _held: set[str] = set()
 
 
 def hold(name: str) -> None:
-    """That variable is Tieline's own: no child inherits it from now on."""
+    """Keep a variable from children from now on."""
     _held.add(name)
 
 
 def for_children(env: Mapping[str, str], held: Set[str] = frozenset()) -> dict[str, str]:
-    """What an agent inherits: all but what is Tieline's own."""
+    """The environment that an agent inherits: without Tieline's own variables and the held ones."""
     ours = _held | held
     return {name: value for name, value in env.items() if name == THEIRS or not (name.startswith(OURS) or name in ours)}
 
@@ -42,18 +42,17 @@ def state_folder(env: Mapping[str, str]) -> str:
 
 
 def config_file(env: Mapping[str, str]) -> str:
-    """The file that counts: $TIELINE_CONFIG, else the user's own. Empty: there is none.
+    """The configuration file: $TIELINE_CONFIG, else the user's own. Empty: there is none.
 
-    Never one from the working directory: a repository that somebody else wrote must not widen the policy or say which
-    program an agent is.
+    Never a file from the working directory: a cloned repository must not widen the policy or choose an agent's program.
     """
-    place = config_place(env)
+    place = config_path(env)
     named = place and env.get("TIELINE_CONFIG")
     return place if named or os.path.isfile(place) else ""  # noqa: PTH113 (pathlib is not imported yet)
 
 
-def config_place(env: Mapping[str, str]) -> str:
-    """Where the file would be, whether or not it is there. Empty: there is no home to look in."""
+def config_path(env: Mapping[str, str]) -> str:
+    """Where the file belongs, whether or not it exists. Empty: there is no home directory."""
     if named := env.get("TIELINE_CONFIG"):
         return named
     home = env.get("HOME", "")

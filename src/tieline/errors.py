@@ -8,11 +8,11 @@ TielineError
 │   ├── Unsupported       the agent cannot do it (declared in its features)
 │   └── PolicyUnenforceable
 ├── AgentError            something about the agent's program
-│   ├── AgentMissing      it, or a library that drives it, is not installed
-│   ├── AgentStartFailed  it did not come up
-│   │   └── NotSignedIn   it has no credentials
-│   ├── AgentDied         it went away while it was needed
-│   └── ProtocolError     it said something that its protocol does not allow
+│   ├── AgentMissing      the program, or a library that drives it, is not installed
+│   ├── AgentStartFailed  the program did not start
+│   │   └── NotSignedIn   the agent has no credentials
+│   ├── AgentDied         the program ended while it was needed
+│   └── ProtocolError     the agent broke its protocol
 ├── BusError              something about the durable log
 │   ├── BusLocked         another process owns its file
 │   ├── BusFull           there is no room to write
@@ -65,7 +65,7 @@ class UnknownAgent(UsageError):
 
 
 class Unsupported(UsageError):
-    """The agent cannot do what was asked, and silently leaving it out would be a lie."""
+    """The agent cannot do what was asked; leaving it out silently would deceive the caller."""
 
     def __init__(self, agent: str, feature: str, *, hint: str = "") -> None:
         super().__init__(
@@ -112,10 +112,10 @@ class NotSignedIn(AgentStartFailed):
 
 class AgentDied(AgentError):
     def __init__(self, agent: str, status: int | None, stderr: str = "") -> None:
-        how = "went away" if status is None else f"exited with status {status}"
+        how = "ended" if status is None else f"exited with status {status}"
         if status is not None and status < 0:
             how = f"was killed by signal {-status}"
-        super().__init__(agent, how, hint=f"Its last words: {stderr[-2000:].strip()}" if stderr.strip() else "")
+        super().__init__(agent, how, hint=f"Its last output: {stderr[-2000:].strip()}" if stderr.strip() else "")
         self.status = status
         self.stderr = stderr
 
@@ -126,11 +126,11 @@ class ProtocolError(AgentError):
 
 class SessionClosed(TielineError):
     def __init__(self) -> None:
-        super().__init__("the session is closed", hint="Open another one, with resume= to go on with it.")
+        super().__init__("the session is closed", hint="Open a new session; resume= continues the conversation.")
 
 
 class BadSubject(UsageError):
-    """`field` is what was malformed: subject, pattern, key, group, table, headers."""
+    """`field` names the malformed part: subject, pattern, key, group, table, headers."""
 
     def __init__(self, what: str, value: str, problem: str, *, hint: str = "") -> None:
         shown = value if len(value) <= 80 else value[:77] + "..."
@@ -155,12 +155,12 @@ class BusError(TielineError):
 
 
 class BusLocked(BusError):
-    """One process owns a bus file; `owner` says which."""
+    """Another process owns the bus file; `owner` names it."""
 
     def __init__(self, path: str, owner: str, pid: int | None = None) -> None:
         super().__init__(
             f"{path} is in use by {owner}",
-            hint="Talk to that process instead of opening its file, or end it first.",
+            hint="Use that process instead of opening its file, or stop it first.",
         )
         self.path = path
         self.owner = owner
@@ -168,15 +168,15 @@ class BusLocked(BusError):
 
 
 class BusFull(BusError):
-    """Nothing of what was refused is stored; what was acknowledged before is safe."""
+    """The refused records are not stored; those acknowledged before are safe."""
 
     def __init__(self, where: str, detail: str) -> None:
-        super().__init__(f"no room to write to {where}: {detail}", hint="Make room (or trim); then it works again.")
+        super().__init__(f"no room to write to {where}: {detail}", hint="Free some space, or trim the log.")
         self.where = where
 
 
 class BusUnavailable(BusError):
-    """Not acknowledged: it may or may not be stored. Doing it again with the same id is safe."""
+    """Not acknowledged: the record may or may not be stored. Sending it again with the same id is safe."""
 
 
 class BusClosed(BusError):
@@ -186,14 +186,14 @@ class BusClosed(BusError):
 
 class Conflict(BusError):
     def __init__(self, table: str, key: str, expected: int) -> None:
-        wanted = "is there already" if expected == 0 else f"is not at revision {expected}"
-        super().__init__(f"{table}: {key} {wanted}", hint="Get the entry again and decide anew.")
+        wanted = "already exists" if expected == 0 else f"is not at revision {expected}"
+        super().__init__(f"{table}: {key} {wanted}", hint="Read the entry again, then retry.")
         self.table = table
         self.key = key
         self.expected = expected
 
 
 def kind_of(name: str) -> type[TielineError] | None:
-    """The error of that name, as a peer tells it; None for one that we do not know."""
+    """The error class of that name, for an error that a peer reports; None for an unknown name."""
     kind: object = globals().get(name)
     return kind if isinstance(kind, type) and issubclass(kind, TielineError) else None

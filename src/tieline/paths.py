@@ -1,4 +1,4 @@
-"""Where Tieline keeps things on this machine. Only names; whoever writes there makes the folder, mode 0700."""
+"""The paths of Tieline's files on this machine. The code that writes a file creates its folder, mode 0700."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,17 +16,17 @@ def bus_file(env: Mapping[str, str]) -> Path:
 
 
 def socket_file(env: Mapping[str, str]) -> Path:
-    """The owner's way into the hub that runs here. Its folder is for its owner alone."""
+    """The unix socket of the hub that runs here. Only its owner can open its folder."""
     return state(env) / "own" / "hub.sock"
 
 
 def running_file(env: Mapping[str, str]) -> Path:
-    """Says that a hub runs here: its address and process, while it does."""
+    """The address and process id of the hub that runs here; it exists while the hub runs."""
     return state(env) / "hub.json"
 
 
 def ending_file(env: Mapping[str, str]) -> Path:
-    """What a process that is told to end waits for, line by line, for `tieline down` to show."""
+    """What a stopping daemon waits for, line by line; `tieline down` shows it."""
     return state(env) / "ending.txt"
 
 
@@ -35,25 +35,25 @@ def log_file(env: Mapping[str, str]) -> Path:
 
 
 def audit_file(env: Mapping[str, str]) -> Path:
-    """Who came in, who decided what, what was refused; mode 0600."""
+    """The audit log: sign-ins, decisions, refusals; mode 0600."""
     return state(env) / "audit.jsonl"
 
 
 def node_file(env: Mapping[str, str]) -> Path:
-    """Which hub this machine's node is joined to, and its key; mode 0600."""
+    """The hub that this machine's node is joined to, and the node's key; mode 0600."""
     return state(env) / "node.json"
 
 
 def agents_file(env: Mapping[str, str]) -> Path:
-    """What agents said of themselves when they ran here; mode 0600."""
+    """Features that agents reported when they ran here; mode 0600."""
     return state(env) / "agents.json"
 
 
 def snapshots(env: Mapping[str, str]) -> Path:
-    """What directories held when sessions began in them, a store for each."""
+    """Snapshots of working directories at the start of sessions, a store for each directory."""
     return state(env) / "snapshots"
 
 
 def trusted_file(env: Mapping[str, str]) -> Path:
-    """Which code and rights of the configuration a person agreed to; mode 0600."""
+    """The code and rights of the configuration that a person has approved; mode 0600."""
     return state(env) / "trusted-code.json"

@@ -87,7 +87,7 @@ async def run(caught: Caught, surfaces: Surfaces) -> Shown:
     )
     answer = asyncio.create_task(desk.decide(caught.record.ask))
     await asyncio.sleep(0)
-    await desk.serve(caught.record.ask)
+    await desk.prompt(caught.record.ask)
     await answer
     return Shown(file.getvalue(), "y" in presses.offered or "1" in presses.offered)
 
@@ -96,7 +96,7 @@ async def approve(caught: Caught, surfaces: Surfaces) -> Shown:
     """`tieline approve`, `answer` and `asks`, without a terminal."""
     out = io.StringIO()
     with redirect_stdout(out):
-        asks.tell(caught.record, caught.session, asks.origin(caught.session, {"local": "here"}))
+        asks.show_ask(caught.record, caught.session, asks.origin(caught.session, {"local": "here"}))
     return Shown(out.getvalue(), may_allow(caught))
 
 
@@ -104,7 +104,7 @@ async def approve_on_a_terminal(caught: Caught, surfaces: Surfaces) -> Shown:
     file = io.StringIO()
     for each in panels(caught.record.ask, caught.session.agent, caught.session.cwd):
         console(file, caught).print(each)
-    file.write(asks.whole(caught.record.ask, parts=False))
+    file.write(asks.full_text(caught.record.ask, parts=False))
     return Shown(file.getvalue(), may_allow(caught))
 
 

@@ -186,7 +186,7 @@ folder = { password = "hunter2" }
 """
 
 
-def shown(tmp_path: Path, text: str = SHOWN, **more: str) -> dict[str, config_show.Value]:
+def shown(tmp_path: Path, text: str = SHOWN, **more: str) -> dict[str, config_show.ConfigValue]:
     file = tmp_path / "tieline.toml"
     file.write_text(text)
     env = {"TIELINE_CONFIG": str(file), "HOME": str(tmp_path), "CI_SECRET": "hunter2", **more}

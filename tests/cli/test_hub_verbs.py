@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cli.hub_process import HubProcess, Setting
 
-from tieline.cli.commands.asks import choices, own_words
-from tieline.cli.commands.devices import below
+from tieline.cli.commands.asks import chosen_labels, free_answer
+from tieline.cli.commands.devices import descendants
 from tieline.cli.commands.sessions import browse
 from tieline.cli.hub_connection import pick
 from tieline.cli.terminal.formatting import short_id, time_ago
@@ -335,8 +335,8 @@ def test_devices_are_listed_and_revoked_with_what_they_let_in(hub: Setting, tmp_
 
 def test_whom_a_device_let_in() -> None:
     found = [DeviceView(id=id, name=id, by=by) for id, by in (("a", "owner"), ("c", "b"), ("b", "a"), ("d", "owner"))]
-    assert [one.id for one in below("a", found)] == ["c", "b"]
-    assert below("d", found) == []
+    assert [one.id for one in descendants("a", found)] == ["c", "b"]
+    assert descendants("d", found) == []
 
 
 # --- without a hub --------------------------------------------------------------------------------------------
@@ -366,20 +366,20 @@ def test_choices() -> None:
     labels = (Choice("a", "Red"), Choice("b", "Blue"))
     one = Question(id="q", text="?", choices=labels, free=False)
     many = Question(id="q", text="?", choices=labels, many=True)
-    assert choices(one, "2") == choices(one, "blue") == ("Blue",)
-    assert choices(many, "1, blue") == ("Red", "Blue")
+    assert chosen_labels(one, "2") == chosen_labels(one, "blue") == ("Blue",)
+    assert chosen_labels(many, "1, blue") == ("Red", "Blue")
     for wrong in ("7", "Green, please"):
         with pytest.raises(UsageError) as refused:
-            choices(many, wrong)  # its own words it would take: by --text, not by a slip
+            chosen_labels(many, wrong)  # its own words it would take: by --text, not by a slip
         assert "1 Red, 2 Blue" in refused.value.hint and "--text" in refused.value.hint
-    assert own_words(many, "Green, please") == ("Green, please",)
+    assert free_answer(many, "Green, please") == ("Green, please",)
     for question, text in ((one, "Green"), (many, " ")):
         with pytest.raises(UsageError):
-            own_words(question, text)
-    assert choices(Question(id="q", text="?"), "anything") == ("anything",)
+            free_answer(question, text)
+    assert chosen_labels(Question(id="q", text="?"), "anything") == ("anything",)
     for wrong in ("3", "Green", "", "1,2"):
         with pytest.raises(UsageError):
-            choices(one, wrong)
+            chosen_labels(one, wrong)
 
 
 def test_words() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tieline import events
 from tieline.cli import errors
-from tieline.cli.commands.agents import gather, older, plain
+from tieline.cli.commands.agents import is_older, plain_lines, probe_agents
 from tieline.cli.commands.schema import SCHEMAS
 from tieline.config import Config
 from tieline.errors import AgentMissing, AgentStartFailed, UsageError
@@ -93,10 +93,10 @@ async def test_a_probe_that_hangs_does_not_hold_the_others(tmp_path: Path, monke
     program.chmod(0o755)
     stuck = {"type": "shell", "command": [str(program), "{prompt}"], "version_args": ["-v"]}
     config = Config(agents={"stuck": stuck}, environ=scratch_env(tmp_path / "home", path="/usr/bin:/bin"))
-    hung, fine = await gather(["stuck", "scripted"], config)
+    hung, fine = await probe_agents(["stuck", "scripted"], config)
     assert hung.problem == "it did not answer within 1 s"
     assert (fine.version, fine.problem) == (__version__, "")
-    assert "problem: it did not answer" in "\n".join(plain([hung, fine]))
+    assert "problem: it did not answer" in "\n".join(plain_lines([hung, fine]))
     assert not at_work_in(tmp_path)
 
 
@@ -106,7 +106,7 @@ async def test_a_probe_that_hangs_does_not_hold_the_others(tmp_path: Path, monke
      ("0.166.0-alpha", "0.166.0", False), ("2.1.0", "2.1", False), ("odd", "1.0", False)],
 )  # fmt: skip
 def test_older(version: str, floor: str, expected: bool) -> None:
-    assert older(version, floor) is expected
+    assert is_older(version, floor) is expected
 
 
 # --- schema -------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def raising(error: BaseException) -> int:
     def work() -> int:
         raise error
 
-    return errors.reported(work)
+    return errors.run_and_report(work)
 
 
 @pytest.mark.parametrize(

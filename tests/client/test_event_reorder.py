@@ -132,35 +132,35 @@ def delta(session: str, text: str = "a") -> DeltaFrame:
 
 def test_sessions_do_not_wait_for_each_other() -> None:
     order = EventReorderer()
-    order.take(ready("reset", record("working", status="working"), record("had", turns=1)))
-    assert order.take(delta("new")) == []
-    assert order.take(delta("had")) == []
-    assert order.take(delta("working")) == [delta("working")]
+    order.reorder(ready("reset", record("working", status="working"), record("had", turns=1)))
+    assert order.reorder(delta("new")) == []
+    assert order.reorder(delta("had")) == []
+    assert order.reorder(delta("working")) == [delta("working")]
     begins = event("had", TurnStarted("go"))
-    assert order.take(begins) == [begins, delta("had")]
-    assert order.take(event("new", TurnStarted("go"))) == [event("new", TurnStarted("go"))]
-    assert order.take(event("new", Init("agent"))) == [event("new", Init("agent")), delta("new")]
-    assert order.take(Beat()) == [Beat()]
+    assert order.reorder(begins) == [begins, delta("had")]
+    assert order.reorder(event("new", TurnStarted("go"))) == [event("new", TurnStarted("go"))]
+    assert order.reorder(event("new", Init("agent"))) == [event("new", Init("agent")), delta("new")]
+    assert order.reorder(Beat()) == [Beat()]
 
 
 def test_what_is_known_of_sessions_survives_a_reconnect_and_goes_with_them() -> None:
     order = EventReorderer()
-    order.take(event("s", Init("agent")))
-    order.take(ready("ok"))
-    assert order.take(delta("s")) == [delta("s")]
-    order.take(GoneFrame(kind="session", id="s"))
-    assert order.take(delta("s")) == []
-    order.take(event("t", Init("agent")))
-    order.take(ready("reset"))  # another log
-    assert order.take(delta("t")) == []
+    order.reorder(event("s", Init("agent")))
+    order.reorder(ready("ok"))
+    assert order.reorder(delta("s")) == [delta("s")]
+    order.reorder(GoneFrame(kind="session", id="s"))
+    assert order.reorder(delta("s")) == []
+    order.reorder(event("t", Init("agent")))
+    order.reorder(ready("reset"))  # another log
+    assert order.reorder(delta("t")) == []
 
 
 def test_there_is_room_for_so_many_sessions() -> None:
     order = EventReorderer()
     for number in range(MAX_SESSIONS + 1):
-        order.take(event(str(number), Init("agent")))
-    assert order.take(delta("1")) == [delta("1")]
-    assert order.take(delta("0")) == [], "the one that was quiet for longest is forgotten"
+        order.reorder(event(str(number), Init("agent")))
+    assert order.reorder(delta("1")) == [delta("1")]
+    assert order.reorder(delta("0")) == [], "the one that was quiet for longest is forgotten"
 
 
 @pytest.mark.parametrize("by", ["websocket", "sse"])

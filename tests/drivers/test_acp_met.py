@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from tieline.api import open_session
-from tieline.cli.commands.agents import AgentReport, look, plain
+from tieline.cli.commands.agents import AgentReport, plain_lines, probe_agent
 from tieline.cli.commands.agents_table import print_table
 from tieline.config import Config
 from tieline.drivers import registry
@@ -86,13 +86,13 @@ async def test_before_the_first_run_and_after(bench: Bench, monkeypatch: pytest.
     driver = registry.create("peer", config)
     agents = AgentInventory(config, lambda name: driver)
     assert (features_basis(driver), unverified_features(driver)) == ("unverified", driver.features.supported())
-    report = await look("peer", config)
+    report = await probe_agent("peer", config)
     assert (report.basis, "resume" in report.unverified) == ("unverified", True)
     basis, before = await viewed(agents)
     assert (basis, before & {"resume", "fork", "model", "attachments"}) == ("unverified", {"resume"})
 
     await bench.run("peer", config)
-    report = await look("peer", config)
+    report = await probe_agent("peer", config)
     assert (report.basis, report.unverified) == ("told", ())
     assert report.features is not None and report.features.attachments == (
         "image/*",
@@ -198,7 +198,7 @@ def test_how_it_is_shown() -> None:
         AgentReport(name="spoken", found=True, features=can, basis="told", unverified=("model",)),
         AgentReport(name="strange", found=True, features=can, basis="unverified", unverified=("resume", "model")),
     ]
-    lines = [line.strip() for line in plain(reports)]
+    lines = [line.strip() for line in plain_lines(reports)]
     assert lines[1] == "can: model, resume"
     assert lines[3:5] == ["can, as it told itself: model, resume", "unverified: model"]
     assert lines[6] == "can (unverified: it never ran here): model, resume"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.hub.conftest import Running, running
 
-from tieline.cli.commands.agents import gather, plain
+from tieline.cli.commands.agents import plain_lines, probe_agents
 from tieline.config import Config
 from tieline.drivers import registry
 from tieline.drivers.run_as import chown_to_run_as
@@ -159,9 +159,9 @@ async def test_it_is_tried_as_that_user(place: Path) -> None:
     told = place / "agent.sh"
     told.write_text("echo 1.2.$(id -u)")
     config = agent(told, version_args=["/bin/sh", str(told)], command=["/usr/bin/env"])
-    (report,) = await gather(["mine"], config)
+    (report,) = await probe_agents(["mine"], config)
     assert (report.version, report.run_as, report.problem) == (f"1.2.{USER.pw_uid}", NOBODY, "")
-    assert f"runs as {NOBODY}" in "\n".join(plain([report]))
+    assert f"runs as {NOBODY}" in "\n".join(plain_lines([report]))
 
 
 def test_no_group_of_ours_is_kept() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.packaging.installed_wheels import closure, pack
 
-from tieline.client.hub_address import running
+from tieline.client.hub_address import running_hub
 from tieline.testing.rig import scratch_env
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def test_it_runs_in_an_empty_home(wheel: Path, tmp_path: Path) -> None:
     assert "runs from a cache" in tieline("service", "install", status=1)
     try:
         assert "Tieline is at http://127.0.0.1:" in tieline("up", "--port", "0")
-        hub = running(env)
+        hub = running_hub(env)
         assert hub is not None
         with urllib.request.urlopen(hub.url, timeout=WAIT_S) as answer:
             page = answer.read()
@@ -81,4 +81,4 @@ def test_it_runs_in_an_empty_home(wheel: Path, tmp_path: Path) -> None:
     finally:
         ended = tieline("down")
     assert "It has ended." in ended
-    assert running(env) is None
+    assert running_hub(env) is None

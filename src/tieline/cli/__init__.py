@@ -1,4 +1,4 @@
-"""The command line. `main` looks at the arguments first and imports what they need then, not before."""
+"""The command line's entry point. `main` reads the arguments first and then imports only what they need."""
 
 import gc
 import os
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 def main() -> None:
     arguments = sys.argv[1:]
-    gc.disable()  # imports make much that stays: looking through it again and again costs a tenth of their time
+    gc.disable()  # imported objects stay: collecting among them costs a tenth of the import time
     if arguments[:1] == ["run"]:
         early = _start_ahead(arguments[1:])
-        from .run.run_options import greet_ahead, parse
+        from .run.run_options import parse, send_first_message_early
 
         request = parse(arguments[1:])
         if request is not None:  # the common form needs no parser library: half of the start-up time
             if early is not None:
-                greet_ahead(early, request)
-            from .errors import reported
+                send_first_message_early(early, request)
+            from .errors import run_and_report
             from .run.target import execute
 
             gc.enable()
-            _leave(reported(lambda: execute(request)))
+            _leave(run_and_report(lambda: execute(request)))
     from .app import start
 
     gc.enable()
@@ -35,23 +35,23 @@ def main() -> None:
 
 
 def _leave(status: int) -> "NoReturn":
-    """Exit without taking the interpreter apart, which takes as long as a tenth of a turn: all is closed by now."""
+    """Exit without the interpreter's clean-up, which takes a tenth of a turn; everything is closed by now."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads it any more
+        with suppress(OSError, ValueError, AttributeError):  # closed, or its reader is gone
             stream.flush()
     os._exit(status)
 
 
 def _start_ahead(arguments: list[str]) -> "SpawnedProcess | None":
-    """Let the agent start while we import. Where a configuration might say something else, it waits for its turn."""
+    """Start the agent while the rest is imported; not where a configuration or a hub could say otherwise."""
     from .. import environment
-    from .run.target import FLAG, hub_here
+    from .run.target import STANDALONE_FLAG, local_hub
 
     env = environment.inherited()
     if len(arguments) < 2 or {"--help", "-h"} & set(arguments) or environment.config_file(env):
         return None
-    if FLAG not in arguments and hub_here(env) is not None:
-        return None  # it has the agent
+    if STANDALONE_FLAG not in arguments and local_hub(env) is not None:
+        return None  # the hub starts the agent
     from ..drivers.prestart import prestart
 
     return prestart(arguments[0], environment.for_children(env))

@@ -1,4 +1,4 @@
-"""The Typer application: every family of verbs adds its own. The work is elsewhere, imported when it is done."""
+"""The Typer application: each module of `typer_apps` adds its commands, which import their work when they run."""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..version import __version__
-from .errors import reported
+from .errors import run_and_report
 from .help import HelpGroup
 
 HELP = ("-h", "--help")
@@ -38,11 +38,11 @@ def start(arguments: Sequence[str]) -> int:
             return exit.code if isinstance(exit.code, int) else 1
         return 0
 
-    return reported(work)
+    return run_and_report(work)
 
 
 def _help(verb: str) -> str:
-    """A verb's help without the library's parsing, which imports as much again as all the rest."""
+    """A command's help without Typer's parser, which would double the imports."""
     group = typer.main.get_command(app)
     command = group.commands.get(verb) if isinstance(group, HelpGroup) else None
     if command is None:

@@ -1,4 +1,4 @@
-"""How the command line fails: a message, what to do about it, and an exit status. Never a traceback unasked."""
+"""Errors of the command line: a message, a hint and an exit status; a traceback only with TIELINE_DEBUG."""
 
 import os
 import sys
@@ -18,8 +18,8 @@ SIGNALLED = 128
 INTERRUPTED = 130
 
 
-def reported(work: Callable[[], int]) -> int:
-    """Do it; whatever is raised becomes a message on stderr and an exit status."""
+def run_and_report(work: Callable[[], int]) -> int:
+    """Call `work`; an exception becomes a message on stderr and an exit status."""
     _prepare_streams()
     try:
         status = work()
@@ -27,30 +27,30 @@ def reported(work: Callable[[], int]) -> int:
         return status
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader has left: there is nobody to tell
-        _mute()
+    except BrokenPipeError:  # the reader of stdout is gone
+        _silence_streams()
         return FAILED
     except Exception as error:
         return report(error)
 
 
 def report(error: BaseException) -> int:
-    cause = _leaf(error)
+    cause = _first_cause(error)
     if environment.variable("TIELINE_DEBUG"):
         import traceback
 
         traceback.print_exception(error)
     if isinstance(cause, TielineError):
-        say(f"tieline: {cause.message}")
+        print_error(f"tieline: {cause.message}")
         if cause.hint:
-            say(f"  {cause.hint}")
+            print_error(f"  {cause.hint}")
         return USAGE if isinstance(cause, UsageError | AgentMissing) else FAILED
-    say(f"tieline: unexpected {type(cause).__name__}: {cause}")
-    say("  This should not happen. Set TIELINE_DEBUG=1 to see where it comes from.")
+    print_error(f"tieline: unexpected {type(cause).__name__}: {cause}")
+    print_error("  This should not happen. Set TIELINE_DEBUG=1 to see where it comes from.")
     return FAILED
 
 
-def say(message: str) -> None:
+def print_error(message: str) -> None:
     """One message for the person, on stderr: stdout belongs to the answer."""
     with suppress(OSError):  # a terminal that is gone
         print(clean(message), file=sys.stderr, flush=True)
@@ -59,22 +59,22 @@ def say(message: str) -> None:
 def _prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
-        if stream is None:  # it was closed (`<&-`): as good as empty
+        if stream is None:  # it was closed (`<&-`): treat it as empty
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 (for as long as the process lives)
         elif hasattr(stream, "reconfigure") and mode == "w":  # a character that cannot be shown must not end the run
             stream.reconfigure(errors="replace")
 
 
-def _leaf(error: BaseException) -> BaseException:
-    """What really happened, inside groups of a task group."""
+def _first_cause(error: BaseException) -> BaseException:
+    """The first exception inside nested groups."""
     if isinstance(error, BaseExceptionGroup):
         inner: BaseException = error.exceptions[0]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        return _leaf(inner)  # pyright: ignore[reportUnknownArgumentType]
+        return _first_cause(inner)  # pyright: ignore[reportUnknownArgumentType]
     return error
 
 
-def _mute() -> None:
-    """Keep the interpreter from complaining about the broken pipe once more when it exits."""
+def _silence_streams() -> None:
+    """Keep the interpreter from reporting the broken pipe again at exit."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

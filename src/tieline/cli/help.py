@@ -1,4 +1,4 @@
-"""How `--help` looks: sections of options, examples as they are typed, bold headings on a terminal."""
+"""The layout of `--help`: sections of options, examples as they are typed, bold headings on a terminal."""
 
 import shutil
 import sys
@@ -25,7 +25,7 @@ class HelpCommand(typer.core.TyperCommand):
 
 class HelpGroup(typer.core.TyperGroup):
     default_verb = ""
-    """What is meant when the first word is none of its verbs."""
+    """The verb to use when the first argument is not a verb."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if self.default_verb and (not args or args[0] not in (*self.commands, "-h", "--help")):
@@ -76,7 +76,7 @@ def _page(command: HelpCommand | HelpGroup, ctx: Any, commands: Mapping[str, Seq
             title = "Arguments" if argument else getattr(param, "rich_help_panel", None) or "Options"
             left = record[0].split(" <")[0].strip() if argument else record[0].strip()
             sections.setdefault(title, []).append((left, _sentence(record[1])))
-    if "Options" in sections:  # the general ones come last
+    if "Options" in sections:  # general options come last
         sections["Options"] = sections.pop("Options")
     parts = [command.get_usage(ctx), textwrap.fill(_words(command.help), width)]
     column = max(len(left) for rows in sections.values() for left, _ in rows) + GAP
@@ -116,5 +116,5 @@ def _first_sentence(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Without what every line would repeat."""
+    """Without the mark `[required]`, which every line would repeat."""
     return text.replace("  [required]", "").replace("[required]", "")

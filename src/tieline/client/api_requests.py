@@ -11,7 +11,7 @@ from ..backoff import Backoff
 from ..ids import new_id
 from ..protocol.views import CommandView
 from ..version import __version__
-from .errors import HubFailed, HubUnreachable, refusal
+from .errors import HubFailed, HubUnreachable, error_from_response
 from .http import ConnectionLost, HttpClient
 
 T = TypeVar("T")
@@ -37,20 +37,20 @@ class ApiRequests:
         self._reached = False
 
     async def get(self, path: str, kind: type[T], /, **query: Any) -> T:
-        return self._as(kind, await self._call("GET", path, query=_query(query)))
+        return self._decode(kind, await self._call("GET", path, query=_query(query)))
 
     async def change(self, method: str, path: str, kind: type[T], body: Any = None, *, key: str = "") -> T:
         """Something that changes something. `key` makes it happen once, however often it is sent."""
         data = b"" if body is None else msgspec.json.encode(body)
-        return self._as(kind, await self._call(method, path, body=data, key=key or new_id()))
+        return self._decode(kind, await self._call(method, path, body=data, key=key or new_id()))
 
     async def tell(self, method: str, path: str, kind: type[T], body: Any = None, *, key: str = "") -> T | CommandView:
         """Something that a node is told: its result, or where the command is when the node has not answered yet."""
         data = b"" if body is None else msgspec.json.encode(body)
         status, content = await self._call(method, path, body=data, key=key or new_id())
         if status == ACCEPTED:
-            return self._as(CommandView, (status, content))
-        return self._as(kind, (status, content))
+            return self._decode(CommandView, (status, content))
+        return self._decode(kind, (status, content))
 
     async def _call(
         self, method: str, path: str, *, query: Mapping[str, str] = {}, body: bytes = b"", key: str = ""
@@ -70,10 +70,10 @@ class ApiRequests:
                 continue
             self._reached = True
             if reply.status >= 400:
-                raise refusal(self.url, reply.status, reply.body)
+                raise error_from_response(self.url, reply.status, reply.body)
             return reply.status, reply.body
 
-    def _as(self, kind: type[T], answer: tuple[int, bytes]) -> T:
+    def _decode(self, kind: type[T], answer: tuple[int, bytes]) -> T:
         status, body = answer
         if kind is type(None):
             return None  # type: ignore[return-value]

@@ -5,7 +5,7 @@ from typing import Literal
 
 from ..environment import inherited
 from ..protocol.stream_frames import AnyHubFrame, Subscribe
-from .hub_address import find
+from .hub_address import find_hub
 from .messages import MessagesApi
 from .nodes import AccessApi, NodesApi
 from .sessions import SessionsApi
@@ -64,5 +64,5 @@ class Client(SessionsApi, NodesApi, AccessApi, MessagesApi):
 
 def connect(env: Mapping[str, str] | None = None, *, patience_s: float = 15.0) -> Client:
     """A client of the hub that TIELINE_HUB and TIELINE_TOKEN name, or of the one that runs here. Raises NoHub."""
-    address = find(inherited() if env is None else env)
+    address = find_hub(inherited() if env is None else env)
     return Client(address.url, address.token, socket=address.socket, patience_s=patience_s)

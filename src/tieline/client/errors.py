@@ -57,13 +57,13 @@ class HubFailed(HubError):
         self.instance = instance
 
 
-WRONG = (400, 404, 405, 409, 413, 415, 422)
+USAGE_STATUSES = (400, 404, 405, 409, 413, 415, 422)
 """Statuses that say that the request itself cannot be."""
 
 _decode = msgspec.json.Decoder(Problem).decode
 
 
-def refusal(url: str, status: int, body: bytes) -> TielineError:
+def error_from_response(url: str, status: int, body: bytes) -> TielineError:
     """The error that a response other than a success stands for."""
     try:
         problem = _decode(body)
@@ -72,14 +72,14 @@ def refusal(url: str, status: int, body: bytes) -> TielineError:
     if status == 401:
         return Unauthorized(url, problem.detail)
     message = problem.detail or problem.title
-    if known := named(problem.code, message, problem.field, problem.hint):
+    if known := error_by_name(problem.code, message, problem.field, problem.hint):
         return known
-    if status in WRONG:
+    if status in USAGE_STATUSES:
         return UsageError(message, field=problem.field, hint=problem.hint)
     return HubFailed(message, status=status, code=problem.code, hint=problem.hint, instance=problem.instance)
 
 
-def named(code: str, message: str, field: str = "", hint: str = "") -> TielineError | None:
+def error_by_name(code: str, message: str, field: str = "", hint: str = "") -> TielineError | None:
     """The error of this name, as the hub or a node raised it; None when there is none by that name."""
     kind = kind_of(code)
     if code == "AlreadyAnswered":

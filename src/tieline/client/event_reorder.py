@@ -38,14 +38,14 @@ class EventReorderer:
         self._sessions: dict[str, SessionOrder] = {}  # the last active last
         self._before: dict[str, tuple[bool, bool]] = {}  # of those not heard of yet: does a turn run, were there any
 
-    def take(self, frame: AnyHubFrame) -> Sequence[AnyHubFrame]:
+    def reorder(self, frame: AnyHubFrame) -> Sequence[AnyHubFrame]:
         """What is to be told now."""
         match frame:
             case EventFrame(session=session, event=event):
-                _, *deltas = self._of(session).event(event)
+                _, *deltas = self._order_of(session).event(event)
                 return [frame, *_frames(session, deltas)]
             case DeltaFrame(session=session, event=event):
-                return _frames(session, self._of(session).delta(event))
+                return _frames(session, self._order_of(session).delta(event))
             case Ready():
                 self._begin(frame)
             case GoneFrame(kind="session", id=id):
@@ -59,7 +59,7 @@ class EventReorderer:
             self._sessions.clear()
         self._before = {one.id: (one.status in RUNNING, one.turns > 0) for one in ready.snapshot.sessions}
 
-    def _of(self, session: str) -> "SessionOrder":
+    def _order_of(self, session: str) -> "SessionOrder":
         order = self._sessions.pop(session, None)
         if order is None:
             running, known = self._before.pop(session, (False, False))
@@ -109,9 +109,9 @@ class SessionOrder:
 
     def delta(self, event: Event) -> list[Event]:
         """A delta, if its time has come; else it waits."""
-        if self._late(event):
+        if self._is_late(event):
             return []
-        if self._held or not self._fits(event):
+        if self._held or not self._is_due(event):
             self._held.append(event)
             return self._released()
         self._note(event)
@@ -120,17 +120,17 @@ class SessionOrder:
     def _released(self) -> list[Event]:
         """Those that no longer wait. None overtakes another: among themselves they are in order."""
         out: list[Event] = []
-        while self._held and (self._late(self._held[0]) or self._fits(self._held[0])):
+        while self._held and (self._is_late(self._held[0]) or self._is_due(self._held[0])):
             event = self._held.popleft()
-            if not self._late(event):
+            if not self._is_late(event):
                 self._note(event)
                 out.append(event)
         return out
 
-    def _late(self, event: Event) -> bool:
+    def _is_late(self, event: Event) -> bool:
         return _item(event) in self._whole
 
-    def _fits(self, event: Event) -> bool:
+    def _is_due(self, event: Event) -> bool:
         if not self._begun:
             return False
         if isinstance(event, ToolOutput):

@@ -31,7 +31,7 @@ class RunningHub(Struct, frozen=True):
     socket: str = ""  # the owner's way in
 
 
-def running(env: Mapping[str, str]) -> RunningHub | None:
+def running_hub(env: Mapping[str, str]) -> RunningHub | None:
     """The hub that runs here, if one does: what it wrote down, while its process lives."""
     try:
         found = msgspec.json.decode(paths.running_file(env).read_bytes(), type=RunningHub)
@@ -43,15 +43,15 @@ def running(env: Mapping[str, str]) -> RunningHub | None:
     return found
 
 
-def own(env: Mapping[str, str]) -> HubAddress | None:
+def local_hub_address(env: Mapping[str, str]) -> HubAddress | None:
     """This machine's hub, by its socket; None where none runs."""
-    found = running(env)
+    found = running_hub(env)
     if found is None or not found.socket:
         return None
     return HubAddress(url=found.url, socket=found.socket, node=found.node, config=found.config)
 
 
-def reachable(path: str) -> bool:
+def is_listening(path: str) -> bool:
     """Whether a hub listens on that socket: what was written down may be of one that died without a word."""
     import socket
 
@@ -64,10 +64,10 @@ def reachable(path: str) -> bool:
         return True
 
 
-def find(env: Mapping[str, str]) -> HubAddress:
+def find_hub(env: Mapping[str, str]) -> HubAddress:
     """The hub to talk to. What is named explicitly comes first. Raises NoHub."""
     if url := env.get("TIELINE_HUB"):
         return HubAddress(url=url, token=env.get("TIELINE_TOKEN", ""))
-    if address := own(env):
+    if address := local_hub_address(env):
         return address
     raise NoHub

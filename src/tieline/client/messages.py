@@ -33,7 +33,7 @@ OWNER = "relay.user.owner"
 """The inbox of whoever is let in."""
 ONE_REQUEST_S = 45.0
 """An answer that may take longer is not waited for in one request."""
-LOOK_S = (0.2, 2.0)
+POLL_S = (0.2, 2.0)
 """Between two looks at a receipt: at first, and at most."""
 
 
@@ -62,10 +62,10 @@ class MessagesApi(ApiRequests):
                 limits=limits,
             )
         )
-        receipt, pause, until = sent.receipt, LOOK_S[0], time.monotonic() + new.timeout_s
+        receipt, pause, until = sent.receipt, POLL_S[0], time.monotonic() + new.timeout_s
         while not receipt.answer and not no_answer_reason(receipt) and time.monotonic() < until:
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, LOOK_S[1])
+            pause = min(pause * 1.5, POLL_S[1])
             receipt = (await self.message(receipt.id)).receipt
         if receipt.answer:
             return AnswerView(receipt=receipt, answer=(await self.message(receipt.answer)).envelope)

@@ -68,7 +68,7 @@ async def follow(
                         if frame.seq <= subscribe.after:
                             continue  # told before the connection was lost
                         subscribe = replace(subscribe, after=frame.seq)
-                    for one in in_order.take(frame) if subscribe.events else (frame,):
+                    for one in in_order.reorder(frame) if subscribe.events else (frame,):
                         yield one
             problem = "the hub closed the connection"
         except ConnectionLost as lost:

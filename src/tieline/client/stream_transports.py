@@ -29,7 +29,7 @@ from ..protocol.stream_frames import (
 )
 from ..version import __version__
 from ..wire.sse import EventTooLong, SseParser
-from .errors import HubFailed, Unauthorized, named, refusal
+from .errors import HubFailed, Unauthorized, error_by_name, error_from_response
 from .http import ConnectionLost, HttpClient
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ class WebSocketTransport:
                     beating.cancel()
                     await asyncio.gather(beating, return_exceptions=True)
         except InvalidStatus as error:
-            raise refusal(self._url, error.response.status_code, bytes(error.response.body or b"")) from None
+            raise error_from_response(
+                self._url, error.response.status_code, bytes(error.response.body or b"")
+            ) from None
         except ConnectionClosed as error:
             raise self._closed(error.rcvd.code if error.rcvd else 0, error.rcvd.reason if error.rcvd else "") from None
         except (OSError, WebSocketException) as error:
@@ -132,7 +134,7 @@ class SseTransport:
         async with self._http.stream(f"{PATH}/sse", query=query, headers=headers) as (reply, chunks):
             if reply.status != 200:
                 body = b"".join([chunk async for chunk in chunks])
-                raise refusal(self._url, reply.status, body)
+                raise error_from_response(self._url, reply.status, body)
             async with aclosing(self._frames(chunks)) as frames:
                 yield frames
 
@@ -164,6 +166,6 @@ def _frame(data: str | bytes) -> AnyHubFrame:
 
 
 def _final(problem: ProblemFrame, code: int) -> TielineError:
-    return named(problem.code, problem.message, problem.field, problem.hint) or HubFailed(
+    return error_by_name(problem.code, problem.message, problem.field, problem.hint) or HubFailed(
         problem.message, status=code, code=problem.code, hint=problem.hint
     )

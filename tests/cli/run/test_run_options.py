@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tieline.cli import app
-from tieline.cli.run.run_options import RunOptions, attachment, checked, options_of, parse, policy_of
+from tieline.cli.run.run_options import RunOptions, attachment, check_options, options_of, parse, policy_of
 from tieline.errors import UsageError
 from tieline.policy import PRESETS, Policy
 
@@ -112,7 +112,7 @@ def test_bad_policy_names_the_field(changes: dict[str, Any], field: str) -> None
 @pytest.mark.parametrize("changes", [{"timeout": 0.0}, {"timeout": float("nan")}, {"max_turns": -1}, {"on_ask": "x"}])
 def test_values_that_cannot_be_meant(changes: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        checked(request(**changes))
+        check_options(request(**changes))
 
 
 def test_tools_keep_their_parentheses() -> None:

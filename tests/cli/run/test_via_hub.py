@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.cli.hub_process import HubProcess, Setting
 
-from tieline.cli.run.target import hub_here
+from tieline.cli.run.target import local_hub
 from tieline.testing.cli_process import WAIT_S
 
 TOOK = re.compile(r"\(\d+\.\ds")
@@ -186,10 +186,10 @@ def test_a_reader_that_leaves_ends_the_turn_at_the_hub(hub: Setting) -> None:
 def test_another_configuration_has_no_part_in_it(hub: Setting, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(Path(hub.env["TIELINE_CONFIG"]).read_text())
-    assert hub_here(hub.env) is not None
+    assert local_hub(hub.env) is not None
     for changed in ({"TIELINE_CONFIG": str(other)}, {"TIELINE_HOME": str(tmp_path / "home")}):
         env: Mapping[str, str] = {**hub.env, **changed}
-        assert hub_here(env) is None
+        assert local_hub(env) is None
         before = len(hub.sessions())
         ended = subprocess.run(
             [hub.program, "run", "talker", "not here"], cwd=hub.place, env=env, capture_output=True, timeout=WAIT_S

@@ -22,7 +22,7 @@ PROBE_S = 15.0
 """An agent that does not tell its version in this time is reported as such; the others do not wait for it."""
 
 
-CAN: dict[Basis, str] = {
+FEATURES_LABEL: dict[Basis, str] = {
     "": "can",
     "tested": "can",
     "told": "can, as it told itself",
@@ -63,22 +63,22 @@ def show(names: Sequence[str], *, json: bool) -> None:
 
         console = terminal()
         with console.status(f"looking for {len(wanted)} agents"):
-            reports = asyncio.run(gather(wanted, config))
+            reports = asyncio.run(probe_agents(wanted, config))
         print_table(reports, console)
         return
-    reports = asyncio.run(gather(wanted, config))
+    reports = asyncio.run(probe_agents(wanted, config))
     if json:
         print_json(reports)
     else:
-        print("\n".join(plain(reports)))
+        print("\n".join(plain_lines(reports)))
 
 
-async def gather(names: Iterable[str], config: Config) -> list[AgentReport]:
+async def probe_agents(names: Iterable[str], config: Config) -> list[AgentReport]:
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-    return list(await asyncio.gather(*(look(name, config) for name in names)))
+    return list(await asyncio.gather(*(probe_agent(name, config) for name in names)))
 
 
-async def look(name: str, config: Config) -> AgentReport:
+async def probe_agent(name: str, config: Config) -> AgentReport:
     """Everything about one agent. Never raises: what is wrong with it is its report."""
     try:
         driver = await asyncio.to_thread(registry.create, name, config)
@@ -103,7 +103,7 @@ async def look(name: str, config: Config) -> AgentReport:
     except Exception as error:
         return AgentReport(name=name, found=False, problem=f"{type(error).__name__}: {error}", **about)
     problem, hint = probe.problem, probe.hint
-    if not problem and older(probe.version, driver.floor):
+    if not problem and is_older(probe.version, driver.floor):
         problem = f"version {probe.version} is older than {driver.floor}, the oldest known to work"
         hint = hint or "Update it."
     return AgentReport(
@@ -123,7 +123,7 @@ def _program(driver: Driver) -> dict[str, Any]:
     return asdict(own.program) if isinstance(own, StartsProgram) else {}
 
 
-def older(version: str, floor: str) -> bool:
+def is_older(version: str, floor: str) -> bool:
     """Whether a version is below another, as far as both are numbers."""
     ours, theirs = _numbers(version), _numbers(floor)
     return bool(ours and theirs) and ours < theirs
@@ -138,11 +138,11 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def signed(report: AgentReport) -> str:
+def sign_in_text(report: AgentReport) -> str:
     return {True: "yes", False: "no", None: "unknown"}[report.signed_in] if report.found else ""
 
 
-def abilities(features: Features | None) -> list[str]:
+def feature_names(features: Features | None) -> list[str]:
     """What it can do, in words."""
     if features is None:
         return []
@@ -160,7 +160,7 @@ def abilities(features: Features | None) -> list[str]:
     return can
 
 
-def plain(reports: Sequence[AgentReport]) -> list[str]:
+def plain_lines(reports: Sequence[AgentReport]) -> list[str]:
     """Without a terminal: one line per agent, what is wrong below it."""
     width = max((len(report.name) for report in reports), default=0)
     lines: list[str] = []
@@ -177,7 +177,7 @@ def plain(reports: Sequence[AgentReport]) -> list[str]:
             parts.append(f"runs as {report.run_as}")
         lines.append(", ".join(parts))
         if report.features is not None:
-            lines.append(f"{'':<{width}}  {CAN[report.basis]}: {', '.join(abilities(report.features))}")
+            lines.append(f"{'':<{width}}  {FEATURES_LABEL[report.basis]}: {', '.join(feature_names(report.features))}")
         if report.basis == "told" and report.unverified:
             lines.append(f"{'':<{width}}  unverified: {', '.join(report.unverified)}")
         if report.problem:

@@ -15,7 +15,7 @@ from ... import environment
 from ...config import COMMON, Config
 from ...drivers import registry
 from ...errors import UsageError
-from ..run.target import hub_here
+from ..run.target import local_hub
 from . import config_edit
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -40,7 +40,7 @@ class NewAgent(Struct, frozen=True, kw_only=True):
     replace: bool = False
 
 
-class Changed(Struct, frozen=True, kw_only=True):
+class AgentChange(Struct, frozen=True, kw_only=True):
     """As `--json` tells it."""
 
     name: str
@@ -50,21 +50,23 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 def add(new: NewAgent, *, json: bool) -> None:
     environ = environment.inherited()
-    place = environment.config_place(environ)
+    place = environment.config_path(environ)
     config = configuration.load() if not place or Path(place).exists() else Config(environ=environ)
-    values = _values(new, config)
+    values = _table_for(new, config)
     _check(new, values, config)
 
     def edit(text: str) -> str:
         if new.name in tomllib.loads(text).get("agents", {}):
             if not new.replace:
-                raise _already_there(new.name)
+                raise _already_configured(new.name)
             text = config_edit.without_agent(text, new.name)
         text = config_edit.with_agent(text, new.name, values)
         return config_edit.with_value(text, "default_agent", new.name) if new.default else text
 
     path = config_edit.change(config.environ, edit)
-    _tell(Changed(name=new.name, file=str(path), agent=values), f"{new.name} is in {path}", config, json=json)
+    _print_change(
+        AgentChange(name=new.name, file=str(path), agent=values), f"{new.name} is in {path}", config, json=json
+    )
     if not json:
         print(f"`tieline agents test {new.name}` tries it.")
 
@@ -87,10 +89,10 @@ def remove(name: str, *, json: bool) -> None:
         return config_edit.without_agent(text, name) if there else text
 
     path = config_edit.change(config.environ, edit)
-    _tell(Changed(name=name, file=str(path)), f"{name} is no longer in {path}", config, json=json)
+    _print_change(AgentChange(name=name, file=str(path)), f"{name} is no longer in {path}", config, json=json)
 
 
-def _values(new: NewAgent, config: Config) -> dict[str, Any]:
+def _table_for(new: NewAgent, config: Config) -> dict[str, Any]:
     """The table that is to be written."""
     kind = new.type or ("shell" if new.command else "")
     if not kind and new.name not in registry.names(replace(config, agents={})):
@@ -119,13 +121,13 @@ def _check(new: NewAgent, values: dict[str, Any], config: Config) -> None:
         problem = f"{new.name!r} cannot be an agent's name"
         raise UsageError(problem, field="name", hint=f"Letters, digits, - and _; but not {', '.join(VERBS)}.")
     if new.name in config.agents and not new.replace:
-        raise _already_there(new.name)
+        raise _already_configured(new.name)
     merged = replace(config, agents={**config.agents, new.name: values})
     merged.defaults(new.name)
     registry.create(new.name, merged)
 
 
-def _already_there(name: str) -> UsageError:
+def _already_configured(name: str) -> UsageError:
     hint = f"Use --replace, or `tieline agents remove {name}` first."
     return UsageError(f"{name} is configured already", field="name", hint=hint)
 
@@ -145,7 +147,7 @@ def _toml(text: str) -> Any:
         return text
 
 
-def _tell(changed: Changed, words: str, config: Config, *, json: bool) -> None:
+def _print_change(changed: AgentChange, words: str, config: Config, *, json: bool) -> None:
     print(msgspec.json.format(msgspec.json.encode(changed), indent=2).decode() if json else words)
-    if hub_here(config.environ) is not None:
+    if local_hub(config.environ) is not None:
         print(RESTART, file=sys.stderr)

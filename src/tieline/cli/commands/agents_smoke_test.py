@@ -17,14 +17,14 @@ from ...events import Done
 from ..errors import FAILED
 from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
-from .agents import look
+from .agents import probe_agent
 
 OPEN_S = 60.0
 """An agent that is not open by then does not work."""
 TURN_S = 300.0
 
 
-class Trial(Struct, frozen=True, kw_only=True):
+class SmokeTestResult(Struct, frozen=True, kw_only=True):
     """As `--json` tells it."""
 
     name: str
@@ -43,7 +43,7 @@ def show(name: str, *, prompt: str, accept_unenforced: bool, json: bool) -> int:
     known = registry.names(config)
     if name not in known and name not in registry.ALIASES:
         raise UnknownAgent(name, known)
-    trial = asyncio.run(tried(name, prompt, config, accept_unenforced=accept_unenforced or not prompt))
+    trial = asyncio.run(run_smoke_test(name, prompt, config, accept_unenforced=accept_unenforced or not prompt))
     if json:
         print_json(trial)
     else:
@@ -51,10 +51,10 @@ def show(name: str, *, prompt: str, accept_unenforced: bool, json: bool) -> int:
     return 0 if trial.works else FAILED
 
 
-async def tried(name: str, prompt: str, config: Config, *, accept_unenforced: bool = False) -> Trial:
+async def run_smoke_test(name: str, prompt: str, config: Config, *, accept_unenforced: bool = False) -> SmokeTestResult:
     """Never raises: what is wrong is in it. Without a prompt no model is called, so that it costs nothing."""
-    report = await look(name, config)
-    trial = Trial(
+    report = await probe_agent(name, config)
+    trial = SmokeTestResult(
         name=name,
         works=False,
         version=report.version,
@@ -68,14 +68,16 @@ async def tried(name: str, prompt: str, config: Config, *, accept_unenforced: bo
     if report.signed_in is False:
         return replace(trial, problem="it is not signed in", hint="Use its own login command, or set its key.")
     try:
-        return await _opened(trial, prompt, config, accept_unenforced)
+        return await _open_and_prompt(trial, prompt, config, accept_unenforced)
     except TielineError as error:
         return replace(trial, problem=error.message, hint=error.hint)
     except TimeoutError:
         return replace(trial, problem=f"it did not open within {OPEN_S:g} s", hint="Start it by hand to see why.")
 
 
-async def _opened(trial: Trial, prompt: str, config: Config, accept_unenforced: bool) -> Trial:
+async def _open_and_prompt(
+    trial: SmokeTestResult, prompt: str, config: Config, accept_unenforced: bool
+) -> SmokeTestResult:
     """In an empty directory, where it may read and nothing else."""
     with TemporaryDirectory(prefix="tieline-test-", ignore_cleanup_errors=True) as place:
         session = open_session(
@@ -97,7 +99,7 @@ async def _opened(trial: Trial, prompt: str, config: Config, accept_unenforced: 
             await session.close()
 
 
-def _print(trial: Trial) -> None:
+def _print(trial: SmokeTestResult) -> None:
     signed = {True: ", signed in", False: ", not signed in", None: ""}[trial.signed_in]
     version = f" {one_line(trial.version, 100)}" if trial.version else ""
     if trial.works:

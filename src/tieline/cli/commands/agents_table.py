@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ...drivers.observed_features import Basis
 from ..terminal.sanitize import clean, one_line
-from .agents import AgentReport, abilities, signed
+from .agents import AgentReport, feature_names, sign_in_text
 
 TESTED: dict[Basis, str] = {"": "", "tested": "yes", "told": "no: its own word", "unverified": "no"}
 SIGNED_STYLES = {"yes": "green", "no": "red", "unknown": "dim"}
@@ -45,7 +45,7 @@ def _here(reports: Sequence[AgentReport]) -> Table:
                 (f"{sign} ", style), (report.name, "bold"), (report.run_as and f" as {report.run_as}", "dim")
             ),
             Text(one_line(report.version, 20)),
-            Text(signed(report), SIGNED_STYLES[signed(report)]),
+            Text(sign_in_text(report), SIGNED_STYLES[sign_in_text(report)]),
             Text(report.tested or TESTED[report.basis], "dim"),
             Text(report.floor, "dim"),
             Text(_can(report), "dim"),
@@ -54,7 +54,7 @@ def _here(reports: Sequence[AgentReport]) -> Table:
 
 
 def _can(report: AgentReport) -> str:
-    able = ", ".join(each.split(" (")[0] for each in abilities(report.features))
+    able = ", ".join(each.split(" (")[0] for each in feature_names(report.features))
     if report.basis == "unverified":
         return f"unverified, it never ran here: {able}"
     return f"{able}; unverified: {', '.join(report.unverified)}" if report.unverified else able

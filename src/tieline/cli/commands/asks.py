@@ -12,9 +12,9 @@ from ...protocol.request_bodies import Decision
 from ...sessions.ask_decisions import check
 from ...sessions.records import AskRecord, SessionRecord
 from .. import hub_connection
-from ..errors import FAILED, say
+from ..errors import FAILED, print_error
 from ..terminal import event_text
-from ..terminal.ask_text import line, whole, wish
+from ..terminal.ask_text import full_text, headline, summary_line
 from ..terminal.formatting import on_terminal, print_json, short_id, short_path
 from ..terminal.sanitize import clean, one_line
 
@@ -27,7 +27,7 @@ def decide(
     how = _remember(remember)
 
     async def work(client: Client) -> int:
-        record = await _which(client, given, "approve" if decision == "allow" else "deny")
+        record = await _select_ask(client, given, "approve" if decision == "allow" else "deny")
         if decision == "allow" and record.ask.kind == "question":
             raise UsageError(
                 "a question needs an answer, not a yes",
@@ -37,28 +37,28 @@ def decide(
         said = Answer(record.id, decision, remember=how)
         check(record.ask, said)  # before anything is shown as if it could be
         if decision == "allow" and not json:  # nobody allows unseen what came up a moment ago
-            await _tell(client, record)
+            await _show_asks(client, record)
         if how != "once":
-            say(f"tieline: {decision} {event_text.scope(record.ask, how)}")
+            print_error(f"tieline: {decision} {event_text.scope_text(record.ask, how)}")
         unsure = not given and decision == "allow" and not json and sys.stdin.isatty() and sys.stdout.isatty()
-        if unsure and _asked("allow? [y/N] ").lower() not in ("y", "yes"):
-            say("tieline: nothing was decided")
+        if unsure and _read_line("allow? [y/N] ").lower() not in ("y", "yes"):
+            print_error("tieline: nothing was decided")
             return FAILED
         return await _send(client, record, Decision(decision=decision, reason=reason, remember=how), json=json)
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json: bool = False) -> int:
     """`text`: the person's own words, for each question, instead of choices."""
 
     async def work(client: Client) -> int:
-        record = await _which(client, given, "answer")
+        record = await _select_ask(client, given, "answer")
         if answers and text:
             raise UsageError("choices and --text at once", field="text", hint="Give one or the other.")
         said = answers or text
         if not said:
-            await _tell(client, record)
+            await _show_asks(client, record)
             return 0
         if record.ask.kind != "question":
             hint = f"tieline approve {short_id(record.id)}, or tieline deny"
@@ -69,37 +69,37 @@ def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json
             raise UsageError(
                 f"{len(said)} answers to {len(asked)} questions", field="answers", hint=f"One for each:\n  {listed}"
             )
-        of = own_words if text else choices
+        of = free_answer if text else chosen_labels
         chosen = {each.id: of(each, words) for each, words in zip(asked, said, strict=True)}
         return await _send(client, record, Decision(decision="allow", answers=chosen), json=json)
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
-def asks(given: str = "", *, json: bool = False) -> int:
+def show(given: str = "", *, json: bool = False) -> int:
     """What waits for a decision, each whole, with where it comes from."""
 
     async def work(client: Client) -> int:
-        found = [await hub_connection.ask(client, given)] if given else await client.asks()
+        found = [await hub_connection.find_ask(client, given)] if given else await client.asks()
         if json:
             print_json(found[0] if given else found)
             return 0
         if not found:
-            say("tieline: nothing waits for a decision")
-        await _tell(client, *found)
+            print_error("tieline: nothing waits for a decision")
+        await _show_asks(client, *found)
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
-def own_words(question: Question, given: str) -> tuple[str, ...]:
+def free_answer(question: Question, given: str) -> tuple[str, ...]:
     whole = given.strip()
     if whole and (question.free or not question.choices):
         return (whole,)
-    raise UsageError("this question takes one of its choices only", field="text", hint=_choices(question))
+    raise UsageError("this question takes one of its choices only", field="text", hint=_choices_hint(question))
 
 
-def choices(question: Question, given: str) -> tuple[str, ...]:
+def chosen_labels(question: Question, given: str) -> tuple[str, ...]:
     """What was chosen, by number or by words. Other words are an answer only where there is nothing to choose from: a
     wrong number must not become one."""
     labels = [choice.label for choice in question.choices]
@@ -117,19 +117,19 @@ def choices(question: Question, given: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(map(known, parts)))
     if whole and not labels:
         return (whole,)
-    raise UsageError(f"{given!r} is not one of the choices", field="answers", hint=_choices(question))
+    raise UsageError(f"{given!r} is not one of the choices", field="answers", hint=_choices_hint(question))
 
 
-def _choices(question: Question) -> str:
+def _choices_hint(question: Question) -> str:
     labels = (f"{number} {one_line(choice.label)}" for number, choice in enumerate(question.choices, 1))
     own = " Your own words go with --text." if question.free else ""
     return f"Choose from: {', '.join(labels)}.{own}"
 
 
-async def _which(client: Client, given: str, verb: str) -> AskRecord:
+async def _select_ask(client: Client, given: str, verb: str) -> AskRecord:
     """The one that is named; without a name, the only one that waits, or the one that is picked from a list."""
     if given:
-        return await hub_connection.ask(client, given)
+        return await hub_connection.find_ask(client, given)
     waiting = await client.asks()
     if verb == "answer":
         waiting = [record for record in waiting if record.ask.kind == "question"]
@@ -138,16 +138,16 @@ async def _which(client: Client, given: str, verb: str) -> AskRecord:
     if len(waiting) == 1:
         return waiting[0]
     sessions = {session.id: session for session in await client.sessions(archived=True)}
-    machines = await _machines(client)
+    machines = await _node_names(client)
     listed = [
-        f"{number:>3}  {short_id(ask.id)}  {origin(sessions.get(ask.session), machines)}: {line(ask.ask)}"
+        f"{number:>3}  {short_id(ask.id)}  {origin(sessions.get(ask.session), machines)}: {summary_line(ask.ask)}"
         for number, ask in enumerate(waiting, 1)
     ]
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         hint = "\n  ".join([f"Name one: tieline {verb} ASK. `tieline asks` shows them whole.", *listed])
         raise UsageError(f"{len(waiting)} asks wait for a decision", field="ask", hint=hint)
     print("\n".join(map(clean, listed)))
-    picked = _asked("which? ")
+    picked = _read_line("which? ")
     if not (picked.isascii() and picked.isdigit() and 1 <= int(picked) <= len(waiting)):
         raise UsageError(f"{picked!r} is not one of them", field="ask", hint="Nothing was decided.")
     return waiting[int(picked) - 1]
@@ -163,20 +163,20 @@ def origin(session: SessionRecord | None, machines: Mapping[str, str]) -> str:
     return one_line(f"{session.agent} on {machine} in {where}, session {short_id(session.id)}{named}", 1000)
 
 
-async def _tell(client: Client, *records: AskRecord) -> None:
+async def _show_asks(client: Client, *records: AskRecord) -> None:
     """What is asked, whole, and where it comes from."""
-    machines = await _machines(client) if records else {}
+    machines = await _node_names(client) if records else {}
     for record in records:
         session = await client.session(record.session)
-        tell(record, session, origin(session, machines))
+        show_ask(record, session, origin(session, machines))
 
 
-async def _machines(client: Client) -> dict[str, str]:
+async def _node_names(client: Client) -> dict[str, str]:
     """The name of each machine by its id."""
     return {node.id: node.name for node in await client.nodes()}
 
 
-def tell(record: AskRecord, session: SessionRecord, whence: str) -> None:
+def show_ask(record: AskRecord, session: SessionRecord, whence: str) -> None:
     terminal = on_terminal()
     print(f"{short_id(record.id)}  {whence}")
     if terminal:
@@ -188,12 +188,12 @@ def tell(record: AskRecord, session: SessionRecord, whence: str) -> None:
         for each in panels(record.ask, session.agent, session.cwd):
             console.print(each)
     else:
-        print(f"{wish(record.ask)}:")
-    if rest := whole(record.ask, parts=not terminal):
+        print(f"{headline(record.ask)}:")
+    if rest := full_text(record.ask, parts=not terminal):
         print(rest, flush=True)
 
 
-def _asked(prompt: str) -> str:
+def _read_line(prompt: str) -> str:
     """A line from the person; nothing else goes on meanwhile."""
     try:
         return input(prompt).strip()
@@ -211,9 +211,9 @@ async def _send(client: Client, record: AskRecord, decision: Decision, *, json: 
     if view.state in ("refused", "expired"):
         raise UsageError(view.problem or f"the decision is {view.state}", field="ask")
     verdict = "answered" if decision.answers else "allowed" if decision.decision == "allow" else "denied"
-    print(f"{verdict}: {line(record.ask)}")
+    print(f"{verdict}: {summary_line(record.ask)}")
     if view.state != "applied":
-        hub_connection.later(view)
+        hub_connection.print_pending(view)
     return 0
 
 

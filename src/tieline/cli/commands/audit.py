@@ -23,7 +23,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 def show(*, kind: str, since: str, limit: int, json: bool) -> int:
     if kind and kind not in KINDS:
         raise UsageError(f"--kind is {kind!r}", field="kind", hint=f"It must be one of {', '.join(KINDS)}.")
-    wanted, earliest = cast("AuditKind | None", kind or None), when(since)
+    wanted, earliest = cast("AuditKind | None", kind or None), parse_since(since)
 
     async def work(client: Client) -> int:
         found: list[AuditLine] = []
@@ -41,10 +41,10 @@ def show(*, kind: str, since: str, limit: int, json: bool) -> int:
             print_rows(TITLES, [_row(line) for line in found])
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
-def when(text: str, now: float | None = None) -> float:
+def parse_since(text: str, now: float | None = None) -> float:
     """`30m` ago, or a date. Raises UsageError."""
     if not text:
         return 0.0

@@ -12,7 +12,7 @@ from ...client.client import Client
 from ...config import ChannelConfig, Config
 from ...protocol.messages import ChannelTest, ChannelView, ReloadView
 from .. import hub_connection
-from ..errors import FAILED, USAGE, say
+from ..errors import FAILED, USAGE, print_error
 from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 from ..terminal.tables import Cell, print_rows
@@ -28,7 +28,7 @@ STYLES = {
 TITLES = ("channel", "state", "address", "delivered", "failed", "source", "problem")
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class ChannelCheck(Struct, frozen=True, kw_only=True):
     """One entry of the configuration, as `tieline channels check --json` tells it."""
 
     id: str
@@ -47,19 +47,21 @@ def show(*, json: bool) -> int:
             _table(found)
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def reload(*, yes: bool, json: bool) -> int:
     async def work(client: Client) -> int:
         looked = await client.reload_channels()
-        view = await client.reload_channels(trust=looked.waiting) if _agreed(looked, yes=yes, json=json) else looked
+        view = (
+            await client.reload_channels(trust=looked.waiting) if _confirm_trust(looked, yes=yes, json=json) else looked
+        )
         if json:
             print_json(view)
         elif view.problem:
-            say(f"tieline: nothing was changed: {view.problem}")
+            print_error(f"tieline: nothing was changed: {view.problem}")
             if view.hint:
-                say(f"  {view.hint}")
+                print_error(f"  {view.hint}")
         else:
             said = [
                 f"{name}: {', '.join(ids)}"
@@ -73,13 +75,13 @@ def reload(*, yes: bool, json: bool) -> int:
                 if channel.id in view.broken:
                     _problem(channel.problem, channel.hint)
             if view.waiting:
-                say("  If you have read it, run `tieline channels reload` on a terminal, or with --yes.")
+                print_error("  If you have read it, run `tieline channels reload` on a terminal, or with --yes.")
         return FAILED if view.problem or view.broken or view.waiting else 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
-def _agreed(looked: ReloadView, *, yes: bool, json: bool) -> bool:
+def _confirm_trust(looked: ReloadView, *, yes: bool, json: bool) -> bool:
     """Whether the person agrees to what waits, having seen what it is."""
     if yes or not looked.waiting or json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return yes and bool(looked.waiting)
@@ -102,16 +104,18 @@ def test(id: str, *, to: str, text: str, json: bool) -> int:
             print(f"delivered to {message.receipt.subject}")
         else:
             why = next((step.detail or step.reason for step in reversed(message.receipt.steps) if step.reason), "")
-            say(f"tieline: not delivered to {message.receipt.subject}: {message.state}" + (f": {why}" if why else ""))
-            say(f"  See `tieline message status {message.receipt.id}`.")
+            print_error(
+                f"tieline: not delivered to {message.receipt.subject}: {message.state}" + (f": {why}" if why else "")
+            )
+            print_error(f"  See `tieline message status {message.receipt.id}`.")
         return 0 if view.delivered else FAILED
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
-def checked(*, json: bool) -> int:
+def check(*, json: bool) -> int:
     config = configuration.load()
-    verdicts = [_verdict(entry, config) for entry in config.channels]
+    verdicts = [_check_channel(entry, config) for entry in config.channels]
     if json:
         print_json(verdicts)
     else:
@@ -125,14 +129,14 @@ def checked(*, json: bool) -> int:
     return 0 if all(verdict.good for verdict in verdicts) else USAGE
 
 
-def _verdict(entry: ChannelConfig, config: Config) -> Verdict:
+def _check_channel(entry: ChannelConfig, config: Config) -> ChannelCheck:
     from ...relay.plugins.loader import ChannelError, check
 
     twice = sum(other.id == entry.id for other in config.channels) > 1
     if twice:
-        return Verdict(id=entry.id, good=False, problem="several channels have this id", field="id")
+        return ChannelCheck(id=entry.id, good=False, problem="several channels have this id", field="id")
     if not entry.enabled:
-        return Verdict(id=entry.id, good=True)
+        return ChannelCheck(id=entry.id, good=True)
     around = ChannelContext(
         env=config.environ,
         state_dir=str(paths.state(config.environ) / "channels"),
@@ -141,8 +145,8 @@ def _verdict(entry: ChannelConfig, config: Config) -> Verdict:
     try:
         check(entry, around, source=config.source)
     except ChannelError as error:
-        return Verdict(id=entry.id, good=False, problem=error.message, field=error.field, hint=error.hint)
-    return Verdict(id=entry.id, good=True)
+        return ChannelCheck(id=entry.id, good=False, problem=error.message, field=error.field, hint=error.hint)
+    return ChannelCheck(id=entry.id, good=True)
 
 
 def _table(found: Sequence[ChannelView]) -> None:
@@ -165,6 +169,6 @@ def _table(found: Sequence[ChannelView]) -> None:
 
 
 def _problem(problem: str, hint: str) -> None:
-    say(f"tieline: {problem}")
+    print_error(f"tieline: {problem}")
     if hint:
-        say(f"  {hint}")
+        print_error(f"  {hint}")

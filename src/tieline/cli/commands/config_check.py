@@ -16,7 +16,7 @@ from ...channels.base import ChannelContext
 from ...config import DRIVERS_OWN, AgentEntry, ChannelConfig, Config
 from ...config_schema import Mistake, keys, mistakes
 from ...drivers import registry
-from ...environment import config_place, inherited
+from ...environment import config_path, inherited
 from ...errors import TielineError, UsageError
 from ...toml_lines import dotted, key_lines, line_of
 from ..errors import USAGE
@@ -24,7 +24,7 @@ from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class ConfigMistake(Struct, frozen=True, kw_only=True):
     """A mistake, as `tieline config check --json` tells it."""
 
     file: str
@@ -34,10 +34,10 @@ class Finding(Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class Checked(Struct, frozen=True, kw_only=True):
+class ConfigCheck(Struct, frozen=True, kw_only=True):
     file: str
     good: bool
-    mistakes: tuple[Finding, ...] = ()
+    mistakes: tuple[ConfigMistake, ...] = ()
     unchecked: tuple[str, ...] = ()  # channels whose code was not run
 
 
@@ -46,9 +46,9 @@ def report(file: Path | None, *, json: bool) -> int:
     if file is not None:
         env["TIELINE_CONFIG"] = str(file)
     elif not configuration.config_file(env):
-        place = config_place(env)
+        place = config_path(env)
         if json:
-            print(msgspec.json.encode(Checked(file=place, good=True)).decode())
+            print(msgspec.json.encode(ConfigCheck(file=place, good=True)).decode())
         else:
             print(f"There is no configuration file; every value is the default. It would be {place}.")
         return 0
@@ -72,23 +72,25 @@ def report(file: Path | None, *, json: bool) -> int:
     return 0 if checked.good else USAGE
 
 
-def check(env: Mapping[str, str]) -> Checked:
+def check(env: Mapping[str, str]) -> ConfigCheck:
     path = Path(configuration.config_file(env))
     try:
         text, content = configuration.read(path)
     except UsageError as error:
-        found = Finding(file=str(path), line=_line_in(error.message), key="", problem=error.message, hint=error.hint)
-        return Checked(file=str(path), good=False, mistakes=(found,))
+        found = ConfigMistake(
+            file=str(path), line=_line_in(error.message), key="", problem=error.message, hint=error.hint
+        )
+        return ConfigCheck(file=str(path), good=False, mistakes=(found,))
     lines = key_lines(text)
     unchecked: list[str] = []
     wrong = list(configuration.mistakes_in(content))
-    rest = _understood(content, wrong)
+    rest = _without_mistakes(content, wrong)
     wrong += _channels(content.get("channels"), env, str(path), unchecked)
     config = msgspec.convert({**rest, "environ": dict(env), "source": str(path)}, Config)
     agents = content.get("agents")
-    wrong += _meaning(config, list(cast("dict[str, Any]", agents)) if isinstance(agents, dict) else [])
+    wrong += _check_values(config, list(cast("dict[str, Any]", agents)) if isinstance(agents, dict) else [])
     findings = [
-        Finding(
+        ConfigMistake(
             file=str(path),
             line=line_of(mistake.path, lines),
             key=dotted(mistake.path),
@@ -98,7 +100,7 @@ def check(env: Mapping[str, str]) -> Checked:
         for mistake in dict.fromkeys(wrong)
     ]
     findings.sort(key=lambda finding: finding.line)
-    return Checked(file=str(path), good=not findings, mistakes=tuple(findings), unchecked=tuple(unchecked))
+    return ConfigCheck(file=str(path), good=not findings, mistakes=tuple(findings), unchecked=tuple(unchecked))
 
 
 def options_type(kind: str) -> type[Struct] | None:
@@ -111,7 +113,7 @@ def options_type(kind: str) -> type[Struct] | None:
 # --- inside ------------------------------------------------------------------------------------------------
 
 
-def _understood(content: Mapping[str, Any], wrong: Iterable[Mistake]) -> dict[str, Any]:
+def _without_mistakes(content: Mapping[str, Any], wrong: Iterable[Mistake]) -> dict[str, Any]:
     """The file without what is wrong, so that the rest is checked further. Channels are checked by themselves."""
     rest: dict[str, Any] = {key: copy.deepcopy(value) for key, value in content.items() if key != "channels"}
     for mistake in wrong:
@@ -124,16 +126,16 @@ def _understood(content: Mapping[str, Any], wrong: Iterable[Mistake]) -> dict[st
     return rest
 
 
-def _meaning(config: Config, named: Sequence[str]) -> Iterator[Mistake]:
+def _check_values(config: Config, named: Sequence[str]) -> Iterator[Mistake]:
     """What the parts that use a value find wrong with it. `named`: agents of the file, understood or not."""
     from ...bus import open_bus
     from ...policy import preset
     from ...relay.rules import SendRules
     from ...sessions.agent_options import Warm, warm_spec
 
-    yield from _raised(("policy",), lambda: preset(config.policy))
+    yield from _errors_of(("policy",), lambda: preset(config.policy))
     if config.bus:
-        yield from _raised(("bus",), lambda: open_bus(config.bus))
+        yield from _errors_of(("bus",), lambda: open_bus(config.bus))
     known = registry.names(config)
     if config.default_agent and config.default_agent not in (*known, *named):
         hint = f"Known agents: {', '.join(known)}."
@@ -145,10 +147,10 @@ def _meaning(config: Config, named: Sequence[str]) -> Iterator[Mistake]:
         found = list(mistakes(entry, Warm, ("pool", "warm", place)))
         yield from found
         if not found:
-            yield from _raised(("pool", "warm", place), lambda e=entry, p=place: warm_spec(e, p, config))
+            yield from _errors_of(("pool", "warm", place), lambda e=entry, p=place: warm_spec(e, p, config))
     for key, rules in (("allow", config.relay.allow), ("deny", config.relay.deny)):
         for place, rule in enumerate(rules):
-            yield from _raised(("relay", key, place), lambda rule=rule: SendRules([rule], []))
+            yield from _errors_of(("relay", key, place), lambda rule=rule: SendRules([rule], []))
 
 
 def _hub(config: Config) -> Iterator[Mistake]:
@@ -180,7 +182,7 @@ def _agent(name: str, config: Config) -> Iterator[Mistake]:
         yield from found
         if found:
             return
-    yield from _raised(("agents", name), lambda: registry.create(name, config))
+    yield from _errors_of(("agents", name), lambda: registry.create(name, config))
 
 
 def _channels(entries: Any, env: Mapping[str, str], source: str, unchecked: list[str]) -> Iterator[Mistake]:
@@ -222,7 +224,7 @@ def _channels(entries: Any, env: Mapping[str, str], source: str, unchecked: list
             yield Mistake((*path, *(inner.split(".") if inner else ())), error.problem, error.hint)
 
 
-def _raised(path: tuple[str | int, ...], work: Any) -> Iterator[Mistake]:
+def _errors_of(path: tuple[str | int, ...], work: Any) -> Iterator[Mistake]:
     """The error of the part that uses a value, at the value's own place."""
     try:
         work()

@@ -24,7 +24,7 @@ NEW_FILE_MODE = 0o600
 
 def change(environ: Mapping[str, str], edit: Callable[[str], str]) -> Path:
     """Apply `edit` to the text of the user's file, which is made if it is missing; its path. Raises UsageError."""
-    named = environment.config_place(environ)
+    named = environment.config_path(environ)
     if not named:
         raise UsageError("there is no place for a configuration", field="config", hint="Set HOME or TIELINE_CONFIG.")
     path = Path(named).resolve()  # a link stays a link

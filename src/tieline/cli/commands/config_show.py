@@ -13,7 +13,7 @@ from ... import config as configuration
 from ... import paths
 from ...config import AgentEntry, ChannelConfig, Config
 from ...config_schema import Key, keys, table_in, toml
-from ...environment import SECRET, config_place
+from ...environment import SECRET, config_path
 from ...toml_lines import Path as KeyPath
 from ...toml_lines import dotted, key_lines, line_of
 from ..terminal.formatting import print_json
@@ -23,7 +23,7 @@ from .config_check import options_type
 HIDDEN = "(not shown)"
 
 
-class Value(Struct, frozen=True, kw_only=True):
+class ConfigValue(Struct, frozen=True, kw_only=True):
     """One value, as `tieline config show --json` tells it."""
 
     key: str
@@ -33,9 +33,9 @@ class Value(Struct, frozen=True, kw_only=True):
     variable: str = ""  # of the environment
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class EffectiveConfig(Struct, frozen=True, kw_only=True):
     file: str  # empty: there is none
-    values: tuple[Value, ...]
+    values: tuple[ConfigValue, ...]
 
 
 def report(*, json: bool) -> int:
@@ -43,7 +43,7 @@ def report(*, json: bool) -> int:
     if json:
         print_json(shown)
         return 0
-    rows = [(value.key, one_line(_words(value.value), 100), _where(value)) for value in shown.values]
+    rows = [(value.key, one_line(_value_text(value.value), 100), _source_text(value)) for value in shown.values]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     print(f"file: {shown.file or 'none'}")
     for key, value, where in rows:
@@ -51,7 +51,7 @@ def report(*, json: bool) -> int:
     return 0
 
 
-def effective(config: Config) -> Shown:
+def effective(config: Config) -> EffectiveConfig:
     env = config.environ
     content: dict[str, Any] = {}
     lines: dict[KeyPath, int] = {}
@@ -59,23 +59,23 @@ def effective(config: Config) -> Shown:
         text, content = configuration.read(Path(config.source))
         lines = key_lines(text)
     own = [
-        _from_environment("configuration file", config_place(env), env, "TIELINE_CONFIG", "XDG_CONFIG_HOME"),
+        _from_environment("configuration file", config_path(env), env, "TIELINE_CONFIG", "XDG_CONFIG_HOME"),
         _from_environment("state directory", str(paths.state(env)), env, "TIELINE_HOME", "XDG_STATE_HOME"),
     ]
-    return Shown(file=config.source, values=(*own, *_table(content, Config, (), lines)))
+    return EffectiveConfig(file=config.source, values=(*own, *_table(content, Config, (), lines)))
 
 
 # --- inside ------------------------------------------------------------------------------------------------
 
 
-def _from_environment(key: str, value: str, env: Mapping[str, str], *variables: str) -> Value:
+def _from_environment(key: str, value: str, env: Mapping[str, str], *variables: str) -> ConfigValue:
     named = next((name for name in variables if env.get(name)), "")
-    return Value(key=key, value=value, source="environment" if named else "default", variable=named)
+    return ConfigValue(key=key, value=value, source="environment" if named else "default", variable=named)
 
 
 def _table(
     content: Mapping[str, Any], table: type[Struct], path: KeyPath, lines: dict[KeyPath, int]
-) -> Iterator[Value]:
+) -> Iterator[ConfigValue]:
     """Every key of a table: those of the file, and the others with their defaults."""
     for key in keys(table):
         here = (*path, key.name)
@@ -84,10 +84,10 @@ def _table(
         elif table_in(key.kind)[1] == "one" and isinstance(key.default, Struct):
             yield from _table({}, type(key.default), here, lines)
         elif not key.required and not (key.name in ("agents", "channels", "schedules", "warm") and not key.default):
-            yield Value(key=dotted(here), value=msgspec.to_builtins(key.default), source="default")
+            yield ConfigValue(key=dotted(here), value=msgspec.to_builtins(key.default), source="default")
 
 
-def _value(value: Any, key: Key, path: KeyPath, lines: dict[KeyPath, int]) -> Iterator[Value]:
+def _value(value: Any, key: Key, path: KeyPath, lines: dict[KeyPath, int]) -> Iterator[ConfigValue]:
     inner, how = table_in(key.kind)
     if path == ("agents",):
         for name, agent in cast("dict[str, dict[str, Any]]", value).items():
@@ -96,24 +96,24 @@ def _value(value: Any, key: Key, path: KeyPath, lines: dict[KeyPath, int]) -> It
         for place, entry in enumerate(cast("list[dict[str, Any]]", value)):
             yield from _channel(entry, (*path, place), lines)
     elif key.secret:
-        yield _told(_hidden(value), path, lines)
+        yield _file_value(_hidden(value), path, lines)
     elif inner is not None and how == "one" and isinstance(value, dict):
         yield from _table(cast("dict[str, Any]", value), inner, path, lines)
     elif inner is not None and how == "named" and isinstance(value, dict):
         for name, each in cast("dict[str, dict[str, Any]]", value).items():
             yield from _table(each, inner, (*path, name), lines)
     else:
-        yield _told(_without_passwords(value), path, lines)
+        yield _file_value(_without_passwords(value), path, lines)
 
 
-def _agent(agent: dict[str, Any], path: KeyPath, lines: dict[KeyPath, int]) -> Iterator[Value]:
+def _agent(agent: dict[str, Any], path: KeyPath, lines: dict[KeyPath, int]) -> Iterator[ConfigValue]:
     table = options_type(str(agent.get("type", path[-1])))
     known = {key.name: key for key in (*(keys(table) if table else ()), *keys(AgentEntry))}
     for name, value in agent.items():
-        yield from _known(value, known.get(name), (*path, name), lines)
+        yield from _described(value, known.get(name), (*path, name), lines)
 
 
-def _channel(entry: dict[str, Any], path: KeyPath, lines: dict[KeyPath, int]) -> Iterator[Value]:
+def _channel(entry: dict[str, Any], path: KeyPath, lines: dict[KeyPath, int]) -> Iterator[ConfigValue]:
     from ...relay.plugins.loader import BUILT_IN
 
     kind = entry.get("type")
@@ -124,21 +124,21 @@ def _channel(entry: dict[str, Any], path: KeyPath, lines: dict[KeyPath, int]) ->
     for name, value in entry.items():
         if name == "config" and isinstance(value, dict):
             for inner, each in cast("dict[str, Any]", value).items():
-                yield from _known(each, known.get(inner), (*path, name, inner), lines)
+                yield from _described(each, known.get(inner), (*path, name, inner), lines)
         else:
-            yield from _known(value, about.get(name), (*path, name), lines)
+            yield from _described(value, about.get(name), (*path, name), lines)
 
 
-def _known(value: Any, key: Key | None, path: KeyPath, lines: dict[KeyPath, int]) -> Iterator[Value]:
+def _described(value: Any, key: Key | None, path: KeyPath, lines: dict[KeyPath, int]) -> Iterator[ConfigValue]:
     """What no type of ours describes may be a secret."""
     if key is None:
-        yield _told(_hidden(value), path, lines)
+        yield _file_value(_hidden(value), path, lines)
     else:
         yield from _value(value, key, path, lines)
 
 
-def _told(value: Any, path: KeyPath, lines: dict[KeyPath, int]) -> Value:
-    return Value(key=dotted(path), value=value, source="file", line=line_of(path, lines))
+def _file_value(value: Any, path: KeyPath, lines: dict[KeyPath, int]) -> ConfigValue:
+    return ConfigValue(key=dotted(path), value=value, source="file", line=line_of(path, lines))
 
 
 def _hidden(value: Any) -> Any:
@@ -164,11 +164,11 @@ def _without_passwords(value: Any) -> Any:
     return parts._replace(netloc=f"{HIDDEN}@{host}" if at and before else parts.netloc, query=query).geturl()
 
 
-def _words(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "none" if value is None else toml(value)
 
 
-def _where(value: Value) -> str:
+def _source_text(value: ConfigValue) -> str:
     if value.source == "environment":
         return f"${value.variable}"
     return f"line {value.line}" if value.source == "file" else "default"

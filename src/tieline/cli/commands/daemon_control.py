@@ -63,18 +63,18 @@ def start(*, node: bool, foreground: bool, host: str, port: int | None, insecure
     config = configuration.load()
     order = StartOptions(node=node, host=host, port=port, insecure=insecure)
     if (pid := running_pid(config.environ)) and not foreground:
-        return _runs_already(config, pid)
+        return _report_running(config, pid)
     if foreground:
         from ...bootstrap.daemon import run  # all the parts: only where they are needed
 
         run(config, order, _announce, foreground=True)
         return 0
-    _announce(in_background(config, order))
+    _announce(start_in_background(config, order))
     print("`tieline status` tells how it is, `tieline down` ends it.")
     return 0
 
 
-def in_background(config: Config, order: StartOptions) -> StartResult:
+def start_in_background(config: Config, order: StartOptions) -> StartResult:
     """A process in a session of its own, which says when it runs. Raises NotStarted with the end of its log."""
     env = config.environ
     log = paths.log_file(env)
@@ -102,18 +102,18 @@ def in_background(config: Config, order: StartOptions) -> StartResult:
             )
         os.close(writing)
         writing = -1
-        said = _wait(reading, process)
+        said = _read_start_result(reading, process)
     finally:
         os.close(reading)
         if writing >= 0:
             os.close(writing)
     if said.problem:
-        raise NotStarted(said.problem, hint=said.hint or _tail(log, before))
+        raise NotStarted(said.problem, hint=said.hint or _log_tail(log, before))
     process.returncode = 0  # it stays; nobody waits for it
     return said
 
 
-def _wait(reading: int, process: "subprocess.Popen[bytes]") -> StartResult:
+def _read_start_result(reading: int, process: "subprocess.Popen[bytes]") -> StartResult:
     import select
 
     deadline = time.monotonic() + START_S
@@ -138,7 +138,7 @@ def _wait(reading: int, process: "subprocess.Popen[bytes]") -> StartResult:
     return said
 
 
-def _tail(log: Path, before: int) -> str:
+def _log_tail(log: Path, before: int) -> str:
     with suppress(OSError), log.open("rb") as file:
         file.seek(before)
         lines = file.read()[-16000:].decode(errors="replace").splitlines()[-LOG_LINES:]
@@ -146,7 +146,7 @@ def _tail(log: Path, before: int) -> str:
     return f"See {log}."
 
 
-def _runs_already(config: Config, pid: int) -> int:
+def _report_running(config: Config, pid: int) -> int:
     running = read_running(config.environ)
     if running is None:
         print(f"A node runs here already (process {pid}). `tieline down` ends it.")
@@ -175,23 +175,23 @@ def stop() -> int:
     if not pid:
         print("Nothing runs here.")
         return 0
-    ending = _Ending(env)
+    ending = _ShutdownLog(env)
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    over = _gone(lambda: ending.show() or running_pid(env) != pid, STOP_S)
+    over = _wait_until(lambda: ending.show() or running_pid(env) != pid, STOP_S)
     ending.show(last=True)
     if over:
-        _gone(lambda: not _lives(pid), 5.0)  # all is closed by now; the interpreter takes a moment
+        _wait_until(lambda: not _is_alive(pid), 5.0)  # all is closed by now; the interpreter takes a moment
         print("It has ended.")
         return 0
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)  # its guard ends the agents
-    ended(env, pid, 5.0)
+    wait_stopped(env, pid, 5.0)
     print(f"It did not end within {STOP_S:g} s and was killed.")
     return 1
 
 
-class _Ending:
+class _ShutdownLog:
     """What it says while it ends, shown as it comes."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -212,12 +212,12 @@ class _Ending:
         return False
 
 
-def ended(env: Mapping[str, str], pid: int, within: float) -> bool:
+def wait_stopped(env: Mapping[str, str], pid: int, within: float) -> bool:
     """Wait until what runs here, runs here no longer. Whether it does not."""
-    return _gone(lambda: running_pid(env) != pid, within)
+    return _wait_until(lambda: running_pid(env) != pid, within)
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -225,7 +225,7 @@ def _lives(pid: int) -> bool:
     return True
 
 
-def _gone(gone: Callable[[], bool], within: float) -> bool:
+def _wait_until(gone: Callable[[], bool], within: float) -> bool:
     deadline = time.monotonic() + within
     while not gone():
         if time.monotonic() > deadline:
@@ -254,7 +254,7 @@ async def _report(config: Config) -> DaemonReport:
         )
     try:
         async with connect(env, patience_s=5.0) as client:
-            return await _ask(client, running.pid if running else 0)
+            return await _query_hub(client, running.pid if running else 0)
     except HubError as error:
         return DaemonReport(
             running=True,
@@ -264,7 +264,7 @@ async def _report(config: Config) -> DaemonReport:
         )
 
 
-async def _ask(client: Client, pid: int) -> DaemonReport:
+async def _query_hub(client: Client, pid: int) -> DaemonReport:
     me, nodes, asks = await client.me(), await client.nodes(), await client.asks()
     sessions: list[SessionRecord] = await client.sessions()
     return DaemonReport(

@@ -13,7 +13,7 @@ from ..terminal.tables import print_rows
 from .messages import letter_line
 
 
-def listed(pattern: str, sender: str, reason: str, *, limit: int, json: bool) -> int:
+def list_letters(pattern: str, sender: str, reason: str, *, limit: int, json: bool) -> int:
     async def work(client: Client) -> int:
         found = await client.dead_letters(pattern=pattern, sender=sender, reason=reason, limit=limit)
         if json:
@@ -37,7 +37,7 @@ def listed(pattern: str, sender: str, reason: str, *, limit: int, json: bool) ->
         )
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def show(id: str, *, json: bool) -> int:
@@ -53,11 +53,11 @@ def show(id: str, *, json: bool) -> int:
         print(clean(letter.envelope.payload.as_text()))
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def retry(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: bool) -> int:
-    chosen = _chosen(ids, pattern, sender, reason)
+    chosen = _selection(ids, pattern, sender, reason)
 
     async def work(client: Client) -> int:
         outcomes = await client.retry_dead(chosen)
@@ -71,11 +71,11 @@ def retry(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: b
             )
         return 0 if all(one.done for one in outcomes) else FAILED
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def drop(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: bool) -> int:
-    chosen = _chosen(ids, pattern, sender, reason)
+    chosen = _selection(ids, pattern, sender, reason)
 
     async def work(client: Client) -> int:
         count = await client.drop_dead(chosen)
@@ -85,10 +85,10 @@ def drop(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: bo
             print(f"{count} dropped")
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
-def _chosen(ids: Sequence[str], pattern: str, sender: str, reason: str) -> DeadSelection:
+def _selection(ids: Sequence[str], pattern: str, sender: str, reason: str) -> DeadSelection:
     if not (ids or pattern or sender or reason):
         raise UsageError("which ones?", field="ids", hint="Give ids, --pattern, --from or --reason.")
     return DeadSelection(ids=tuple(ids), pattern=pattern, sender=sender, reason=reason)

@@ -33,7 +33,7 @@ NEXT = """Try next:
   tieline run --help                   policies, resuming, JSON for programs"""
 
 
-def play(*, yes: bool, keep: bool) -> int:
+def run_demo(*, yes: bool, keep: bool) -> int:
     place = Path(tempfile.mkdtemp(prefix="tieline-demo-")).resolve()
     try:
         for name, content in PROJECT.items():

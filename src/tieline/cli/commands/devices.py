@@ -7,7 +7,7 @@ from ...client.client import Client
 from ...errors import UsageError
 from ...protocol.views import DeviceView
 from .. import hub_connection
-from ..errors import say
+from ..errors import print_error
 from ..terminal.formatting import print_json, short_id, time_ago
 from ..terminal.sanitize import one_line
 from ..terminal.tables import print_rows
@@ -28,7 +28,7 @@ def show(*, json: bool) -> int:
         print_rows(TITLES, rows)
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def revoke(given: str, *, let_in: bool | None) -> int:
@@ -37,22 +37,22 @@ def revoke(given: str, *, let_in: bool | None) -> int:
     async def work(client: Client) -> int:
         found = [one for one in await client.devices() if one.id != OWNER]
         device = hub_connection.pick("device", given, found, lambda one: one.id)
-        others = below(device.id, found)
+        others = descendants(device.id, found)
         names = ", ".join(_name(one) for one in others)
         also = bool(let_in)
         if let_in is None and others:
             if sys.stdin.isatty() and sys.stdout.isatty():
-                also = _asked(f"{_name(device)} let in {names}. Revoke these too? [Y/n] ")
+                also = _confirm(f"{_name(device)} let in {names}. Revoke these too? [Y/n] ")
             else:
-                say(f"tieline: it let in {names}, who stay. `--let-in` revokes these too.")
+                print_error(f"tieline: it let in {names}, who stay. `--let-in` revokes these too.")
         await client.revoke(device.id, let_in=also)
         print(f"Revoked {', '.join([_name(device), names] if also and others else [_name(device)])}.")
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
-def below(id: str, found: Sequence[DeviceView]) -> list[DeviceView]:
+def descendants(id: str, found: Sequence[DeviceView]) -> list[DeviceView]:
     """Whom it let in, and whom these let in."""
     reached = [id]
     for one in reached:
@@ -60,7 +60,7 @@ def below(id: str, found: Sequence[DeviceView]) -> list[DeviceView]:
     return [device for device in found if device.id in reached[1:]]
 
 
-def _asked(question: str) -> bool:
+def _confirm(question: str) -> bool:
     try:
         answer = input(question).strip().lower()
     except EOFError:

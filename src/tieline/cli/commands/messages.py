@@ -14,7 +14,7 @@ from ...errors import UsageError
 from ...processes import environment_mark
 from ...protocol.messages import MessageView, NewAsk, NewMessage
 from .. import hub_connection
-from ..errors import FAILED, TIMEOUT, say
+from ..errors import FAILED, TIMEOUT, print_error
 from ..terminal.formatting import print_json, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
@@ -47,7 +47,7 @@ def send(
     session: str,
     json: bool,
 ) -> int:
-    said = hub_connection.words_of(text)
+    said = hub_connection.read_text(text)
     value = None
     if content_type and content_type != "text/plain":
         try:
@@ -78,10 +78,10 @@ def send(
             print_json(view)
         else:
             print(view.receipt.id)
-            say(f"tieline: {view.state}; `tieline message status {view.receipt.id}` says how far it got")
+            print_error(f"tieline: {view.state}; `tieline message status {view.receipt.id}` says how far it got")
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def ask(
@@ -97,7 +97,7 @@ def ask(
 ) -> int:
     new = NewAsk(
         to=to,
-        text=hub_connection.words_of(text),
+        text=hub_connection.read_text(text),
         timeout_s=timeout,
         within=within or variable("TIELINE_WITHIN"),
         session=session or variable("TIELINE_SESSION"),
@@ -113,13 +113,13 @@ def ask(
         elif view.answer is not None:
             print(clean(view.answer.payload.as_text()))
         else:
-            say(f"tieline: {view.detail or view.reason}")
-            say(f"  It is {view.receipt.state}; see `tieline message status {view.receipt.id}`.")
+            print_error(f"tieline: {view.detail or view.reason}")
+            print_error(f"  It is {view.receipt.state}; see `tieline message status {view.receipt.id}`.")
         if view.answer is not None:
             return 0
         return TIMEOUT if view.reason == "timeout" else FAILED
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def status(id: str, *, json: bool) -> int:
@@ -140,7 +140,7 @@ def status(id: str, *, json: bool) -> int:
             print(f"answered by {receipt.answer}")
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def trace(id: str, *, json: bool) -> int:
@@ -158,7 +158,7 @@ def trace(id: str, *, json: bool) -> int:
             print(f"did not arrive: {letter_line(letter)}")
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def threads(*, limit: int, json: bool) -> int:
@@ -184,7 +184,7 @@ def threads(*, limit: int, json: bool) -> int:
         )
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def inbox(address: str, *, take: bool, every: bool, limit: int, json: bool) -> int:
@@ -210,12 +210,12 @@ def inbox(address: str, *, take: bool, every: bool, limit: int, json: bool) -> i
                 said = clean(view.envelope.payload.as_text()) if view.envelope else "(its text is no longer kept)"
                 print(f"{view.receipt.id}  from {view.receipt.sender}\n{said}\n")
             if not found:
-                say("tieline: nothing waits")
+                print_error("tieline: nothing waits")
             return 0
         print_rows(("message", "state", "from", "to", "says"), [_message(view) for view in found], "Nothing here.")
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 # --- inside --------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from ...protocol.access import Paired
 from ...protocol.request_bodies import Claim
 from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
-from .daemon_control import STOP_S, ended, in_background
+from .daemon_control import STOP_S, start_in_background, wait_stopped
 
 
 class NodeReport(Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ def join(url: str, *, secret: str, name: str, run: bool) -> int:
     env = config.environ
     if read_credentials(env) is not None:
         raise UsageError("this machine is joined to a hub already", field="url", hint="Leave it: `tieline node leave`.")
-    address, found = split(url)
+    address, found = split_link(url)
     link_url(address)
     secret = secret or found
     if not secret:
@@ -63,20 +63,20 @@ def join(url: str, *, secret: str, name: str, run: bool) -> int:
         return 0
     pid, hub = running_pid(env), read_running(env)
     if hub is not None and hub.node:
-        _tell(pid, REJOIN)
+        _send_signal(pid, REJOIN)
         print(f"What `tieline up` started here (process {pid}) is a node there now. `tieline node status` tells how.")
         return 0
     if hub is not None:
         print(f"A hub alone runs here (process {pid}). `tieline down`, then `tieline up`: hub here, node there.")
         return 0
-    if pid and not ended(env, pid, STOP_S):  # a node that was told to end, as it left another hub
+    if pid and not wait_stopped(env, pid, STOP_S):  # a node that was told to end, as it left another hub
         raise AlreadyRunning(None)
-    in_background(config, StartOptions(what="node"))
+    start_in_background(config, StartOptions(what="node"))
     print("It runs in the background. `tieline node status` tells how it is, `tieline down` ends it.")
     return 0
 
 
-def split(url: str) -> tuple[str, str]:
+def split_link(url: str) -> tuple[str, str]:
     """The hub's address and the secret, out of a link with one in its fragment."""
     parts = urlsplit(url)
     secret = parse_qs(parts.fragment).get("pair", [""])[0]
@@ -98,7 +98,7 @@ def run(*, foreground: bool) -> int:
 
         run_here(config, StartOptions(what="node"), lambda started: None, foreground=True)
     else:
-        in_background(config, StartOptions(what="node"))
+        start_in_background(config, StartOptions(what="node"))
         print(f"A node of {joined.url}, in the background.")
     return 0
 
@@ -151,14 +151,14 @@ def leave() -> int:
         told = f"The hub was not told ({error.message}): revoke this machine there."
     forget_credentials(env)
     if pid := running_pid(env):
-        _tell(pid, REJOIN if read_running(env) else signal.SIGTERM)
+        _send_signal(pid, REJOIN if read_running(env) else signal.SIGTERM)
     print(f"Left {joined.url}.")
     if told:
         print(told)
     return 1 if told else 0
 
 
-def _tell(pid: int, number: int) -> None:
+def _send_signal(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
 

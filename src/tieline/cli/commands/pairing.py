@@ -13,20 +13,20 @@ from ...protocol.request_bodies import Pairing
 from ..terminal.qr_code import show_code
 
 
-class Secret(Struct, frozen=True):
+class PairingSecret(Struct, frozen=True):
     """As `--json` prints it: what `POST {url}/api/v1/pair` turns into a key."""
 
     url: str
     secret: str
 
 
-def offer(*, node: bool, page: bool, client: bool, name: str, json: bool = False) -> int:
+def pair(*, node: bool, page: bool, client: bool, name: str, json: bool = False) -> int:
     if node + page + client > 1:
         raise UsageError("one kind of device at a time", field="pair", hint="--node, --page or --client.")
     kind = "node" if node else "client" if client else "page"
     made = asyncio.run(_offer(Pairing(kind=kind, name=name)))
     if json:
-        print(msgspec.json.encode(Secret(made.url.partition("/#")[0], made.secret)).decode())
+        print(msgspec.json.encode(PairingSecret(made.url.partition("/#")[0], made.secret)).decode())
         return 0
     if kind == "node":
         print(f"On the other machine, once, within ten minutes:\n  tieline node join '{made.url}'")

@@ -20,7 +20,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-def text(name: str) -> str:
+def schema_text(name: str) -> str:
     if name not in SCHEMAS:
         raise UsageError(f"no schema {name!r}", field="name", hint=f"There are: {', '.join(SCHEMAS)}.")
     return msgspec.json.format(msgspec.json.encode(SCHEMAS[name]()), indent=2).decode()

@@ -89,7 +89,7 @@ def _run(env: Mapping[str, str], *argv: str) -> "subprocess.CompletedProcess[str
         raise ServiceError(f"`{shlex.join(argv)}` does not run: {error.strerror}") from None
 
 
-def _must(env: Mapping[str, str], *argv: str, hint: str) -> None:
+def _check_call(env: Mapping[str, str], *argv: str, hint: str) -> None:
     done = _run(env, *argv)
     if done.returncode:
         said = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
@@ -106,7 +106,7 @@ def _write(file: Path, text: str) -> str | None:
     return former
 
 
-def _undo(file: Path, former: str | None) -> None:
+def _restore(file: Path, former: str | None) -> None:
     if former is None:
         file.unlink(missing_ok=True)
     else:
@@ -182,7 +182,7 @@ WantedBy=default.target
         except ServiceError:
             if former is None:
                 _run(self._env, "systemctl", "--user", "disable", "--now", self.unit)
-            _undo(self.file, former)
+            _restore(self.file, former)
             _run(self._env, "systemctl", "--user", "daemon-reload")
             raise
 
@@ -215,7 +215,7 @@ WantedBy=default.target
         return _run(self._env, "systemctl", "--user", verb, self.unit).stdout.strip()
 
     def _do(self, *arguments: str, hint: str) -> None:
-        _must(self._env, "systemctl", "--user", *arguments, hint=hint)
+        _check_call(self._env, "systemctl", "--user", *arguments, hint=hint)
 
 
 def _specifiers(text: str) -> str:
@@ -273,12 +273,12 @@ class Launchd:
         self._log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         former = _write(self.file, self.definition(node=node))
         try:
-            _must(
+            _check_call(
                 self._env, "launchctl", "bootstrap", self._domain, str(self.file),
                 hint=f"The agent was taken back. See `{self.log}`, and sign in on this Mac's own screen.",
             )  # fmt: skip
         except ServiceError:
-            _undo(self.file, former)
+            _restore(self.file, former)
             raise
 
     def uninstall(self) -> None:

@@ -26,9 +26,9 @@ from ...protocol.stream_frames import AnyHubFrame, DeltaFrame, EventFrame, Promp
 from ...protocol.views import CommandView, NodeView
 from ...sessions.records import SessionRecord
 from .. import hub_connection
-from ..errors import FAILED, say
+from ..errors import FAILED, print_error
 from ..run.run_options import attachment
-from ..run.turn_runner import EXIT, TICK_S
+from ..run.turn_runner import EXIT_STATUS, TICK_S
 from ..terminal.formatting import on_terminal, print_json, short_id, short_path, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.session_view import SessionView
@@ -47,7 +47,7 @@ def list_sessions(*, every: bool, agent: str, node: str, status: str, query: str
         raise UsageError(f"--status is {status!r}", field="status", hint=f"It must be one of {', '.join(STATUSES)}.")
 
     async def work(client: Client) -> int:
-        machine = (await hub_connection.node(client, node)).id if node else ""
+        machine = (await hub_connection.find_node(client, node)).id if node else ""
         found = await client.sessions(archived=every, agent=agent, node=machine, status=status, q=query, limit=limit)
         if json:
             print_json(found)
@@ -59,7 +59,7 @@ def list_sessions(*, every: bool, agent: str, node: str, status: str, query: str
         )
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def _row(record: SessionRecord, nodes: dict[str, NodeView]) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class PromptMessage(Struct, frozen=True, kw_only=True):
 
 def send(message: PromptMessage) -> int:
     _check(message)
-    text = hub_connection.words_of(message.text)
+    text = hub_connection.read_text(message.text)
     files = tuple(_content(path) for path in message.attach)
 
     async def work(client: Client) -> int:
@@ -112,10 +112,10 @@ def send(message: PromptMessage) -> int:
             if record is None:
                 return 0
         else:
-            record = await hub_connection.session(client, message.session)
+            record = await hub_connection.find_session(client, message.session)
         if message.steer:
             if isinstance(told := await client.steer(record.id, text), CommandView):
-                hub_connection.later(told)
+                hub_connection.print_pending(told)
             return 0
         prompt = NewPrompt(text=text, attachments=files)
         if message.wait:
@@ -124,12 +124,12 @@ def send(message: PromptMessage) -> int:
         if message.json:
             print_json(told)
         elif isinstance(told, CommandView):
-            hub_connection.later(told)
+            hub_connection.print_pending(told)
         else:
             print(f"{record.id}  {record.agent}: {told.status}")
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def _check(message: PromptMessage) -> None:
@@ -147,9 +147,9 @@ def _check(message: PromptMessage) -> None:
 
 
 async def _create(client: Client, message: PromptMessage, text: str) -> SessionRecord | None:
-    node = (await hub_connection.node(client, message.node)).id if message.node else ""
+    node = (await hub_connection.find_node(client, message.node)).id if message.node else ""
     # Without a machine's name the agent is meant to work where the person is.
-    cwd = message.cwd if message.node else hub_connection.directory(message.cwd or ".")
+    cwd = message.cwd if message.node else hub_connection.absolute_path(message.cwd or ".")
     made = await client.create_session(
         NewSession(
             agent=message.new,
@@ -161,7 +161,7 @@ async def _create(client: Client, message: PromptMessage, text: str) -> SessionR
         )
     )
     if isinstance(made, CommandView):
-        hub_connection.later(made)
+        hub_connection.print_pending(made)
         await client.prompt(made.session, text)
         return None
     return made
@@ -189,7 +189,7 @@ async def _wait(client: Client, record: SessionRecord, prompt: NewPrompt, *, jso
                         watch.show(frame)
                         ours = ours or (isinstance(event, TurnStarted) and event.id == prompt.id)
                         if ours and isinstance(event, Done):
-                            return EXIT[event.status]
+                            return EXIT_STATUS[event.status]
                     case DeltaFrame():
                         watch.show(frame)
                     case PromptFrame(prompt=view) if view.id == prompt.id and view.status == "cancelled":
@@ -225,7 +225,7 @@ def tail(given: str, *, follow: bool, number: int, json: bool) -> int:
         raise UsageError(f"-n is {number}", field="number", hint="It must not be negative.")
 
     async def work(client: Client) -> int:
-        record = await hub_connection.session(client, given)
+        record = await hub_connection.find_session(client, given)
         watch = SessionView(record, json=json)
         try:
             if not follow:
@@ -245,7 +245,7 @@ def tail(given: str, *, follow: bool, number: int, json: bool) -> int:
         finally:
             watch.close()
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 async def _last(
@@ -282,22 +282,22 @@ async def _beginning(client: Client, session: str, before: int) -> list[EventFra
 
 def abort(given: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
-        record = await hub_connection.session(client, given)
+        record = await hub_connection.find_session(client, given)
         told = await client.abort(record.id)
         if json:
             print_json(told)
         elif isinstance(told, CommandView):
-            hub_connection.later(told)
+            hub_connection.print_pending(told)
         else:
             print("interrupted" if told else "no turn was running")
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def diff(given: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
-        record = await hub_connection.session(client, given)
+        record = await hub_connection.find_session(client, given)
         changes = await client.diff(record.id)
         if json:
             print_json({"session": record.id, "diff": changes})
@@ -310,15 +310,15 @@ def diff(given: str, *, json: bool) -> int:
 
             Console(markup=False, emoji=False, highlight=False).print(coloured(changes, cwd=record.cwd))
         else:
-            say("tieline: nothing has changed")
+            print_error("tieline: nothing has changed")
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 def open_page(given: str, *, print_only: bool, json: bool) -> int:
     async def work(client: Client) -> int:
-        path = f"/s/{(await hub_connection.session(client, given)).id}" if given else ""
+        path = f"/s/{(await hub_connection.find_session(client, given)).id}" if given else ""
         offer = await client.pairing(Pairing(kind="page"))
         parts = urlsplit(offer.url)
         url = urlunsplit(parts._replace(path=parts.path.rstrip("/") + path if path else parts.path))
@@ -330,7 +330,7 @@ def open_page(given: str, *, print_only: bool, json: bool) -> int:
             browse(url)
         return 0
 
-    return hub_connection.call(work)
+    return hub_connection.run_with_client(work)
 
 
 READ_S = 5.0
@@ -352,7 +352,7 @@ def browse(url: str, *, read_s: float = READ_S) -> None:
             file.write('<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">')
             file.write(f'<meta http-equiv="refresh" content="0;url={link}"><a href="{link}">Tieline</a>\n')
         if not webbrowser.open(path.as_uri()):
-            say("tieline: no browser was found here; open the address yourself. It lets one browser in, once, soon.")
+            print_error("tieline: no browser found; open the address yourself, soon: it lets one browser in, once.")
         else:
             time.sleep(read_s)
     finally:

@@ -12,7 +12,7 @@ from contextlib import aclosing, suppress
 from msgspec.structs import replace
 
 from ...client.client import Client
-from ...client.errors import HubError, HubUnreachable, named
+from ...client.errors import HubError, HubUnreachable, error_by_name
 from ...client.stream import Connection
 from ...drivers.base import AgentOptions, Prompt
 from ...errors import TielineError, UsageError
@@ -25,14 +25,14 @@ from ...sessions.records import SessionRecord, digest
 
 PATIENCE_S = 30.0
 """How long a hub that went away in the middle is waited for."""
-AGAIN_S = 0.05
-FAREWELL_S = 5.0
+ABORT_RETRY_S = 0.05
+INTERRUPT_S = 5.0
 """How long it may take to tell the hub that the turn is to end, when nobody waits for its end."""
 MAX_UNREAD = 4000
 """Events that wait while the person thinks about an ask; deltas only as long as half of the room is free."""
-SHORT = 100_000
+MAX_INLINE_PROMPT = 100_000
 """Characters of a prompt that goes along with the session; a longer one follows by itself."""
-SAME = ("cwd", *(name for name in AgentOptions.__struct_fields__ if name != "model"))
+MUST_MATCH = ("cwd", *(name for name in AgentOptions.__struct_fields__ if name != "model"))
 """What a session must have in common with the run that goes on with it."""
 
 
@@ -72,7 +72,7 @@ class HubSession:
 
     async def __aenter__(self) -> "HubSession":
         """The stream is open when it returns, so that nothing of the turn is missed."""
-        if self._new.resume and not self._new.fork and (earlier := await self._earlier()):
+        if self._new.resume and not self._new.fork and (earlier := await self._find_session()):
             self._id, self._ours = earlier.id, False
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pump = asyncio.create_task(self._follow())
@@ -98,7 +98,7 @@ class HubSession:
                     held = event
                     continue
                 if held is not None:
-                    if isinstance(event, Error) and (failure := _unopened(event)):
+                    if isinstance(event, Error) and (failure := _open_failure(event)):
                         self._over = True
                         raise failure
                     yield held
@@ -112,7 +112,7 @@ class HubSession:
         finally:
             if not self._over:  # the reader left: the agent must not go on unwatched
                 with suppress(TielineError, TimeoutError):
-                    async with asyncio.timeout(FAREWELL_S):
+                    async with asyncio.timeout(INTERRUPT_S):
                         await self.interrupt()
 
     async def interrupt(self) -> None:
@@ -127,24 +127,27 @@ class HubSession:
         while not self._over:  # the session may have the prompt, and not have begun with it
             if await self._client.abort(self._id) is not False:
                 return
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(ABORT_RETRY_S)
 
     async def _send(self, prompt: Prompt, timeout: float | None) -> None:
         """In one request where that is possible."""
         if self._ours:
-            if not (prompt.attachments or timeout is not None or len(prompt.text) > SHORT):
+            if not (prompt.attachments or timeout is not None or len(prompt.text) > MAX_INLINE_PROMPT):
                 await self._client.create_session(replace(self._new, prompt=prompt.text))
                 return
             await self._client.create_session(self._new)
         new = NewPrompt(id=self._prompt, text=prompt.text, attachments=prompt.attachments, timeout_s=timeout)
         await self._client.prompt(self._id, new)
 
-    async def _earlier(self) -> SessionRecord | None:
+    async def _find_session(self) -> SessionRecord | None:
         """The session that holds the conversation, if it is as this run wants it; else it lets go of it."""
         new = self._new
         for one in await self._client.sessions(archived=True):
             if (one.native_id, one.agent, one.node) == (new.resume, new.agent, new.node):
-                alike = all(getattr(one, name) == getattr(new, name) for name in SAME) and new.model in ("", one.model)
+                alike = all(getattr(one, name) == getattr(new, name) for name in MUST_MATCH) and new.model in (
+                    "",
+                    one.model,
+                )
                 if not alike:
                     await self._client.close_session(one.id)
                     return None
@@ -157,12 +160,12 @@ class HubSession:
 
     async def _follow(self) -> None:
         stream = self._client.stream(
-            sessions=(self._id,), visible=True, by="sse", patience_s=self._patience_s, on_connection=self._connected
+            sessions=(self._id,), visible=True, by="sse", patience_s=self._patience_s, on_connection=self._on_connection
         )
         try:
             async with aclosing(stream) as frames:
                 async for frame in frames:
-                    await self._frame(frame)
+                    await self._on_frame(frame)
                     if self._over:
                         return
         except TielineError as error:
@@ -172,35 +175,35 @@ class HubSession:
                 self._ready.set_exception(self._problem or HubError("the hub's stream ended"))
             await self._events.put(None)
 
-    async def _frame(self, frame: AnyHubFrame) -> None:
+    async def _on_frame(self, frame: AnyHubFrame) -> None:
         match frame:
             case Ready():
-                await self._began(frame)
+                await self._on_ready(frame)
             case EventFrame(event=event):
-                await self._event(event)
+                await self._on_event(event)
             case DeltaFrame(event=event) if self._ours:
                 if self._events.qsize() < MAX_UNREAD // 2:
                     self._events.put_nowait(event)
             case AskFrame(ask=record) if record.status == "pending":
-                self._known(record.id).set()
+                self._ask_stored(record.id).set()
             case AskFrame(ask=record):
-                self._settled(record.id)
+                self._stop_deciding(record.id)
             case _:
                 pass
 
-    async def _began(self, frame: Ready) -> None:
+    async def _on_ready(self, frame: Ready) -> None:
         agents = (one for node in frame.snapshot.nodes if node.id == self._new.node for one in node.agents)
         found = next((one for one in agents if one.name == self.agent), None)
         self.resumable = "resume" in found.features if found else self._resumes()
         for ask in frame.snapshot.asks:
-            self._known(ask.id).set()
+            self._ask_stored(ask.id).set()
         if self._lost:
             self._lost = False
             await self._events.put(Status("reconnected", "the hub is back"))
         if not self._ready.done():
             self._ready.set_result(None)
 
-    async def _event(self, event: Event) -> None:
+    async def _on_event(self, event: Event) -> None:
         if isinstance(event, TurnStarted) and event.id == self._prompt:
             self._ours = True
         if not self._ours:
@@ -212,15 +215,15 @@ class HubSession:
                 task.add_done_callback(lambda _: self._deciding.pop(event.id, None))
                 await asyncio.sleep(0)  # whoever decides is told of it before it is shown
             case Answer(ask=ask):
-                self._settled(ask)
-                event = self._by_us(event)
+                self._stop_deciding(ask)
+                event = self._with_local_author(event)
             case Done():
                 self._over = True
             case _:
                 pass
         await self._events.put(event)
 
-    def _connected(self, connection: Connection) -> None:
+    def _on_connection(self, connection: Connection) -> None:
         if connection.state == "lost" and self._ready.done() and not self._lost:
             self._lost = True
             with suppress(asyncio.QueueFull):
@@ -245,7 +248,7 @@ class HubSession:
             digest=digest(ask),
         )
         try:
-            await self._known(ask.id).wait()  # a moment after the log; until it expires at the latest
+            await self._ask_stored(ask.id).wait()  # a moment after the log; until it expires at the latest
             await self._client.answer(ask.id, decision)
         except UsageError:
             pass  # somebody was faster, or it is over: the log says what became of it
@@ -253,7 +256,7 @@ class HubSession:
             self._problem = error
             self._pump.cancel()
 
-    def _by_us(self, event: Answer) -> Answer:
+    def _with_local_author(self, event: Answer) -> Answer:
         """The hub says which device decided; that it was the person here, or an option, is more to the point.
         Another process may have been faster with the same answer: then it is that one's."""
         said = self._said.pop(event.ask, None)
@@ -266,10 +269,10 @@ class HubSession:
             return replace(event, by=said.by, via="")
         return event
 
-    def _known(self, ask: str) -> asyncio.Event:
+    def _ask_stored(self, ask: str) -> asyncio.Event:
         return self._asks.setdefault(ask, asyncio.Event())
 
-    def _settled(self, ask: str) -> None:
+    def _stop_deciding(self, ask: str) -> None:
         """Somebody has answered, or nobody is asked any more."""
         task = self._deciding.get(ask)
         if task is not None and task is not asyncio.current_task():
@@ -282,7 +285,7 @@ class HubSession:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _unopened(event: Error) -> TielineError | None:
+def _open_failure(event: Error) -> TielineError | None:
     """A turn whose first word is an error by one of our names never reached its agent: it failed to open."""
     message, _, hint = event.message.partition("\n  ")
-    return named(event.code, message, hint=hint) if event.code else None
+    return error_by_name(event.code, message, hint=hint) if event.code else None

@@ -15,7 +15,7 @@ from rich.text import Text
 from ...events import Answer, Ask, Question, Remember
 from ...sessions.ask_decisions import allow, deny
 from ..terminal import event_text
-from ..terminal.ask_panel import about, panel, question_panel
+from ..terminal.ask_panel import context_panels, panel, question_panel
 from ..terminal.keyboard import Keyboard
 from ..terminal.sanitize import one_line
 
@@ -55,7 +55,7 @@ class PermissionPrompter:
         finally:
             del self._waiting[ask.id]
 
-    async def serve(self, ask: Ask) -> None:
+    async def prompt(self, ask: Ask) -> None:
         """Ask the person, if the agent still waits for it. Ends early when the answer comes from elsewhere."""
         _, future = self._waiting.get(ask.id, (ask, None))
         if future is None or future.done():
@@ -68,7 +68,7 @@ class PermissionPrompter:
                 if not future.done():
                     future.set_result(asking.result())
             else:
-                self._verdict(Text("— no longer asked", "dim"))
+                self._print_result(Text("— no longer asked", "dim"))
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
@@ -92,36 +92,36 @@ class PermissionPrompter:
         lasting: dict[str, Remember] = {
             key: level for key, level in LASTING.items() if level in ask.remember and not ask.withheld
         }
-        keys |= {key: f"allow {event_text.scope(ask, level)}" for key, level in lasting.items()}
+        keys |= {key: f"allow {event_text.scope_text(ask, level)}" for key, level in lasting.items()}
         keys["r"] = "deny and say why"
         match await self._choose(keys):
             case "y":
-                self._verdict(Text("✓ approved" if ask.kind == "plan" else "✓ allowed", "green"))
+                self._print_result(Text("✓ approved" if ask.kind == "plan" else "✓ allowed", "green"))
                 return allow(ask, by=BY)
             case key if key in lasting:
-                self._verdict(Text(f"✓ allowed {event_text.scope(ask, lasting[key])}", "green"))
+                self._print_result(Text(f"✓ allowed {event_text.scope_text(ask, lasting[key])}", "green"))
                 return allow(ask, by=BY, remember=lasting[key])
             case "r":
                 reason = await self._line("why? ") or ""
-                self._verdict(Text(f"✗ denied: {one_line(reason)}" if reason else "✗ denied", "red"))
+                self._print_result(Text(f"✗ denied: {one_line(reason)}" if reason else "✗ denied", "red"))
                 return deny(ask, reason or "denied by the person", by=BY)
             case "":
                 return deny(ask, "the terminal is gone", by=BY)
             case _:
-                self._verdict(Text("✗ denied", "red"))
+                self._print_result(Text("✗ denied", "red"))
                 return deny(ask, "denied by the person", by=BY)
 
     async def _questions(self, ask: Ask) -> Answer:
         answers: dict[str, tuple[str, ...]] = {}
-        for more in about(ask, self._agent, self._cwd):
+        for more in context_panels(ask, self._agent, self._cwd):
             self._console.print(more)
         for question in ask.questions:
             self._console.print(question_panel(question, self._agent))
             chosen = await self._question(question)
             if not chosen:
-                self._verdict(Text("✗ not answered", "red"))
+                self._print_result(Text("✗ not answered", "red"))
                 return deny(ask, "the person did not answer", by=BY)
-            self._verdict(Text(f"✓ {one_line(', '.join(chosen))}", "green"))
+            self._print_result(Text(f"✓ {one_line(', '.join(chosen))}", "green"))
             answers[question.id] = chosen
         return allow(ask, by=BY, answers=answers)
 
@@ -173,30 +173,30 @@ class PermissionPrompter:
                 if label:
                     self._console.print(Text.assemble("  ", (key, "bold yellow"), f" {label}"))
             line = Text("  " + "/".join(keys) + " ", "bold yellow")
-        self._put(line)
+        self._print_prompt(line)
         return await self._keys.key(keys, self._console.bell)
 
     async def _line(self, prompt: str) -> str | None:
         self._keys.set("line")
-        self._wipe()
-        self._put(Text(f"  {prompt}", "yellow"))
+        self._erase_line()
+        self._print_prompt(Text(f"  {prompt}", "yellow"))
         return await self._keys.line()
 
-    def again(self) -> None:
+    def redraw(self) -> None:
         """After the process was stopped and continued: the line that waits for an answer."""
         if self._line_shown is not None:
-            self._wipe()
-            self._put(self._line_shown)
+            self._erase_line()
+            self._print_prompt(self._line_shown)
 
-    def _put(self, line: Text) -> None:
+    def _print_prompt(self, line: Text) -> None:
         self._line_shown = line
         self._console.print(line, end="", soft_wrap=True)
         self._console.file.flush()
 
-    def _verdict(self, text: Text) -> None:
+    def _print_result(self, text: Text) -> None:
         self._line_shown = None
-        self._wipe()
+        self._erase_line()
         self._console.print(Text("  ") + text)
 
-    def _wipe(self) -> None:
+    def _erase_line(self) -> None:
         self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))

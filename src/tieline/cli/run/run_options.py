@@ -45,7 +45,7 @@ class RunOptions(AgentOptions, frozen=True, kw_only=True):
     standalone: bool = False
 
 
-def checked(request: RunOptions) -> RunOptions:
+def check_options(request: RunOptions) -> RunOptions:
     """Refuses values that cannot be meant, naming the option."""
     for name in ("max_turns", "max_budget_usd", "timeout"):
         value = getattr(request, name)
@@ -75,7 +75,7 @@ def policy_of(request: RunOptions, default: str) -> Policy:
     chosen = preset(request.policy or default)
     levels: dict[Capability, Level] = {}
     for level in ("allow", "ask", "deny"):
-        for name in _listed(getattr(request, level)):
+        for name in _split_commas(getattr(request, level)):
             capability = _capability(name, level)
             if levels.get(capability, level) != level:
                 raise UsageError(
@@ -91,17 +91,17 @@ def options_of(request: RunOptions, default: str) -> Options:
     """What the agent is opened with; `default` is the policy's preset where none is named."""
     options = request.agent_options()
     for name in _LISTS & options.keys():
-        options[name] = tuple(_listed(options[name]))
+        options[name] = tuple(_split_commas(options[name]))
     options |= {"cwd": request.cwd, "policy": policy_of(request, default)}
     options |= {"resume": request.resume, "fork": request.fork}
     return cast("Options", options)
 
 
-def greet_ahead(early: SpawnedProcess, request: RunOptions) -> None:
+def send_first_message_early(early: SpawnedProcess, request: RunOptions) -> None:
     """Tell an agent that was started ahead what it will be told. Only where no configuration says anything."""
     config = Config(environ=inherited())
     with suppress(UsageError):  # it is said in its place
-        greet(early, request.agent, build_spec(config, **options_of(checked(request), config.policy)))
+        greet(early, request.agent, build_spec(config, **options_of(check_options(request), config.policy)))
 
 
 def prompt_of(request: RunOptions) -> Prompt:
@@ -132,7 +132,7 @@ def attachment(path: str) -> Attachment:
     return Attachment(path=str(place), media_type=kind, name=place.name)
 
 
-def _listed(values: Iterable[str]) -> list[str]:
+def _split_commas(values: Iterable[str]) -> list[str]:
     """Options that take a list may be given several times, or once with commas (not those in parentheses)."""
     names: list[str] = []
     for value in values:

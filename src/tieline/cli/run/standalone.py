@@ -9,14 +9,14 @@ from ...drivers.base import Prompt, check_prompt
 from ...events import Event
 from ...sessions.ask_decisions import OnAsk
 from ...sessions.session import Session
-from .run_options import RunOptions, checked, options_of, prompt_of
+from .run_options import RunOptions, check_options, options_of, prompt_of
 from .terminal_io import TerminalIO
 from .turn_runner import TurnRunner, TurnSource
 
 
 def run_standalone(request: RunOptions) -> int:
     """Everything from the request to the exit status. Raises TielineError."""
-    request = checked(request)
+    request = check_options(request)
     config = configuration.load()
     options = options_of(request, config.policy)
     prompt = prompt_of(request)

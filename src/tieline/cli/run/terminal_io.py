@@ -71,7 +71,7 @@ class TerminalIO:
             cwd_option=where,
         )
 
-    def desk(self, agent: str, cwd: str, view: View) -> "PermissionPrompter | None":
+    def prompter(self, agent: str, cwd: str, view: View) -> "PermissionPrompter | None":
         """Where the person answers; None when nobody is to be asked."""
         if self.keys is None or self._request.on_ask in ("allow", "deny"):
             return None
@@ -80,7 +80,7 @@ class TerminalIO:
         console = self._console if self._on_terminal else _console(stderr=sys.stderr.isatty())
         return PermissionPrompter(agent, console, self.keys, cwd=cwd, pause=view.pause, resume=view.resume)
 
-    def automatic(self, ask: Ask) -> Answer:
+    def automatic_answer(self, ask: Ask) -> Answer:
         """The answer when no person is asked."""
         if ask.kind == "question" and self._choose_first:
             first = {each.id: (each.choices[0].label if each.choices else "yes",) for each in ask.questions}
@@ -94,7 +94,7 @@ class TerminalIO:
         self._denied_for_nobody = True
         return deny(ask, "nobody could be asked", by="nobody")
 
-    def last_words(self, view: View) -> None:
+    def print_closing_notes(self, view: View) -> None:
         """What the person should know when all is over."""
         if self._denied_for_nobody:
             view.note(
@@ -102,7 +102,7 @@ class TerminalIO:
                 "  Decide ahead with --allow, --policy or --on-ask allow."
             )
 
-    def put_in_order(self) -> None:
+    def restore_terminal(self) -> None:
         """The terminal as it was found; also from a signal's handler."""
         if self.keys is not None:
             self.keys.restore()

@@ -17,7 +17,7 @@ from .terminal_io import TerminalIO
 if TYPE_CHECKING:
     from .permission_prompt import PermissionPrompter
 
-EXIT: dict[Outcome, int] = {
+EXIT_STATUS: dict[Outcome, int] = {
     "success": 0, "error": FAILED, "max_turns": FAILED, "max_budget": FAILED,
     "timeout": TIMEOUT, "interrupted": INTERRUPTED,
 }  # fmt: skip
@@ -82,7 +82,7 @@ class TurnRunner:
             if keys is not None:
                 stack.enter_context(keys)
                 keys.quiet()
-                stack.enter_context(Suspension(self._stage.put_in_order, self._continued))
+                stack.enter_context(Suspension(self._stage.restore_terminal, self._continued))
             self._signals = stack.enter_context(Signals(self._first_signal, self._at_once))
             self._ready: asyncio.Future[View] = loop.create_future()
             self._tasks.append(asyncio.create_task(self._animate()))
@@ -101,21 +101,21 @@ class TurnRunner:
             return self._signals.status if status == INTERRUPTED and self._signals.number else status
 
     async def _turn(self, view: View) -> int:
-        self._desk = self._stage.desk(self._session.agent, self._session.cwd, view)
+        self._desk = self._stage.prompter(self._session.agent, self._session.cwd, view)
         status = FAILED
         async with aclosing(self._session.turn(self._prompt, timeout=self._timeout)) as events:
             self._phase = "running"
             async for event in events:
                 view.show(event)
                 if isinstance(event, Ask) and self._desk is not None:
-                    await self._desk.serve(event)
+                    await self._desk.prompt(event)
                 elif isinstance(event, Done):
-                    status = EXIT[event.status]
-        self._stage.last_words(view)
+                    status = EXIT_STATUS[event.status]
+        self._stage.print_closing_notes(view)
         return status
 
     async def _decide(self, ask: Ask) -> Answer:
-        return self._stage.automatic(ask) if self._desk is None else await self._desk.decide(ask)
+        return self._stage.automatic_answer(ask) if self._desk is None else await self._desk.decide(ask)
 
     async def _animate(self) -> None:
         """Make the view while the agent starts, then let its clock tick."""
@@ -164,10 +164,10 @@ class TurnRunner:
     def _continued(self) -> None:
         """After Ctrl-Z and `fg`."""
         if self._stage.keys is not None:
-            self._stage.keys.again()
+            self._stage.keys.reapply()
         if self._desk is not None and self._main is not None:
-            self._main.get_loop().call_soon_threadsafe(self._desk.again)
+            self._main.get_loop().call_soon_threadsafe(self._desk.redraw)
 
     def _at_once(self) -> None:
-        self._stage.put_in_order()
+        self._stage.restore_terminal()
         self._leave()

@@ -21,7 +21,7 @@ from ...protocol.request_bodies import NewSession
 from ...sessions.ask_decisions import OnAsk
 from ..terminal.sanitize import one_line
 from .hub_session import PATIENCE_S, HubSession
-from .run_options import RunOptions, checked, options_of, prompt_of
+from .run_options import RunOptions, check_options, options_of, prompt_of
 from .terminal_io import TerminalIO
 from .turn_runner import TurnRunner, TurnSource
 
@@ -31,7 +31,7 @@ TITLE = 80
 def run_via_hub(request: RunOptions, address: HubAddress) -> int:
     """Everything from the request to the exit status. Raises TielineError; HubUnreachable before anything happened
     when there is no hub after all."""
-    request = checked(request)
+    request = check_options(request)
     config = configuration.load()
     options = options_of(request, config.policy)
     prompt = _with_content(prompt_of(request))

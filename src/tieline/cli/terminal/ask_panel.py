@@ -14,10 +14,10 @@ from .sanitize import one_line
 
 def panel(ask: Ask, agent: str, cwd: str = "") -> Panel:
     """`cwd`: names in a diff are told as seen from there."""
-    wish = "has a plan" if ask.kind == "plan" else event_text.wish(ask)
-    parts = [_shown(part, cwd) for part in ask_parts(ask)]
+    wish = "has a plan" if ask.kind == "plan" else event_text.request_text(ask)
+    parts = [_part_view(part, cwd) for part in ask_parts(ask)]
     if ask.withheld:
-        parts.append(Text(event_text.withheld(ask), "bold red", overflow="fold"))
+        parts.append(Text(event_text.withheld_text(ask), "bold red", overflow="fold"))
     return Panel(
         Group(*parts),
         title=Text(f"{one_line(agent)} {wish}", "bold"),
@@ -31,10 +31,10 @@ def panels(ask: Ask, agent: str, cwd: str = "") -> list[Panel]:
     """All of an ask: of a question first what it comes with, if anything, then each question."""
     if ask.kind != "question":
         return [panel(ask, agent, cwd)]
-    return [*about(ask, agent, cwd), *(question_panel(question, agent) for question in ask.questions)]
+    return [*context_panels(ask, agent, cwd), *(question_panel(question, agent) for question in ask.questions)]
 
 
-def about(ask: Ask, agent: str, cwd: str = "") -> list[Panel]:
+def context_panels(ask: Ask, agent: str, cwd: str = "") -> list[Panel]:
     """What comes with the questions: who really asks, for instance."""
     questions = sum(1 + len(question.choices) for question in ask.questions)
     return [panel(replace(ask, questions=()), agent, cwd)] if len(ask_parts(ask)) > questions else []
@@ -51,7 +51,7 @@ def question_panel(question: Question, agent: str) -> Panel:
     return Panel(body, title=title, title_align="left", border_style="cyan", padding=(0, 1))
 
 
-def _shown(part: Part, cwd: str) -> RenderableType:
+def _part_view(part: Part, cwd: str) -> RenderableType:
     label, text = marked(part.label).replace("\n", " "), marked(part.text)
     if part.form == "diff":
         from .diff_view import coloured

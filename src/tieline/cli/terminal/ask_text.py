@@ -6,25 +6,31 @@ from . import event_text
 from .sanitize import one_line
 
 
-def whole(ask: Ask, *, parts: bool = True) -> str:
+def full_text(ask: Ask, *, parts: bool = True) -> str:
     """Every character of it as plain text, and what can be done about it. `parts`: else only the latter."""
     lines = [parts_text(ask_parts(ask))] if parts else []
     if ask.withheld:
-        lines.append(event_text.withheld(ask))
-    lines += [f"--remember {level}: allows {event_text.scope(ask, level)}" for level in ask.remember]
+        lines.append(event_text.withheld_text(ask))
+    lines += [f"--remember {level}: allows {event_text.scope_text(ask, level)}" for level in ask.remember]
     return "\n".join(lines)
 
 
-def line(ask: Ask) -> str:
+def summary_line(ask: Ask) -> str:
     """What is asked, on one line."""
     if ask.kind == "question":
         return "; ".join(one_line(question.text) for question in ask.questions)
     if ask.kind == "plan":
         return f"has a plan: {one_line(ask.plan, 120)}"
-    row = event_text.row(ask.action, ask.title, arguments=ask.input) if ask.action else None
+    row = event_text.action_row(ask.action, ask.title, arguments=ask.input) if ask.action else None
     target = f"{row.verb or row.icon} {row.target}".strip() if row else one_line(ask.title)
-    return f"{event_text.wish(ask)}: {target}"
+    return f"{event_text.request_text(ask)}: {target}"
 
 
-def wish(ask: Ask) -> str:
-    return "has a question" if ask.kind == "question" else "has a plan" if ask.kind == "plan" else event_text.wish(ask)
+def headline(ask: Ask) -> str:
+    return (
+        "has a question"
+        if ask.kind == "question"
+        else "has a plan"
+        if ask.kind == "plan"
+        else event_text.request_text(ask)
+    )

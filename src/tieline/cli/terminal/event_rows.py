@@ -43,24 +43,24 @@ class RunningTool:
         self.use = use
         self.since = since
         self.asked = False  # a person saw all of it
-        self.told = False  # what it did is on the screen in another form
-        self.heard = ""
+        self.hidden = False  # what it did is on the screen in another form
+        self.output = ""
 
-    def hear(self, text: str) -> None:
-        self.heard = (self.heard + text)[-4096:]
+    def add_output(self, text: str) -> None:
+        self.output = (self.output + text)[-4096:]
 
 
 def answer_line(event: Answer) -> Text | None:
     """Of a decision that was not made here: who made it, and from where. Or why nobody could."""
     if event.by in ("expiry", "error", "nobody", "restart"):
         return Text(f"! an ask was denied: {one_line(event.reason)}", "yellow")
-    return Text(f"· {event_text.decided(event)}", "dim") if event.via else None
+    return Text(f"· {event_text.decision_text(event)}", "dim") if event.via else None
 
 
 def row_text(running: RunningTool, cwd: str, width: int) -> Text:
     """Icon, verb and target, cut to the width."""
     use = running.use
-    row = event_text.row(use.action, use.name, cwd, use.input)
+    row = event_text.action_row(use.action, use.name, cwd, use.input)
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(row.icon, ICON_STYLES[type(use.action)]).append(" ")
     if row.verb:
@@ -147,4 +147,4 @@ def summary_line(done: Done, *, told: bool) -> Text:
     text = Text.assemble((f"{sign} {word}", f"bold {style}"))
     if done.error and not told and done.status in ("error", "timeout"):
         text.append(f": {one_line(done.error, 400)}", style)
-    return text.append("  " + " · ".join(event_text.summary(done)), "dim")
+    return text.append("  " + " · ".join(event_text.summary_parts(done)), "dim")

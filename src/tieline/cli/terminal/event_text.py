@@ -49,7 +49,7 @@ class EventRow(Struct, frozen=True):
     target: str
 
 
-def decided(answer: Answer) -> str:
+def decision_text(answer: Answer) -> str:
     """What was decided; where it was not decided here, by whom and from where."""
     what = "answered" if answer.answers else {"allow": "allowed", "deny": "denied"}[answer.decision]
     if answer.via:
@@ -58,12 +58,12 @@ def decided(answer: Answer) -> str:
     return f"{what}: {chosen}" if chosen else what
 
 
-def row(action: AnyAction, name: str, cwd: str = "", arguments: Mapping[str, Any] = {}) -> EventRow:
+def action_row(action: AnyAction, name: str, cwd: str = "", arguments: Mapping[str, Any] = {}) -> EventRow:
     match action:
         case Read(path):
             return EventRow("○", "read", _short(path, cwd))
         case Edit(paths, diff):
-            count = counts(diff)
+            count = diff_counts(diff)
             return EventRow(
                 "✎", "edit", ", ".join(_short(path, cwd) for path in paths) + (f"  {count}" if count else "")
             )
@@ -82,7 +82,7 @@ def row(action: AnyAction, name: str, cwd: str = "", arguments: Mapping[str, Any
             return EventRow("•", one_line(name), one_line(", ".join(f"{k}={v}" for k, v in arguments.items())))
 
 
-def counts(diff: str) -> str:
+def diff_counts(diff: str) -> str:
     """+3 −1"""
     added = removed = 0
     for line in diff.splitlines():
@@ -93,7 +93,7 @@ def counts(diff: str) -> str:
     return " ".join(part for part in (f"+{added}" if added else "", f"−{removed}" if removed else "") if part)
 
 
-def beyond(paths: Iterable[str], diff: str) -> list[str]:
+def paths_outside(paths: Iterable[str], diff: str) -> list[str]:
     """The paths that the diff does not name, in whatever way each of them is written."""
     named = changed_paths(diff)
     return [path for path in paths if not any(_same(path, name) for name in named)]
@@ -103,11 +103,11 @@ def _same(one: str, other: str) -> bool:
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
-def wish(ask: Ask) -> str:
+def request_text(ask: Ask) -> str:
     """What the agent wants, as it follows its name: `codex wants to …`."""
     match ask.action:
         case Edit(paths, diff):
-            many = len(changed_paths(diff)) + len(beyond(paths, diff)) > 1
+            many = len(changed_paths(diff)) + len(paths_outside(paths, diff)) > 1
             return "wants to change files" if many else "wants to change a file"
         case Command():
             return "wants to run a command"
@@ -123,13 +123,13 @@ def wish(ask: Ask) -> str:
             return f"wants to use {one_line(ask.title)}" if ask.title else "asks for permission"
 
 
-def scope(ask: Ask, level: Remember) -> str:
+def scope_text(ask: Ask, level: Remember) -> str:
     """What is permitted by remembering it, as it follows `allow`: on one line, and all of it."""
     words = scope_of(ask, level)
     return one_line(words, 10 * len(words))  # a mark takes the room of ten characters at the most
 
 
-def withheld(ask: Ask) -> str:
+def withheld_text(ask: Ask) -> str:
     return f"The agent does not tell all of it, so it can only be denied: {marked(ask.withheld)}"
 
 
@@ -155,7 +155,7 @@ def number(value: int) -> str:
     return f"{value / 1000:.1f}k" if value < 1_000_000 else f"{value / 1_000_000:.1f}M"
 
 
-def tokens(used: Tokens) -> list[str]:
+def token_parts(used: Tokens) -> list[str]:
     parts: list[str] = []
     if used.input is not None:
         cached = f" ({number(used.cache_read)} cached)" if used.cache_read else ""
@@ -167,11 +167,11 @@ def tokens(used: Tokens) -> list[str]:
     return parts
 
 
-def summary(done: Done) -> list[str]:
+def summary_parts(done: Done) -> list[str]:
     """Duration, tokens and cost; what is missing is not made up."""
     parts = [seconds(done.duration_s)]
     if done.tokens is not None:
-        parts += tokens(done.tokens)
+        parts += token_parts(done.tokens)
         if done.usage == "partial":
             parts.append("so far counted")
     return parts
@@ -182,7 +182,7 @@ def resume_command(agent: str, native_id: str, cwd: str = "") -> str:
     return f'tieline run {shlex.quote(agent)} --resume {shlex.quote(native_id)}{where} "…"'
 
 
-def home(path: str, home: str) -> str:
+def with_tilde(path: str, home: str) -> str:
     return f"~{path[len(home) :]}" if home and (path == home or path.startswith(f"{home}/")) else path
 
 

@@ -34,6 +34,6 @@ def time_ago(at: float, now: float | None = None) -> str:
 
 
 def short_path(path: str) -> str:
-    """A directory as people write it."""
+    """A path with `~` for the home directory."""
     home = os.path.expanduser("~")  # noqa: PTH111 (a string is all that is wanted)
     return f"~{path[len(home) :]}" if home != "/" and (path == home or path.startswith(f"{home}/")) else path

@@ -73,7 +73,7 @@ class Keyboard:
             with suppress(OSError, termios.error):
                 termios.tcsetattr(self._descriptor, termios.TCSANOW, self._found)
 
-    def again(self) -> None:
+    def reapply(self) -> None:
         """After the process was stopped and continued: the mode that it had."""
         if self._mode is not None:
             with suppress(OSError, termios.error):

@@ -59,7 +59,7 @@ class LiveRegion:
             took = self._clock() - running.since
             end = f"  {event_text.seconds(took)}" if took >= 1 else ""
             lines.append(row_text(running, self.cwd, width - len(end) - 2) + Text(end, "dim"))
-            for line in output(running.heard).strip("\n").split("\n")[-OUTPUT_LINES:] if running.heard else []:
+            for line in output(running.output).strip("\n").split("\n")[-OUTPUT_LINES:] if running.output else []:
                 lines.append(Text(f"  │ {line.expandtabs(4)}", "dim", no_wrap=True, overflow="ellipsis"))
         return lines
 
@@ -70,7 +70,7 @@ class LiveRegion:
         text.append(f"{frame} ", "cyan")
         text.append("thinking" if self._thought else self.doing, "cyan")
         text.append(f"  {event_text.seconds(now - self._began)}", "dim")
-        if self.tokens is not None and (used := event_text.tokens(self.tokens)):
+        if self.tokens is not None and (used := event_text.token_parts(self.tokens)):
             text.append(" · " + " · ".join(used), "dim")
         if self._thought:
             text.append("  " + one_line(self._thought.strip().split("\n")[-1], width), "dim italic")

@@ -18,7 +18,7 @@ def blocks(text: str) -> list[str]:
     start = position = 0
     after_empty = False
     *lines, last = text.split("\n")
-    for line in [*lines, last] if _decided(last) else lines:  # what the last line is may only show as it grows
+    for line in [*lines, last] if _cannot_be_item(last) else lines:  # what the last line is may only show as it grows
         if not line.strip() and not fence:
             after_empty = True
         else:
@@ -30,17 +30,17 @@ def blocks(text: str) -> list[str]:
             if not fence:
                 in_list = item or (in_list and (indented or not after_empty))
             after_empty = False
-            fence = _after(fence, line)
+            fence = _open_fence(fence, line)
         position += len(line) + 1
     return [*found, text[start:]]
 
 
-def _decided(line: str) -> bool:
+def _cannot_be_item(line: str) -> bool:
     """Whether a line that may still grow is no list item, whatever comes."""
     return bool(line) and not line[0].isspace() and not line[0].isdigit() and line[0] not in "-*+`~"
 
 
-def _after(fence: str, line: str) -> str:
+def _open_fence(fence: str, line: str) -> str:
     """The fence that is open after this line, if any."""
     match = _FENCE.match(line)
     if match is None:
@@ -60,10 +60,10 @@ class MarkdownStream:
         self._done: dict[str, int] = {}  # item → how much of that was handed out
         self.growing = ""
 
-    def hear(self, item: str, text: str) -> None:
+    def feed(self, item: str, text: str) -> None:
         self._heard.setdefault(item, []).append(text)
 
-    def settled(self) -> list[str]:
+    def take_finished(self) -> list[str]:
         """Blocks that have become whole. Called by the clock, not per delta: it looks at all that is not settled."""
         found: list[str] = []
         for item, parts in self._heard.items():
@@ -74,7 +74,7 @@ class MarkdownStream:
             found += filter(str.strip, whole)
         return found
 
-    def whole(self, item: str, text: str) -> list[str]:
+    def finish_item(self, item: str, text: str) -> list[str]:
         """The item is complete: what of it was not handed out yet."""
         self._heard.pop(item, None)
         done, said = self._done.pop(item, 0), self._text.pop(item, "")
@@ -83,9 +83,9 @@ class MarkdownStream:
             done = 0  # the item is not what its deltas said: the item counts
         return [*filter(str.strip, blocks(text[done:]))]
 
-    def rest(self) -> list[str]:
+    def flush(self) -> list[str]:
         """At the end: what never became an item, because nothing is lost."""
-        found = self.settled()
+        found = self.take_finished()
         for item, text in list(self._text.items()):
-            found += self.whole(item, text)
+            found += self.finish_item(item, text)
         return found

@@ -125,7 +125,7 @@ class PlainView(NonInteractiveView):
                 self._say(f"thinking: {one_line(text)}")
             case ToolUse():
                 self._release()
-                self._rows[event.id] = event_text.row(event.action, event.name, self._cwd, event.input)
+                self._rows[event.id] = event_text.action_row(event.action, event.name, self._cwd, event.input)
             case ToolResult():
                 self._result(event)
             case Ask(kind="permission"):
@@ -133,7 +133,7 @@ class PlainView(NonInteractiveView):
             case Ask():
                 self._say(f"asked: {one_line(event.title or event.plan)}")
             case Answer() if event.via or event.answers:
-                self._say(event_text.decided(event))
+                self._say(event_text.decision_text(event))
             case Answer(
                 decision="deny", by="restart"
             ):  # the call's own result says no more than that it was not finished
@@ -172,7 +172,7 @@ class PlainView(NonInteractiveView):
             if event.error and event.status != "success" and event.error not in self._told
             else ""
         )
-        self._say(f"{word}{why} ({', '.join(event_text.summary(event))})")
+        self._say(f"{word}{why} ({', '.join(event_text.summary_parts(event))})")
         if self.resumable and event.native_id:
             self._say(f"go on with: {event_text.resume_command(self._agent, event.native_id, self._cwd_option)}")
 

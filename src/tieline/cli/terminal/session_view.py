@@ -9,7 +9,7 @@ import msgspec
 from ...events import Answer, Ask, Done, Event, TurnStarted
 from ...protocol.stream_frames import DeltaFrame, EventFrame
 from ...sessions.records import SessionRecord
-from .ask_text import whole, wish
+from .ask_text import full_text, headline
 from .formatting import on_terminal, short_id
 from .plain_views import PlainView, View
 from .sanitize import clean
@@ -59,7 +59,7 @@ class SessionView:
     def _show(self, event: Event) -> None:
         if isinstance(event, TurnStarted) or self._view is None:
             self.close()
-            self._view = self._made()
+            self._view = self._new_view()
             self._view.start(self._record.agent)
             if isinstance(event, TurnStarted) and not self._terminal:
                 print("› " + clean(event.prompt.strip()).replace("\n", "\n  "), flush=True)
@@ -67,13 +67,15 @@ class SessionView:
         if isinstance(event, Ask) and event.id not in self._asked:
             self._asked.add(event.id)
             verb = "answer" if event.kind == "question" else "approve"
-            self._view.note(f"waits for you: {wish(event)}\n{whole(event)}\n  tieline {verb} {short_id(event.id)}")
+            self._view.note(
+                f"waits for you: {headline(event)}\n{full_text(event)}\n  tieline {verb} {short_id(event.id)}"
+            )
         elif isinstance(event, Answer):
             self._asked.discard(event.ask)
         elif isinstance(event, Done):
             self.close()
 
-    def _made(self) -> View:
+    def _new_view(self) -> View:
         if not self._terminal:
             return PlainView(sys.stdout, sys.stdout, agent=self._record.agent)
         from rich.console import Console

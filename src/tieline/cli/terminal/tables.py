@@ -24,16 +24,16 @@ def print_rows(titles: Sequence[str], rows: Sequence[Sequence[Cell]], none: str 
 
 
 def columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table without a terminal: aligned, one line per row."""
+    """A table as plain text: aligned, one line per row."""
     cells = [[one_line(cell, 60) for cell in row] for row in (titles, *rows)]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(titles))]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
     return "\n".join(
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
     )
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """On a terminal. The first column is what one names a row by: it is never cut."""
+    """Print a table on a terminal. The first column, which identifies the row, is never cut."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -51,7 +51,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 
 
 def fit_widths(needed: Sequence[int], room: int) -> list[int]:
-    """As wide as each column needs to be. Where that is too much the widest give way, but for the first."""
+    """The width of each column. Where the sum is too wide, the widest columns shrink, except the first."""
     widths = list(needed)
     while sum(widths) > room and max(widths[1:], default=1) > 1:
         widest = max(range(1, len(widths)), key=widths.__getitem__)

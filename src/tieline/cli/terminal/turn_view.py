@@ -93,14 +93,14 @@ class TerminalView:
     def tick(self) -> None:
         if self._paused:
             return
-        self._pages(self._prose.settled())
+        self._print_markdown(self._prose.take_finished())
         if self._held is not None and self._clock() - self._held[0] > HELD_S:
             self._release()
         if self._live is not None:
             self._live.refresh()
 
     def pause(self) -> None:
-        self._pages(self._prose.settled())
+        self._print_markdown(self._prose.take_finished())
         self._release()
         self._paused = True
         self._stop_live()
@@ -134,17 +134,17 @@ class TerminalView:
             self._held = None
         self._release()
         if not isinstance(event, Init | TurnStarted):
-            self._say_prompt()
+            self._print_prompt()
         self._show(event)
         self._before = event
 
     def _show(self, event: AnyEvent | Event) -> None:
         match event:
             case TextDelta(text, item, parent=""):
-                self._prose.hear(item, text)
+                self._prose.feed(item, text)
                 self._region.doing = "writing"
             case Text(text, item, parent=""):
-                self._pages(self._prose.whole(item, text))
+                self._print_markdown(self._prose.finish_item(item, text))
                 self._region.doing = "working"
             case Text(text):  # a subagent's words: folded
                 self._row(Line(f"  {one_line(text)}", "dim"))
@@ -156,10 +156,10 @@ class TerminalView:
             case ToolUse():
                 self._region.doing = "working"
                 running = self._region.tools[event.id] = RunningTool(event, self._clock())
-                running.told = isinstance(self._before, Plan) and isinstance(event.action, OtherAction)
+                running.hidden = isinstance(self._before, Plan) and isinstance(event.action, OtherAction)
             case ToolOutput(id, text):
                 if id in self._region.tools:
-                    self._region.tools[id].hear(text)
+                    self._region.tools[id].add_output(text)
             case ToolResult():
                 self._result(event)
             case Answer():
@@ -167,7 +167,7 @@ class TerminalView:
             case Plan(steps):
                 self._region.plan = steps
                 for running in self._region.tools.values():  # the call that set the plan needs no row of its own
-                    running.told = running.told or isinstance(running.use.action, OtherAction)
+                    running.hidden = running.hidden or isinstance(running.use.action, OtherAction)
             case Diff(diff):
                 self._diff = diff
             case Usage(tokens):
@@ -199,7 +199,7 @@ class TerminalView:
 
     def _init(self, event: Init) -> None:
         self._cwd = self._region.cwd = event.cwd
-        parts = [event_text.home(event.cwd, self._home)]
+        parts = [event_text.with_tilde(event.cwd, self._home)]
         if event.model:
             parts.insert(0, event.model)
         about = "  " + " · ".join(map(one_line, parts))
@@ -207,9 +207,9 @@ class TerminalView:
         if event.receipt is not None:
             line.append("\n").append_text(policy_line(event.receipt))
         self._block(line)
-        self._say_prompt()
+        self._print_prompt()
 
-    def _say_prompt(self) -> None:
+    def _print_prompt(self) -> None:
         """Once per turn, below what the agent says of itself if it does."""
         if self._prompt:
             self._block(Line.assemble(("› ", "bold cyan"), (self._prompt, "bold")))
@@ -239,7 +239,7 @@ class TerminalView:
 
     def _result(self, event: ToolResult) -> None:
         running = self._region.tools.pop(event.id, None)
-        if running is None or (running.told and event.status == "ok"):
+        if running is None or (running.hidden and event.status == "ok"):
             return
         took = self._clock() - running.since
         indent = 2 if running.use.parent else 0
@@ -255,7 +255,7 @@ class TerminalView:
             self._row(Padding(coloured(action.diff, cwd=self._cwd, limit=DIFF_LINES), (0, 0, 0, 2)))
 
     def _done(self, event: Done) -> None:
-        self._pages(self._prose.rest())
+        self._print_markdown(self._prose.flush())
         self._diff_at_end()
         if self._region.plan:
             self._block(checklist(self._region.plan))
@@ -280,7 +280,7 @@ class TerminalView:
             (_, row), self._held = self._held, None
             self._row(row)
 
-    def _pages(self, blocks: list[str]) -> None:
+    def _print_markdown(self, blocks: list[str]) -> None:
         for block in blocks:
             self._block(MarkdownPage(block))
         self._region.text = self._prose.growing

@@ -70,9 +70,9 @@ def asks(
     json: Json = False,
 ) -> None:
     """What waits for a decision, whole: every character of it."""
-    from ..commands.asks import asks
+    from ..commands.asks import show
 
-    raise typer.Exit(asks(ask, json=json))
+    raise typer.Exit(show(ask, json=json))
 
 
 EXAMPLES = {

@@ -17,9 +17,9 @@ def channels_list(json: Json = False) -> None:
 
 def channels_check(json: Json = False) -> None:
     """Check the configuration file's channels without running them. Needs no hub."""
-    from ..commands.channels import checked
+    from ..commands.channels import check
 
-    raise typer.Exit(checked(json=json))
+    raise typer.Exit(check(json=json))
 
 
 def channels_reload(

@@ -25,9 +25,9 @@ def dead_list(
     json: Json = False,
 ) -> None:
     """What did not arrive, and why."""
-    from ..commands.dead_letters import listed
+    from ..commands.dead_letters import list_letters
 
-    raise typer.Exit(listed(pattern, sender, reason, limit=limit, json=json))
+    raise typer.Exit(list_letters(pattern, sender, reason, limit=limit, json=json))
 
 
 def dead_show(id: MessageId, json: Json = False) -> None:

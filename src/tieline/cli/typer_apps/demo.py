@@ -12,9 +12,9 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's directory in place.")] = False,
 ) -> None:
     """A scripted agent mends a small project in a temporary directory. No key, no account, nothing to install."""
-    from ..commands.demo import play
+    from ..commands.demo import run_demo
 
-    raise typer.Exit(play(yes=yes, keep=keep))
+    raise typer.Exit(run_demo(yes=yes, keep=keep))
 
 
 EXAMPLES = """

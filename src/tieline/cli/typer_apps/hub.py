@@ -55,9 +55,9 @@ def pair(
     json: Annotated[bool, typer.Option("--json", help='`{"url", "secret"}` on stdout, for a program.')] = False,
 ) -> None:
     """Let one more device in: a link that works once, within ten minutes, and its QR code."""
-    from ..commands.pairing import offer
+    from ..commands.pairing import pair
 
-    raise typer.Exit(offer(node=node, page=page, client=client, name=name, json=json))
+    raise typer.Exit(pair(node=node, page=page, client=client, name=name, json=json))
 
 
 EXAMPLES = {

@@ -13,9 +13,9 @@ def schema(
     ] = "events",
 ) -> None:
     """Print the JSON Schema of what Tieline says and takes."""
-    from ..commands.schema import text
+    from ..commands.schema import schema_text
 
-    print(text(name))
+    print(schema_text(name))
 
 
 EXAMPLES = """

@@ -14,7 +14,7 @@ from ... import config as configuration
 from ... import paths
 from ...channels.base import Channel, ChannelContext
 from ...config import ChannelConfig, Config
-from ...environment import config_place
+from ...environment import config_path
 from ...errors import BusError, TielineError, UsageError
 from ..relay import Relay
 from .channel_reports import Changes, ChannelReport, ChannelSlot, build_report, entries
@@ -265,7 +265,7 @@ class ChannelSet:
     # --- watching --------------------------------------------------------------------------------------
 
     def _config_path(self) -> Path | None:
-        place = self._config.source or config_place(self._config.environ)
+        place = self._config.source or config_path(self._config.environ)
         return Path(place) if place else None
 
     def _files(self) -> Iterable[Path]:
