@@ -1,4 +1,4 @@
-"""One request to the hub, as often as it takes: typed in, typed out, refusals as errors."""
+"""One API request to the hub: typed body and result, retries, and errors from its problem responses."""
 
 import asyncio
 import time
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 PREFIX = "/api/v1/"
 ACCEPTED = 202
-"""It is durable, but the node has not answered yet."""
+"""The command is stored, but the node has not answered yet."""
 BACKOFF = Backoff(0.1, 2.0)
 
 
 class ApiRequests:
-    """What all parts of the client share: the connection and its manners."""
+    """The base of the client's parts: the connection, retries and decoding."""
 
     def __init__(self, url: str, token: str = "", *, socket: str = "", patience_s: float = 15.0) -> None:
         """`patience_s`: how long a hub that went away is waited for. One that was never there is told at once."""
@@ -83,7 +83,7 @@ class ApiRequests:
             return msgspec.json.decode(body, type=kind)
         except msgspec.MsgspecError as error:
             raise HubFailed(
-                f"the hub's answer is not understood: {error}",
+                f"the hub's response cannot be decoded: {error}",
                 status=status,
                 code="ProtocolError",
                 hint="It may be of another version: see `tieline --version` and `tieline status`.",

@@ -46,11 +46,11 @@ class Client(SessionsApi, NodesApi, AccessApi, MessagesApi):
         if by == "sse":
             from .stream_transports import SseTransport
 
-            door: StreamTransport = SseTransport(self.url, self.http)
+            transport: StreamTransport = SseTransport(self.url, self.http)
         else:
             from .stream_transports import WebSocketTransport
 
-            door = WebSocketTransport(self.url, self._token, self._socket)
+            transport = WebSocketTransport(self.url, self._token, self._socket)
         subscribe = Subscribe(
             after=after,
             epoch=epoch,
@@ -59,7 +59,7 @@ class Client(SessionsApi, NodesApi, AccessApi, MessagesApi):
             deltas=deltas,
             visible=visible,
         )
-        return follow(door, subscribe, url=self.url, patience_s=patience_s, on_connection=on_connection)
+        return follow(transport, subscribe, url=self.url, patience_s=patience_s, on_connection=on_connection)
 
 
 def connect(env: Mapping[str, str] | None = None, *, patience_s: float = 15.0) -> Client:

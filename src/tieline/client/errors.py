@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a hub, and how a hub's refusal becomes an error here.
+"""Errors of the client, and how a hub's error response becomes an exception.
 
 TielineError
 ├── HubError
@@ -41,7 +41,7 @@ class HubUnreachable(HubError):
 class Unauthorized(HubError):
     def __init__(self, url: str, detail: str = "") -> None:
         super().__init__(
-            f"the hub at {url} does not let us in" + (f": {detail}" if detail else ""),
+            f"the hub at {url} refused the credentials" + (f": {detail}" if detail else ""),
             hint="The token is unknown to it, or its device was revoked. Pair again, or check TIELINE_TOKEN.",
         )
         self.url = url

@@ -1,4 +1,4 @@
-"""Deltas and events, put back into the order in which the agents said them.
+"""Puts deltas and events back into the order in which the agents produced them.
 
 Events are told when they are on the disk, deltas at once: a quick agent's deltas overtake what came before them. Here
 a delta waits for what it follows: the turn's beginning, the call whose output it is, the item before its own. One that

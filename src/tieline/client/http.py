@@ -41,7 +41,7 @@ class HttpResponse(Struct, frozen=True):
 
 
 class HttpClient:
-    """`async with Http(url, headers) as http`."""
+    """`async with HttpClient(url, headers) as http`."""
 
     def __init__(self, url: str, headers: Mapping[str, str], *, socket: str = "") -> None:
         """`socket`: the path of a unix socket to connect to; then the URL is only what the other side is called."""
@@ -92,7 +92,7 @@ class HttpClient:
                         continue  # the hub had closed it meanwhile, or was started anew: again, on a fresh one
                     return reply
         except TimeoutError:
-            raise ConnectionLost(f"no answer within {timeout:g} s", sent=True) from None
+            raise ConnectionLost(f"no response within {timeout:g} s", sent=True) from None
 
     @asynccontextmanager
     async def stream(
@@ -107,7 +107,7 @@ class HttpClient:
             async with aclosing(connection.body(status, received)) as chunks:
                 yield HttpResponse(status, received), chunks
         except TimeoutError:
-            raise ConnectionLost("no answer in time", sent=True) from None
+            raise ConnectionLost("no response in time", sent=True) from None
         finally:
             await connection.close()
 
@@ -128,7 +128,7 @@ class HttpClient:
             async for chunk in connection.body(status, received):
                 content += chunk
                 if len(content) > MAX_BODY:
-                    raise ConnectionLost(f"the answer has more than {MAX_BODY:,} bytes", sent=True)
+                    raise ConnectionLost(f"the response has more than {MAX_BODY:,} bytes", sent=True)
             whole = received.get("connection", "").lower() != "close"
             return HttpResponse(status, received, bytes(content))
         finally:
@@ -188,7 +188,7 @@ class _HttpConnection:
             first, *rest = raw[:-4].decode("latin-1").split("\r\n")
             version, _, told = first.partition(" ")
             if not version.startswith("HTTP/1.") or not told[:3].isdigit():
-                raise ConnectionLost("it does not speak HTTP", sent=True)
+                raise ConnectionLost("the response is not HTTP", sent=True)
             status = int(told[:3])
             if status >= 200:  # what comes before (`100 Continue`) is not the answer
                 break
@@ -225,7 +225,7 @@ class _HttpConnection:
         while size:
             piece = await self._read(min(size, CHUNK))
             if not piece:
-                raise ConnectionLost("it went away in the middle of its answer", sent=True)
+                raise ConnectionLost("the hub closed the connection in the middle of its response", sent=True)
             size -= len(piece)
             yield piece
 
@@ -239,11 +239,11 @@ class _HttpConnection:
         try:
             return await self._reader.readuntil(end)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            what = "it went away" if isinstance(error, asyncio.IncompleteReadError) else str(error)
+            what = "the hub closed the connection" if isinstance(error, asyncio.IncompleteReadError) else str(error)
             raise ConnectionLost(what, sent=True) from None
 
     def _number(self, digits: bytes, base: int) -> int:
         try:
             return int(digits.strip(), base)
         except ValueError:
-            raise ConnectionLost("it does not speak HTTP", sent=True) from None
+            raise ConnectionLost("the response is not HTTP", sent=True) from None

@@ -1,4 +1,4 @@
-"""Where the hub is: the one that runs on this machine, or the one that the environment names. Light to import."""
+"""The hub's address: of the hub on this machine, or of the one that the environment names. Light to import."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What happens at the hub, as it happens, through any number of lost connections: no gap, nothing twice, in order.
+"""The hub's event stream: reconnects after lost connections, without gaps or duplicates, in order.
 
 A stream knows its place by the last event's number and the log it is of. When the connection is lost it comes back
 with both; the hub goes on from there, or says that it cannot (`gap`, `reset`).
@@ -39,7 +39,7 @@ class StreamTransport(Protocol):
 
 
 async def follow(
-    door: StreamTransport,
+    transport: StreamTransport,
     subscribe: Subscribe,
     *,
     url: str,
@@ -57,7 +57,7 @@ async def follow(
     while True:
         on_connection(Connection("connecting"))
         try:
-            async with door.open(subscribe) as frames:
+            async with transport.open(subscribe) as frames:
                 while frame := await _next(frames):
                     if isinstance(frame, Ready):
                         failures, away_since = 0, None

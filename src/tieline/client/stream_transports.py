@@ -1,7 +1,7 @@
-"""The two ways into the hub's stream. Both give the same frames; they differ in what they need.
+"""The transports of the hub's stream: WebSocket and server-sent events. Both give the same frames.
 
-The WebSocket is for those who stay: both sides notice a dead connection soon. Server-sent events need nothing but
-HTTP, so a short visit pays no import.
+On a WebSocket both sides notice a dead connection soon. Server-sent events need only HTTP, so that a short command
+imports no WebSocket library.
 """
 
 import asyncio
@@ -115,7 +115,7 @@ class WebSocketTransport:
             return Unauthorized(self._url, told.message if told else reason)
         if code in (CLOSE_BAD_FRAME, CLOSE_TOO_OLD):
             return _final(told or ProblemFrame(code="", message=reason or f"the hub closed the stream ({code})"), code)
-        return ConnectionLost(told.message if told else reason or "the hub went away", sent=True)
+        return ConnectionLost(told.message if told else reason or "the hub closed the connection", sent=True)
 
 
 class SseTransport:
@@ -158,7 +158,7 @@ def _frame(data: str | bytes) -> AnyHubFrame:
         return _decode(data)
     except msgspec.MsgspecError as error:
         raise HubFailed(
-            f"the hub says something that is not understood: {error}",
+            f"the hub sent a frame that cannot be decoded: {error}",
             status=0,
             code="ProtocolError",
             hint="It may be of another version: see `tieline --version` and `tieline status`.",

@@ -119,6 +119,6 @@ async def test_whoever_leaves_ends_the_turn(tmp_path: Path) -> None:
 def test_whoever_was_faster_is_told(via: str, told: tuple[str, str]) -> None:
     """With the same answer as the person here: the log says from which process it came."""
     one = HubSession(Client("http://127.0.0.1:1", ""), NewSession(agent="scripted"), allow)
-    one._said["ask"] = Answer("ask", "allow", by="person")  # pyright: ignore[reportPrivateUsage]
+    one._local_answers["ask"] = Answer("ask", "allow", by="person")  # pyright: ignore[reportPrivateUsage]
     found = one._with_local_author(Answer("ask", "allow", by="owner", via=via.format(here=os.getpid())))  # pyright: ignore[reportPrivateUsage]
     assert (found.by, found.via) == told

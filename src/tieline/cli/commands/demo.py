@@ -52,14 +52,14 @@ def _turn(place: Path, *, yes: bool) -> int:
     config = replace(config, agents=agents, environ=_environment(config.environ))
     nobody = not (sys.stdin.isatty() and sys.stdout.isatty())
     request = RunOptions(agent="demo", prompt=PROMPT, cwd=str(place), on_ask="allow" if yes or nobody else "")
-    stage = TerminalIO(request, config, show_prompt=True, choose_first=True)
+    terminal = TerminalIO(request, config, show_prompt=True, choose_first=True)
 
     def opener(on_ask: OnAsk) -> TurnSource:
         return StandaloneTurn(open_session("demo", cwd=place, policy="ask", on_ask=on_ask, config=config))
 
     async def perform() -> int:
         leave = lambda: shutil.rmtree(place, ignore_errors=True)  # noqa: E731
-        return await TurnRunner(stage, opener, Prompt(PROMPT), leave=leave).run()
+        return await TurnRunner(terminal, opener, Prompt(PROMPT), leave=leave).run()
 
     return asyncio.run(perform())
 

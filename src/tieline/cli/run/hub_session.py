@@ -1,7 +1,6 @@
-"""One turn of a session at the hub, followed and answered from here as if the agent were ours.
+"""One turn of a session at the hub, shown and answered here as if the agent ran in this process.
 
-The session is a new one, or the one that holds the conversation that is to be resumed: two sessions with one
-conversation would be in each other's way.
+The session is new, or the one that already holds the resumed conversation: two sessions must not share one.
 """
 
 import asyncio
@@ -24,20 +23,20 @@ from ...sessions.ask_decisions import OnAsk, deny
 from ...sessions.records import SessionRecord, digest
 
 PATIENCE_S = 30.0
-"""How long a hub that went away in the middle is waited for."""
+"""How long to wait for a hub that disconnects during the turn."""
 ABORT_RETRY_S = 0.05
 INTERRUPT_S = 5.0
-"""How long it may take to tell the hub that the turn is to end, when nobody waits for its end."""
+"""How long the interrupt request may take when the caller leaves early."""
 MAX_UNREAD = 4000
 """Events that wait while the person thinks about an ask; deltas only as long as half of the room is free."""
 MAX_INLINE_PROMPT = 100_000
-"""Characters of a prompt that goes along with the session; a longer one follows by itself."""
+"""Characters of a prompt that is sent with the new session; a longer prompt is a request of its own."""
 MUST_MATCH = ("cwd", *(name for name in AgentOptions.__struct_fields__ if name != "model"))
-"""What a session must have in common with the run that goes on with it."""
+"""The options that must be equal for a run to continue a session."""
 
 
 class HubSession:
-    """`async with Visit(client, new, on_ask) as visit`: it listens; `turn` then makes the session say something."""
+    """`async with HubSession(client, new, on_ask) as session`: subscribes; `turn` then sends the prompt."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class HubSession:
         resumes: Callable[[], bool] = lambda: False,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """`resumes`: whether the agent can go on later, for a hub that has only just begun to look at its agents."""
+        """`resumes`: whether the agent can go on later, for a hub that has not probed its agents yet."""
         self.agent = new.agent
         self.cwd = new.cwd
         self.resumable = False
@@ -56,22 +55,22 @@ class HubSession:
         self._new = new
         self._id = new.id  # the session's
         self._prompt = new_id()
-        self._ours = True  # what is told now is of our turn
+        self._ours = True  # the events that arrive now belong to our turn
         self._on_ask = on_ask
         self._resumes = resumes
         self._patience_s = patience_s
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(MAX_UNREAD)
         self._asks: dict[str, asyncio.Event] = {}  # those the hub has, by id
         self._deciding: dict[str, asyncio.Task[None]] = {}
-        self._said: dict[str, Answer] = {}  # what was decided here
+        self._local_answers: dict[str, Answer] = {}  # decided in this process
         self._lost = False
         self._running = False
-        self._unwanted = False  # interrupted before it was there
+        self._unwanted = False  # interrupted before the session existed
         self._over = False
         self._problem: Exception | None = None
 
     async def __aenter__(self) -> "HubSession":
-        """The stream is open when it returns, so that nothing of the turn is missed."""
+        """Returns when the stream is open, so that no event of the turn is missed."""
         if self._new.resume and not self._new.fork and (earlier := await self._find_session()):
             self._id, self._ours = earlier.id, False
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -110,7 +109,7 @@ class HubSession:
                 self._problem.hint = f"`tieline up` starts one; `tieline tail {self._id}` tells how the turn went on."
             raise self._problem or HubError("the hub's stream ended")
         finally:
-            if not self._over:  # the reader left: the agent must not go on unwatched
+            if not self._over:  # the caller left: the agent must not go on unwatched
                 with suppress(TielineError, TimeoutError):
                     async with asyncio.timeout(INTERRUPT_S):
                         await self.interrupt()
@@ -118,19 +117,19 @@ class HubSession:
     async def interrupt(self) -> None:
         self._unwanted = True
         if not self._running:
-            return  # it is on its way, and ended when it is there
-        if not self._ours:  # it waits behind the prompts of others, whose turns are not ours to end
+            return  # `turn` interrupts it once the prompt is sent
+        if not self._ours:  # our prompt still waits behind other prompts, whose turns we must not end
             await self._client.cancel_prompt(self._id, self._prompt)
             self._over = True
             await self._events.put(Done("interrupted"))
             return
-        while not self._over:  # the session may have the prompt, and not have begun with it
+        while not self._over:  # the session may not have begun with the prompt
             if await self._client.abort(self._id) is not False:
                 return
             await asyncio.sleep(ABORT_RETRY_S)
 
     async def _send(self, prompt: Prompt, timeout: float | None) -> None:
-        """In one request where that is possible."""
+        """Session and prompt in one request where possible."""
         if self._ours:
             if not (prompt.attachments or timeout is not None or len(prompt.text) > MAX_INLINE_PROMPT):
                 await self._client.create_session(replace(self._new, prompt=prompt.text))
@@ -140,7 +139,7 @@ class HubSession:
         await self._client.prompt(self._id, new)
 
     async def _find_session(self) -> SessionRecord | None:
-        """The session that holds the conversation, if it is as this run wants it; else it lets go of it."""
+        """The session that holds the conversation, if its options match; else that session is closed."""
         new = self._new
         for one in await self._client.sessions(archived=True):
             if (one.native_id, one.agent, one.node) == (new.resume, new.agent, new.node):
@@ -213,7 +212,7 @@ class HubSession:
                 task = asyncio.create_task(self._decide(event))
                 self._deciding[event.id] = task
                 task.add_done_callback(lambda _: self._deciding.pop(event.id, None))
-                await asyncio.sleep(0)  # whoever decides is told of it before it is shown
+                await asyncio.sleep(0)  # `_decide` must see the ask before it is shown
             case Answer(ask=ask):
                 self._stop_deciding(ask)
                 event = self._with_local_author(event)
@@ -239,7 +238,7 @@ class HubSession:
             assert isinstance(answer, Answer)
         except Exception as error:  # a broken terminal must not leave the agent waiting, nor allow anything
             answer = deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
-        self._said[ask.id] = answer
+        self._local_answers[ask.id] = answer
         decision = Decision(
             decision=answer.decision,
             reason=answer.reason,
@@ -248,18 +247,18 @@ class HubSession:
             digest=digest(ask),
         )
         try:
-            await self._ask_stored(ask.id).wait()  # a moment after the log; until it expires at the latest
+            await self._ask_stored(ask.id).wait()  # the record follows the event
             await self._client.answer(ask.id, decision)
         except UsageError:
-            pass  # somebody was faster, or it is over: the log says what became of it
-        except TielineError as error:  # it stays undecided: nobody here can wait for its end
+            pass  # already answered or expired: the log has the outcome
+        except TielineError as error:  # the ask stays undecided, so the turn cannot end here
             self._problem = error
             self._pump.cancel()
 
     def _with_local_author(self, event: Answer) -> Answer:
         """The hub says which device decided; that it was the person here, or an option, is more to the point.
         Another process may have been faster with the same answer: then it is that one's."""
-        said = self._said.pop(event.ask, None)
+        said = self._local_answers.pop(event.ask, None)
         other = event.via.startswith("pid ") and event.via.split()[1:2] != [str(os.getpid())]
         if (
             said
@@ -273,7 +272,7 @@ class HubSession:
         return self._asks.setdefault(ask, asyncio.Event())
 
     def _stop_deciding(self, ask: str) -> None:
-        """Somebody has answered, or nobody is asked any more."""
+        """The ask was answered elsewhere, or is over."""
         task = self._deciding.get(ask)
         if task is not None and task is not asyncio.current_task():
             task.cancel()
@@ -286,6 +285,6 @@ class HubSession:
 
 
 def _open_failure(event: Error) -> TielineError | None:
-    """A turn whose first word is an error by one of our names never reached its agent: it failed to open."""
+    """A turn that begins with one of Tieline's own errors never reached its agent: the session failed to open."""
     message, _, hint = event.message.partition("\n  ")
     return error_by_name(event.code, message, hint=hint) if event.code else None

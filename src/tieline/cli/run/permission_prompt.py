@@ -1,4 +1,4 @@
-"""Asks, answered by the person at the terminal with one key.
+"""Prompts the person at the terminal to decide asks, with one key.
 
 The agent's side awaits `decide`; the one who shows the events calls `serve` when the ask has come on the screen. So
 nobody is asked before they have seen what led to it, and asks come one at a time in the order of the stream.

@@ -1,7 +1,7 @@
-"""What `tieline run` was asked to do, as a value; and the quick way to read it from the arguments.
+"""The options of `tieline run` as a value, and a fast parser of the arguments.
 
 `parse` takes the plain forms (`--name value`, `--name=value`, flags, AGENT PROMPT). Anything else is left to the
-Typer command in run.py, which understands the same options and explains what is wrong.
+Typer command in typer_apps/run.py, which understands the same options and explains what is wrong.
 """
 
 import sys
@@ -46,7 +46,7 @@ class RunOptions(AgentOptions, frozen=True, kw_only=True):
 
 
 def check_options(request: RunOptions) -> RunOptions:
-    """Refuses values that cannot be meant, naming the option."""
+    """Raises UsageError, which names the option, for invalid values."""
     for name in ("max_turns", "max_budget_usd", "timeout"):
         value = getattr(request, name)
         if value is not None and not value > 0:
@@ -170,7 +170,7 @@ def _is_text(start: bytes) -> bool:
     return False
 
 
-# --- the quick way ------------------------------------------------------------------------------------------
+# --- the fast parser ------------------------------------------------------------------------------------------
 
 _Reader = Callable[[str], Any]
 

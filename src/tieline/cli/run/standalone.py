@@ -1,4 +1,4 @@
-"""`tieline run` on its own: the agent is a child of this process, and ends with it."""
+"""`tieline run` without a hub: the agent is a child of this process, and ends with it."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -30,7 +30,7 @@ def run_standalone(request: RunOptions) -> int:
 
 
 class StandaloneTurn:
-    """A session of our own, to be performed."""
+    """The TurnSource of a session in this process."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""Where a turn is shown and who answers its asks: chosen once, from the request and from what is a terminal."""
+"""Chooses how a turn is shown and who answers its asks, from the options and from what is a terminal."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ class TerminalIO:
     def __init__(
         self, request: RunOptions, config: Config, *, show_prompt: bool = False, choose_first: bool = False
     ) -> None:
-        """`choose_first`: a question that nobody is asked is answered with its first choice."""
+        """`choose_first`: where nobody is asked, a question is answered with its first choice."""
         self._request = request
         self._environ = config.environ
         self._show_prompt = show_prompt or request.prompt == "-"
@@ -72,7 +72,7 @@ class TerminalIO:
         )
 
     def prompter(self, agent: str, cwd: str, view: View) -> "PermissionPrompter | None":
-        """Where the person answers; None when nobody is to be asked."""
+        """The prompt for the person's decisions; None when nobody is asked."""
         if self.keys is None or self._request.on_ask in ("allow", "deny"):
             return None
         from .permission_prompt import PermissionPrompter
@@ -95,7 +95,7 @@ class TerminalIO:
         return deny(ask, "nobody could be asked", by="nobody")
 
     def print_closing_notes(self, view: View) -> None:
-        """What the person should know when all is over."""
+        """Print what the person should know at the end."""
         if self._denied_for_nobody:
             view.note(
                 "asks were denied because nobody could be asked: there is no terminal to answer on.\n"
@@ -103,7 +103,7 @@ class TerminalIO:
             )
 
     def restore_terminal(self) -> None:
-        """The terminal as it was found; also from a signal's handler."""
+        """Restore the terminal; safe in a signal handler."""
         if self.keys is not None:
             self.keys.restore()
         if self._on_terminal:

@@ -1,4 +1,4 @@
-"""One turn before an audience: whoever runs it, here or at a hub, it looks the same and is answered the same."""
+"""Runs one turn at the terminal: shows its events, answers its asks, returns its exit status."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -25,7 +25,7 @@ TICK_S = 0.1
 
 
 class TurnSource(Protocol):
-    """What is performed: a session of our own, or one at a hub."""
+    """Where the turn runs: a session of this process, or a session at a hub."""
 
     @property
     def agent(self) -> str: ...
@@ -35,7 +35,7 @@ class TurnSource(Protocol):
 
     @property
     def resumable(self) -> bool:
-        """Whether it can go on in another run; known when it is open."""
+        """Whether a later run can continue the conversation; known once the session is open."""
         ...
 
     async def __aenter__(self) -> object: ...
@@ -51,24 +51,24 @@ Opener = Callable[[OnAsk], TurnSource]
 
 
 class TurnRunner:
-    """One turn on a stage: the agent is opened, its events shown, its asks answered, its end told."""
+    """Opens the session, shows its events, answers its asks, and reports its end."""
 
     def __init__(
         self,
-        stage: TerminalIO,
+        terminal: TerminalIO,
         opener: Opener,
         prompt: Prompt,
         *,
         timeout: float | None = None,
         leave: Callable[[], None] = lambda: None,
     ) -> None:
-        """`leave` is called before the process ends at once, where nothing else can be tidied up."""
-        self._stage = stage
+        """`leave` is the clean-up before an immediate exit."""
+        self._terminal = terminal
         self._session = opener(self._decide)
         self._prompt = prompt
         self._timeout = timeout
         self._leave = leave
-        self._desk: PermissionPrompter | None = None
+        self._prompter: PermissionPrompter | None = None
         self._phase = "opening"
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -77,12 +77,12 @@ class TurnRunner:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda loop, context: None)  # stderr is for the person, not for the loop
         self._main = asyncio.current_task()
-        keys = self._stage.keys
+        keys = self._terminal.keys
         with ExitStack() as stack:
             if keys is not None:
                 stack.enter_context(keys)
                 keys.quiet()
-                stack.enter_context(Suspension(self._stage.restore_terminal, self._continued))
+                stack.enter_context(Suspension(self._terminal.restore_terminal, self._continued))
             self._signals = stack.enter_context(Signals(self._first_signal, self._at_once))
             self._ready: asyncio.Future[View] = loop.create_future()
             self._tasks.append(asyncio.create_task(self._animate()))
@@ -101,26 +101,26 @@ class TurnRunner:
             return self._signals.status if status == INTERRUPTED and self._signals.number else status
 
     async def _turn(self, view: View) -> int:
-        self._desk = self._stage.prompter(self._session.agent, self._session.cwd, view)
+        self._prompter = self._terminal.prompter(self._session.agent, self._session.cwd, view)
         status = FAILED
         async with aclosing(self._session.turn(self._prompt, timeout=self._timeout)) as events:
             self._phase = "running"
             async for event in events:
                 view.show(event)
-                if isinstance(event, Ask) and self._desk is not None:
-                    await self._desk.prompt(event)
+                if isinstance(event, Ask) and self._prompter is not None:
+                    await self._prompter.prompt(event)
                 elif isinstance(event, Done):
                     status = EXIT_STATUS[event.status]
-        self._stage.print_closing_notes(view)
+        self._terminal.print_closing_notes(view)
         return status
 
     async def _decide(self, ask: Ask) -> Answer:
-        return self._stage.automatic_answer(ask) if self._desk is None else await self._desk.decide(ask)
+        return self._terminal.automatic_answer(ask) if self._prompter is None else await self._prompter.decide(ask)
 
     async def _animate(self) -> None:
         """Make the view while the agent starts, then let its clock tick."""
         try:
-            view = await asyncio.to_thread(self._stage.view, self._session.agent, self._session.cwd)
+            view = await asyncio.to_thread(self._terminal.view, self._session.agent, self._session.cwd)
             view.start(self._session.agent)
         except Exception as error:
             self._ready.set_exception(error)
@@ -139,7 +139,7 @@ class TurnRunner:
             with suppress(OSError):
                 self._ready.result().close()
 
-    # --- the person wants it to end --------------------------------------------------------------------
+    # --- signals --------------------------------------------------------------------
 
     def _first_signal(self) -> None:
         if self._phase == "closing":
@@ -151,8 +151,8 @@ class TurnRunner:
             self._tasks.append(asyncio.create_task(self._interrupt()))
 
     async def _interrupt(self) -> None:
-        if self._desk is not None:
-            self._desk.abort("the person interrupted the turn")
+        if self._prompter is not None:
+            self._prompter.abort("the person interrupted the turn")
         with suppress(OSError):
             self._ready.result().note("interrupting; once more leaves at once")
         try:
@@ -163,11 +163,11 @@ class TurnRunner:
 
     def _continued(self) -> None:
         """After Ctrl-Z and `fg`."""
-        if self._stage.keys is not None:
-            self._stage.keys.reapply()
-        if self._desk is not None and self._main is not None:
-            self._main.get_loop().call_soon_threadsafe(self._desk.redraw)
+        if self._terminal.keys is not None:
+            self._terminal.keys.reapply()
+        if self._prompter is not None and self._main is not None:
+            self._main.get_loop().call_soon_threadsafe(self._prompter.redraw)
 
     def _at_once(self) -> None:
-        self._stage.restore_terminal()
+        self._terminal.restore_terminal()
         self._leave()

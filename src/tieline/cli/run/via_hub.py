@@ -1,7 +1,7 @@
-"""`tieline run` through the hub of this machine: the same turn, with an agent that was warm already.
+"""`tieline run` through the hub of this machine, which may have the agent started already.
 
-The session is the hub's: it stays there, titled by its prompt, when the turn is over. What the person answers here is
-sent there; what somebody answers elsewhere ends the question here.
+The session stays at the hub after the turn. Answers given here are sent to the hub; an answer from another device
+closes the prompt here.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ def run_via_hub(request: RunOptions, address: HubAddress) -> int:
     values: dict[str, Any] = {name: value for name, value in options.items() if value not in (None, "", (), False)}
     new = NewSession(id=new_id(), node=address.node, agent=request.agent, title=one_line(prompt.text, TITLE), **values)
 
-    async def perform() -> int:
+    async def run_turn() -> int:
         async with Client(address.url, address.token, socket=address.socket, patience_s=PATIENCE_S) as client:
 
             def opener(on_ask: OnAsk) -> TurnSource:
@@ -46,7 +46,7 @@ def run_via_hub(request: RunOptions, address: HubAddress) -> int:
 
             return await TurnRunner(TerminalIO(request, config), opener, prompt, timeout=request.timeout).run()
 
-    return asyncio.run(perform())
+    return asyncio.run(run_turn())
 
 
 def _resumes(agent: str, config: Config) -> bool:

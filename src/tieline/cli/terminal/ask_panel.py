@@ -1,4 +1,4 @@
-"""What is asked, on a terminal: the ask's parts, whole. Nothing in here is ever cut; what cannot be seen is marked."""
+"""Panels that show an ask on a terminal. Nothing is ever cut; invisible characters are marked."""
 
 from msgspec.structs import replace
 from rich.console import Group, RenderableType

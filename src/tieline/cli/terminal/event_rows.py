@@ -1,4 +1,4 @@
-"""The lines of the terminal view: tool calls, the plan, the policy, the summary."""
+"""Events as styled rows of the terminal view: tool calls, the plan, the policy, the summary."""
 
 from collections.abc import Sequence
 

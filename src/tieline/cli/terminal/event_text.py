@@ -1,4 +1,4 @@
-"""What the events say to a person, in words: without colours, without a terminal. Both views use them."""
+"""Events as plain text, without colours; the terminal view and the plain view use it."""
 
 import shlex
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The live region: what is going on right now, below everything that is finished."""
+"""The live region: the current activity, below everything that is finished."""
 
 from collections.abc import Callable, Sequence
 

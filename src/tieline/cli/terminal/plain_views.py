@@ -1,4 +1,4 @@
-"""Views for when nobody looks at a terminal: plain text, and JSON lines. No control codes in either."""
+"""A turn without a terminal: plain text, or JSON lines. No control codes in either."""
 
 from typing import IO, Protocol
 

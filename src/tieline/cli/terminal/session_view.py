@@ -1,4 +1,4 @@
-"""Watching a session at the hub: each turn in a view of its own, asks as a hint of what to type."""
+"""A session at the hub, on the terminal: each turn in a view of its own, asks with the command that answers them."""
 
 import sys
 import time

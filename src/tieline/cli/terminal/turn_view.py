@@ -1,4 +1,4 @@
-"""Events in, terminal out: what is finished is printed for good, what is going on stays in a live region below it.
+"""A turn on the terminal: finished events are printed, current activity stays in a live region below them.
 
 The view only ever reads events; it decides nothing. Everything that comes from an agent goes through `clean`.
 """
