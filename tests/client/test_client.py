@@ -157,7 +157,7 @@ async def test_machines_and_their_agents(hub: Running, client: Client) -> None:
 
 async def test_devices_come_by_pairing_and_go_by_revocation(hub: Running, client: Client) -> None:
     me = await client.me()
-    assert me.device.current and me.node == hub.hub.switch.local
+    assert me.device.current and me.node == hub.hub.dispatcher.local
     offer = await client.pairing(Pairing(kind="client", name="laptop"))
     async with Client(hub.url) as stranger:
         with pytest.raises(Unauthorized):

@@ -22,7 +22,7 @@ from tieline.bus.base import Change, Table
 from tieline.config import Config, HubConfig
 from tieline.hub.app import build
 from tieline.hub.security import devices as devices_module
-from tieline.hub.security.devices import Device, Devices, PairingRecord, hashed
+from tieline.hub.security.devices import Device, Devices, PairingRecord, hash_secret
 from tieline.hub.security.rate_limit import RateLimiter
 from tieline.protocol.stream_frames import Authenticate, Subscribe, encode
 from tieline.testing.wait_for import eventually
@@ -104,13 +104,13 @@ async def test_of_two_who_claim_one_secret_one_gets_in(shared: Running) -> None:
 async def test_a_secret_ends(tmp_path: Path) -> None:
     async with open_bus(f"sqlite:///{tmp_path / 'bus.db'}") as bus, Devices(bus) as devices:
         secret, expires_at = await devices.offer("client")
-        entry = await bus.table("pairings").get(hashed(secret))
+        entry = await bus.table("pairings").get(hash_secret(secret))
         assert entry is not None
         kept = msgspec.json.decode(entry.value, type=PairingRecord)
         assert kept.expires_at == expires_at
         assert devices_module.PAIRING_S == 600
         old = msgspec.structs.replace(kept, expires_at=1.0)
-        await bus.table("pairings").put(hashed(secret), msgspec.json.encode(old))
+        await bus.table("pairings").put(hash_secret(secret), msgspec.json.encode(old))
         try:
             await devices.claim(secret, ("client",))
             raise AssertionError("it was too old")
@@ -122,7 +122,7 @@ async def test_keys_and_secrets_are_kept_hashed(shared: Running) -> None:
     made = await offer(shared, "page")
     got = await paired(shared, name="laptop")
     entries = await shared.hub.bus.table("devices").entries()
-    assert hashed(got["key"]).encode() in b"".join(entry.value for entry in entries)
+    assert hash_secret(got["key"]).encode() in b"".join(entry.value for entry in entries)
     await shared.client.post(
         "/api/v1/pairings", json={"kind": "client"}, headers={"Idempotency-Key": "one"}
     )  # also what is kept to answer twice
@@ -337,9 +337,9 @@ async def test_a_revocation_outlives_a_restart_and_when_it_was_seen(tmp_path: Pa
 
 async def test_secrets_can_be_guessed_only_so_often(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     made = await offer(shared, "client")
-    assert shared.hub.guesses.per_minute == 10
+    assert shared.hub.login_limiter.per_minute == 10
     slow = RateLimiter(tries=4, per_s=86400)  # so slow that none comes back during the test
-    monkeypatch.setattr(shared.hub, "guesses", slow)
+    monkeypatch.setattr(shared.hub, "login_limiter", slow)
     async with anonymous(shared) as stranger:
         guesses = [("/api/v1/login", 401), ("/api/v1/pair", 401)] * 2 + [("/api/v1/login", 429), ("/api/v1/pair", 429)]
         for path, status in guesses:
@@ -351,15 +351,15 @@ async def test_secrets_can_be_guessed_only_so_often(shared: Running, monkeypatch
 
 
 async def test_right_secrets_do_not_count_as_guesses(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared.hub, "guesses", RateLimiter(tries=2, per_s=86400))
-    monkeypatch.setattr(shared.hub, "offers", RateLimiter(tries=100, per_s=60))
+    monkeypatch.setattr(shared.hub, "login_limiter", RateLimiter(tries=2, per_s=86400))
+    monkeypatch.setattr(shared.hub, "pairing_limiter", RateLimiter(tries=100, per_s=60))
     for _ in range(5):
         await paired(shared)
 
 
 async def test_secrets_are_made_only_so_often(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shared.hub.offers.per_minute == 30
-    monkeypatch.setattr(shared.hub, "offers", RateLimiter(tries=2, per_s=86400))
+    assert shared.hub.pairing_limiter.per_minute == 30
+    monkeypatch.setattr(shared.hub, "pairing_limiter", RateLimiter(tries=2, per_s=86400))
     replies = [await shared.client.post("/api/v1/pairings", json={"kind": "page"}) for _ in range(3)]
     assert [reply.status_code for reply in replies] == [201, 201, 429]
 

@@ -253,7 +253,7 @@ async def test_a_number_that_became_another_processs_is_nobody(tmp_path: Path, m
     def handle(connection: socket.socket) -> int:
         return ended
 
-    monkeypatch.setattr(peer_credentials, "_handle", handle)
+    monkeypatch.setattr(peer_credentials, "_pidfd", handle)
     with theirs, ours:
         assert peer_of(theirs).problem == "the process that connected is gone"
 

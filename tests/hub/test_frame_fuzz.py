@@ -124,9 +124,9 @@ noise = some.lists(odd_frames | some.binary(max_size=300), max_size=30).map(b"".
 async def test_whatever_a_stranger_sends_is_bounded(data: bytes, pieces: list[int]) -> None:
     reader = Reader()
     reader.feed(data, pieces)
-    assert sum(len(one) for one in reader.heard()) <= unauthenticated_limits.BEFORE
-    assert len(reader.protocol.conn.reader.buffer) <= unauthenticated_limits.BEFORE
-    if len(data) > unauthenticated_limits.BEFORE:
+    assert sum(len(one) for one in reader.heard()) <= unauthenticated_limits.MAX_BYTES
+    assert len(reader.protocol.conn.reader.buffer) <= unauthenticated_limits.MAX_BYTES
+    if len(data) > unauthenticated_limits.MAX_BYTES:
         assert reader.wire.closed
     reader.end()
 
@@ -141,14 +141,16 @@ async def test_what_is_small_arrives_whole_in_whatever_pieces(texts: list[str], 
 
 
 @settings(max_examples=60)
-@given(some.integers(unauthenticated_limits.FRAME - 20, unauthenticated_limits.FRAME + 20), some.booleans(), cuts)
+@given(
+    some.integers(unauthenticated_limits.MAX_FRAME - 20, unauthenticated_limits.MAX_FRAME + 20), some.booleans(), cuts
+)
 async def test_a_strangers_frame_has_four_kilobytes(size: int, in_two: bool, pieces: list[int]) -> None:
     reader = Reader()
     data = b"x" * size
     whole = frame(2, data[:1000], fin=False) + frame(0, data[1000:]) if in_two else frame(2, data)
     reader.feed(whole, pieces)
-    assert reader.wire.closed == (size > unauthenticated_limits.FRAME)
-    assert reader.heard() == ([data] if size <= unauthenticated_limits.FRAME else [])
+    assert reader.wire.closed == (size > unauthenticated_limits.MAX_FRAME)
+    assert reader.heard() == ([data] if size <= unauthenticated_limits.MAX_FRAME else [])
     reader.end()
 
 
@@ -156,7 +158,7 @@ async def test_a_strangers_frame_has_four_kilobytes(size: int, in_two: bool, pie
 @given(some.integers(0, AFTER + 50), cuts)
 async def test_who_is_known_has_the_usual_size(size: int, pieces: list[int]) -> None:
     reader = Reader()
-    reader.protocol.known()
+    reader.protocol.mark_authenticated()
     assert reader.wire not in reader.strangers
     reader.feed(frame(2, bytes(size)), pieces)
     assert reader.heard() == ([bytes(size)] if size <= AFTER else [])

@@ -10,7 +10,7 @@ from tests.hub.conftest import Running, caller, running
 
 from tieline import script
 from tieline.drivers.scripted import Scripted
-from tieline.hub.nodes.command_helpers import signature
+from tieline.hub.nodes.command_helpers import actor_name
 from tieline.protocol.views import DeviceView
 
 
@@ -312,5 +312,5 @@ async def test_the_hub_says_how_it_is(shared: Running) -> None:
 
 
 def test_who_did_it_cannot_be_mistaken() -> None:
-    assert signature(DeviceView(id="owner", name="this machine")) == "owner"
-    assert signature(DeviceView(id="0123456789abcdef", name="owner")) == "owner (abcdef)"
+    assert actor_name(DeviceView(id="owner", name="this machine")) == "owner"
+    assert actor_name(DeviceView(id="0123456789abcdef", name="owner")) == "owner (abcdef)"

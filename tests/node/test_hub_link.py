@@ -45,7 +45,7 @@ LONG = [[Say(f"turn {number}: " + "word " * 20, chunks=8)] for number in range(4
 
 
 async def tell(hub: Hub, node: str, command: AnyCommand, **more: object) -> Result:
-    told = await hub.switch.dispatch(node, command, by="me", wait_s=30, **more)  # type: ignore[arg-type]
+    told = await hub.dispatcher.dispatch(node, command, by="me", wait_s=30, **more)  # type: ignore[arg-type]
     assert isinstance(told, Result), told
     assert told.refusal is None, told.refusal
     return told
@@ -56,7 +56,7 @@ async def begin(hub: Hub, node: Node, session: str, policy: Policy = FULL) -> No
 
 
 async def state_of(hub: Hub, id: str) -> str:
-    view = await hub.switch.orders.get(id)
+    view = await hub.dispatcher.queue.get(id)
     return view.state if view else ""
 
 
@@ -139,7 +139,7 @@ async def test_an_ask_is_answered_from_the_hub(hub: Running, tmp_path: Path) -> 
         assert Path(node.cwd, "made").exists()
         await reached(hub.hub, "yes", "applied")
         await eventually(lambda: not hub.hub.state.asks, "the ask is still shown", timeout=30)
-        refused = await hub.hub.switch.dispatch(node.id, command, by="somebody else", id="late", wait_s=30)
+        refused = await hub.hub.dispatcher.dispatch(node.id, command, by="somebody else", id="late", wait_s=30)
         assert isinstance(refused, Result) and refused.refusal is not None
         assert refused.refusal.code == "AlreadyAnswered"
         await reached(hub.hub, "late", "refused")
@@ -151,13 +151,13 @@ async def test_commands_wait_for_a_node_that_is_away(hub: Running, tmp_path: Pat
         id, key = node.id, node.link._key  # pyright: ignore[reportPrivateUsage]
     await eventually(lambda: not hub.hub.state.nodes[id].online, "it is still shown as online", timeout=30)
     for number in range(3):
-        told = await hub.hub.switch.dispatch(
+        told = await hub.hub.dispatcher.dispatch(
             id, c.SendPrompt(session="s", prompt=f"p{number}", text="go"), by="me", id=f"o{number}"
         )
         assert isinstance(told, CommandView) and told.state == "sent"
-    again = await hub.hub.switch.dispatch(id, c.SendPrompt(session="s", prompt="p0", text="go"), by="me", id="o0")
+    again = await hub.hub.dispatcher.dispatch(id, c.SendPrompt(session="s", prompt="p0", text="go"), by="me", id="o0")
     assert isinstance(again, CommandView)
-    short = await hub.hub.switch.dispatch(
+    short = await hub.hub.dispatcher.dispatch(
         id, c.SendPrompt(session="s", prompt="late", text="go"), by="me", id="late", expires_s=0.001
     )
     assert isinstance(short, CommandView)
@@ -168,7 +168,7 @@ async def test_commands_wait_for_a_node_that_is_away(hub: Running, tmp_path: Pat
         await reached(hub.hub, "late", "expired")
         started = [event for event in await events_of(node.bus, "s") if event.type == "turn_started"]
         assert len(started) == 3
-        await hub.hub.switch.orders.sweep()
+        await hub.hub.dispatcher.queue.sweep()
         await until(lambda: empty(hub.hub.bus, f"commands.{id}"), "something is left to send")
 
 
@@ -176,9 +176,9 @@ async def test_what_nobody_fetches_expires_and_is_said_to(hub: Running, tmp_path
     async with joined_to(hub, tmp_path / "node") as node:
         id = node.id
     await eventually(lambda: not hub.hub.state.nodes[id].online, "it is still shown as online", timeout=30)
-    await hub.hub.switch.dispatch(id, c.AbortSession(session="s"), by="me", id="gone", expires_s=0.001)
-    await hub.hub.switch.dispatch(id, c.AbortSession(session="s"), by="me", id="waits")
-    await hub.hub.switch.orders.sweep()
+    await hub.hub.dispatcher.dispatch(id, c.AbortSession(session="s"), by="me", id="gone", expires_s=0.001)
+    await hub.hub.dispatcher.dispatch(id, c.AbortSession(session="s"), by="me", id="waits")
+    await hub.hub.dispatcher.queue.sweep()
     assert await state_of(hub.hub, "gone") == "expired"
     assert await state_of(hub.hub, "waits") == "sent"
 

@@ -179,13 +179,15 @@ async def run_hub(config: Config, *, node: bool = True, started: Callable[[Start
         state_directory.prepare(env)
         farewell = ShutdownProgress(env)
         async with hub_on(config, node=node, rejoin=rejoin, farewell=farewell) as (hub, serving):
-            running = RunningHub(serving.url, os.getpid(), __version__, hub.switch.local, config.source, serving.socket)
+            running = RunningHub(
+                serving.url, os.getpid(), __version__, hub.dispatcher.local, config.source, serving.socket
+            )
             with running_file(env, running):
                 secret, _ = await hub.devices.offer("page", name="", by="owner")
                 waiting = hub.channels.waiting() if hub.channels else ()
                 stop = _end_signals()
                 started(StartResult(url=hub.url, login=f"{hub.url.rstrip('/')}/#login={secret}", waiting=waiting))
-                hub.log.info("up", url=hub.url, node=hub.switch.local)
+                hub.log.info("up", url=hub.url, node=hub.dispatcher.local)
                 await _wait_for_signal(stop)
                 hub.log.info("going down")
                 farewell.begin(_stop_starting(hub.local))

@@ -15,7 +15,7 @@ from ..errors import TielineError, UsageError
 from ..events import Answer, Command, Edit, Fetch, Mcp, Remember
 from ..hub.http.problems import is_usage
 from ..hub.hub import Hub
-from ..hub.nodes.command_helpers import ask_of, node_of
+from ..hub.nodes.command_helpers import get_ask, node_of_session
 from ..ids import new_id
 from ..protocol.commands import (
     AbortSession,
@@ -100,7 +100,7 @@ class HubSessions:
         return self._hub.bus
 
     async def create(self, session: str, wanted: SessionRequest) -> None:
-        node = wanted.node or self._hub.switch.local
+        node = wanted.node or self._hub.dispatcher.local
         if not node:
             raise UsageError("the hub has no node of its own", field="node", hint="Name one in the channel's config.")
         await self._tell(
@@ -128,10 +128,10 @@ class HubSessions:
         command = SendPrompt(
             session=session, prompt=prompt, text=text, attachments=attachments, timeout_s=timeout_s, system=system
         )
-        await self._tell(await node_of(self._hub, session), command, by=by)
+        await self._tell(await node_of_session(self._hub, session), command, by=by)
 
     async def withdraw(self, session: str, prompt: str) -> None:
-        node = await node_of(self._hub, session)
+        node = await node_of_session(self._hub, session)
         status = await self._status(session, prompt)
         if status not in ("", "running"):
             try:
@@ -150,9 +150,9 @@ class HubSessions:
 
     async def _tell(self, node: str, command: AnyCommand, *, by: str = "") -> None:
         known = self._hub.state.nodes.get(node)
-        if known is not None and not known.online and node != self._hub.switch.local:
+        if known is not None and not known.online and node != self._hub.dispatcher.local:
             raise SessionNodeOffline(node)
-        result = await self._hub.switch.dispatch(node, command, by=by or BY, id=new_id(), expires_s=TELL_S)
+        result = await self._hub.dispatcher.dispatch(node, command, by=by or BY, id=new_id(), expires_s=TELL_S)
         if isinstance(result, CommandView):
             raise SessionNodeOffline(node)
         _check(result)
@@ -175,13 +175,15 @@ class HubAsks:
         return unsubscribe
 
     async def decide(self, ask: str, *, allow: bool, digest: str, by: str, remember: Remember = "once") -> str:
-        record = await ask_of(self._hub, ask)
+        record = await get_ask(self._hub, ask)
         if record.ask.kind == "question":
             raise UsageError("a question needs an answer in words", field="ask", hint="Answer it on the page.")
         answer = Answer(ask=ask, decision="allow" if allow else "deny", by=by, remember=remember)
         kind = ApprovePermission if allow else DenyPermission
         command = kind(session=record.session, ask=ask, answer=answer, digest=digest)
-        result = await self._hub.switch.dispatch(await node_of(self._hub, record.session), command, by=by, id=new_id())
+        result = await self._hub.dispatcher.dispatch(
+            await node_of_session(self._hub, record.session), command, by=by, id=new_id()
+        )
         if isinstance(result, CommandView):
             return "Its machine is away; it is decided when it is back."
         _check(result)

@@ -12,7 +12,14 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import TielineError
 from ..protocol.problems import MEDIA_TYPE, Problem
-from .http.problems import ProblemException, RequestRefused, headers, http_problem, problem_of, render
+from .http.problems import (
+    ProblemException,
+    RequestRefused,
+    encode_problem,
+    http_problem,
+    problem_from_error,
+    problem_headers,
+)
 from .http.request import Request
 from .http.routing import AsgiRoute, Operation, build_router
 from .hub import Hub
@@ -81,7 +88,7 @@ class Endpoint:
         except TielineError as error:
             state["why"] = error.message
             retry_s = error.retry_s if isinstance(error, RequestRefused) else 0.0
-            return _problem_response(problem_of(error, request.id), retry_s)
+            return _problem_response(problem_from_error(error, request.id), retry_s)
         except Exception as error:
             self._hub.log.error("failed", path=request.scope["path"], id=request.id, exc_info=error)
             return _problem_response(http_problem(500, "internal error; the log of the hub has it", request.id))
@@ -90,7 +97,7 @@ class Endpoint:
         allow = {"allow": ", ".join(sorted({*self._operations, "OPTIONS"}))}
         if request.method == "OPTIONS":
             return Response(status_code=204, headers=allow)
-        return Response(render(http_problem(405, "method not allowed", request.id)), 405, allow, MEDIA_TYPE)
+        return Response(encode_problem(http_problem(405, "method not allowed", request.id)), 405, allow, MEDIA_TYPE)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,5 +108,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def _problem_response(problem: Problem, retry_s: float = 0.0) -> Response:
-    more = {name.decode(): value.decode() for name, value in headers(problem, retry_s) if name != b"content-type"}
-    return Response(render(problem), problem.status, more, MEDIA_TYPE)
+    more = {
+        name.decode(): value.decode() for name, value in problem_headers(problem, retry_s) if name != b"content-type"
+    }
+    return Response(encode_problem(problem), problem.status, more, MEDIA_TYPE)

@@ -26,7 +26,7 @@ from .ops.tracing import Traces, provider
 from .push.notifier import PushNotifier
 from .security import access_rules
 from .security.audit_log import AuditLog
-from .security.auth import Auth, signature
+from .security.auth import Auth, actor_name
 from .security.devices import Devices
 from .security.idempotency import IdempotencyStore
 from .security.origins import Origins
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from ..relay.plugins.reload import ChannelSet
     from .http.responses import RequestContext
 
-GUESSES = 10
-GUESSES_S = 60.0
+LOGIN_ATTEMPTS = 10
+RATE_WINDOW_S = 60.0
 """Wrong secrets from one address."""
-BY_NOBODY = frozenset({"policy", "memory", "expiry", "turn-end", "restart", "agent", "nobody", "error"})
+AUTOMATIC = frozenset({"policy", "memory", "expiry", "turn-end", "restart", "agent", "nobody", "error"})
 """What answers asks when no person does."""
-OFFERS = 30
+PAIRING_OFFERS = 30
 """New secrets by one device, in the same time."""
 
 
@@ -66,16 +66,16 @@ class Hub:
         self.log = logger("hub")
         self.audit = AuditLog(paths.audit_file(env))
         self.devices = Devices(bus)
-        self.devices.expired = self._expired
+        self.devices.on_expired = self._on_device_expired
         self.auth = Auth(self.devices)
         self.origins = Origins(config.hub)
-        self.once = IdempotencyStore(bus)
-        self.guesses = RateLimiter(tries=GUESSES, per_s=GUESSES_S)
-        self.offers = RateLimiter(tries=OFFERS, per_s=GUESSES_S)
+        self.idempotency = IdempotencyStore(bus)
+        self.login_limiter = RateLimiter(tries=LOGIN_ATTEMPTS, per_s=RATE_WINDOW_S)
+        self.pairing_limiter = RateLimiter(tries=PAIRING_OFFERS, per_s=RATE_WINDOW_S)
         self.state = LiveState(bus)
         self.fanout = Fanout(bus, self.state, keep_events_days=config.hub.keep_events_days)
         self.nodes = NodeRegistry(bus, env)
-        self.switch = CommandDispatcher(bus, self.nodes, local)
+        self.dispatcher = CommandDispatcher(bus, self.nodes, local)
         self.push = PushNotifier(bus, self.state, self.fanout, self.devices, config.hub)
         self.metrics = Metrics(self)
         self.traces = Traces(self, provider(config.hub.traces)) if config.hub.traces else None
@@ -85,10 +85,19 @@ class Hub:
 
     async def __aenter__(self) -> "Hub":
         try:
-            parts = (self.audit, self.devices, self.once, self.nodes, self.switch, self.state, self.fanout, self.push)
+            parts = (
+                self.audit,
+                self.devices,
+                self.idempotency,
+                self.nodes,
+                self.dispatcher,
+                self.state,
+                self.fanout,
+                self.push,
+            )
             for part in parts:
                 await self._stack.enter_async_context(part)
-            self._stack.callback(self.fanout.tap(self._happened))
+            self._stack.callback(self.fanout.on_event(self._on_event))
             if self.traces is not None:
                 await self._stack.enter_async_context(self.traces)
         except BaseException:
@@ -104,22 +113,22 @@ class Hub:
         """The node in this process."""
         return None if self.local is None else self.state.nodes.get(self.local.identity.id)
 
-    def _happened(self, whole: LogEvent, peek: EventSummary) -> None:
+    def _on_event(self, whole: LogEvent, peek: EventSummary) -> None:
         if peek.type == "done":
             self.metrics.turn(peek.status)
         elif peek.type == "answer":
-            self._decided(whole)
+            self._audit_decision(whole)
 
-    def _expired(self, device: DeviceView) -> None:
-        self.audit.record("revoke", "hub", "", device=signature(device), why="it was not used for 90 days")
+    def _on_device_expired(self, device: DeviceView) -> None:
+        self.audit.record("revoke", "hub", "", device=actor_name(device), why="it was not used for 90 days")
 
-    def _decided(self, whole: LogEvent) -> None:
+    def _audit_decision(self, whole: LogEvent) -> None:
         """Wherever it was decided, and on whichever machine: the log of the session tells it."""
         try:
             answer = msgspec.json.decode(whole.data, type=Answer)
         except msgspec.DecodeError:
             return
-        if answer.by in BY_NOBODY:
+        if answer.by in AUTOMATIC:
             return
         said = {"session": whole.session, "ask": answer.ask, "tool": answer.tool, "decision": answer.decision}
         remember = "" if answer.remember == "once" else answer.remember
@@ -136,11 +145,11 @@ class Hub:
 
     def guess(self, scope: MutableMapping[str, Any]) -> None:
         """Somebody tries a secret out. Right ones are given back by the route."""
-        if wait := self.guesses.take(caller(scope)):
+        if wait := self.login_limiter.take(caller(scope)):
             raise RequestRefused("TooManyRequests", "too many tries", hint="Wait a little.", retry_s=wait)
 
     def refused(self, scope: MutableMapping[str, Any], device: DeviceView | None, why: str) -> None:
-        who = signature(device) if device else ""
+        who = actor_name(device) if device else ""
         request = f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"
         self.audit.record("refusal", who, via(scope), why=why, request=request)
 
@@ -148,7 +157,7 @@ class Hub:
         """A request is over."""
         self.metrics.request(scope, visit, status, seconds)
         why = visit.why or scope["state"].get("why", "")
-        if status in (401, 403) or (status == 429 and visit.path in access_rules.GUESSED):
+        if status in (401, 403) or (status == 429 and visit.path in access_rules.RATE_LIMITED):
             self.refused(scope, visit.device, why)
         say = self.log.info if status >= 400 or visit.method in ("POST", "PATCH", "DELETE") else self.log.debug
         say(

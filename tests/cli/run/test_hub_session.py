@@ -23,7 +23,7 @@ BOUND_S = 30.0
 
 
 def visit(client: Client, hub: Running, on_ask: OnAsk = lambda ask: allow(ask), **more: Any) -> HubSession:
-    new = NewSession(id=new_id(), node=hub.hub.switch.local, agent="scripted", cwd=hub.cwd, policy="full")
+    new = NewSession(id=new_id(), node=hub.hub.dispatcher.local, agent="scripted", cwd=hub.cwd, policy="full")
     return HubSession(client, new, on_ask, **more)
 
 

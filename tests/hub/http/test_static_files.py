@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.hub.conftest import Running, caller
 
-from tieline.hub.http.static_files import FOR_GOOD, STATIC, StaticFiles
+from tieline.hub.http.static_files import IMMUTABLE, STATIC, StaticFiles
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -46,7 +46,7 @@ async def test_assets_are_kept_for_good_and_the_document_is_asked_for(shared: Ru
     found = re.findall(r'"(/assets/[^"]+)"', page.text)
     assert len(found) >= 2
     for path in found:
-        assert (await shared.client.get(path)).headers["cache-control"] == FOR_GOOD
+        assert (await shared.client.get(path)).headers["cache-control"] == IMMUTABLE
     worker = await shared.client.get("/sw.js")
     assert worker.headers["cache-control"] == "no-cache"
     assert "__SHELL" not in worker.text

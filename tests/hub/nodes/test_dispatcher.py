@@ -12,8 +12,8 @@ from tests.node.conftest import hub_at, joined_to, until, until_done
 
 from tieline.bus import open_bus
 from tieline.errors import Unsupported, UsageError
-from tieline.hub.nodes.command_queue import MOST_WAITING
-from tieline.hub.nodes.dispatcher import NEEDS
+from tieline.hub.nodes.command_queue import MAX_WAITING
+from tieline.hub.nodes.dispatcher import REQUIRED_CAPABILITIES
 from tieline.hub.nodes.registry import NodeOffline, UnknownNode
 from tieline.hub.ops.background_tasks import background
 from tieline.policy import Policy
@@ -48,7 +48,7 @@ async def hub(tmp_path: Path) -> AsyncGenerator[Running]:
 
 
 async def test_its_own_node_is_a_call(hub: Running) -> None:
-    switch = hub.hub.switch
+    switch = hub.hub.dispatcher
     assert (await hub.hub.nodes.get(switch.local)).local
     create = c.CreateSession(session="s", agent="scripted", cwd=hub.cwd, policy=FULL)
     made = await switch.dispatch(switch.local, create, by="me", id="create")
@@ -61,15 +61,15 @@ async def test_its_own_node_is_a_call(hub: Running) -> None:
 
 
 async def shown(hub: Running, id: str, state: str) -> bool:
-    view = await hub.hub.switch.orders.get(id)
+    view = await hub.hub.dispatcher.queue.get(id)
     return view is not None and view.state == state
 
 
 async def test_refused_before_it_is_sent(hub: Running) -> None:
-    switch, nodes = hub.hub.switch, hub.hub.nodes
+    switch, nodes = hub.hub.dispatcher, hub.hub.nodes
     with pytest.raises(UnknownNode):
         await switch.dispatch("nobody", c.ListSessions(), by="me")
-    await nodes.enter(NodeView(id="old", limits=("diff",)))
+    await nodes.register(NodeView(id="old", limits=("diff",)))
     with pytest.raises(Unsupported):
         await switch.dispatch("old", c.GetDiff(session="s"), by="me")
     await nodes.change("old", online=False)
@@ -78,42 +78,42 @@ async def test_refused_before_it_is_sent(hub: Running) -> None:
     for id in ("a.b", "a b", "*", "x" * 200):
         with pytest.raises(UsageError):
             await switch.dispatch("old", c.AbortSession(session="s"), by="me", id=id)
-    switch.orders._waiting["old"] = MOST_WAITING  # pyright: ignore[reportPrivateUsage]
+    switch.queue._waiting["old"] = MAX_WAITING  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(UsageError, match="wait for the node already"):
         await switch.dispatch("old", c.AbortSession(session="s"), by="me")
-    assert set(NEEDS.values()) <= set(CAPABILITIES)
+    assert set(REQUIRED_CAPABILITIES.values()) <= set(CAPABILITIES)
 
 
 async def test_nobody_answers_in_time(hub: Running) -> None:
     """A node that is said to be there, but is not: what reads is told, what changes is durable."""
-    await hub.hub.nodes.enter(NodeView(id="deaf"))
+    await hub.hub.nodes.register(NodeView(id="deaf"))
     with pytest.raises(NodeOffline, match="did not answer"):
-        await hub.hub.switch.dispatch("deaf", c.ListSessions(), by="me", wait_s=0.05)
-    told = await hub.hub.switch.dispatch("deaf", c.AbortSession(session="s"), by="me", wait_s=0.05)
+        await hub.hub.dispatcher.dispatch("deaf", c.ListSessions(), by="me", wait_s=0.05)
+    told = await hub.hub.dispatcher.dispatch("deaf", c.AbortSession(session="s"), by="me", wait_s=0.05)
     assert isinstance(told, CommandView) and told.state == "sent"
 
 
 async def test_what_another_node_says_about_an_order_is_not_believed(hub: Running) -> None:
-    await hub.hub.nodes.enter(NodeView(id="n1"))
-    told = await hub.hub.switch.dispatch("n1", c.AbortSession(session="s"), by="me", id="mine", wait_s=0)
+    await hub.hub.nodes.register(NodeView(id="n1"))
+    told = await hub.hub.dispatcher.dispatch("n1", c.AbortSession(session="s"), by="me", id="mine", wait_s=0)
     assert isinstance(told, CommandView)
-    await hub.hub.switch.settle(Result(id="mine"), "n2")
+    await hub.hub.dispatcher.handle_result(Result(id="mine"), "n2")
     assert await shown(hub, "mine", "sent")
-    await hub.hub.switch.settle(Result(id="mine"), "n1")
+    await hub.hub.dispatcher.handle_result(Result(id="mine"), "n1")
     assert await shown(hub, "mine", "applied")
 
 
 async def test_an_order_of_another_version_is_refused_and_stops_nobody(hub: Running) -> None:
     """As a newer hub on the same bus would send it."""
-    bus, switch = hub.hub.bus, hub.hub.switch
-    await switch.orders.send(switch.local, CommandEnvelope(id="new", command=c.Unknown(said="something_newer")))
+    bus, switch = hub.hub.bus, hub.hub.dispatcher
+    await switch.queue.send(switch.local, CommandEnvelope(id="new", command=c.Unknown(said="something_newer")))
     strange = b'{"id":"raw","command":{"name":"something_newer","field":[1]},"by":"me"}'
     await bus.publish(f"commands.{switch.local}", strange)
     create = c.CreateSession(session="s", agent="scripted", cwd=hub.cwd, policy=FULL)
-    await switch.orders.send(switch.local, CommandEnvelope(id="known", command=create))
+    await switch.queue.send(switch.local, CommandEnvelope(id="known", command=create))
     await until(lambda: shown(hub, "known", "applied"), "it hears no more")
     await until(lambda: shown(hub, "new", "refused"), "it is not refused")
-    view = await switch.orders.get("new")
+    view = await switch.queue.get("new")
     assert view is not None and "something_newer" in view.problem
     read = decode_envelope(strange)
     assert (read.id, read.by, read.command) == ("raw", "me", c.Unknown(said="something_newer"))
@@ -133,19 +133,19 @@ async def test_any_hub_tells_any_node(nats_server: NatsServer, tmp_path: Path) -
     """Two hubs on one NATS, a node of each in its process, and one that is joined to the first."""
     async with on_nats(nats_server, tmp_path / "one", tmp_path / "two") as (one, two):
         async with joined_to(one, tmp_path / "node", REPLIES) as node:
-            first, second = one.hub.switch.local, two.hub.switch.local
+            first, second = one.hub.dispatcher.local, two.hub.dispatcher.local
             assert first != second
             for place, (told, cwd) in enumerate(((first, one.cwd), (second, two.cwd), (node.id, node.cwd))):
                 session = f"s{place}"
                 for teller in (one, two):
                     create = c.CreateSession(session=session, agent="scripted", cwd=cwd, policy=FULL)
-                    made = await teller.hub.switch.dispatch(told, create, by="me", wait_s=30)
+                    made = await teller.hub.dispatcher.dispatch(told, create, by="me", wait_s=30)
                     assert isinstance(made, Result) and made.refusal is None, made
                     assert msgspec.json.decode(made.value)["node"] == told
-                    browsed = await teller.hub.switch.dispatch(told, c.ListSessions(), by="me", wait_s=30)
+                    browsed = await teller.hub.dispatcher.dispatch(told, c.ListSessions(), by="me", wait_s=30)
                     assert isinstance(browsed, Result) and session.encode() in bytes(browsed.value)
                 prompt = c.SendPrompt(session=session, prompt="p", text="go")
-                sent = await two.hub.switch.dispatch(told, prompt, by="me", wait_s=30)
+                sent = await two.hub.dispatcher.dispatch(told, prompt, by="me", wait_s=30)
                 assert isinstance(sent, Result) and sent.refusal is None, sent
                 ended = await until_done(two.hub.bus, session)
                 assert sum(event.type == "turn_started" for event in ended) == 1
@@ -162,20 +162,24 @@ async def test_a_node_moves_to_another_hub(nats_server: NatsServer, tmp_path: Pa
     """The hub it was at is gone; another one on the bus goes on exactly there."""
     async with on_nats(nats_server, tmp_path / "one") as (one,), joined_to(one, tmp_path / "node", REPLIES) as node:
         create = c.CreateSession(session="s", agent="scripted", cwd=node.cwd, policy=FULL)
-        await one.hub.switch.dispatch(node.id, create, by="me", wait_s=30)
-        await one.hub.switch.dispatch(node.id, c.SendPrompt(session="s", prompt="p0", text="go"), by="me", wait_s=30)
+        await one.hub.dispatcher.dispatch(node.id, create, by="me", wait_s=30)
+        await one.hub.dispatcher.dispatch(
+            node.id, c.SendPrompt(session="s", prompt="p0", text="go"), by="me", wait_s=30
+        )
         await until_done(one.hub.bus, "s")
         async with on_nats(nats_server, tmp_path / "two") as (two,):
             link = node.link
             link._url = link._url.replace(str(one.serving.port), str(two.serving.port))  # pyright: ignore[reportPrivateUsage]
-            taken = await two.hub.nodes.enter(await two.hub.nodes.get(node.id))  # its old link is told that it is over
+            taken = await two.hub.nodes.register(
+                await two.hub.nodes.get(node.id)
+            )  # its old link is told that it is over
 
             async def moved() -> bool:
                 entry = await two.hub.nodes.presence.get(node.id)
                 return entry is not None and entry.value != msgspec.json.encode(taken.value)
 
             await until(moved, "it did not come to the other hub")
-            sent = await two.hub.switch.dispatch(
+            sent = await two.hub.dispatcher.dispatch(
                 node.id, c.SendPrompt(session="s", prompt="p1", text="go"), by="me", wait_s=30
             )
             assert isinstance(sent, Result) and sent.refusal is None

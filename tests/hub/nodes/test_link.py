@@ -98,7 +98,7 @@ async def test_refused_with_a_reason(hub: Running) -> None:
             assert await refused(socket, p.encode(hello)) == (code, close)
     (line,) = await hub.hub.audit.read(kind="refusal")
     assert line.who.startswith("a node (") and line.details["why"] == "this key belongs to another node"
-    assert [view.id for view in await hub.hub.nodes.all()] == [hub.hub.switch.local]
+    assert [view.id for view in await hub.hub.nodes.all()] == [hub.hub.dispatcher.local]
 
 
 async def test_a_peer_of_another_version_goes_without(hub: Running) -> None:
@@ -115,12 +115,12 @@ async def test_a_peer_of_another_version_goes_without(hub: Running) -> None:
 def test_handshake_of_somebody_elses_node() -> None:
     device = DeviceView(id="d2", name="", kind="node", node="n1", created_at=2.0)
     older = DeviceView(id="d1", name="", kind="node", node="n1", created_at=1.0)
-    assert handshake.check(HELLO, device, [device], "local") == ()
-    assert handshake.check(HELLO, older, [device, older], "local") == ()
+    assert handshake.negotiate(HELLO, device, [device], "local") == ()
+    assert handshake.negotiate(HELLO, older, [device, older], "local") == ()
     with pytest.raises(handshake.LinkClosing, match="another device's key"):
-        handshake.check(HELLO, device, [device, older], "local")
+        handshake.negotiate(HELLO, device, [device, older], "local")
     with pytest.raises(handshake.LinkClosing, match="another node"):
-        handshake.check(HELLO, device, [device], "n1")  # the hub's own
+        handshake.negotiate(HELLO, device, [device], "n1")  # the hub's own
 
 
 async def test_a_node_on_the_hubs_own_bus_is_refused(hub: Running) -> None:
@@ -130,7 +130,7 @@ async def test_a_node_on_the_hubs_own_bus_is_refused(hub: Running) -> None:
     async with dialled(hub) as socket:
         hello = msgspec.structs.replace(HELLO, epoch=outbox.epoch)
         assert await refused(socket, p.encode(hello)) == ("Forbidden", handshake.CLOSE_REFUSED)
-    assert [view.id for view in await hub.hub.nodes.all()] == [hub.hub.switch.local]
+    assert [view.id for view in await hub.hub.nodes.all()] == [hub.hub.dispatcher.local]
 
 
 async def test_the_newer_link_of_a_node_takes_over(hub: Running) -> None:
@@ -196,7 +196,9 @@ async def test_a_frame_that_is_too_large(hub: Running) -> None:
 async def test_claims_about_others_have_no_effect(hub: Running) -> None:
     """A node that was broken into: it can lie about itself alone."""
     made = await hub.session(title="theirs")
-    order = await hub.hub.switch.dispatch(hub.hub.switch.local, c.AbortSession(session=made["id"]), by="me", id="o1")
+    order = await hub.hub.dispatcher.dispatch(
+        hub.hub.dispatcher.local, c.AbortSession(session=made["id"]), by="me", id="o1"
+    )
     assert isinstance(order, Result)
     before = await hub.hub.bus.table("sessions").get(made["id"])
     async with dialled(hub) as socket:
@@ -278,8 +280,8 @@ async def test_fuzz(hub: Running, tmp_path: Path) -> None:
             tracemalloc.stop()
         assert after - before < 1_000_000
         create = c.CreateSession(session="t", agent="scripted", cwd=node.cwd, policy=Policy("allow", "allow", "allow"))
-        made = await hub.hub.switch.dispatch(node.id, create, by="me", wait_s=30)
+        made = await hub.hub.dispatcher.dispatch(node.id, create, by="me", wait_s=30)
         assert isinstance(made, Result) and made.refusal is None
-        await hub.hub.switch.dispatch(node.id, c.SendPrompt(session="t", prompt="p", text="go"), by="me", wait_s=30)
+        await hub.hub.dispatcher.dispatch(node.id, c.SendPrompt(session="t", prompt="p", text="go"), by="me", wait_s=30)
         await until_done(hub.hub.bus, "t")
     assert (await hub.client.get("/healthz")).status_code == 200

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tieline.bus import Bus, open_bus
-from tieline.hub.nodes.registry import Lost, NodeRegistry, Present, UnknownNode
+from tieline.hub.nodes.registry import Lost, NodeRegistry, PresenceRecord, UnknownNode
 from tieline.protocol.views import NodeView
 from tieline.sessions.records import SessionRecord
 
@@ -38,9 +38,9 @@ async def test_comes_and_goes(bus: Bus, tmp_path: Path) -> None:
             await nodes.get("n1")
         with pytest.raises(UnknownNode):
             await nodes.get("no such name")
-        presence = await nodes.enter(VIEW)
+        presence = await nodes.register(VIEW)
         assert (await nodes.get("n1")).online
-        await presence.say()
+        await presence.renew()
         await nodes.change("n1", home="/home/me")
         assert [(one.id, one.home, one.online) for one in await nodes.all()] == [("n1", "/home/me", True)]
         await presence.leave()
@@ -50,21 +50,21 @@ async def test_comes_and_goes(bus: Bus, tmp_path: Path) -> None:
 
 async def test_the_newest_link_wins(bus: Bus, tmp_path: Path) -> None:
     async with NodeRegistry(bus, env(tmp_path)) as nodes:
-        old = await nodes.enter(VIEW)
-        new = await nodes.enter(VIEW)
+        old = await nodes.register(VIEW)
+        new = await nodes.register(VIEW)
         with pytest.raises(Lost):
-            await old.say()
+            await old.renew()
         await old.leave()
         assert (await nodes.get("n1")).online
-        await new.say()
+        await new.renew()
 
 
 async def test_a_presence_that_ran_out_comes_back(bus: Bus, tmp_path: Path) -> None:
     async with NodeRegistry(bus, env(tmp_path)) as nodes:
-        presence = await nodes.enter(VIEW)
+        presence = await nodes.register(VIEW)
         await nodes.presence.delete("n1")
         await offline(nodes, "n1")
-        await presence.say()
+        await presence.renew()
         assert (await nodes.get("n1")).online
 
 
@@ -73,7 +73,7 @@ async def test_another_hub_that_dies(bus: Bus, tmp_path: Path) -> None:
     """Its nodes are shown as offline by those that are left, when the time of its word is up."""
     async with NodeRegistry(bus, env(tmp_path / "one")) as one, NodeRegistry(bus, env(tmp_path / "two")) as two:
         assert one.hub != two.hub
-        presence = await one.enter(VIEW)
+        presence = await one.register(VIEW)
         value = msgspec.json.encode(presence.value)
         await one.presence.put("n1", value, ttl=1)  # the last time that it said so
         await offline(two, "n1")
@@ -83,14 +83,14 @@ async def test_ours_from_before_a_crash(bus: Bus, tmp_path: Path) -> None:
     ended = await asyncio.create_subprocess_exec("/bin/true")
     await ended.wait()
     async with NodeRegistry(bus, env(tmp_path)) as nodes:
-        await nodes.enter(VIEW)
-        await nodes.enter(NodeView(id="n2"))
-        await nodes.enter(NodeView(id="n3"))
+        await nodes.register(VIEW)
+        await nodes.register(NodeView(id="n2"))
+        await nodes.register(NodeView(id="n3"))
         hub = nodes.hub
     table = bus.table("presence")
-    await table.put("n1", msgspec.json.encode(Present(hub=hub, link="x", pid=ended.pid)), ttl=600)
-    await table.put("n2", msgspec.json.encode(Present(hub=hub, link="x", pid=os.getppid())), ttl=600)
-    await table.put("n3", msgspec.json.encode(Present(hub="another", link="x", pid=ended.pid)), ttl=600)
+    await table.put("n1", msgspec.json.encode(PresenceRecord(hub=hub, link="x", pid=ended.pid)), ttl=600)
+    await table.put("n2", msgspec.json.encode(PresenceRecord(hub=hub, link="x", pid=os.getppid())), ttl=600)
+    await table.put("n3", msgspec.json.encode(PresenceRecord(hub="another", link="x", pid=ended.pid)), ttl=600)
     async with NodeRegistry(bus, env(tmp_path)) as nodes:
         assert {one.id: one.online for one in await nodes.all()} == {"n1": False, "n2": True, "n3": True}
 
@@ -103,7 +103,7 @@ async def test_removed_with_what_is_shown_of_it(bus: Bus, tmp_path: Path) -> Non
         await asks.put(f"ask-{id}", msgspec.json.encode({"session": id}))
     await bus.publish("commands.n1", b"{}")
     async with NodeRegistry(bus, env(tmp_path)) as nodes:
-        await nodes.enter(VIEW)
+        await nodes.register(VIEW)
         await nodes.remove("n1")
         with pytest.raises(UnknownNode):
             await nodes.get("n1")
@@ -118,9 +118,9 @@ async def test_removed_with_what_is_shown_of_it(bus: Bus, tmp_path: Path) -> Non
 async def test_one_leaves_while_another_enters(bus: Bus, tmp_path: Path) -> None:
     """In whichever order they get to the tables: whoever is there is shown."""
     async with NodeRegistry(bus, env(tmp_path)) as nodes:
-        old = await nodes.enter(VIEW)
+        old = await nodes.register(VIEW)
         for _ in range(50):
-            new, _ = await asyncio.gather(nodes.enter(VIEW), old.leave())
+            new, _ = await asyncio.gather(nodes.register(VIEW), old.leave())
             assert (await nodes.get("n1")).online
             old = new
         await old.leave()

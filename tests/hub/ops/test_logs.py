@@ -11,7 +11,7 @@ import pytest
 from tests.hub.conftest import running
 
 from tieline import script
-from tieline.hub.ops.logs import BLOT, Logs, logger, redact
+from tieline.hub.ops.logs import REDACTED, Logs, logger, redact
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -28,9 +28,9 @@ def test_json_in_the_file_and_words_on_the_terminal(tmp_path: Path) -> None:
     told = lines(tmp_path / "logs" / "hub.log")
     assert [(one["event"], one["level"]) for one in told] == [
         ("hello", "info"),
-        (f"old style Bearer {BLOT}", "warning"),
+        (f"old style Bearer {REDACTED}", "warning"),
     ]
-    assert (told[0]["number"], told[0]["token"]) == (3, BLOT)
+    assert (told[0]["number"], told[0]["token"]) == (3, REDACTED)
     assert told[0]["timestamp"].endswith("Z")
     assert stat.S_IMODE((tmp_path / "logs" / "hub.log").stat().st_mode) == 0o600
     assert "hello" in terminal.getvalue()
@@ -54,17 +54,21 @@ def test_tracebacks_are_kept_and_cleaned(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "shown"),
     [
-        ("token", "x", BLOT),
-        ("Authorization", "Bearer x", BLOT),
-        ("secret", "x", BLOT),
-        ("set_cookie", "x", BLOT),
+        ("token", "x", REDACTED),
+        ("Authorization", "Bearer x", REDACTED),
+        ("secret", "x", REDACTED),
+        ("set_cookie", "x", REDACTED),
         ("text", "what was said", "[13 not shown]"),
         ("prompt", "words", "[5 not shown]"),
-        ("url", "http://h/#login=abcdef", f"http://h/#login={BLOT}"),
-        ("url", "http://h/#pair=abcdef&x=1", f"http://h/#pair={BLOT}&x=1"),
-        ("why", "key tl_0123456789 is wrong", f"key {BLOT} is wrong"),
-        ("why", "sk-ant-0123456789", BLOT),
-        ("inside", {"token": "x", "deep": [{"note": "tl_0123456789"}]}, {"token": BLOT, "deep": [{"note": BLOT}]}),
+        ("url", "http://h/#login=abcdef", f"http://h/#login={REDACTED}"),
+        ("url", "http://h/#pair=abcdef&x=1", f"http://h/#pair={REDACTED}&x=1"),
+        ("why", "key tl_0123456789 is wrong", f"key {REDACTED} is wrong"),
+        ("why", "sk-ant-0123456789", REDACTED),
+        (
+            "inside",
+            {"token": "x", "deep": [{"note": "tl_0123456789"}]},
+            {"token": REDACTED, "deep": [{"note": REDACTED}]},
+        ),
         ("path", "/api/v1/me", "/api/v1/me"),
         ("number", 7, 7),
     ],

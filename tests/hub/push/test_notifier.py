@@ -30,7 +30,7 @@ encode = msgspec.json.encode
 @asynccontextmanager
 async def pushing(bus: Bus, home: Path, service: PushService) -> AsyncGenerator[Served, None]:
     async with served(bus, home, CONFIG) as hub:
-        service.public_key = await hub.hub.push.courier.key()
+        service.public_key = await hub.hub.push.sender.key()
         yield hub
 
 
@@ -125,7 +125,7 @@ async def test_a_machine_that_comes_back_in_time_is_no_news(hub: Served, service
             "not seen",
             timeout=BOUND_S,
         )
-    assert hub.hub.push._away == {}  # pyright: ignore[reportPrivateUsage]
+    assert hub.hub.push._offline_timers == {}  # pyright: ignore[reportPrivateUsage]
     await ask(hub.bus)
     assert [post.notice["kind"] for post in await service.until(1)] == ["ask"]
 
@@ -165,7 +165,7 @@ async def test_two_hubs_push_once_and_know_who_looks_at_the_other(tmp_path: Path
         pushing(bus, tmp_path / "one", service) as hub,
         pushing(other_bus, tmp_path / "two", service) as other,
     ):
-        assert await hub.hub.push.courier.key() == await other.hub.push.courier.key()
+        assert await hub.hub.push.sender.key() == await other.hub.push.sender.key()
         await subscribe(hub, service)
         await eventually(lambda: len(other.hub.push.subscriptions.all()) == 1, "not known", timeout=BOUND_S)
         for number in range(3):
@@ -257,7 +257,7 @@ async def test_a_device_has_only_so_many(hub: Served, service: PushService) -> N
 
 
 async def test_without_the_library_it_says_what_to_install(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub.hub.push.courier._ready = None  # pyright: ignore[reportPrivateUsage]
+    hub.hub.push.sender._ready = None  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setitem(sys.modules, "pywebpush", None)
     answer = await call(hub, "GET", "key")
     assert answer.status_code == 422

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tieline.events import Ask, Command, Edit, Question
-from tieline.hub.push.rules import AskPending, Fact, NodeWentOffline, Subscription, TurnFinished, decide, notice
+from tieline.hub.push.rules import AskPending, NodeWentOffline, PushTrigger, Subscription, TurnFinished, decide, notice
 from tieline.sessions.records import AskRecord
 
 NOW = 1_000_000.0
@@ -30,12 +30,12 @@ ASK = AskPending(
 )
 TURN = TurnFinished(session="s1", seq=9, status="success", text="I removed the secret.", agent="codex", title="Secret")
 NODE = NodeWentOffline(node="n1", name="laptop", since=NOW - 30)
-FACTS: list[Fact] = [ASK, TURN, NODE]
+FACTS: list[PushTrigger] = [ASK, TURN, NODE]
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: type(fact).__name__)
 @pytest.mark.parametrize(("visible", "live", "pushed"), list(itertools.product((False, True), repeat=3)))
-def test_only_news_that_nobody_sees(fact: Fact, visible: bool, live: bool, pushed: bool) -> None:
+def test_only_news_that_nobody_sees(fact: PushTrigger, visible: bool, live: bool, pushed: bool) -> None:
     found = decide(fact, subscriptions=[QUIET, OPEN], visible=visible, live=live, pushed=pushed, now=NOW)
     wanted = not visible and live and not pushed
     assert [push.subscription for push in found] == ([QUIET, OPEN] if wanted else [])
@@ -46,7 +46,7 @@ def test_nobody_subscribed_nothing_pushed() -> None:
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: type(fact).__name__)
-def test_no_content_unless_it_is_wanted(fact: Fact) -> None:
+def test_no_content_unless_it_is_wanted(fact: PushTrigger) -> None:
     shut = notice(fact, content=False, now=NOW)
     assert "secret" not in f"{shut.title} {shut.body}".lower()
     if fact is not NODE:
@@ -54,7 +54,7 @@ def test_no_content_unless_it_is_wanted(fact: Fact) -> None:
         assert "secret" in shown.body.lower()
 
 
-def actions(fact: Fact, *, content: bool = True) -> list[str]:
+def actions(fact: PushTrigger, *, content: bool = True) -> list[str]:
     made = notice(fact, content=content, now=NOW)
     found = [one.action for one in made.actions]
     assert made.allow == ("allow" in found)

@@ -181,12 +181,12 @@ async def test_open_doors_are_open_for_one_method(shared: Running, stranger: Str
 
 
 async def test_what_is_open_is_named_alike(shared: Running) -> None:
-    named = {door for door in access_rules.OPEN if not PAGE.fullmatch(door[1])}
+    named = {door for door in access_rules.PUBLIC if not PAGE.fullmatch(door[1])}
     assert named == OPEN
-    assert {"/api/v1/stream"} == access_rules.FIRST_FRAME
-    own = {(method, path) for method, path in access_rules.SESSION_MAY if "{own}" not in path}
+    assert {"/api/v1/stream"} == access_rules.AUTH_IN_FIRST_FRAME
+    own = {(method, path) for method, path in access_rules.SESSION_ALLOWED if "{own}" not in path}
     assert {(method, path.replace("{message}", "x")) for method, path in own} == AGENTS
-    below = {(method, path) for method, path in access_rules.SESSION_MAY if "{own}" in path}
+    below = {(method, path) for method, path in access_rules.SESSION_ALLOWED if "{own}" in path}
     assert below == {("GET", f"/api/v1/sessions/{{own}}{more}") for more in ("", "/events", "/messages")}
 
 

@@ -74,11 +74,11 @@ async def test_a_stranger_who_is_refused_a_thousand_times_is_two_lines(tmp_path:
         audit.record("decision", "owner", "here", decision="allow")
         for n in range(1000):
             audit.record("refusal", "", "192.0.2.1", why="who are you?", door=f"GET /{n}")
-        await audit.settled()
+        await audit.flush()
         assert len(file.read_text().splitlines()) == 2
         for n in range(1000):  # nor by coming from everywhere
             audit.record("refusal", "", f"2001:db8::{n:x}", why="who are you?")
-        await audit.settled()
+        await audit.flush()
         assert len(file.read_text().splitlines()) < 2 + 2 * audit_module.MAX_WINDOWS
     async with AuditLog(file) as audit:
         found = await audit.read(kind="refusal", limit=1000)
@@ -123,7 +123,7 @@ async def test_lines_end_by_age_and_by_size_and_torn_ones_do_no_harm(
     async with AuditLog(file) as audit:
         for n in range(100):
             audit.record("sign-in", f"{n} {'x' * 100}", "here")
-            await audit.settled()
+            await audit.flush()
         assert file.stat().st_size <= 4096
         assert (await audit.read(limit=1))[0].who.startswith("99 ")
 
@@ -133,7 +133,7 @@ async def test_a_disk_that_takes_nothing_loses_nothing(tmp_path: Path) -> None:
     folder.write_text("in the way")
     async with AuditLog(folder / "audit.jsonl") as audit:
         audit.record("code", "owner", "here", file="plugin.py")
-        await audit.settled()
+        await audit.flush()
         folder.unlink()
         assert [one.what for one in await audit.read()] == ["code"]
     assert [one.name for one in folder.iterdir()] == ["audit.jsonl"]

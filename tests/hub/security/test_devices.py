@@ -38,8 +38,8 @@ async def test_who_let_whom_in_is_kept(bus: Bus) -> None:
         assert [one.by for one in (phone, laptop, tablet, desk)] == ["owner", phone.id, laptop.id, "owner"]
     async with Devices(bus) as devices:
         assert {one.name: one.by for one in devices.list()}["tablet"] == laptop.id
-        assert devices.let_in(phone.id) == (laptop.id, tablet.id)
-        assert devices.let_in(desk.id) == ()
+        assert devices.paired_by(phone.id) == (laptop.id, tablet.id)
+        assert devices.paired_by(desk.id) == ()
 
 
 async def test_a_secret_of_one_who_was_revoked_lets_nobody_in(bus: Bus) -> None:
@@ -64,8 +64,8 @@ async def test_unused_for_ninety_days_means_out(bus: Bus) -> None:
         aged = msgspec.structs.replace(one, created_at=past, seen_at=past)
         await bus.table("devices").put(one.id, msgspec.json.encode(aged))
     async with Devices(bus) as devices:
-        devices.expired = expired.append
-        closed = devices.opened(open_.id)
+        devices.on_expired = expired.append
+        closed = devices.connected(open_.id)
         assert devices.device_of(key) is None, "also before anybody has looked"
         assert devices.device_of(used_key) is not None
         await devices.expire()
@@ -98,6 +98,6 @@ async def test_without_a_word_only_the_one(hub: Running) -> None:
 
 async def test_an_expired_device_leaves_a_line(hub: Running) -> None:
     device, _ = await hub.hub.devices.add("client", "old")
-    hub.hub.devices.expired(hub.hub.devices.view(device))
+    hub.hub.devices.on_expired(hub.hub.devices.view(device))
     (line,) = await hub.hub.audit.read(kind="revoke")
     assert (line.who, line.details["why"]) == ("hub", "it was not used for 90 days")

@@ -153,7 +153,7 @@ async def test_a_strangers_keys_cost_nothing(hub: Running, monkeypatch: pytest.M
             )
             assert all(400 <= reply.status_code < 600 for reply in replies)
     assert await hub.hub.bus.table("answers").keys() == []
-    assert not hub.hub.once.kept
+    assert not hub.hub.idempotency.cached
     assert size() - before < 100_000  # the hub's own beats; the answers were five megabytes
 
 
@@ -161,8 +161,8 @@ async def test_a_retry_after_too_many_is_not_refused_for_a_day(hub: Running) -> 
     while (await hub.client.post("/api/v1/pairings", json={})).status_code != 429:
         pass
     assert (await hub.client.post("/api/v1/pairings", json={}, headers=keyed("one"))).status_code == 429
-    hub.hub.offers.give_back("owner")
-    hub.hub.offers.give_back("owner")
+    hub.hub.pairing_limiter.give_back("owner")
+    hub.hub.pairing_limiter.give_back("owner")
     assert (await hub.client.post("/api/v1/pairings", json={}, headers=keyed("one"))).status_code == 201
 
 

@@ -9,7 +9,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tieline.config import HubConfig
-from tieline.hub.http.responses import GUARDS
+from tieline.hub.http.responses import SECURITY_HEADERS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -146,7 +146,7 @@ async def test_paths_that_can_be_read_in_two_ways_are_nobodys(shared: Running) -
 async def test_every_answer_keeps_browsers_on_their_guard(shared: Running) -> None:
     for path in ("/healthz", ME, "/api/v1/none", "/api/v1/docs"):
         reply = await shared.client.get(path)
-        for name, value in GUARDS:
+        for name, value in SECURITY_HEADERS:
             assert reply.headers[name.decode()] == value.decode(), path
     policy = reply.headers["content-security-policy"]
     assert "default-src 'none'" in policy

@@ -36,7 +36,7 @@ def stream(hub: Running) -> str:
 
 @pytest.mark.parametrize(
     "said",
-    ["x" * (unauthenticated_limits.FRAME + 1), "x" * 1_000_000, ["x" * 3000, "x" * 3000], [b"x"] * 5000],
+    ["x" * (unauthenticated_limits.MAX_FRAME + 1), "x" * 1_000_000, ["x" * 3000, "x" * 3000], [b"x"] * 5000],
     ids=["one too large", "one much too large", "in fragments", "many small ones"],
 )
 async def test_a_stranger_says_little(shared: Running, said: Any) -> None:
@@ -51,7 +51,7 @@ async def test_a_stranger_says_little(shared: Running, said: Any) -> None:
 
 async def test_one_frame_that_is_too_large_is_told_so(shared: Running) -> None:
     async with connect(stream(shared), proxy=None, compression=None) as one:
-        await one.send("x" * (unauthenticated_limits.FRAME + 1))
+        await one.send("x" * (unauthenticated_limits.MAX_FRAME + 1))
         with pytest.raises(ConnectionClosed):
             async with asyncio.timeout(30):
                 await one.recv()
@@ -107,9 +107,9 @@ async def test_an_address_has_so_many(shared: Running) -> None:
 class Line:
     """A connection as the registry sees it."""
 
-    def __init__(self, host: str, at_work: bool = False) -> None:
+    def __init__(self, host: str, busy: bool = False) -> None:
         self.host = host
-        self.at_work = at_work
+        self.busy = busy
         self.aborted = False
 
     def get_extra_info(self, name: str) -> Any:
@@ -119,14 +119,14 @@ class Line:
         self.aborted = True
 
 
-def came(registry: UnauthenticatedLimits, host: str, *, at_work: bool = False) -> Line | None:
-    line = Line(host, at_work)
-    return line if registry.came(line, line) else None  # type: ignore[arg-type]
+def came(registry: UnauthenticatedLimits, host: str, *, busy: bool = False) -> Line | None:
+    line = Line(host, busy)
+    return line if registry.add(line, line) else None  # type: ignore[arg-type]
 
 
 async def test_who_makes_room_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = UnauthenticatedLimits(per_address=2, together=5)
-    busy, idle = came(registry, "192.0.2.1", at_work=True), came(registry, "192.0.2.1")
+    busy, idle = came(registry, "192.0.2.1", busy=True), came(registry, "192.0.2.1")
     assert busy and idle
     assert came(registry, "192.0.2.1") is None, "both are as young as a greeting"
     assert came(registry, "192.0.2.2") is not None, "another address"
@@ -135,7 +135,7 @@ async def test_who_makes_room_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
     assert came(registry, "192.0.2.1") is not None
     assert (busy.aborted, idle.aborted) == (False, True)
     assert len(registry) == 3
-    registry.gone(busy)  # type: ignore[arg-type]
+    registry.discard(busy)  # type: ignore[arg-type]
     assert came(registry, "192.0.2.1") is not None
     # One subscriber has more addresses of IPv6 than there are sockets.
     assert came(registry, "2001:db8::1") and came(registry, "2001:db8::2")
@@ -158,8 +158,8 @@ async def test_requests_that_wait_in_one_connection_are_few(shared: Running) -> 
 
 
 async def test_a_stranger_is_not_kept_for_another_request(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert server.HEAD_S == unauthenticated_limits.STRANGER_S == 10
-    monkeypatch.setattr(server, "STRANGER_S", 1.0)
+    assert server.HEAD_S == unauthenticated_limits.UNAUTHENTICATED_S == 10
+    monkeypatch.setattr(server, "UNAUTHENTICATED_S", 1.0)
     reader, writer = await asyncio.open_connection("127.0.0.1", shared.serving.port)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     async with asyncio.timeout(30):  # those who are known have more

@@ -46,7 +46,7 @@ class Sink:
 
 def follow(fanout: Fanout, sink: Sink, cursor: int = 0) -> Subscriber:
     follower = Subscriber(fanout, sink.send, sink.dropped)
-    follower.want(cursor, None, events=True, deltas=True)
+    follower.configure(cursor, None, events=True, deltas=True)
     fanout.add(follower, EncodedFrame(b'{"type":"ready"}'))
     return follower
 
@@ -64,7 +64,7 @@ async def test_its_epoch_stays_and_its_ring_is_warm(tmp_path: Path) -> None:
         async with Fanout(bus, state) as fanout:
             assert fanout.epoch == epoch
             assert fanout.cursor == seqs[-1]
-            recent = fanout.since(seqs[1])
+            recent = fanout.recent_after(seqs[1])
             assert recent is not None
             assert [packet.seq for packet in recent] == seqs[2:]
     async with open_bus(f"sqlite://{tmp_path}/other.db") as bus, LiveState(bus) as state, Fanout(bus, state) as fanout:
@@ -85,7 +85,7 @@ async def test_a_client_that_keeps_up_has_no_task(tmp_path: Path) -> None:
         await eventually(lambda: all(sink.seqs == seqs for sink in sinks), "not all were told", timeout=BOUND_S)
         assert len(asyncio.all_tasks()) <= before
         # One frame for all of them, encoded once.
-        assert fanout.since(0) is not None
+        assert fanout.recent_after(0) is not None
 
 
 async def test_whoever_falls_out_of_the_ring_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

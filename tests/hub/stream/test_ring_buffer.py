@@ -19,7 +19,7 @@ def test_it_has_everything_after_its_floor(steps: list[tuple[int, int]], cursor:
         patch.setattr(rings, "RING_EVENTS", 20)
         patch.setattr(rings, "RING_SIZE", 200)
         patch.setattr(rings, "SPARE", 3)
-        patch.setattr(rings, "AT_ONCE", 7)
+        patch.setattr(rings, "BATCH", 7)
         ring, seq, said = RingBuffer(0), 0, list[int]()
         for gap, size in steps:
             seq += gap  # cursors have gaps
@@ -29,10 +29,10 @@ def test_it_has_everything_after_its_floor(steps: list[tuple[int, int]], cursor:
         assert len(kept) <= 20
         assert len(kept) >= min(len(said), 1)
         if cursor < ring.floor:
-            assert ring.since(cursor) is None
+            assert ring.after(cursor) is None
             return
         found: list[int] = []
-        while more := ring.since(found[-1] if found else cursor):
+        while more := ring.after(found[-1] if found else cursor):
             assert len(more) <= 7
             found += [one.seq for one in more]
         assert found == [one for one in said if one > cursor]

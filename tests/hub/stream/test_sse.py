@@ -90,7 +90,7 @@ async def test_it_says_the_same_as_the_socket_and_resumes(hub: Served) -> None:
         assert (await again.until(type="ready"))["state"] == "ok"
         await again.until(seq=more[-1])
         assert [frame["seq"] for frame in again.frames if frame["type"] == "event"] == more
-    await eventually(lambda: not hub.hub.fanout.followers, "a follower is left", timeout=BOUND_S)
+    await eventually(lambda: not hub.hub.fanout.subscribers, "a follower is left", timeout=BOUND_S)
 
 
 async def test_a_reader_of_an_empty_log_misses_nothing(hub: Served) -> None:

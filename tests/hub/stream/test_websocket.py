@@ -83,7 +83,7 @@ async def test_whoever_says_nothing_is_turned_away(hub: Served, monkeypatch: pyt
 
 
 async def test_strangers_are_only_so_many(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MAX_KNOCKING", 1)
+    monkeypatch.setattr(streams, "MAX_UNAUTHENTICATED", 1)
     async with client(hub, token="") as first, client(hub, token="") as second:
         assert await second.closed() == 1013
         await first.say("authenticate", token=hub.token)
@@ -323,7 +323,7 @@ async def test_a_bad_frame_is_named(hub: Served) -> None:
             assert await one.closed() == 4400, text
             assert one.frames[-1]["type"] == "problem"
             assert one.frames[-1].get("field", "") == field, one.frames[-1]
-    await eventually(lambda: not hub.hub.fanout.followers, "a follower is left", timeout=BOUND_S)
+    await eventually(lambda: not hub.hub.fanout.subscribers, "a follower is left", timeout=BOUND_S)
 
 
 async def test_silence_ends_it(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +352,7 @@ async def test_a_client_that_takes_nothing_is_dropped_and_resumes(hub: Served, m
         slow.socket.transport.pause_reading()
         seqs: list[int] = []
         async with asyncio.timeout(BOUND_S):
-            while hub.hub.fanout.followers:
+            while hub.hub.fanout.subscribers:
                 seqs += await write(hub, 1, size=500_000)
         slow.socket.transport.resume_reading()
         assert await slow.closed() in (4408, 1006)
@@ -372,7 +372,7 @@ async def test_deltas_of_a_client_that_is_behind_are_joined(hub: Served) -> None
         slow.socket.transport.pause_reading()
         seqs: list[int] = []
         async with asyncio.timeout(BOUND_S):
-            while not any(follower.behind for follower in hub.hub.fanout.followers):
+            while not any(follower.behind for follower in hub.hub.fanout.subscribers):
                 seqs += await write(hub, 1, size=500_000)
                 await quick.until_seq(seqs[-1])
                 quick.frames.clear()

@@ -9,7 +9,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from tieline.hub.http.server import serve
-from tieline.hub.stream.ws_framing import framed
+from tieline.hub.stream.ws_framing import text_frame
 
 BOUND_S = 30
 
@@ -21,7 +21,7 @@ async def test_every_size_arrives(size: int) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "websocket.accept"})
-        await send({"type": "websocket.send", "framed": framed(text.encode())})
+        await send({"type": "websocket.send", "framed": text_frame(text.encode())})
         await send({"type": "websocket.send", "text": "as ever"})
         await receive()
 
@@ -37,7 +37,7 @@ async def test_every_size_arrives(size: int) -> None:
 async def test_it_waits_for_a_client_that_takes_nothing_and_says_when_it_is_gone() -> None:
     sent = 0
     ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-    one = {"type": "websocket.send", "framed": framed(b"x" * 1_000_000)}
+    one = {"type": "websocket.send", "framed": text_frame(b"x" * 1_000_000)}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
@@ -72,7 +72,7 @@ async def test_nothing_is_said_after_the_last_words() -> None:
         await send({"type": "websocket.accept"})
         await send({"type": "websocket.close", "code": 4000})
         try:
-            await send({"type": "websocket.send", "framed": framed(b"too late")})
+            await send({"type": "websocket.send", "framed": text_frame(b"too late")})
         except Exception as error:
             told.set_result(error)
 

@@ -13,7 +13,7 @@ from ...version import __version__
 from ..security import access_rules
 from .problems import STATUS
 from .route_spec import RouteSpec
-from .routing import NAME, AsgiRoute, Operation
+from .routing import PATH_PARAMETER, AsgiRoute, Operation
 
 REF = "#/components/schemas/{name}"
 
@@ -30,7 +30,7 @@ def document(routes: Iterable[Operation | AsgiRoute]) -> Json:
     ]
     types: list[Any] = [Problem, CommandView]
     for _, route, said in found:
-        types += [kind for kind in (said.body, said.gives) if kind is not None]
+        types += [kind for kind in (said.body, said.response) if kind is not None]
         types += [field.type for field in _query(route)]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     names = dict(zip(map(_key, types), schemas, strict=True))
@@ -63,7 +63,7 @@ def document(routes: Iterable[Operation | AsgiRoute]) -> Json:
 
 def _operation(path: str, route: Operation, said: RouteSpec, names: Json) -> Json:
     words = cleandoc(route.handler.__doc__ or route.handler.__name__).split("\n\n", 1)
-    is_open = access_rules.need(route.method, path) == "nothing"
+    is_open = access_rules.required_auth(route.method, path) == "nothing"
     operation: Json = {
         "operationId": f"{route.handler.__module__.rpartition('.')[2]}.{route.handler.__name__}",
         "summary": " ".join(words[0].split()),
@@ -77,14 +77,14 @@ def _operation(path: str, route: Operation, said: RouteSpec, names: Json) -> Jso
         operation["security"] = []
     if said.body is not None:
         content = {"application/json": {"schema": names[_key(said.body)]}}
-        operation["requestBody"] = {"required": said.needs_body, "content": content}
+        operation["requestBody"] = {"required": said.body_required, "content": content}
     return operation
 
 
 def _parameters(path: str, route: Operation, names: Json) -> list[Json]:
     found: list[Json] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in NAME.findall(path)
+        for name in PATH_PARAMETER.findall(path)
     ]
     for field in _query(route):
         schema = dict(names[_key(field.type)])
@@ -106,12 +106,12 @@ def _parameters(path: str, route: Operation, names: Json) -> list[Json]:
 
 def _responses(said: RouteSpec, method: str, names: Json, is_open: bool) -> Json:
     good: Json = {"description": "Done." if method != "GET" else "Found."}
-    if said.gives is not None:
-        good["content"] = {said.media: {"schema": names[_key(said.gives)]}}
+    if said.response is not None:
+        good["content"] = {said.media_type: {"schema": names[_key(said.response)]}}
     elif said.status != 204:
-        good["content"] = {said.media: {"schema": {}}}
+        good["content"] = {said.media_type: {"schema": {}}}
     responses: Json = {str(said.status): good}
-    if said.later:
+    if said.may_be_pending:
         view = {"application/json": {"schema": names[_key(CommandView)]}}
         responses["202"] = {"description": "Durable; the node has not answered yet.", "content": view}
     codes = {"UsageError", "Forbidden", *said.problems}
@@ -119,7 +119,7 @@ def _responses(said: RouteSpec, method: str, names: Json, is_open: bool) -> Json
         codes.add("Unauthenticated")
     if method != "GET":
         codes |= {"BodyTooLarge", "SlowRequest", "InProgress", "KeyReused"}
-    if said.gives is not None or said.later:
+    if said.response is not None or said.may_be_pending:
         codes.add("BusError")
     by_status: dict[int, list[str]] = {}
     for code in sorted(codes):

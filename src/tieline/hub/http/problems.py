@@ -59,7 +59,7 @@ class NotFound(RequestRefused):
         super().__init__("NotFound", f"no {what} {id!r}", field=what, hint=f"See the list of {what}s.")
 
 
-def problem_of(error: TielineError, instance: str = "") -> Problem:
+def problem_from_error(error: TielineError, instance: str = "") -> Problem:
     if isinstance(error, RequestRefused):
         return _problem(error.code, STATUS[error.code], error.message, error.field, error.hint, instance)
     status = next((STATUS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in STATUS), 500)
@@ -67,16 +67,16 @@ def problem_of(error: TielineError, instance: str = "") -> Problem:
     return _problem(type(error).__name__, status, error.message, field, error.hint, instance)
 
 
-def refusal_problem(refusal: Refusal, instance: str = "") -> Problem:
+def problem_from_refusal(refusal: Refusal, instance: str = "") -> Problem:
     """What a node refused. A name we do not know is a usage error of a newer peer."""
-    status = STATUS.get(refusal.code) or _descent(refusal.code)
+    status = STATUS.get(refusal.code) or _inherited_status(refusal.code)
     return _problem(refusal.code, status, refusal.message, refusal.field, refusal.hint, instance)
 
 
 def is_usage(code: str) -> bool:
     """Whether a refusal is surely the asker's own doing, so that asking again will not help. Any other may pass: a node
     whose bus is away, a failure that nobody foresaw, a name that we do not know."""
-    return "UsageError" in _names(code)
+    return "UsageError" in _ancestor_names(code)
 
 
 def http_problem(status: int, detail: str = "", instance: str = "", *, field: str = "") -> Problem:
@@ -85,11 +85,11 @@ def http_problem(status: int, detail: str = "", instance: str = "", *, field: st
     return _problem(code, status, detail, field, "", instance)
 
 
-def render(problem: Problem) -> bytes:
+def encode_problem(problem: Problem) -> bytes:
     return msgspec.json.encode(problem)
 
 
-def headers(problem: Problem, retry_s: float = 0.0) -> list[tuple[bytes, bytes]]:
+def problem_headers(problem: Problem, retry_s: float = 0.0) -> list[tuple[bytes, bytes]]:
     found = [(b"content-type", MEDIA_TYPE.encode())]
     if problem.status == 401:
         found.append((b"www-authenticate", b'Bearer realm="tieline"'))
@@ -118,12 +118,12 @@ def _problem(code: str, status: int, detail: str, field: str, hint: str, instanc
     )
 
 
-def _descent(code: str) -> int:
+def _inherited_status(code: str) -> int:
     """The status of an error that is not named above but descends from one that is."""
-    return next((STATUS[name] for name in _names(code) if name in STATUS), 400)
+    return next((STATUS[name] for name in _ancestor_names(code) if name in STATUS), 400)
 
 
-def _names(code: str) -> list[str]:
+def _ancestor_names(code: str) -> list[str]:
     """An error's name and those it descends from; none for one that we do not know."""
     kind = kind_of(code)
     return [parent.__name__ for parent in kind.__mro__] if kind else []

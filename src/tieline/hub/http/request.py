@@ -37,7 +37,7 @@ class Request(starlette.requests.Request):
         return self.scope["state"].get("request", "")
 
 
-DONE = Response(status_code=204)
+NO_CONTENT = Response(status_code=204)
 
 
 def json_response(value: object, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -75,7 +75,7 @@ async def parse_body(request: Request, kind: type[T], *, empty: T | None = None)
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise invalid(error) from None
+        raise validation_error(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RequestRefused("UsageError", f"the body is not valid JSON: {error}", field="body") from None
 
@@ -87,10 +87,10 @@ def parse_query(request: Request, kind: type[T]) -> T:
     try:
         return msgspec.convert(dict(request.query_params), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise invalid(error) from None
+        raise validation_error(error) from None
 
 
-def invalid(error: msgspec.ValidationError) -> RequestRefused:
+def validation_error(error: msgspec.ValidationError) -> RequestRefused:
     """msgspec says `$.policy.shell` where it is wrong, and the name where it is too much or missing."""
     message = str(error)
     where = found.group(1) if (found := _FIELD.search(message)) else ""

@@ -7,15 +7,15 @@ from msgspec import Struct
 from starlette.types import Message, Receive, Scope, Send
 
 from ...protocol.views import DeviceView
-from .problems import RequestRefused, headers, http_problem, problem_of, render
+from .problems import RequestRefused, encode_problem, http_problem, problem_from_error, problem_headers
 
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
     "connect-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-GUARDS: tuple[tuple[bytes, bytes], ...] = (
-    (b"content-security-policy", POLICY.encode()),
+SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
@@ -58,7 +58,7 @@ class ResponseWriter:
             found: list[tuple[bytes, bytes]] = list(message["headers"])
             if self._visit.path.startswith("/api/") and all(name != b"cache-control" for name, _ in found):
                 found.append(NO_STORE)
-            found += GUARDS
+            found += SECURITY_HEADERS
             if self._visit.strict:
                 found.append(HSTS)
             if self._visit.foreign:
@@ -79,25 +79,25 @@ class ResponseWriter:
         await self.send_response(204, allowed, b"")
 
     async def refuse(self, error: RequestRefused, scope: Scope, receive: Receive) -> None:
-        problem = problem_of(error, self._visit.id)
-        body = render(problem)
-        found = [*headers(problem, error.retry_s), (b"content-length", str(len(body)).encode())]
+        problem = problem_from_error(error, self._visit.id)
+        body = encode_problem(problem)
+        found = [*problem_headers(problem, error.retry_s), (b"content-length", str(len(body)).encode())]
         if scope["type"] == "websocket":
             self.status = problem.status
             if "websocket.http.response" not in scope.get("extensions", {}):
                 await self._send({"type": "websocket.close", "code": 4403})
                 return
             start: Message = {"type": "websocket.http.response.start", "status": problem.status}
-            await self._send({**start, "headers": [*found, *GUARDS]})
+            await self._send({**start, "headers": [*found, *SECURITY_HEADERS]})
             await self._send({"type": "websocket.http.response.body", "body": body})
             return
         found.append((b"connection", b"close"))
         await self.send({"type": "http.response.start", "status": problem.status, "headers": found})
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
-        await self._linger(receive)
+        await self._drain_body(receive)
         await self.send({"type": "http.response.body", "body": b""})
 
-    async def _linger(self, receive: Receive) -> None:
+    async def _drain_body(self, receive: Receive) -> None:
         """The answer is out. What is left of the body is thrown away for a while: a connection that is closed while
         its other side still speaks is reset, and the answer lost with it."""
         said = self._visit.said
@@ -118,6 +118,8 @@ class ResponseWriter:
             await self._send({"type": "websocket.close", "code": 1011})
         elif not self.status:
             problem = http_problem(status, detail, self._visit.id)
-            await self.send_response(status, [*headers(problem), (b"connection", b"close")], render(problem))
+            await self.send_response(
+                status, [*problem_headers(problem), (b"connection", b"close")], encode_problem(problem)
+            )
         else:
             raise ConnectionAbortedError(detail)

@@ -24,7 +24,7 @@ from .route_spec import RouteSpec
 
 Handler = Callable[..., Awaitable[Response]]
 
-NAME = re.compile(r"\{([^}]+)\}")
+PATH_PARAMETER = re.compile(r"\{([^}]+)\}")
 """A path parameter."""
 
 
@@ -48,7 +48,7 @@ class Operation:
         self.tags = tags
         hints = get_type_hints(handler, include_extras=True)
         parameters = list(inspect.signature(handler).parameters.values())[1:]  # the first is the request
-        in_path = set(NAME.findall(" ".join(paths)))
+        in_path = set(PATH_PARAMETER.findall(" ".join(paths)))
         self._path_params = frozenset(parameter.name for parameter in parameters if parameter.name in in_path)
         query = [
             (

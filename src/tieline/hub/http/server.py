@@ -21,11 +21,11 @@ from ...protocol.node_link import MAX_FRAME
 from ..security import access_rules
 from ..security.origins import is_loopback
 from ..security.peer_credentials import peer_of
-from ..security.unauthenticated_limits import STRANGER_S, UnauthenticatedLimits
+from ..security.unauthenticated_limits import UNAUTHENTICATED_S, UnauthenticatedLimits
 from ..security.unix_socket import OwnerSocket
 from ..stream.ws_framing import FramedProtocol
 
-HEAD_S = STRANGER_S
+HEAD_S = UNAUTHENTICATED_S
 """From the first byte (or none) to the end of a request's head."""
 KEEP_ALIVE_S = 75
 MAX_HEAD = 32 * 1024
@@ -98,7 +98,7 @@ async def serve(
     tls = bool(config.tls_certificate)
     bound = bind(host, port, tls=tls, insecure=config.insecure)
     local: OwnerSocket | None = None
-    http = _impatient(head_s)
+    http = _bounded_protocol(head_s)
     try:
         local = OwnerSocket(socket_path) if socket_path is not None else None
         server = uvicorn.Server(
@@ -143,7 +143,7 @@ async def serve(
         ticking.cancel()
         await asyncio.gather(ticking, return_exceptions=True)
         try:
-            await asyncio.shield(_end(server, bound))
+            await asyncio.shield(_shut_down(server, bound))
         finally:
             if local is not None:
                 local.close()
@@ -178,14 +178,14 @@ async def _listen_locally(server: uvicorn.Server, http: type[HttpToolsProtocol],
     return await asyncio.get_running_loop().create_unix_server(known, sock=local.socket, backlog=server.config.backlog)
 
 
-async def _end(server: uvicorn.Server, bound: socket.socket) -> None:
+async def _shut_down(server: uvicorn.Server, bound: socket.socket) -> None:
     """When it returns nobody is served any more: what the answers work with may be closed."""
     await server.shutdown(sockets=[bound])
     if left := tuple(server.server_state.tasks):  # they had their time, and are cancelled
         await asyncio.wait(left, timeout=GRACE_S)
 
 
-def _impatient(head_s: float) -> type[HttpToolsProtocol]:
+def _bounded_protocol(head_s: float) -> type[HttpToolsProtocol]:
     class Impatient(HttpToolsProtocol):
         """Closes connections whose request does not arrive, or whose head has no end. The parser bounds neither."""
 
@@ -196,18 +196,18 @@ def _impatient(head_s: float) -> type[HttpToolsProtocol]:
         _begun = 0  # requests that began in what came last
 
         @property
-        def at_work(self) -> bool:
+        def busy(self) -> bool:
             return self._part == "body" or (bool(self.cycle) and not self.cycle.response_complete)
 
         def known(self) -> None:
             """The other side said who it is."""
             self.timeout_keep_alive = KEEP_ALIVE_S
-            self.app_state["strangers"].gone(self.transport)
+            self.app_state["strangers"].discard(self.transport)
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self.timeout_keep_alive = min(KEEP_ALIVE_S, round(STRANGER_S))
-            if not self.app_state["strangers"].came(transport, self):
+            self.timeout_keep_alive = min(KEEP_ALIVE_S, round(UNAUTHENTICATED_S))
+            if not self.app_state["strangers"].add(transport, self):
                 transport.abort()
                 return
             self._wait(True)
@@ -232,7 +232,7 @@ def _impatient(head_s: float) -> type[HttpToolsProtocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._wait(False)
-            self.app_state["strangers"].gone(self.transport)
+            self.app_state["strangers"].discard(self.transport)
             super().connection_lost(exc)
 
         def on_message_begin(self) -> None:

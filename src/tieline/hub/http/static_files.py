@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parents[1] / "static"
 
-PLACES = ("/", "/index.html", "/new", "/settings", "/messages", "/inboxes", "/dead", "/channels")
-PLACES_BELOW = ("/s/{id}", "/s/{id}/{sheet}", "/messages/{id}")
+PAGE_PATHS = ("/", "/index.html", "/new", "/settings", "/messages", "/inboxes", "/dead", "/channels")
+PAGE_PATH_TEMPLATES = ("/s/{id}", "/s/{id}/{sheet}", "/messages/{id}")
 
-MEDIA = {
+MEDIA_TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
     ".css": "text/css",
@@ -30,11 +30,11 @@ MEDIA = {
     ".png": "image/png",
     ".webmanifest": "application/manifest+json",
 }
-PACKED = ((".br", "br"), (".gz", "gzip"))
-FOR_GOOD = "public, max-age=31536000, immutable"
-ASK_FIRST = "no-cache"
+ENCODINGS = ((".br", "br"), (".gz", "gzip"))
+IMMUTABLE = "public, max-age=31536000, immutable"
+REVALIDATE = "no-cache"
 
-MISSING = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Tieline</title>
+NOT_BUILT = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Tieline</title>
 <p>The hub runs, but its page is not built. In a clone of the repository run <code>make setup</code>.
 The terminal works meanwhile: <code>tieline sessions</code>.</p></html>"""
 
@@ -44,24 +44,24 @@ class StaticFile:
 
     def __init__(self, path: Path, *, hashed: bool) -> None:
         plain = path.read_bytes()
-        self.forms = {"": plain}
-        for suffix, name in PACKED:
+        self.encodings = {"": plain}
+        for suffix, name in ENCODINGS:
             packed = path.with_name(path.name + suffix)
             if packed.is_file():
-                self.forms[name] = packed.read_bytes()
-        self.media = MEDIA[path.suffix]
-        self.tag = f'"{hashlib.sha256(plain).hexdigest()[:24]}"'
-        self.caching = FOR_GOOD if hashed else ASK_FIRST
+                self.encodings[name] = packed.read_bytes()
+        self.media = MEDIA_TYPES[path.suffix]
+        self.etag = f'"{hashlib.sha256(plain).hexdigest()[:24]}"'
+        self.cache_control = IMMUTABLE if hashed else REVALIDATE
 
-    def answer(self, request: Request) -> Response:
-        headers, said = {"cache-control": self.caching, "etag": self.tag, "vary": "accept-encoding"}, request.headers
-        if said.get("if-none-match") == self.tag:
+    def respond(self, request: Request) -> Response:
+        headers = {"cache-control": self.cache_control, "etag": self.etag, "vary": "accept-encoding"}
+        if request.headers.get("if-none-match") == self.etag:
             return Response(status_code=304, headers=headers)
-        taken = {one.split(";")[0].strip() for one in said.get("accept-encoding", "").split(",")}
-        name = next((name for _, name in PACKED if name in taken and name in self.forms), "")
+        taken = {one.split(";")[0].strip() for one in request.headers.get("accept-encoding", "").split(",")}
+        name = next((name for _, name in ENCODINGS if name in taken and name in self.encodings), "")
         if name:
             headers["content-encoding"] = name
-        return Response(self.forms[name], headers=headers, media_type=self.media)
+        return Response(self.encodings[name], headers=headers, media_type=self.media)
 
 
 class StaticFiles:
@@ -70,27 +70,27 @@ class StaticFiles:
     def __init__(self, folder: Path = STATIC) -> None:
         self._files: dict[str, StaticFile] = {}
         for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-            if path.is_file() and path.suffix in MEDIA:
+            if path.is_file() and path.suffix in MEDIA_TYPES:
                 address = "/" + path.relative_to(folder).as_posix()
                 self._files[address] = StaticFile(path, hashed=address.startswith("/assets/"))
 
     def page(self, request: Request) -> Response:
         found = self._files.get("/index.html")
         if found is None:
-            return Response(MISSING, 503, media_type=MEDIA[".html"])
-        return found.answer(request)
+            return Response(NOT_BUILT, 503, media_type=MEDIA_TYPES[".html"])
+        return found.respond(request)
 
     def file(self, request: Request, address: str) -> Response:
         found = self._files.get(address)
         if found is None:
             raise RequestRefused("NotFound", "there is no such file")
-        return found.answer(request)
+        return found.respond(request)
 
 
 def routes(hub: "Hub") -> list[Any]:
     shelf = StaticFiles()
 
-    @get(*PLACES, *PLACES_BELOW, spec=None)
+    @get(*PAGE_PATHS, *PAGE_PATH_TEMPLATES, spec=None)
     async def page(request: Request) -> Response:
         return shelf.page(request)
 

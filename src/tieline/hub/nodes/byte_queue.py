@@ -12,39 +12,39 @@ class ByteQueue(Generic[T]):
     """One who puts, one who takes."""
 
     def __init__(self, most: int, size: Callable[[T], int]) -> None:
-        self._most = most
+        self._capacity = most
         self._size = size
         self._items: deque[T] = deque()
         self._bytes = 0
-        self._there = asyncio.Event()
-        self._room = asyncio.Event()
+        self._available = asyncio.Event()
+        self._has_room = asyncio.Event()
         self._done = asyncio.Event()
-        self.came = 0
-        self.over = 0
+        self.enqueued = 0
+        self.processed = 0
 
     async def put(self, item: T) -> None:
-        while self._items and self._bytes + self._size(item) > self._most:
-            self._room.clear()
-            await self._room.wait()
+        while self._items and self._bytes + self._size(item) > self._capacity:
+            self._has_room.clear()
+            await self._has_room.wait()
         self._items.append(item)
         self._bytes += self._size(item)
-        self.came += 1
-        self._there.set()
+        self.enqueued += 1
+        self._available.set()
 
     async def take(self, most: int = 1) -> list[T]:
         """The oldest ones, at least one. They are over when the next ones are asked for."""
-        self.over = self.came - len(self._items)
+        self.processed = self.enqueued - len(self._items)
         self._done.set()
         while not self._items:
-            self._there.clear()
-            await self._there.wait()
+            self._available.clear()
+            await self._available.wait()
         taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
         self._bytes -= sum(map(self._size, taken))
-        self._room.set()
+        self._has_room.set()
         return taken
 
     async def wait_processed(self, count: int) -> None:
         """Wait until the first so many that came are over."""
-        while self.over < count:
+        while self.processed < count:
             self._done.clear()
             await self._done.wait()

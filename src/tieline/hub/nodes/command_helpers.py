@@ -10,10 +10,10 @@ from ...ids import new_id
 from ...protocol.commands import AnyCommand, Result
 from ...protocol.views import CommandView, NodeView
 from ...sessions.records import ASKS, SESSIONS, AskRecord, SessionRecord
-from ..http.problems import NotFound, ProblemException, RequestRefused, refusal_problem
+from ..http.problems import NotFound, ProblemException, RequestRefused, problem_from_refusal
 from ..http.request import Request, device_of, idempotency_id, json_response
 from ..hub import Hub
-from ..security.auth import signature
+from ..security.auth import actor_name
 
 ACCEPTED = 202
 
@@ -22,17 +22,17 @@ _session = msgspec.json.Decoder(SessionRecord).decode
 _ask = msgspec.json.Decoder(AskRecord).decode
 
 
-async def tell(request: Request, node: str, command: AnyCommand, *, id: str = "") -> Result | CommandView:
+async def send_command(request: Request, node: str, command: AnyCommand, *, id: str = "") -> Result | CommandView:
     """Told in the device's name. A refusal is raised as the problem it is."""
     hub = request.hub
-    by = signature(device_of(request))
-    told = await hub.switch.dispatch(node, command, by=by, id=id or idempotency_id(request) or new_id())
+    by = actor_name(device_of(request))
+    told = await hub.dispatcher.dispatch(node, command, by=by, id=id or idempotency_id(request) or new_id())
     if isinstance(told, Result) and told.refusal is not None:
-        raise ProblemException(refusal_problem(told.refusal, request.id))
+        raise ProblemException(problem_from_refusal(told.refusal, request.id))
     return told
 
 
-def told(outcome: Result | CommandView, status: int = 200) -> Response:
+def command_response(outcome: Result | CommandView, status: int = 200) -> Response:
     """What the node gave, or, when it has not answered yet, where the command is."""
     return (
         json_response(outcome, ACCEPTED)
@@ -41,28 +41,28 @@ def told(outcome: Result | CommandView, status: int = 200) -> Response:
     )
 
 
-async def session_of(hub: Hub, id: str) -> SessionRecord:
+async def get_session(hub: Hub, id: str) -> SessionRecord:
     """As it is on the bus right now: whoever changed something sees it changed."""
-    value = await _value(hub, SESSIONS, id)
+    value = await _read_value(hub, SESSIONS, id)
     if value is None:
         raise NotFound("session", id)
     return _session(value)
 
 
-async def node_of(hub: Hub, session: str) -> str:
+async def node_of_session(hub: Hub, session: str) -> str:
     """Who runs a session. That never changes, so memory will do."""
     known = hub.state.sessions.get(session)
-    return (known or await session_of(hub, session)).node
+    return (known or await get_session(hub, session)).node
 
 
-async def ask_of(hub: Hub, id: str) -> AskRecord:
-    known = await _value(hub, ASKS, id)
+async def get_ask(hub: Hub, id: str) -> AskRecord:
+    known = await _read_value(hub, ASKS, id)
     if known is None:
         raise NotFound("ask", id)
     return _ask(known)
 
 
-async def chosen_node(hub: Hub, id: str) -> NodeView:
+async def choose_node(hub: Hub, id: str) -> NodeView:
     """The node that is named; without a name the hub's own, or the only one."""
     if id:
         return await hub.nodes.get(id)
@@ -77,14 +77,14 @@ async def chosen_node(hub: Hub, id: str) -> NodeView:
     raise UsageError("which node?", field="node", hint="Name one: " + ", ".join(node.id for node in nodes))
 
 
-def check_own_id(field: str, id: str) -> str:
+def check_client_id(field: str, id: str) -> str:
     """An id that the caller made up."""
     if id and not _ID.fullmatch(id):
         raise UsageError("an id has 1 to 64 letters, digits, - or _", field=field)
     return id
 
 
-async def _value(hub: Hub, table: str, key: str) -> bytes | None:
+async def _read_value(hub: Hub, table: str, key: str) -> bytes | None:
     if not _ID.fullmatch(key):
         return None
     entry = await hub.bus.table(table).get(key)

@@ -22,9 +22,9 @@ KEPT_S = 2 * 24 * 3600
 """How long it is shown what became of one."""
 SWEEP_S = 30.0
 WRITE_S = 1.0
-MOST_UNWRITTEN = 1000
+MAX_UNWRITTEN = 1000
 """Commands that were carried out at once and are not in the table yet; beyond that their callers wait."""
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 """Orders that may wait for one node."""
 
 RANK = {"sent": 0, "received": 1, "expired": 2, "refused": 3, "applied": 3}
@@ -38,7 +38,7 @@ def subject(node: str) -> str:
     return f"commands.{node}"
 
 
-def view_of(node: str, order: CommandEnvelope, **more: object) -> CommandView:
+def command_view(node: str, order: CommandEnvelope, **more: object) -> CommandView:
     command = order.command
     return replace(
         CommandView(
@@ -54,7 +54,7 @@ def view_of(node: str, order: CommandEnvelope, **more: object) -> CommandView:
     )
 
 
-def concluded(view: CommandView, result: Result) -> CommandView:
+def with_result(view: CommandView, result: Result) -> CommandView:
     if result.refusal is None:
         return replace(view, state="applied", problem="")
     state = "expired" if result.refusal.code == EXPIRED else "refused"
@@ -69,7 +69,7 @@ class CommandQueue:
         self._table: Table = bus.table(COMMANDS)
         self._waiting: Counter[str] = Counter()
         self._unwritten: dict[str, CommandView] = {}
-        self._hurry = asyncio.Event()
+        self._write_now = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "CommandQueue":
@@ -87,14 +87,14 @@ class CommandQueue:
 
     async def send(self, node: str, order: CommandEnvelope) -> None:
         """Durable when it returns; the same id again is the same order."""
-        if self._waiting[node] >= MOST_WAITING:
+        if self._waiting[node] >= MAX_WAITING:
             hint = "They are fetched when it is back, or expire."
-            raise UsageError(f"{MOST_WAITING} commands wait for the node already", field="node", hint=hint)
+            raise UsageError(f"{MAX_WAITING} commands wait for the node already", field="node", hint=hint)
         self._waiting[node] += 1
         await self._bus.publish(subject(node), _encode(order), id=order.id)
         if not isinstance(order.command, READING):
             with suppress(Conflict):  # its node was faster
-                await self._table.put(order.id, _encode(view_of(node, order)), expect=0, ttl=KEPT_S)
+                await self._table.put(order.id, _encode(command_view(node, order)), expect=0, ttl=KEPT_S)
 
     async def get(self, id: str) -> CommandView | None:
         if view := self._unwritten.get(id):
@@ -105,23 +105,23 @@ class CommandQueue:
             return None
         return _decode(entry.value) if entry else None
 
-    async def show(self, view: CommandView, *, now: bool) -> None:
+    async def record_result(self, view: CommandView, *, now: bool) -> None:
         """What became of one that was carried out at once, where it cannot have been shown before. Whoever asks here is
         told; in the table it is after the next writing, unless it must be seen now. Returns before that."""
-        while len(self._unwritten) >= MOST_UNWRITTEN:
-            self._hurry.set()
+        while len(self._unwritten) >= MAX_UNWRITTEN:
+            self._write_now.set()
             await asyncio.sleep(0.01)
         self._unwritten[view.id] = view
         if now:
-            self._hurry.set()
+            self._write_now.set()
 
     async def _keep_writing(self) -> None:
         """Many at once: what they set going shall not wait for each of them to be on the disk."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(WRITE_S):
-                    await self._hurry.wait()
-            self._hurry.clear()
+                    await self._write_now.wait()
+            self._write_now.clear()
             await self._write()
 
     async def _write(self) -> None:
@@ -132,23 +132,23 @@ class CommandQueue:
         for view in views:
             self._unwritten.pop(view.id, None)
 
-    async def received(self, node: str, order: CommandEnvelope) -> None:
+    async def mark_received(self, node: str, order: CommandEnvelope) -> None:
         if not isinstance(order.command, READING):
-            await self._advance(view_of(node, order, state="received"), make=True)
+            await self._advance(command_view(node, order, state="received"), make=True)
 
-    async def concluded(self, node: str, result: Result) -> None:
+    async def mark_concluded(self, node: str, result: Result) -> None:
         """What the node says became of it. Of another node's order nothing is believed."""
         view = await self.get(result.id)
         if view is not None and view.node == node:
-            await self._advance(concluded(view, result))
+            await self._advance(with_result(view, result))
 
-    async def expired(self, node: str, order: CommandEnvelope) -> None:
+    async def mark_expired(self, node: str, order: CommandEnvelope) -> None:
         """Nobody fetched it in time."""
         if not isinstance(order.command, READING):
             problem = "the node was away for too long"
-            await self._advance(view_of(node, order, state="expired", problem=problem), make=True, above=0)
+            await self._advance(command_view(node, order, state="expired", problem=problem), make=True, above=0)
 
-    async def fetched(self, node: str, seq: int) -> None:
+    async def trim(self, node: str, seq: int) -> None:
         """Everything up to there is durable at the node."""
         await self._bus.trim(subject(node), before=seq + 1)
 
@@ -186,11 +186,11 @@ class CommandQueue:
             node = record.subject.partition(".")[2]
             order = decode_envelope(record.data)
             if 0 < order.expires_at < now:
-                await self.expired(node, order)
+                await self.mark_expired(node, order)
                 if not waiting[node]:
                     over[node] = record.seq
             else:
                 waiting[node] += 1
         for node, seq in over.items():
-            await self.fetched(node, seq)
+            await self.trim(node, seq)
         self._waiting = waiting

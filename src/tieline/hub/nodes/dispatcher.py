@@ -25,18 +25,18 @@ from ...protocol.commands import AnyCommand, CommandEnvelope, Result, decode_env
 from ...protocol.node_link import Capability
 from ...protocol.views import CommandView, NodeView
 from ..ops.background_tasks import background
-from .command_queue import EXPIRES_S, CommandQueue, concluded, subject, view_of
-from .registry import SAY_S, Lost, NodeOffline, NodeRegistry, Presence
+from .command_queue import EXPIRES_S, CommandQueue, command_view, subject, with_result
+from .registry import RENEW_S, Lost, NodeOffline, NodeRegistry, Presence
 
 WAIT_S = 10.0
-AGAIN_S = 1.0
+RETRY_S = 1.0
 BUS = "bus"
 """Which log the local node's orders are counted in: there is one only."""
-PART = 512 * 1024
+RESULT_PART = 512 * 1024
 """Bytes of a result that are announced at once."""
-MOST_PARTS = 64
+MAX_PARTS = 64
 
-NEEDS: dict[type[c.NodeCommand], Capability] = {
+REQUIRED_CAPABILITIES: dict[type[c.NodeCommand], Capability] = {
     c.GetDiff: "diff",
     c.Browse: "browse",
     c.Steer: "steer",
@@ -56,12 +56,12 @@ class CommandDispatcher:
     """`async with Switch(bus, nodes, local) as switch`."""
 
     def __init__(self, bus: Bus, nodes: NodeRegistry, local: CommandExecutor | None = None) -> None:
-        self.orders = CommandQueue(bus)
+        self.queue = CommandQueue(bus)
         self._bus = bus
         self._nodes = nodes
         self._local = local
         self._waiting: dict[tuple[str, str], set[asyncio.Future[Result]]] = {}
-        self._changed = asyncio.Event()
+        self._status_changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
@@ -71,24 +71,24 @@ class CommandDispatcher:
         return self._local.identity.id if self._local else ""
 
     async def __aenter__(self) -> "CommandDispatcher":
-        await self._stack.enter_async_context(self.orders)
+        await self._stack.enter_async_context(self.queue)
         self._spawn(self._consume_results())
         if self._local is not None:
-            presence = await self._nodes.enter(self._view(self._local))
+            presence = await self._nodes.register(self._view(self._local))
             self._stack.push_async_callback(presence.leave)
-            self._local.agents.changed.append(self._changed.set)
-            self._changed.set()
+            self._local.agents.changed.append(self._status_changed.set)
+            self._status_changed.set()
             self._spawn(self._publish_status(self._local))
             self._spawn(self._keep_presence(self._local, presence))
             inbox = CommandInbox(self._bus, f"bus.{self.local}")
             await inbox.load()
-            self._spawn(inbox.run(self._local, self.settle))
-            self._spawn(self._take(inbox))
+            self._spawn(inbox.run(self._local, self.handle_result))
+            self._spawn(self._consume_commands(inbox))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._local is not None and self._changed.set in self._local.agents.changed:
-            self._local.agents.changed.remove(self._changed.set)
+        if self._local is not None and self._status_changed.set in self._local.agents.changed:
+            self._local.agents.changed.remove(self._status_changed.set)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -116,7 +116,7 @@ class CommandDispatcher:
         if self._local is not None and node == self.local:
             return await self._execute_local(self._local, order)
         view = await self._nodes.get(node)
-        if (needed := NEEDS.get(type(command))) and needed in view.limits:
+        if (needed := REQUIRED_CAPABILITIES.get(type(command))) and needed in view.limits:
             hint = "It runs another version of Tieline; update the older one."
             raise Unsupported(f"the node {view.name or view.id}", command.name, hint=hint)
         reading = isinstance(command, c.READING)
@@ -128,7 +128,7 @@ class CommandDispatcher:
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, set()).add(future)
         try:
-            await self.orders.send(node, order)
+            await self.queue.send(node, order)
             if view.online:
                 async with asyncio.timeout(wait_s):
                     return await future
@@ -139,24 +139,24 @@ class CommandDispatcher:
             self._waiting[key].discard(future)
             if not self._waiting[key]:
                 del self._waiting[key]
-        return await self.orders.get(order.id) or view_of(node, order)
+        return await self.queue.get(order.id) or command_view(node, order)
 
-    async def settle(self, result: Result, node: str = "") -> None:
+    async def handle_result(self, result: Result, node: str = "") -> None:
         """A node says what became of an order. Durable when it returns, and whoever waits for it is told. Raises
         UsageError for the id of no order."""
         _check_id(result.id)
         node = node or self.local
-        await self.orders.concluded(node, result)
-        if not self._dispatch_and_wait(node, result):
+        await self.queue.mark_concluded(node, result)
+        if not self._resolve_waiting(node, result):
             data = _encode(result)
-            parts = range(0, len(data), PART)
-            if len(parts) > MOST_PARTS:
+            parts = range(0, len(data), RESULT_PART)
+            if len(parts) > MAX_PARTS:
                 return
             for number, start in enumerate(parts):
                 name = f"results.{node}.{result.id}.{number + 1}.{len(parts)}"
-                await self._bus.announce(name, data[start : start + PART])
+                await self._bus.announce(name, data[start : start + RESULT_PART])
 
-    def _dispatch_and_wait(self, node: str, result: Result) -> bool:
+    def _resolve_waiting(self, node: str, result: Result) -> bool:
         futures = self._waiting.get((node, result.id), ())
         for future in futures:
             if not future.done():
@@ -167,8 +167,8 @@ class CommandDispatcher:
         result = await local.execute(order)
         if not isinstance(order.command, c.READING):
             # Nobody waits for it: the result says it all. It is there for those who look later, or elsewhere.
-            view = concluded(view_of(self.local, order), result)
-            await self.orders.show(view, now=isinstance(order.command, c.DECISIONS))
+            view = with_result(command_view(self.local, order), result)
+            await self.queue.record_result(view, now=isinstance(order.command, c.DECISIONS))
         return result
 
     async def _consume_results(self) -> None:
@@ -188,31 +188,31 @@ class CommandDispatcher:
                         if number == last:
                             del parts[node, id]
                             if len(have) == int(last):
-                                self._dispatch_and_wait(node, _decode(b"".join(have)))
+                                self._resolve_waiting(node, _decode(b"".join(have)))
             parts.clear()
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(RETRY_S)
 
-    async def _take(self, inbox: CommandInbox) -> None:
+    async def _consume_commands(self, inbox: CommandInbox) -> None:
         """What other hubs on the bus tell the local node."""
         while True:
             try:
                 async with aclosing(self._bus.read(subject(self.local), after=inbox.position.seq)) as records:
                     async for record in records:
                         await inbox.take(BUS, [(record.seq, decode_envelope(record.data))])
-                        await self.orders.fetched(self.local, record.seq)
+                        await self.queue.trim(self.local, record.seq)
             except BusClosed:
                 return
             except BusError:
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(RETRY_S)
 
     async def _keep_presence(self, local: CommandExecutor, presence: Presence) -> None:
         """Say that the local node is there for as long as it is."""
         while True:
-            await asyncio.sleep(SAY_S)
+            await asyncio.sleep(RENEW_S)
             try:
-                await presence.say()
+                await presence.renew()
             except Lost:  # a copy of this machine's state elsewhere: ours is the one that is asked here
-                taken = await self._nodes.enter(self._view(local))
+                taken = await self._nodes.register(self._view(local))
                 presence.value, presence.revision = taken.value, taken.revision
             except BusClosed:
                 return
@@ -222,8 +222,8 @@ class CommandDispatcher:
     async def _publish_status(self, local: CommandExecutor) -> None:
         """Keep what is shown of the local node as it is."""
         while True:
-            await self._changed.wait()
-            self._changed.clear()
+            await self._status_changed.wait()
+            self._status_changed.clear()
             status = local.status()
             try:
                 await self._nodes.change(
@@ -232,8 +232,8 @@ class CommandDispatcher:
             except BusClosed:
                 return
             except BusError:  # what is shown is older than what is, until the bus is back
-                self._changed.set()
-                await asyncio.sleep(AGAIN_S)
+                self._status_changed.set()
+                await asyncio.sleep(RETRY_S)
 
     def _view(self, local: CommandExecutor) -> NodeView:
         me, status = local.identity, local.status()

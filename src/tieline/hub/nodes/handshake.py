@@ -18,7 +18,7 @@ CLOSE_TRY_AGAIN = 1013
 CLOSE_FAILED = 1011
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-MOST_LIMITS = 32
+MAX_LIMITS = 32
 
 
 class LinkClosing(Exception):
@@ -30,7 +30,7 @@ class LinkClosing(Exception):
         self.refused = p.LinkRefused(code=code, message=message, hint=hint)
 
 
-def check(hello: p.Hello, device: DeviceView, devices: Sequence[DeviceView], local: str) -> tuple[str, ...]:
+def negotiate(hello: p.Hello, device: DeviceView, devices: Sequence[DeviceView], local: str) -> tuple[str, ...]:
     """What this pair goes without. Raises Closing when it cannot be a pair."""
     if not _NAME.fullmatch(hello.node) or not _NAME.fullmatch(hello.epoch):
         raise LinkClosing(CLOSE_BAD_FRAME, "BadFrame", "node and epoch are letters, digits, - and _")
@@ -48,10 +48,10 @@ def check(hello: p.Hello, device: DeviceView, devices: Sequence[DeviceView], loc
     if spoken < hello.oldest:
         problem = f"this node speaks protocol {hello.oldest} to {hello.protocol}, the hub only up to {PROTOCOL}"
         raise LinkClosing(CLOSE_TOO_OLD, "HubTooOld", problem, "Update Tieline on the hub.")
-    return tuple(sorted(set(p.CAPABILITIES) ^ set(hello.capabilities)))[:MOST_LIMITS]
+    return tuple(sorted(set(p.CAPABILITIES) ^ set(hello.capabilities)))[:MAX_LIMITS]
 
 
-def shown(hello: p.Hello, device: DeviceView, limits: tuple[str, ...], before: NodeView | None) -> NodeView:
+def node_view(hello: p.Hello, device: DeviceView, limits: tuple[str, ...], before: NodeView | None) -> NodeView:
     """The node as people see it, by the name it was paired with; its agents as they were, until it says anew."""
     return replace(
         before or NodeView(id=hello.node),

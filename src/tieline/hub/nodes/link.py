@@ -31,7 +31,7 @@ from .handshake import (
     LinkClosing,
 )
 from .link_streams import Downstream, Upstream
-from .registry import SAY_S, Lost, Presence
+from .registry import RENEW_S, Lost, Presence
 from .replica import Replica
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
 
-class Gone(Exception):
+class ConnectionGone(Exception):
     """The other side is not there any more."""
 
 
@@ -58,7 +58,7 @@ class Links:
         self._latest: dict[str, asyncio.Event] = {}  # per node, set when another one comes
         hub.devices.on_revoke(self._revoked)
 
-    async def attend(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def serve(self, scope: Any, receive: Receive, send: Send) -> None:
         """A link from its upgrade to its end. Never raises, but when it is cancelled from outside."""
         if (await receive())["type"] != "websocket.connect":
             return
@@ -68,7 +68,7 @@ class Links:
         self._open.setdefault(device.id, set()).add(work)
         if not self._hub.devices.knows(device.id):  # revoked between the gate and here
             work.cancel()
-        unused = self._hub.devices.opened(device.id)
+        unused = self._hub.devices.connected(device.id)
         try:
             await asyncio.wait({work})
         finally:
@@ -79,10 +79,10 @@ class Links:
             if not self._open[device.id]:
                 del self._open[device.id]
         if work.cancelled():
-            await _last_words(send, LinkClosing(CLOSE_REVOKED, "Unauthenticated", "this node's key was revoked"))
+            await _send_close(send, LinkClosing(CLOSE_REVOKED, "Unauthenticated", "this node's key was revoked"))
 
     @contextmanager
-    def latest(self, node: str) -> Generator[asyncio.Event]:
+    def replacing(self, node: str) -> Generator[asyncio.Event]:
         """The link that is entered last is its node's; the one before is told by its event, at once."""
         if before := self._latest.get(node):
             before.set()
@@ -112,33 +112,33 @@ class _Link:
 
     async def run(self) -> None:
         try:
-            hello = await self._shake_hands()
-            with self._links.latest(hello.node) as replaced:
+            hello = await self._handshake()
+            with self._links.replacing(hello.node) as replaced:
                 await self._serve(hello, replaced)
-        except Gone:
+        except ConnectionGone:
             pass
         except LinkClosing as end:
             self._log.info("link refused", node=self._node, code=end.refused.code, problem=str(end))
             if end.close == CLOSE_REFUSED:
                 self._hub.refused(self._scope, self._device, str(end))
-            await _last_words(self._send_frame, end)
+            await _send_close(self._send_frame, end)
         except Lost as end:
-            await _last_words(self._send_frame, LinkClosing(CLOSE_REPLACED, "Replaced", str(end)))
+            await _send_close(self._send_frame, LinkClosing(CLOSE_REPLACED, "Replaced", str(end)))
         except BusError as error:
             self._log.warning("link ended", node=self._node, problem=error.message)
-            await _last_words(self._send_frame, LinkClosing(CLOSE_TRY_AGAIN, type(error).__name__, error.message))
+            await _send_close(self._send_frame, LinkClosing(CLOSE_TRY_AGAIN, type(error).__name__, error.message))
         except Exception:
             self._log.exception("link failed", node=self._node)
-            await _last_words(self._send_frame, LinkClosing(CLOSE_FAILED, "InternalError", "the hub failed; try again"))
+            await _send_close(self._send_frame, LinkClosing(CLOSE_FAILED, "InternalError", "the hub failed; try again"))
 
     # --- who is it -------------------------------------------------------------------------------------
 
-    async def _shake_hands(self) -> p.Hello:
-        hello, _ = await self._frame(p.HANDSHAKE_S)
+    async def _handshake(self) -> p.Hello:
+        hello, _ = await self._receive_frame(p.HANDSHAKE_S)
         if not isinstance(hello, p.Hello):
             raise LinkClosing(CLOSE_BAD_FRAME, "BadFrame", "a link begins with hello")
         self._node = hello.node
-        self._limits = handshake.check(hello, self._device, self._hub.devices.list(), self._hub.switch.local)
+        self._limits = handshake.negotiate(hello, self._device, self._hub.devices.list(), self._hub.dispatcher.local)
         if await keeps_log(self._hub.bus, hello.node, hello.epoch):
             hint = "Give it a bus of its own, or run `tieline up` there: on one bus no link is needed."
             raise LinkClosing(CLOSE_REFUSED, "Forbidden", "this node works on the hub's own bus", hint)
@@ -149,8 +149,8 @@ class _Link:
         before: NodeView | None = None
         with suppress(UsageError):
             before = await hub.nodes.get(hello.node)
-        view = handshake.shown(hello, self._device, self._limits, before)
-        presence = await hub.nodes.enter(view)  # from here on an older link of this node knows that it is over
+        view = handshake.node_view(hello, self._device, self._limits, before)
+        presence = await hub.nodes.register(view)  # from here on an older link of this node knows that it is over
         replica = Replica(hub.bus, hello.node, hello.epoch)
         self._log.info("node is there", node=hello.node, version=hello.version, limits=self._limits)
         try:
@@ -168,15 +168,15 @@ class _Link:
             )
             up = Upstream(hub, replica, hello.node, self._send)
             orders = Downstream(hub, hello.node, self._send)
-            await _together(
+            await _run_until_failure(
                 self._read(up, orders),
-                up.keep_records(),
-                up.keep_states(),
-                up.settle(),
-                orders.give(hello.orders if hello.hub == epoch else 0),
-                orders.note(),
+                up.store_records(),
+                up.store_states(),
+                up.handle_results(),
+                orders.send_commands(hello.orders if hello.hub == epoch else 0),
+                orders.process_acknowledged(),
                 self._beat(presence),
-                _until(replaced, hello.node),
+                _wait_replaced(replaced, hello.node),
             )
         finally:
             self._log.info("node is gone", node=hello.node, refused=replica.refused)
@@ -184,15 +184,15 @@ class _Link:
 
     async def _leave(self, presence: Presence, replica: Replica) -> None:
         with suppress(BusError):
-            await replica.write_down(force=True)
+            await replica.save_cursor(force=True)
             await presence.leave()
 
     async def _read(self, up: Upstream, orders: Downstream) -> None:
         while True:
-            frame, size = await self._frame(p.SILENCE_S)
+            frame, size = await self._receive_frame(p.SILENCE_S)
             match frame:
                 case p.LinkTaken(seq=seq):
-                    orders.taken(seq)
+                    orders.acknowledge(seq)
                 case p.NodeStatus():
                     await self._hub.nodes.change(
                         self._node, agents=frame.agents[:1000], default_agent=frame.default_agent, home=frame.home
@@ -206,20 +206,20 @@ class _Link:
 
     async def _beat(self, presence: Presence) -> None:
         while True:
-            await asyncio.sleep(min(SAY_S, p.HEARTBEAT_S))
-            await presence.say()
+            await asyncio.sleep(min(RENEW_S, p.HEARTBEAT_S))
+            await presence.renew()
             await self._send(p.LinkBeat(at=time.time()))
 
     # --- the wire --------------------------------------------------------------------------------------
 
-    async def _frame(self, within: float) -> tuple[p.AnyUpFrame, int]:
+    async def _receive_frame(self, within: float) -> tuple[p.AnyUpFrame, int]:
         try:
             async with asyncio.timeout(within):
                 message = await self._receive()
         except TimeoutError:
-            raise Gone from None
+            raise ConnectionGone from None
         if message["type"] != "websocket.receive":
-            raise Gone
+            raise ConnectionGone
         data = message.get("bytes") or (message.get("text") or "").encode()
         try:
             return _decode(data), len(data)
@@ -231,15 +231,15 @@ class _Link:
             async with asyncio.timeout(p.SILENCE_S):
                 await self._send_frame({"type": "websocket.send", "bytes": p.encode(frame)})
         except (TimeoutError, OSError, RuntimeError):  # whichever way the server says that nobody is there
-            raise Gone from None
+            raise ConnectionGone from None
 
 
-async def _until(replaced: asyncio.Event, node: str) -> None:
+async def _wait_replaced(replaced: asyncio.Event, node: str) -> None:
     await replaced.wait()
     raise Lost(f"another link of node {node} took over")
 
 
-async def _together(*works: Coroutine[Any, Any, None]) -> None:
+async def _run_until_failure(*works: Coroutine[Any, Any, None]) -> None:
     """All of them, until the first one fails: its failure is the link's."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
@@ -250,10 +250,10 @@ async def _together(*works: Coroutine[Any, Any, None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
     for task in done:
         if error := task.exception():
-            raise _first(error)
+            raise _root_error(error)
 
 
-def _first(error: BaseException) -> BaseException:
+def _root_error(error: BaseException) -> BaseException:
     """The one error out of a group; ours is made to mean that what the node said is wrong."""
     one: BaseException = error
     while isinstance(one, ExceptionGroup):
@@ -264,7 +264,7 @@ def _first(error: BaseException) -> BaseException:
     return one
 
 
-async def _last_words(send: Send, end: LinkClosing) -> None:
+async def _send_close(send: Send, end: LinkClosing) -> None:
     with suppress(Exception):  # nobody may be there to hear them
         async with asyncio.timeout(CLOSE_S):
             await send({"type": "websocket.send", "bytes": p.encode(end.refused)})

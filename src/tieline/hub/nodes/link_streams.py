@@ -27,12 +27,12 @@ BACKLOG = 8 * 1024 * 1024
 """Bytes of frames of one kind that wait to be worked on."""
 STATES = 128
 """Values that are written at once."""
-REST_S = 30.0
+IDLE_S = 30.0
 """Without a record for so long it is written down how far the log is."""
-MOST_DELTA = 512 * 1024
+MAX_DELTA = 512 * 1024
 
 Send = Callable[[p.AnyDownFrame], Awaitable[None]]
-Kept = p.LinkRecords | p.LinkState | p.Synced | p.Results | p.Delta
+QueuedFrame = p.LinkRecords | p.LinkState | p.Synced | p.Results | p.Delta
 
 
 class _Batch(Struct):
@@ -63,12 +63,12 @@ class Upstream:
         self._states: ByteQueue[_Value] = ByteQueue(BACKLOG, lambda one: one.size)
         self._results: ByteQueue[_Results] = ByteQueue(BACKLOG, lambda one: one.size)
 
-    async def put(self, frame: Kept, size: int) -> None:
+    async def put(self, frame: QueuedFrame, size: int) -> None:
         """Waits while too much waits. Raises Closing, BadSubject."""
         match frame:
             case p.LinkRecords(records=records):
                 _check(records)
-                await self._records.put(_Batch(records, size, self._states.came))
+                await self._records.put(_Batch(records, size, self._states.enqueued))
             case p.LinkState(key=key):
                 check_key(key)
                 await self._states.put(_Value(frame, size))
@@ -77,47 +77,47 @@ class Upstream:
             case p.Results():
                 await self._results.put(_Results(frame, size))
             case p.Delta(session=session, event=event):
-                if self._replica.owns(session) and len(bytes(event)) <= MOST_DELTA:
+                if self._replica.owns(session) and len(bytes(event)) <= MAX_DELTA:
                     await self._hub.bus.announce(deltas_subject(session), bytes(event))
 
-    async def keep_records(self) -> None:
+    async def store_records(self) -> None:
         replica = self._replica
         while True:
             try:
-                async with asyncio.timeout(REST_S):
+                async with asyncio.timeout(IDLE_S):
                     (batch,) = await self._records.take()
             except TimeoutError:
-                await replica.rest()
+                await replica.save_idle()
                 continue
             if not all(replica.owns(record.subject.partition(".")[2]) for record in batch.records):
                 await self._states.wait_processed(batch.states)
-            await self._send(p.Kept(seq=await replica.keep(batch.records)))
+            await self._send(p.Kept(seq=await replica.append(batch.records)))
 
-    async def keep_states(self) -> None:
+    async def store_states(self) -> None:
         while True:
             latest: dict[tuple[str, str], p.LinkState] = {}
             for value in await self._states.take(STATES):
                 if isinstance(value.frame, p.LinkState):
                     latest[value.frame.table, value.frame.key] = value.frame
                     continue
-                await self._take(latest)
+                await self._apply(latest)
                 latest.clear()
-                await self._replica.synced(value.frame.table)
-            await self._take(latest)
+                await self._replica.finish_sync(value.frame.table)
+            await self._apply(latest)
 
-    async def _take(self, states: dict[tuple[str, str], p.LinkState]) -> None:
+    async def _apply(self, states: dict[tuple[str, str], p.LinkState]) -> None:
         """Sessions first: the others are theirs."""
         for table in ("sessions", "prompts", "asks"):
             async with asyncio.TaskGroup() as group:
                 for state in states.values():
                     if state.table == table:
-                        group.create_task(self._replica.take(state))
+                        group.create_task(self._replica.apply(state))
 
-    async def settle(self) -> None:
+    async def handle_results(self) -> None:
         while True:
             for one in await self._results.take():
                 for result in one.frame.results:
-                    await self._hub.switch.settle(result, self._node)
+                    await self._hub.dispatcher.handle_result(result, self._node)
                 await self._send(p.Heard(ids=tuple(result.id for result in one.frame.results)))
 
 
@@ -129,43 +129,43 @@ class Downstream:
         self._node = node
         self._send = send
         self._sent: list[tuple[int, CommandEnvelope]] = []
-        self._room = asyncio.Event()
-        self._told = asyncio.Event()
-        self._taken = 0
+        self._has_room = asyncio.Event()
+        self._acknowledged_event = asyncio.Event()
+        self._acknowledged = 0
 
-    async def give(self, after: int) -> None:
+    async def send_commands(self, after: int) -> None:
         async with aclosing(self._hub.bus.read(subject(self._node), after=after)) as records:
             async for record in records:
-                await self._give(record.seq, decode_envelope(record.data))
+                await self._send_command(record.seq, decode_envelope(record.data))
 
-    async def _give(self, seq: int, order: CommandEnvelope) -> None:
+    async def _send_command(self, seq: int, order: CommandEnvelope) -> None:
         if 0 < order.expires_at < time.time():
-            await self._hub.switch.orders.expired(self._node, order)
+            await self._hub.dispatcher.queue.mark_expired(self._node, order)
             return
         while len(self._sent) >= p.BATCH:
-            self._room.clear()
-            await self._room.wait()
+            self._has_room.clear()
+            await self._has_room.wait()
         self._sent.append((seq, order))
         if isinstance(order.command, READING):
             order = replace(order, expires_at=0.0)  # it was in time when it was sent
         await self._send(p.LinkCommands(orders=((seq, order),)))
 
-    def taken(self, seq: int) -> None:
+    def acknowledge(self, seq: int) -> None:
         """The node says that it has all of them up to there. Of what was not sent it cannot have anything."""
-        self._taken = max(self._taken, min(seq, self._sent[-1][0] if self._sent else 0))
-        self._told.set()
+        self._acknowledged = max(self._acknowledged, min(seq, self._sent[-1][0] if self._sent else 0))
+        self._acknowledged_event.set()
 
-    async def note(self) -> None:
+    async def process_acknowledged(self) -> None:
         """Orders are durable at the node: show it, and forget them here."""
         while True:
-            await self._told.wait()
-            self._told.clear()
-            seq = self._taken
+            await self._acknowledged_event.wait()
+            self._acknowledged_event.clear()
+            seq = self._acknowledged
             for _, order in [one for one in self._sent if one[0] <= seq]:
-                await self._hub.switch.orders.received(self._node, order)
+                await self._hub.dispatcher.queue.mark_received(self._node, order)
             self._sent = [one for one in self._sent if one[0] > seq]
-            self._room.set()
-            await self._hub.switch.orders.fetched(self._node, seq)
+            self._has_room.set()
+            await self._hub.dispatcher.queue.trim(self._node, seq)
 
 
 def _check(records: tuple[p.LogRecord, ...]) -> None:

@@ -26,10 +26,10 @@ from ..ops.background_tasks import background
 
 NODES = "nodes"
 PRESENCE = "presence"
-PRESENT_S = 15
+PRESENCE_TTL_S = 15
 """How long a node counts as present after its hub last said so."""
-SAY_S = PRESENT_S / 3
-AGAIN_S = 1.0
+RENEW_S = PRESENCE_TTL_S / 3
+RETRY_S = 1.0
 """Until the watch is taken up again after the bus failed."""
 
 _decode = msgspec.json.Decoder(NodeView).decode
@@ -53,7 +53,7 @@ class Lost(TielineError):
     """Another link of the same node took over."""
 
 
-class Present(Struct, frozen=True, kw_only=True):
+class PresenceRecord(Struct, frozen=True, kw_only=True):
     """Who has a node's link. `link` is made anew for each."""
 
     hub: str
@@ -64,17 +64,17 @@ class Present(Struct, frozen=True, kw_only=True):
 class Presence:
     """A node's presence, held by one link. `say` it every SAY_S."""
 
-    def __init__(self, nodes: "NodeRegistry", node: str, value: Present, revision: int) -> None:
+    def __init__(self, nodes: "NodeRegistry", node: str, value: PresenceRecord, revision: int) -> None:
         self._nodes = nodes
         self.node = node
         self.value = value
         self.revision = revision
 
-    async def say(self) -> None:
+    async def renew(self) -> None:
         """Still there. Raises Lost when another link of the node took over."""
         data = _encode(self.value)
         try:
-            self.revision = await self._nodes.presence.put(self.node, data, expect=self.revision, ttl=PRESENT_S)
+            self.revision = await self._nodes.presence.put(self.node, data, expect=self.revision, ttl=PRESENCE_TTL_S)
             return
         except Conflict:
             pass
@@ -84,7 +84,7 @@ class Presence:
         # It ran out while we could not reach the bus, or an answer of ours was lost on the way.
         try:
             expect = entry.revision if entry else 0
-            self.revision = await self._nodes.presence.put(self.node, data, expect=expect, ttl=PRESENT_S)
+            self.revision = await self._nodes.presence.put(self.node, data, expect=expect, ttl=PRESENCE_TTL_S)
         except Conflict:
             raise Lost(f"another link of node {self.node} took over") from None
         await self._nodes.change(self.node, online=True, seen_at=time.time())
@@ -93,7 +93,7 @@ class Presence:
         """No longer there; nothing happens when another link took over."""
         with suppress(Conflict):
             await self._nodes.presence.delete(self.node, expect=self.revision)
-            await self._nodes.gone(self.node)
+            await self._nodes.mark_offline(self.node)
 
 
 class NodeRegistry:
@@ -108,10 +108,10 @@ class NodeRegistry:
 
     async def __aenter__(self) -> "NodeRegistry":
         for entry in await self.presence.entries():
-            held = msgspec.json.decode(entry.value, type=Present)
+            held = msgspec.json.decode(entry.value, type=PresenceRecord)
             if held.hub == self.hub and not _alive(held.pid):  # ours, from before a crash
                 await self.presence.delete(entry.key)
-        await self._find_lost()
+        await self._mark_lost_offline()
         self._watch = background(self._watch_presence(), "nodes-presence")
         return self
 
@@ -135,14 +135,14 @@ class NodeRegistry:
         views = [_decode(entry.value) for entry in await self._table.entries()]
         return sorted(views, key=lambda view: (not view.local, view.name, view.id))
 
-    async def enter(self, view: NodeView) -> Presence:
+    async def register(self, view: NodeView) -> Presence:
         """A node is there now, by this hub; whoever had its link before loses it."""
-        value = Present(hub=self.hub, link=new_id(), pid=os.getpid())
-        revision = await self.presence.put(view.id, _encode(value), ttl=PRESENT_S)
+        value = PresenceRecord(hub=self.hub, link=new_id(), pid=os.getpid())
+        revision = await self.presence.put(view.id, _encode(value), ttl=PRESENCE_TTL_S)
         await self._table.put(view.id, _encode(replace(view, online=True, seen_at=time.time())))
         return Presence(self, view.id, value, revision)
 
-    async def expect(self, node: str, name: str) -> None:
+    async def add_paired(self, node: str, name: str) -> None:
         """It was paired and may come: until then it is shown as offline."""
         with suppress(Conflict):
             await self._table.put(node, _encode(NodeView(id=node, name=name)), expect=0)
@@ -168,12 +168,12 @@ class NodeRegistry:
         sessions = self._bus.table(SESSIONS)
         for entry in await sessions.entries():
             if msgspec.json.decode(entry.value, type=SessionRecord).node == node:
-                await self._forget(entry.key)
+                await self._remove_session_state(entry.key)
                 await sessions.delete(entry.key)
         await self._bus.table(REPLICAS).delete(node)
         await self._bus.trim(f"commands.{node}", keep=0)
 
-    async def _forget(self, session: str) -> None:
+    async def _remove_session_state(self, session: str) -> None:
         prompts, asks = self._bus.table(PROMPTS), self._bus.table(ASKS)
         for key in await prompts.keys(f"{session}.>"):
             await prompts.delete(key)
@@ -187,22 +187,22 @@ class NodeRegistry:
                 async with aclosing(self.presence.watch()) as changes:
                     async for change in changes:
                         if change.value is None:
-                            await self.gone(change.key)
+                            await self.mark_offline(change.key)
             except BusClosed:
                 return
             except BusError:
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(RETRY_S)
                 with suppress(BusError):
-                    await self._find_lost()
+                    await self._mark_lost_offline()
 
-    async def _find_lost(self) -> None:
+    async def _mark_lost_offline(self) -> None:
         """Those shown as present whom nobody vouches for any longer."""
         present = set(await self.presence.keys())
         for view in await self.all():
             if view.online and view.id not in present:
-                await self.gone(view.id)
+                await self.mark_offline(view.id)
 
-    async def gone(self, node: str) -> None:
+    async def mark_offline(self, node: str) -> None:
         """Show it as offline, unless somebody vouches for it. Whoever enters it says so in `presence` first and shows
         it then: so what was read before presence was looked at is what may be replaced."""
         while entry := await self._table.get(node):

@@ -22,7 +22,7 @@ from ...sessions.event_log import AT, subject
 from ...sessions.records import ASKS, PROMPTS, SESSIONS, AskRecord, PromptRecord, SessionRecord
 from .registry import REPLICAS
 
-WRITE_DOWN_S = 0.5
+SAVE_EVERY_S = 0.5
 """How often it is written down how far the log is, at most: the rest is found again."""
 EVENTS = "events.>"
 PREFIX = "events."
@@ -51,13 +51,13 @@ class Replica:
         self._node = node
         self._cursors: Table = bus.table(REPLICAS)
         self._tables: Mapping[str, Table] = {name: bus.table(name) for name in (SESSIONS, PROMPTS, ASKS)}
-        self._held: dict[str, dict[str, bytes]] = {name: {} for name in self._tables}  # key → digest of its value
+        self._digests: dict[str, dict[str, bytes]] = {name: {} for name in self._tables}  # key → digest of its value
         self._seen: dict[str, set[str]] = {name: set() for name in self._tables}
         self._ahead: dict[str, SessionRecord] = {}  # whose turns ended in records that are not here yet
         self._locks: dict[str, asyncio.Lock] = {}  # per session: its values come with its state and with its log
-        self._there: set[int] = set()  # records beyond the cursor that are here already
-        self._written = self.cursor
-        self._written_at = 0.0
+        self._already_stored: set[int] = set()  # records beyond the cursor that are here already
+        self._saved = self.cursor
+        self._saved_at = 0.0
 
     async def load(self) -> int:
         """Where the node's log is to go on."""
@@ -66,13 +66,13 @@ class Replica:
         if found is None or found.epoch != self.cursor.epoch:
             found = Cursor(epoch=self.cursor.epoch, hub_seq=await self._bus.last(EVENTS))
         else:
-            found = await self._find(found)
+            found = await self._recover(found)
         self.cursor = found
-        await self.write_down(force=True)
+        await self.save_cursor(force=True)
         await self._load_tables()
         return found.node_seq
 
-    async def _find(self, cursor: Cursor) -> Cursor:
+    async def _recover(self, cursor: Cursor) -> Cursor:
         """What was published after it was last written down how far it is."""
         before: dict[int, int] = {}
         last = cursor.hub_seq
@@ -85,27 +85,27 @@ class Replica:
         while (following := before.pop(seq, None)) is not None:
             seq = following
         if before:  # the bus failed in the middle of a batch: go on at the gap, and leave out what is behind it
-            self._there = set(before.values())
+            self._already_stored = set(before.values())
             return replace(cursor, node_seq=seq)
         return replace(cursor, node_seq=seq, hub_seq=last)
 
     async def _load_tables(self) -> None:
         for entry in await self._tables[SESSIONS].entries():
             if _session(entry.value).node == self._node:
-                self._held[SESSIONS][entry.key] = _digest(entry.value)
+                self._digests[SESSIONS][entry.key] = _digest(entry.value)
         for entry in await self._tables[PROMPTS].entries():
             if self.owns(entry.key.partition(".")[0]):
-                self._held[PROMPTS][entry.key] = _digest(entry.value)
+                self._digests[PROMPTS][entry.key] = _digest(entry.value)
         for entry in await self._tables[ASKS].entries():
             if self.owns(_ask(entry.value).session):
-                self._held[ASKS][entry.key] = _digest(entry.value)
+                self._digests[ASKS][entry.key] = _digest(entry.value)
 
     def owns(self, session: str) -> bool:
-        return session in self._held[SESSIONS]
+        return session in self._digests[SESSIONS]
 
     # --- the log ---------------------------------------------------------------------------------------
 
-    async def keep(self, records: Sequence[LogRecord]) -> int:
+    async def append(self, records: Sequence[LogRecord]) -> int:
         """Publish them in their order. The number of the last one, all durable when it returns."""
         seq = self.cursor.node_seq
         places: list[tuple[str, int, asyncio.Task[int]]] = []
@@ -117,15 +117,15 @@ class Replica:
                 session = record.subject.removeprefix(PREFIX)
                 if not record.subject.startswith(PREFIX) or not self.owns(session):
                     self.refused += 1
-                elif seq not in self._there:
+                elif seq not in self._already_stored:
                     # Tasks start in the order they are made, and the bus keeps the order it is called in.
                     places.append((session, seq, group.create_task(self._publish(record, before))))
         ends = {session: task.result() for session, _, task in places}
         hub_seq = max([self.cursor.hub_seq, *ends.values()])
         self.cursor = replace(self.cursor, node_seq=seq, hub_seq=hub_seq)
-        self._there = {there for there in self._there if there > seq}
-        await self._catch_up(places)
-        await self.write_down()
+        self._already_stored = {there for there in self._already_stored if there > seq}
+        await self._update_session_seqs(places)
+        await self.save_cursor()
         return seq
 
     async def _publish(self, record: LogRecord, before: int) -> int:
@@ -136,22 +136,22 @@ class Replica:
             record.subject, record.data, id=f"{self._node}.{epoch}.{record.seq}", headers=headers
         )
 
-    async def write_down(self, *, force: bool = False) -> None:
+    async def save_cursor(self, *, force: bool = False) -> None:
         now = time.monotonic()
-        if self.cursor != self._written and (force or now - self._written_at >= WRITE_DOWN_S):
-            self._written, self._written_at = self.cursor, now
+        if self.cursor != self._saved and (force or now - self._saved_at >= SAVE_EVERY_S):
+            self._saved, self._written_at = self.cursor, now
             await self._cursors.put(self._node, _encode(self.cursor))
 
-    async def rest(self) -> None:
+    async def save_idle(self) -> None:
         """Nothing is on its way: all that is in the log by now need not be read again."""
-        if not self._there:
+        if not self._already_stored:
             last = await self._bus.last(EVENTS)
             self.cursor = replace(self.cursor, hub_seq=max(last, self.cursor.hub_seq))
-            await self.write_down(force=True)
+            await self.save_cursor(force=True)
 
     # --- the tables ------------------------------------------------------------------------------------
 
-    async def take(self, state: LinkState) -> None:
+    async def apply(self, state: LinkState) -> None:
         """A key's present value."""
         data = bytes(state.value)
         if data == b"null":
@@ -160,7 +160,7 @@ class Replica:
             return
         if state.table == SESSIONS:
             async with self._locks.setdefault(state.key, asyncio.Lock()):
-                await self._take_session(state.key, data)
+                await self._apply_session(state.key, data)
             return
         if state.table == PROMPTS:
             session = _prompt(data).session
@@ -170,7 +170,7 @@ class Replica:
             record = _ask(data)
             session = record.session
             owned = self.owns(session) and state.key == record.id == record.ask.id
-        if owned and state.table == ASKS and state.key not in self._held[ASKS]:
+        if owned and state.table == ASKS and state.key not in self._digests[ASKS]:
             there = await self._tables[ASKS].get(state.key)
             owned = there is None or _ask(there.value).session == session
         if owned:
@@ -179,7 +179,7 @@ class Replica:
         else:
             self.refused += 1
 
-    async def _take_session(self, key: str, data: bytes) -> None:
+    async def _apply_session(self, key: str, data: bytes) -> None:
         record = replace(_session(data), node=self._node)
         if record.id != key:
             self.refused += 1
@@ -193,7 +193,7 @@ class Replica:
                 if there is None or _session(there.value).node != self._node:
                     self.refused += 1
                     return
-            self._held[SESSIONS][key] = b""
+            self._digests[SESSIONS][key] = b""
         self._seen[SESSIONS].add(key)
         if record.seq > self.cursor.node_seq:
             self._ahead[key] = record
@@ -201,7 +201,7 @@ class Replica:
             self._ahead.pop(key, None)
         await self._put(SESSIONS, key, _encode(replace(record, seq=await self._bus.last(subject(key)))))
 
-    async def _catch_up(self, places: list[tuple[str, int, asyncio.Task[int]]]) -> None:
+    async def _update_session_seqs(self, places: list[tuple[str, int, asyncio.Task[int]]]) -> None:
         """A session's place in the log is told in our numbers, once the records that it speaks of are here."""
         for session in [one for one, record in self._ahead.items() if record.seq <= self.cursor.node_seq]:
             async with self._locks.setdefault(session, asyncio.Lock()):
@@ -213,21 +213,21 @@ class Replica:
                 place = ours[-1] if ours else await self._bus.last(subject(session))
                 await self._put(SESSIONS, session, _encode(replace(record, seq=place)))
 
-    async def synced(self, table: str) -> None:
+    async def finish_sync(self, table: str) -> None:
         """All present values were sent: what is here beyond them is gone."""
-        for key in [key for key in self._held[table] if key not in self._seen[table]]:
+        for key in [key for key in self._digests[table] if key not in self._seen[table]]:
             await self._drop(table, key)
 
     async def _put(self, table: str, key: str, data: bytes) -> None:
         digest = _digest(data)
-        if self._held[table].get(key) != digest:
-            self._held[table][key] = digest
+        if self._digests[table].get(key) != digest:
+            self._digests[table][key] = digest
             await self._tables[table].put(key, data)
 
     async def _drop(self, table: str, key: str) -> None:
-        if key in self._held[table]:
+        if key in self._digests[table]:
             await self._tables[table].delete(key)
-            del self._held[table][key]
+            del self._digests[table][key]
             if table == SESSIONS:
                 self._ahead.pop(key, None)
                 self._locks.pop(key, None)

@@ -23,14 +23,14 @@ MAX_TEXT = 4000
 SECRET = frozenset(
     {"token", "key", "secret", "authorization", "cookie", "csrf", "password", "set-cookie", "auth", "p256dh", "private"}
 )
-SAID = frozenset({"text", "prompt", "body", "data", "content", "answer", "answers", "reason", "system", "payload"})
+CONTENT = frozenset({"text", "prompt", "body", "data", "content", "answer", "answers", "reason", "system", "payload"})
 """Names of what people and agents say."""
 
 _KEYS = re.compile(
     r"tl_[A-Za-z0-9_-]{8,}|(?<=[#&?]login=)[^\s&\"']+|(?<=[#&?]pair=)[^\s&\"']+|(?i:(?<=bearer )\S+)"
     r"|\bsk-[A-Za-z0-9_-]{8,}|\btieline-\d+=[^\s;\"']+"
 )
-BLOT = "[redacted]"
+REDACTED = "[redacted]"
 
 
 def redact(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -43,11 +43,11 @@ def redact(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mutable
 def _clean(name: str, value: Any) -> Any:
     plain = name.lower().replace("_", "-")
     if plain in SECRET:
-        return BLOT
-    if plain in SAID and value:
+        return REDACTED
+    if plain in CONTENT and value:
         return f"[{len(value) if isinstance(value, str | bytes) else 'some'} not shown]"
     if isinstance(value, str):
-        found = _KEYS.sub(BLOT, value)
+        found = _KEYS.sub(REDACTED, value)
         return found if len(found) <= MAX_TEXT else found[:MAX_TEXT] + "…"
     if isinstance(value, Mapping):
         inside: Mapping[Any, Any] = value  # type: ignore[reportUnknownVariableType]
@@ -134,11 +134,11 @@ class Logs:
                 processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
             )
         )
-        handler.addFilter(_worth_saying)
+        handler.addFilter(_is_relevant)
         self._handlers.append(handler)
 
 
-def _worth_saying(record: logging.LogRecord) -> bool:
+def _is_relevant(record: logging.LogRecord) -> bool:
     """uvicorn takes an upgrade that was refused with a reason for one that was forgotten."""
     return record.msg != "ASGI callable returned without completing handshake."
 

@@ -31,8 +31,8 @@ class Metrics:
             "tieline_request_seconds", "How long requests took.", registry=self._registry, buckets=BUCKETS
         )
         self._turns = Counter("tieline_turns", "Turns that ended, by outcome.", ("outcome",), registry=self._registry)
-        self._present = _LiveGauges(hub)
-        self._registry.register(self._present)
+        self._gauges = _LiveGauges(hub)
+        self._registry.register(self._gauges)
         self._labels: dict[tuple[str, str, int], Counter] = {}
 
     def request(self, scope: MutableMapping[str, Any], visit: "RequestContext", status: int, seconds: float) -> None:
@@ -50,7 +50,7 @@ class Metrics:
         self._turns.labels(outcome).inc()
 
     async def text(self) -> bytes:
-        self._present.stats = await self._hub.bus.stats()
+        self._gauges.stats = await self._hub.bus.stats()
         return generate_latest(self._registry)
 
 
@@ -69,7 +69,7 @@ class _LiveGauges(Collector):
 
     def collect(self) -> Iterable[Metric]:
         state = self._hub.state
-        yield _gauge("tieline_streams", "Clients that follow the stream.", len(self._hub.fanout.followers))
+        yield _gauge("tieline_streams", "Clients that follow the stream.", len(self._hub.fanout.subscribers))
         yield _by("tieline_sessions", "Sessions by status.", "status", (one.status for one in state.sessions.values()))
         yield _gauge("tieline_asks_pending", "Asks that wait for an answer.", len(state.asks))
         yield _by(

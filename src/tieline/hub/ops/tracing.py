@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from ..hub import Hub
 
 MAX_TRACES = 1000
-MAX_STEPS = 500
+MAX_SPANS = 500
 """Spans inside one turn; what comes after them is not traced."""
 SETTLE_S = 1.0
 """A prompt is over before the last events were read off the log: they get this long."""
 FLUSH_MS = 3000
 
-_TOLD = frozenset({"tool_use", "tool_result", "ask", "answer"})
+_TRACED = frozenset({"tool_use", "tool_result", "ask", "answer"})
 
 
-class PromptSpan(Struct):
+class ChildSpan(Struct):
     name: str
     began: float
     ended: float = 0.0
-    facts: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
 
 
 class Trace(Struct):
     id: str
     session: str
     parent: str
-    steps: dict[str, PromptSpan] = {}
-    settling: asyncio.TimerHandle | None = None
+    spans: dict[str, ChildSpan] = {}
+    export_timer: asyncio.TimerHandle | None = None
     prompt: PromptView | None = None
 
 
@@ -58,19 +58,22 @@ class Traces:
         self._provider = provider
         self._tracer = provider.get_tracer("tieline", __version__)
         self._traces: OrderedDict[str, Trace] = OrderedDict()
-        self._ends: list[Any] = []
+        self._unsubscribers: list[Any] = []
 
     async def __aenter__(self) -> "Traces":
-        self._ends = [self._hub.state.subscribe(self._changed), self._hub.fanout.tap(self._happened)]
+        self._unsubscribers = [
+            self._hub.state.subscribe(self._on_state_changed),
+            self._hub.fanout.on_event(self._on_event),
+        ]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for end in self._ends:
+        for end in self._unsubscribers:
             end()
         for trace in list(self._traces.values()):
-            if trace.settling is not None:
-                trace.settling.cancel()
-                self._tell(trace)
+            if trace.export_timer is not None:
+                trace.export_timer.cancel()
+                self._export(trace)
         await asyncio.to_thread(self._provider.force_flush, FLUSH_MS)
         await asyncio.to_thread(self._provider.shutdown)
 
@@ -85,42 +88,42 @@ class Traces:
             self._traces[prompt] = Trace(id=prompt, session=session, parent=traceparent)
         while len(self._traces) > MAX_TRACES:
             _, oldest = self._traces.popitem(last=False)
-            if oldest.settling is not None:
-                oldest.settling.cancel()
+            if oldest.export_timer is not None:
+                oldest.export_timer.cancel()
 
-    def _changed(self, frame: AnyHubFrame) -> None:
+    def _on_state_changed(self, frame: AnyHubFrame) -> None:
         if not isinstance(frame, PromptFrame) or not frame.prompt.ended_at:
             return
         trace = self._traces.get(frame.prompt.id)
-        if trace is not None and trace.session == frame.prompt.session and trace.settling is None:
+        if trace is not None and trace.session == frame.prompt.session and trace.export_timer is None:
             trace.prompt = frame.prompt
-            trace.settling = asyncio.get_running_loop().call_later(SETTLE_S, self._tell, trace)
+            trace.export_timer = asyncio.get_running_loop().call_later(SETTLE_S, self._export, trace)
 
-    def _happened(self, whole: LogEvent, peek: EventSummary) -> None:
-        if peek.type not in _TOLD:
+    def _on_event(self, whole: LogEvent, peek: EventSummary) -> None:
+        if peek.type not in _TRACED:
             return
         traces = [trace for trace in self._traces.values() if trace.session == whole.session]
         if not traces:
             return
         event = decode(whole.data)
         for trace in traces:
-            if len(trace.steps) >= MAX_STEPS:
+            if len(trace.spans) >= MAX_SPANS:
                 continue
             match event:
                 case ToolUse(id=id, name=name):
-                    trace.steps[f"tool {id}"] = PromptSpan("tool", whole.at, facts={"tieline.tool": name})
-                case ToolResult(id=id, status=status) if step := trace.steps.get(f"tool {id}"):
+                    trace.spans[f"tool {id}"] = ChildSpan("tool", whole.at, attributes={"tieline.tool": name})
+                case ToolResult(id=id, status=status) if step := trace.spans.get(f"tool {id}"):
                     step.ended = whole.at
-                    step.facts["tieline.status"] = status
+                    step.attributes["tieline.status"] = status
                 case Ask(id=id, kind=kind):
-                    trace.steps[f"ask {id}"] = PromptSpan("ask", whole.at, facts={"tieline.ask": kind})
-                case Answer(ask=id, decision=decision) if step := trace.steps.get(f"ask {id}"):
+                    trace.spans[f"ask {id}"] = ChildSpan("ask", whole.at, attributes={"tieline.ask": kind})
+                case Answer(ask=id, decision=decision) if step := trace.spans.get(f"ask {id}"):
                     step.ended = whole.at
-                    step.facts["tieline.decision"] = decision
+                    step.attributes["tieline.decision"] = decision
                 case _:
                     pass
 
-    def _tell(self, trace: Trace) -> None:
+    def _export(self, trace: Trace) -> None:
         from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -148,10 +151,10 @@ class Traces:
         if prompt.started_at:
             turn = self._tracer.start_span("turn", context=inside, start_time=_ns(started))
             within = set_span_in_context(turn)
-            for step in trace.steps.values():
+            for step in trace.spans.values():
                 if started <= step.began <= ended:
                     span = self._tracer.start_span(
-                        step.name, context=within, attributes=step.facts, start_time=_ns(step.began)
+                        step.name, context=within, attributes=step.attributes, start_time=_ns(step.began)
                     )
                     span.end(_ns(step.ended or ended))
             turn.end(_ns(ended))

@@ -69,7 +69,7 @@ class NodeWentOffline(Struct, frozen=True, kw_only=True):
         return f"node.{self.node}.{int(self.since * 1000)}"
 
 
-Fact = AskPending | TurnFinished | NodeWentOffline
+PushTrigger = AskPending | TurnFinished | NodeWentOffline
 
 # --- what is pushed ------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class Push(Struct, frozen=True, kw_only=True):
 
 
 def decide(
-    fact: Fact,
+    fact: PushTrigger,
     *,
     subscriptions: Sequence[Subscription],
     visible: bool,
@@ -127,12 +127,12 @@ def decide(
     )
 
 
-def notice(fact: Fact, *, content: bool, now: float) -> Notice:
+def notice(fact: PushTrigger, *, content: bool, now: float) -> Notice:
     match fact:
         case AskPending(ask=record):
             ask = record.ask
             wants = {"permission": "asks for permission", "question": "has a question", "plan": "has a plan"}[ask.kind]
-            body, whole = _asked(record) if content else ("", False)
+            body, whole = _ask_text(record) if content else ("", False)
             allow = whole and ask.kind == "permission" and not ask.withheld
             actions = (*([NoticeAction("allow", "Allow")] if allow else []), NoticeAction("deny", "Deny"))
             return Notice(
@@ -173,7 +173,7 @@ def test_notice(now: float) -> Notice:
     return Notice(kind="test", tag="test", title="Tieline", body="Pushes arrive on this device.", at=now)
 
 
-def _asked(record: AskRecord) -> tuple[str, bool]:
+def _ask_text(record: AskRecord) -> tuple[str, bool]:
     """What is asked, and whether that is all of it. Else it says how much is not there."""
     text = parts_text(record.parts or ask_parts(record.ask))
     if len(text) <= LINE and text.count("\n") < LINES:

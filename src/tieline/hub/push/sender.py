@@ -135,7 +135,7 @@ class PushSender:
         async with self._lock:
             if self._ready is None:
                 libraries = await vapid_keys.libraries()
-                pair = await vapid_keys.kept(self._bus, libraries)
+                pair = await vapid_keys.load_or_create(self._bus, libraries)
                 self._client = await asyncio.to_thread(_client, self._trust)  # it reads all certificates
                 self._ready = libraries, pair
             return self._ready

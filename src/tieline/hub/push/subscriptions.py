@@ -23,16 +23,16 @@ class Subscriptions:
 
     def __init__(self, bus: Bus, *, loopback: bool = False) -> None:
         self._table = bus.table(TABLE)
-        self._mirror = TableCache(self._table, self._apply)
+        self._cache = TableCache(self._table, self._apply)
         self._known: dict[str, Subscription] = {}
         self._loopback = loopback
 
     async def __aenter__(self) -> "Subscriptions":
-        await self._mirror.__aenter__()
+        await self._cache.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._mirror.__aexit__()
+        await self._cache.__aexit__()
 
     def all(self) -> list[Subscription]:
         return list(self._known.values())

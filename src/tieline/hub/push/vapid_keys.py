@@ -53,7 +53,7 @@ class Vapid:
         return self._key.sign(claims)
 
 
-async def kept(bus: Bus, found: Libraries) -> Vapid:
+async def load_or_create(bus: Bus, found: Libraries) -> Vapid:
     """The pair of this bus's hubs; the first one makes it."""
     table = bus.table(TABLE)
     entry = await table.get(KEY)

@@ -13,11 +13,11 @@ from ...protocol.request_bodies import Claim, Pairing
 from ...protocol.views import DeviceView
 from ...version import __version__
 from ..http.problems import RequestRefused
-from ..http.request import DONE, Request, device_of, json_response, parse_body
+from ..http.request import NO_CONTENT, Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..hub import caller, via
-from ..security.auth import OWNER, signature
+from ..security.auth import OWNER, actor_name
 from ..security.origins import host_name, is_loopback
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ TAGS = ["access"]
 MAX_NAME = 64
 
 
-@get("/api/v1/me", tags=TAGS, spec=RouteSpec(gives=Me))
+@get("/api/v1/me", tags=TAGS, spec=RouteSpec(response=Me))
 async def me(request: Request) -> Response:
     """Who am I?"""
     return json_response(_me(request, device_of(request)))
@@ -36,15 +36,15 @@ async def me(request: Request) -> Response:
 @post(
     "/api/v1/login",
     tags=TAGS,
-    spec=RouteSpec(body=Claim, gives=Me, problems=("Unauthenticated", "Forbidden", "TooManyRequests")),
+    spec=RouteSpec(body=Claim, response=Me, problems=("Unauthenticated", "Forbidden", "TooManyRequests")),
 )
 async def login(request: Request) -> Response:
     """Sign a page in by a single-use secret: the answer has its key, which it says as a bearer from then on."""
     hub = request.hub
     claim = await parse_body(request, Claim)
     device, key = await hub.devices.claim(claim.secret, ("page",), name=_name(claim.name))
-    hub.guesses.give_back(caller(request.scope))
-    hub.audit.record("sign-in", signature(hub.devices.view(device)), via(request.scope))
+    hub.login_limiter.give_back(caller(request.scope))
+    hub.audit.record("sign-in", actor_name(hub.devices.view(device)), via(request.scope))
     return json_response(_me(request, hub.devices.view(device), key))
 
 
@@ -52,24 +52,26 @@ async def login(request: Request) -> Response:
 async def logout(request: Request) -> Response:
     """This device's key is worth nothing any more."""
     await _revoke(request, device_of(request).id)
-    return DONE
+    return NO_CONTENT
 
 
 @post(
-    "/api/v1/pairings", tags=TAGS, spec=RouteSpec(body=Pairing, gives=Offer, status=201, problems=("TooManyRequests",))
+    "/api/v1/pairings",
+    tags=TAGS,
+    spec=RouteSpec(body=Pairing, response=Offer, status=201, problems=("TooManyRequests",)),
 )
 async def offer(request: Request) -> Response:
     """Make a secret that lets one device in, once, within ten minutes."""
     hub, device = request.hub, device_of(request)
     pairing = await parse_body(request, Pairing, empty=Pairing())
-    if wait := hub.offers.take(device.id):
+    if wait := hub.pairing_limiter.take(device.id):
         raise RequestRefused("TooManyRequests", "too many secrets at once", hint="Wait a little.", retry_s=wait)
     secret, expires_at = await hub.devices.offer(pairing.kind, name=_name(pairing.name), by=device.id)
-    hub.audit.record("pairing", signature(device), via(request.scope), step="offered", kind=pairing.kind)
+    hub.audit.record("pairing", actor_name(device), via(request.scope), step="offered", kind=pairing.kind)
     word = "login" if pairing.kind == "page" else "pair"
     url = f"{_url(request)}/#{word}={secret}"
     here_only = is_loopback(urlsplit(url).hostname or "")
-    qr = _picture(url) if pairing.kind == "page" and not here_only else ""
+    qr = _qr_code(url) if pairing.kind == "page" and not here_only else ""
     made = Offer(kind=pairing.kind, secret=secret, url=url, expires_at=expires_at, qr=qr, here_only=here_only)
     return json_response(made, 201)
 
@@ -78,7 +80,10 @@ async def offer(request: Request) -> Response:
     "/api/v1/pair",
     tags=TAGS,
     spec=RouteSpec(
-        body=Claim, gives=Paired, status=201, problems=("Unauthenticated", "Forbidden", "Conflict", "TooManyRequests")
+        body=Claim,
+        response=Paired,
+        status=201,
+        problems=("Unauthenticated", "Forbidden", "Conflict", "TooManyRequests"),
     ),
 )
 async def pair(request: Request) -> Response:
@@ -88,15 +93,15 @@ async def pair(request: Request) -> Response:
     device, key = await hub.devices.claim(
         claim.secret, ("client", "node"), name=_name(claim.name), node=_node(claim.node)
     )
-    hub.guesses.give_back(caller(request.scope))
-    who = signature(hub.devices.view(device))
+    hub.login_limiter.give_back(caller(request.scope))
+    who = actor_name(hub.devices.view(device))
     hub.audit.record("pairing", who, via(request.scope), step="paired", kind=device.kind)
     if device.kind == "node":
-        await hub.nodes.expect(device.node, device.name)
+        await hub.nodes.add_paired(device.node, device.name)
     return json_response(Paired(device=hub.devices.view(device), key=key, hub=_url(request)), 201)
 
 
-@get("/api/v1/devices", tags=TAGS, spec=RouteSpec(gives=list[DeviceView]))
+@get("/api/v1/devices", tags=TAGS, spec=RouteSpec(response=list[DeviceView]))
 async def devices(request: Request) -> Response:
     """Everybody who may talk to the hub, this machine's owner first."""
     hub, own = request.hub, device_of(request).id
@@ -109,12 +114,12 @@ async def revoke(request: Request, id: str, let_in: bool = False) -> Response:
     """Shut a device out, at once, also where it is connected.
 
     With `let_in` those too that it let in, and whom these let in; but never the one that asks."""
-    others = request.hub.devices.let_in(id) if let_in else ()
+    others = request.hub.devices.paired_by(id) if let_in else ()
     await _revoke(request, id)
     for one in others:
         if one != device_of(request).id:
             await _revoke(request, one)
-    return DONE
+    return NO_CONTENT
 
 
 def routes(hub: "Hub") -> list[Any]:
@@ -128,7 +133,7 @@ def _me(request: Request, device: DeviceView, key: str = "") -> Me:
         key=key,
         version=__version__,
         protocol=PROTOCOL,
-        node=hub.switch.local,
+        node=hub.dispatcher.local,
         url=_url(request),
     )
 
@@ -137,9 +142,9 @@ async def _revoke(request: Request, id: str) -> None:
     hub = request.hub
     if id == OWNER:
         raise RequestRefused("Conflict", "the owner of this machine cannot be shut out of it", field="id")
-    name = next((signature(one) for one in hub.devices.list() if one.id == id), id)
+    name = next((actor_name(one) for one in hub.devices.list() if one.id == id), id)
     await hub.devices.revoke(id)
-    hub.audit.record("revoke", signature(device_of(request)), via(request.scope), device=name)
+    hub.audit.record("revoke", actor_name(device_of(request)), via(request.scope), device=name)
 
 
 def _url(request: Request) -> str:
@@ -152,7 +157,7 @@ def _url(request: Request) -> str:
     return f"{request.scope['scheme']}://{host}"
 
 
-def _picture(url: str) -> str:
+def _qr_code(url: str) -> str:
     """A QR code that a camera reads also where the page is dark."""
     import segno
 

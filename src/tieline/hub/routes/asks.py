@@ -16,7 +16,7 @@ from ..http.problems import NotFound
 from ..http.request import Request, device_of, idempotency_id, json_response, parse_body, via_of
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
-from ..nodes.command_helpers import ACCEPTED, ask_of, node_of, signature, tell
+from ..nodes.command_helpers import ACCEPTED, actor_name, get_ask, node_of_session, send_command
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -26,7 +26,7 @@ TAGS = ["asks"]
 _decode = msgspec.json.Decoder(AskRecord).decode
 
 
-@get("/api/v1/asks", tags=TAGS, spec=RouteSpec(gives=list[AskRecord]))
+@get("/api/v1/asks", tags=TAGS, spec=RouteSpec(response=list[AskRecord]))
 async def asks(request: Request) -> Response:
     """All that wait for a decision, on all machines, the oldest first."""
     entries = await request.hub.bus.table(ASKS).entries()
@@ -34,24 +34,24 @@ async def asks(request: Request) -> Response:
     return json_response(sorted(found, key=lambda one: (one.created_at, one.id)))
 
 
-@get("/api/v1/asks/{ask}", tags=TAGS, spec=RouteSpec(gives=AskRecord, problems=("NotFound",)))
+@get("/api/v1/asks/{ask}", tags=TAGS, spec=RouteSpec(response=AskRecord, problems=("NotFound",)))
 async def show(request: Request, ask: str) -> Response:
     """One ask, also when it is over: for a day it is told what became of it."""
-    return json_response(await ask_of(request.hub, ask))
+    return json_response(await get_ask(request.hub, ask))
 
 
 @post(
     "/api/v1/asks/{ask}/answer",
     tags=TAGS,
-    spec=RouteSpec(body=Decision, gives=CommandView, later=True, problems=("NotFound", "AlreadyAnswered")),
+    spec=RouteSpec(body=Decision, response=CommandView, may_be_pending=True, problems=("NotFound", "AlreadyAnswered")),
 )
 async def decide(request: Request, ask: str) -> Response:
     """Decide an ask. The first decision wins; with a digest it only counts for exactly what was shown."""
     hub = request.hub
     decision = await parse_body(request, Decision)
-    record = await ask_of(hub, ask)
-    node = await node_of(hub, record.session)
-    by = signature(device_of(request))
+    record = await get_ask(hub, ask)
+    node = await node_of_session(hub, record.session)
+    by = actor_name(device_of(request))
     said = Answer(
         ask=ask,
         decision=decision.decision,
@@ -66,7 +66,7 @@ async def decide(request: Request, ask: str) -> Response:
         kind = AnswerQuestion
     command = kind(session=record.session, ask=ask, answer=said, digest=decision.digest)
     id = idempotency_id(request) or new_id()
-    told = await tell(request, node, command, id=id)
+    told = await send_command(request, node, command, id=id)
     if isinstance(told, CommandView):
         return json_response(told, ACCEPTED)
     done = CommandView(
@@ -82,10 +82,10 @@ async def decide(request: Request, ask: str) -> Response:
     return json_response(done)
 
 
-@get("/api/v1/commands/{id}", tags=TAGS, spec=RouteSpec(gives=CommandView, problems=("NotFound",)))
+@get("/api/v1/commands/{id}", tags=TAGS, spec=RouteSpec(response=CommandView, problems=("NotFound",)))
 async def command(request: Request, id: str) -> Response:
     """Where something that a node was told is: sent, received, applied, refused or expired."""
-    found = await request.hub.switch.orders.get(id)
+    found = await request.hub.dispatcher.queue.get(id)
     if found is None:
         raise NotFound("command", id)
     return json_response(found)

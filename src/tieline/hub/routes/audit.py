@@ -17,7 +17,7 @@ MAX_LINES = 1000
 MAX_SEQ = 2**63 - 1
 
 
-@get("/api/v1/audit", tags=["access"], spec=RouteSpec(gives=list[AuditLine]))
+@get("/api/v1/audit", tags=["access"], spec=RouteSpec(response=list[AuditLine]))
 async def audit(
     request: Request,
     before: Annotated[int, Meta(ge=0, le=MAX_SEQ)] = 0,

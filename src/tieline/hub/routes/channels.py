@@ -18,15 +18,15 @@ from ..http.request import Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..hub import via
-from ..security.auth import signature
-from .messages import OWNER, relay_of, shown, told
+from ..security.auth import actor_name
+from .messages import OWNER, relay_context, relay_of, view_of
 
 if TYPE_CHECKING:
     from ..hub import Hub
 
 TAGS = ["channels"]
 TEST_S = 30.0
-AGAIN_S = 5.0
+RETRY_S = 5.0
 """When a channel that is being started is worth another try."""
 
 
@@ -37,33 +37,37 @@ def channels_of(request: Request) -> ChannelSet:
     return channels
 
 
-@get("/api/v1/channels", tags=TAGS, spec=RouteSpec(gives=list[ChannelView]))
+@get("/api/v1/channels", tags=TAGS, spec=RouteSpec(response=list[ChannelView]))
 async def channels(request: Request) -> Response:
     """Every channel of the configuration, how it is, and its last error."""
     return json_response(_views(request))
 
 
-@post("/api/v1/channels/reload", tags=TAGS, spec=RouteSpec(body=ChannelReload, needs_body=False, gives=ReloadView))
+@post(
+    "/api/v1/channels/reload", tags=TAGS, spec=RouteSpec(body=ChannelReload, body_required=False, response=ReloadView)
+)
 async def reload(request: Request) -> Response:
     """Look at the configuration now; only what changed is made anew. Broken channels are tried again. Code and
     rights that nobody agreed to wait, but what the caller repeats in `trust`, in the words of an earlier `waiting`."""
     wanted = await parse_body(request, ChannelReload, empty=ChannelReload())
     changes = await channels_of(request).reload(trust=wanted.trust)
     for words in changes.trusted:
-        request.hub.audit.record("code", signature(device_of(request)), via(request.scope), trusted=words)
+        request.hub.audit.record("code", actor_name(device_of(request)), via(request.scope), trusted=words)
     return json_response(ReloadView(**asdict(changes), channels=tuple(_views(request))))
 
 
 @post(
     "/api/v1/channels/{id}/test",
     tags=TAGS,
-    spec=RouteSpec(body=ChannelTest, needs_body=False, gives=ChannelTestView, problems=("NotFound", "ChannelStarting")),
+    spec=RouteSpec(
+        body=ChannelTest, body_required=False, response=ChannelTestView, problems=("NotFound", "ChannelStarting")
+    ),
 )
 async def test(request: Request, id: str) -> Response:
     """Send a message through a channel and see what becomes of it. Nobody's answer is waited for."""
     wanted = await parse_body(request, ChannelTest, empty=ChannelTest())
     channel = _channel(request, id)
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         sent: list[str] = []
 
@@ -82,7 +86,7 @@ async def test(request: Request, id: str) -> Response:
         finally:
             unsubscribe()
             over.cancel()
-        view = shown(await relay.message(receipt.id))
+        view = view_of(await relay.message(receipt.id))
         fine = view.state in ("injected", "seen", "answered")
         return json_response(ChannelTestView(channel=id, delivered=fine, message=view))
 
@@ -97,7 +101,7 @@ def _channel(request: Request, id: str) -> Channel:
         raise NotFound("channel", id)
     if report.state == "starting":
         hint = "Try again in a few seconds."
-        raise HubRefused("ChannelStarting", f"the channel {id!r} is being started", hint=hint, retry_s=AGAIN_S)
+        raise HubRefused("ChannelStarting", f"the channel {id!r} is being started", hint=hint, retry_s=RETRY_S)
     problem = report.problem or f"the channel {id!r} is disabled"
     raise HubRefused("NotFound", problem, field=report.field, hint=report.hint)
 

@@ -10,13 +10,13 @@ from ..http.problems import RequestRefused as HubRefused
 from ..http.request import Request, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
-from .messages import TAGS, Limit, told
+from .messages import TAGS, Limit, relay_context
 
 if TYPE_CHECKING:
     from ..hub import Hub
 
 
-@get("/api/v1/dead", tags=TAGS, spec=RouteSpec(gives=list[DeadLetter]))
+@get("/api/v1/dead", tags=TAGS, spec=RouteSpec(response=list[DeadLetter]))
 async def dead(
     request: Request,
     pattern: str = "",
@@ -25,28 +25,28 @@ async def dead(
     limit: Limit = 100,
 ) -> Response:
     """What did not arrive, the newest first: by a pattern of addresses, by sender, by reason."""
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         return json_response((await relay.dead_letters.list(to=pattern, sender=sender, reason=reason))[:limit])
 
 
-@get("/api/v1/dead/{id}", tags=TAGS, spec=RouteSpec(gives=DeadLetter, problems=("UnknownMessage",)))
+@get("/api/v1/dead/{id}", tags=TAGS, spec=RouteSpec(response=DeadLetter, problems=("UnknownMessage",)))
 async def letter(request: Request, id: str) -> Response:
     """One dead letter, whole."""
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         return json_response(await relay.dead_letters.show(id))
 
 
 @post(
     "/api/v1/dead/retry",
     tags=TAGS,
-    spec=RouteSpec(body=DeadSelection, gives=list[DeadOutcome], problems=("UnknownMessage",)),
+    spec=RouteSpec(body=DeadSelection, response=list[DeadOutcome], problems=("UnknownMessage",)),
 )
 async def retry(request: Request) -> Response:
     """Send dead letters again, each with a fresh budget. Says of each what became of it."""
     chosen = await parse_body(request, DeadSelection)
     _check(chosen)
     outcomes: list[DeadOutcome] = []
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         found: list[tuple[str, MessageReceipt | Refused]] = []
         if not chosen.ids:
             found = await relay.dead_letters.retry(to=chosen.pattern, sender=chosen.sender, reason=chosen.reason)
@@ -66,13 +66,13 @@ async def retry(request: Request) -> Response:
 @post(
     "/api/v1/dead/drop",
     tags=TAGS,
-    spec=RouteSpec(body=DeadSelection, gives=DropView, problems=("UnknownMessage",)),
+    spec=RouteSpec(body=DeadSelection, response=DropView, problems=("UnknownMessage",)),
 )
 async def drop(request: Request) -> Response:
     """Throw dead letters away for good."""
     chosen = await parse_body(request, DeadSelection)
     _check(chosen)
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         if chosen.ids:
             count = await relay.dead_letters.drop(chosen.ids)
         else:

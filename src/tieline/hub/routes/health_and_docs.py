@@ -30,20 +30,20 @@ _document: list[bytes] = []  # made when somebody asks for it; the same for ever
 _HEALTHY = msgspec.json.encode(Health("ok", __version__))
 
 
-@get("/healthz", tags=TAGS, spec=RouteSpec(gives=Health, problems=("BusError",)))
+@get("/healthz", tags=TAGS, spec=RouteSpec(response=Health, problems=("BusError",)))
 async def health(request: Request) -> Response:
     """Whether the hub and its bus answer. Says nothing else: this door is open."""
     await request.hub.bus.table("hub").get("epoch")
     return json_response(_HEALTHY)
 
 
-@get("/metrics", tags=TAGS, spec=RouteSpec(gives=str, media=MEDIA_TYPE))
+@get("/metrics", tags=TAGS, spec=RouteSpec(response=str, media_type=MEDIA_TYPE))
 async def metrics(request: Request) -> Response:
     """Numbers for Prometheus."""
     return Response(await request.hub.metrics.text(), media_type=MEDIA_TYPE)
 
 
-@get("/api/v1/openapi.json", tags=TAGS, spec=RouteSpec(gives=dict[str, Any]))
+@get("/api/v1/openapi.json", tags=TAGS, spec=RouteSpec(response=dict[str, Any]))
 async def openapi(request: Request) -> Response:
     """This document."""
     if not _document:
@@ -51,7 +51,7 @@ async def openapi(request: Request) -> Response:
     return json_response(_document[0])
 
 
-@get("/api/v1/docs", tags=TAGS, spec=RouteSpec(gives=str, media="text/html"))
+@get("/api/v1/docs", tags=TAGS, spec=RouteSpec(response=str, media_type="text/html"))
 async def docs(request: Request) -> Response:
     """The same, to read."""
     return _file("docs.html", "text/html")

@@ -31,7 +31,7 @@ from ..http.problems import RequestRefused as HubRefused
 from ..http.request import Request, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
-from ..nodes.command_helpers import session_of
+from ..nodes.command_helpers import get_session
 from ..security.peer_credentials import LocalPeer
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def relay_of(request: Request) -> Relay:
 
 
 @asynccontextmanager
-async def told(request: Request) -> AsyncGenerator[Relay, None]:
+async def relay_context(request: Request) -> AsyncGenerator[Relay, None]:
     """The relay; what it refuses becomes a problem whose code is the reason."""
     try:
         yield relay_of(request)
@@ -80,10 +80,10 @@ async def sender_of(request: Request, new: NewMessage | NewAsk) -> str:
         session = caller(hub.local.router, peer.mark, peer.cwd, session)
     elif new.mark and hub.local is not None:
         session = caller(hub.local.router, new.mark, new.cwd, session)
-    return address(f"relay.agent.{(await session_of(hub, session)).id}") if session else OWNER
+    return address(f"relay.agent.{(await get_session(hub, session)).id}") if session else OWNER
 
 
-def shown(message: Message) -> MessageView:
+def view_of(message: Message) -> MessageView:
     return message_view(message.receipt, message.envelope)
 
 
@@ -93,13 +93,13 @@ def shown(message: Message) -> MessageView:
 @post(
     "/api/v1/messages",
     tags=TAGS,
-    spec=RouteSpec(body=NewMessage, gives=MessageView, status=201, problems=("NotFound",)),
+    spec=RouteSpec(body=NewMessage, response=MessageView, status=201, problems=("NotFound",)),
 )
 async def send(request: Request) -> Response:
     """Send a message. It is stored when this returns; its receipt says how far it got."""
     new = await parse_body(request, NewMessage)
     sender = await sender_of(request, new)
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         receipt = await relay.send(
             new.to,
             new.payload(),
@@ -111,16 +111,16 @@ async def send(request: Request) -> Response:
             key=new.key or idempotency_id(request),
             within=new.within,
         )
-        return json_response(shown(await relay.message(receipt.id)), 201)
+        return json_response(view_of(await relay.message(receipt.id)), 201)
 
 
-@post("/api/v1/messages/ask", tags=TAGS, spec=RouteSpec(body=NewAsk, gives=AnswerView, problems=("NotFound",)))
+@post("/api/v1/messages/ask", tags=TAGS, spec=RouteSpec(body=NewAsk, response=AnswerView, problems=("NotFound",)))
 async def ask(request: Request) -> Response:
     """Send a message and wait for its answer. Without one, the reason says why, the receipt where the message is."""
     new = await parse_body(request, NewAsk)
     sender = await sender_of(request, new)
     timeout = min(max(new.timeout_s, 0.1), MAX_ASK_S)
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         try:
             found = await relay.ask(
                 new.to,
@@ -136,10 +136,10 @@ async def ask(request: Request) -> Response:
         return json_response(AnswerView(receipt=await relay.status(found.in_reply_to), answer=found))
 
 
-@get("/api/v1/messages", tags=TAGS, spec=RouteSpec(gives=list[ThreadView], problems=("UnknownMessage",)))
+@get("/api/v1/messages", tags=TAGS, spec=RouteSpec(response=list[ThreadView], problems=("UnknownMessage",)))
 async def threads(request: Request, thread: str = "", limit: Limit = 50) -> Response:
     """Threads of messages, the last active first; with `thread`, that one."""
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         if thread:
             messages = await relay.thread(thread)
             if not messages:
@@ -153,7 +153,7 @@ async def threads(request: Request, thread: str = "", limit: Limit = 50) -> Resp
 
 
 def _thread(name: str, messages: list[Message]) -> ThreadView:
-    views = list(map(shown, messages))
+    views = list(map(view_of, messages))
     parties = dict.fromkeys(party for view in views for party in (view.receipt.sender, view.receipt.subject))
     return ThreadView(
         id=name,
@@ -165,29 +165,29 @@ def _thread(name: str, messages: list[Message]) -> ThreadView:
     )
 
 
-@get("/api/v1/messages/{id}", tags=TAGS, spec=RouteSpec(gives=MessageView, problems=("UnknownMessage",)))
+@get("/api/v1/messages/{id}", tags=TAGS, spec=RouteSpec(response=MessageView, problems=("UnknownMessage",)))
 async def show(request: Request, id: str) -> Response:
     """One message, and step by step where it got to."""
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         found = await relay.message(id)
         if session := request.scope["state"]["session"]:
             own = address(f"relay.agent.{session}")
             if own not in (found.receipt.sender, found.receipt.subject):
                 raise UnknownMessage(id)
-        return json_response(shown(found))
+        return json_response(view_of(found))
 
 
-@get("/api/v1/messages/{id}/trace", tags=TAGS, spec=RouteSpec(gives=TraceView, problems=("UnknownMessage",)))
+@get("/api/v1/messages/{id}/trace", tags=TAGS, spec=RouteSpec(response=TraceView, problems=("UnknownMessage",)))
 async def trace(request: Request, id: str) -> Response:
     """The whole chain that a message belongs to, with what did not arrive."""
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         thread = await _thread_of(relay, id)
         messages = await relay.thread(thread, id)  # none, if all of it was refused
         dead = [letter for letter in await relay.dead_letters.list() if letter.envelope.thread == thread]
         if not messages and not dead:
             raise UnknownMessage(id)
         view = TraceView(
-            thread=thread, messages=tuple(map(shown, messages)), depth=depths(messages), dead=tuple(reversed(dead))
+            thread=thread, messages=tuple(map(view_of, messages)), depth=depths(messages), dead=tuple(reversed(dead))
         )
         return json_response(view)
 
@@ -216,10 +216,10 @@ def depths(messages: list[Message]) -> tuple[int, ...]:
 # --- inboxes -------------------------------------------------------------------------------------------------
 
 
-@get("/api/v1/inboxes", tags=TAGS, spec=RouteSpec(gives=list[InboxView]))
+@get("/api/v1/inboxes", tags=TAGS, spec=RouteSpec(response=list[InboxView]))
 async def inboxes(request: Request) -> Response:
     """Every address that mail waits for, and the owner's own."""
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         relay.check_active()
         waiting = {OWNER: 0, **relay.dispatcher.mailbox_sizes}
         return json_response([_inbox(relay, subject, count) for subject, count in sorted(waiting.items())])
@@ -234,33 +234,33 @@ def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
     )
 
 
-@get("/api/v1/inboxes/{subject}", tags=TAGS, spec=RouteSpec(gives=list[MessageView]))
+@get("/api/v1/inboxes/{subject}", tags=TAGS, spec=RouteSpec(response=list[MessageView]))
 async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
     """The mail of an address, the newest first. Looking at it reads nothing."""
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         subject = address(subject)
         lane = relay.dispatcher.queues.match(subject)
         if lane is not None and lane.kind == "inbox":
-            return json_response([shown(message) for message in await relay.inbox(subject).messages(limit=limit)])
+            return json_response([view_of(message) for message in await relay.inbox(subject).messages(limit=limit)])
         relay.check_active()
         waiting = [live.receipt for live in relay.dispatcher.in_flight.values() if live.receipt.subject == subject]
         newest = sorted(waiting, key=lambda receipt: receipt.seq, reverse=True)[:limit]
-        return json_response([shown(await relay.message(receipt.id)) for receipt in newest])
+        return json_response([view_of(await relay.message(receipt.id)) for receipt in newest])
 
 
 @post(
     "/api/v1/inboxes/{subject}/read",
     tags=TAGS,
-    spec=RouteSpec(body=InboxRead, needs_body=False, gives=list[MessageView], problems=("UnknownMessage",)),
+    spec=RouteSpec(body=InboxRead, body_required=False, response=list[MessageView], problems=("UnknownMessage",)),
 )
 async def read(request: Request, subject: str) -> Response:
     """Take mail out of an inbox: those named, or the oldest that wait. They are seen now."""
     wanted = await parse_body(request, InboxRead, empty=InboxRead())
-    async with told(request) as relay:
+    async with relay_context(request) as relay:
         found = relay.inbox(address(subject))
         limit = min(max(wanted.limit, 1), MAX_PAGE)
         ids = wanted.ids or tuple(receipt.id for receipt in found.unread()[:limit])
-        return json_response([shown(await found.read(id)) for id in ids])
+        return json_response([view_of(await found.read(id)) for id in ids])
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -17,7 +17,7 @@ def routes(hub: "Hub") -> list[AsgiRoute]:
     @asgi("/api/v1/link")
     async def link(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
-            await links.attend(scope, receive, send)
+            await links.serve(scope, receive, send)
         else:
             await sse.refuse(send, http_problem(426, "this door is a WebSocket, for nodes"))
 

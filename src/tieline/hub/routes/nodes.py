@@ -7,10 +7,10 @@ from starlette.responses import Response
 from ...protocol.commands import Browse, Refresh
 from ...protocol.views import AgentView, DirectoryView, NodeView
 from ..http.problems import RequestRefused
-from ..http.request import DONE, Request, json_response
+from ..http.request import NO_CONTENT, Request, json_response
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
-from ..nodes.command_helpers import chosen_node, tell, told
+from ..nodes.command_helpers import choose_node, command_response, send_command
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 TAGS = ["nodes"]
 
 
-@get("/api/v1/nodes", tags=TAGS, spec=RouteSpec(gives=list[NodeView]))
+@get("/api/v1/nodes", tags=TAGS, spec=RouteSpec(response=list[NodeView]))
 async def nodes(request: Request) -> Response:
     """Every machine that the hub knows, and whether it is there."""
     return json_response(await request.hub.nodes.all())
 
 
-@get("/api/v1/nodes/{id}", tags=TAGS, spec=RouteSpec(gives=NodeView, problems=("UnknownNode",)))
+@get("/api/v1/nodes/{id}", tags=TAGS, spec=RouteSpec(response=NodeView, problems=("UnknownNode",)))
 async def node(request: Request, id: str) -> Response:
     """One machine, with its agents."""
     return json_response(await request.hub.nodes.get(id))
@@ -35,37 +35,39 @@ async def remove(request: Request, id: str) -> Response:
     """Forget a machine: its key is revoked, its link closed, its sessions are no longer shown."""
     hub = request.hub
     await hub.nodes.get(id)
-    if id == hub.switch.local:
+    if id == hub.dispatcher.local:
         raise RequestRefused("Conflict", "the hub's own node cannot be removed", field="id")
     for device in hub.devices.list():
         if device.node == id:
             await hub.devices.revoke(device.id)
     await hub.nodes.remove(id)
-    return DONE
+    return NO_CONTENT
 
 
 @get(
-    "/api/v1/nodes/{id}/browse", tags=TAGS, spec=RouteSpec(gives=DirectoryView, problems=("UnknownNode", "NodeOffline"))
+    "/api/v1/nodes/{id}/browse",
+    tags=TAGS,
+    spec=RouteSpec(response=DirectoryView, problems=("UnknownNode", "NodeOffline")),
 )
 async def browse(request: Request, id: str, path: str = "") -> Response:
     """The directories inside one, to choose where a session works. Without a path: the user's home."""
-    return told(await tell(request, id, Browse(path=path)))
+    return command_response(await send_command(request, id, Browse(path=path)))
 
 
 @post(
     "/api/v1/nodes/{id}/refresh",
     tags=TAGS,
-    spec=RouteSpec(gives=list[AgentView], later=True, problems=("UnknownNode",)),
+    spec=RouteSpec(response=list[AgentView], may_be_pending=True, problems=("UnknownNode",)),
 )
 async def refresh(request: Request, id: str) -> Response:
     """Look again which agents are installed and signed in."""
-    return told(await tell(request, id, Refresh()))
+    return command_response(await send_command(request, id, Refresh()))
 
 
-@get("/api/v1/agents", tags=TAGS, spec=RouteSpec(gives=list[AgentView], problems=("UnknownNode",)))
+@get("/api/v1/agents", tags=TAGS, spec=RouteSpec(response=list[AgentView], problems=("UnknownNode",)))
 async def agents(request: Request, node: str = "") -> Response:
     """The agents of a node; without a name, of the hub's own or the only one."""
-    return json_response((await chosen_node(request.hub, node)).agents)
+    return json_response((await choose_node(request.hub, node)).agents)
 
 
 def routes(hub: "Hub") -> list[Any]:

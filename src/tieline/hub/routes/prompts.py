@@ -16,7 +16,7 @@ from ..http.problems import RequestRefused
 from ..http.request import Request, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
-from ..nodes.command_helpers import check_own_id, node_of, tell, told
+from ..nodes.command_helpers import check_client_id, command_response, node_of_session, send_command
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -28,11 +28,11 @@ ROOM = 4096
 _decode = msgspec.json.Decoder(PromptRecord).decode
 
 
-@get("/api/v1/sessions/{session}/prompts", tags=TAGS, spec=RouteSpec(gives=list[PromptView], problems=("NotFound",)))
+@get("/api/v1/sessions/{session}/prompts", tags=TAGS, spec=RouteSpec(response=list[PromptView], problems=("NotFound",)))
 async def prompts(request: Request, session: str, over: bool = False) -> Response:
     """Those that wait or run, in their order; with `over=true` also those that ended lately."""
     hub = request.hub
-    await node_of(hub, session)
+    await node_of_session(hub, session)
     entries = await hub.bus.table(PROMPTS).entries(f"{session}.>")
     found = [one for one in (_decode(entry.value) for entry in entries) if over or not one.over]
     found.sort(key=lambda one: (one.status != "running", one.place, one.id) if not over else (False, one.place, one.id))
@@ -44,9 +44,9 @@ async def prompts(request: Request, session: str, over: bool = False) -> Respons
     tags=TAGS,
     spec=RouteSpec(
         body=NewPrompt,
-        gives=PromptView | None,
+        response=PromptView | None,
         status=201,
-        later=True,
+        may_be_pending=True,
         problems=("NotFound", "RecordTooLarge", "Unsupported", "AgentError"),
     ),
 )
@@ -56,44 +56,48 @@ async def send(request: Request, session: str) -> Response:
     A prompt and its attachments (in base64) are one record: 1 MiB in all."""
     hub = request.hub
     new = await parse_body(request, NewPrompt)
-    node = await node_of(hub, session)
+    node = await node_of_session(hub, session)
     _check(new, len(await request.body()))
     if new.steer:
-        return told(await tell(request, node, Steer(session=session, text=new.text)))
+        return command_response(await send_command(request, node, Steer(session=session, text=new.text)))
     command = SendPrompt(
         session=session,
-        prompt=check_own_id("id", new.id) or idempotency_id(request) or new_id(),
+        prompt=check_client_id("id", new.id) or idempotency_id(request) or new_id(),
         text=new.text,
         attachments=new.attachments,
         timeout_s=new.timeout_s,
     )
     if hub.traces is not None:
         hub.traces.begin(command.prompt, session, request.headers.get("traceparent", ""))
-    return told(await tell(request, node, command), 201)
+    return command_response(await send_command(request, node, command), 201)
 
 
 @delete(
     "/api/v1/sessions/{session}/prompts/{prompt}",
     tags=TAGS,
-    spec=RouteSpec(gives=PromptView, later=True, problems=("NotFound",)),
+    spec=RouteSpec(response=PromptView, may_be_pending=True, problems=("NotFound",)),
 )
 async def cancel(request: Request, session: str, prompt: str) -> Response:
     """Take back a prompt that has not begun. A running one is aborted instead."""
-    node = await node_of(request.hub, session)
-    return told(await tell(request, node, CancelPrompt(session=session, prompt=check_own_id("prompt", prompt))))
+    node = await node_of_session(request.hub, session)
+    return command_response(
+        await send_command(request, node, CancelPrompt(session=session, prompt=check_client_id("prompt", prompt)))
+    )
 
 
 @post(
     "/api/v1/sessions/{session}/prompts/{prompt}/move",
     tags=TAGS,
-    spec=RouteSpec(body=PromptMove, needs_body=False, gives=PromptView, later=True, problems=("NotFound",)),
+    spec=RouteSpec(
+        body=PromptMove, body_required=False, response=PromptView, may_be_pending=True, problems=("NotFound",)
+    ),
 )
 async def move(request: Request, session: str, prompt: str) -> Response:
     """Put a waiting prompt before another one, or at the end."""
     wanted = await parse_body(request, PromptMove, empty=PromptMove())
-    node = await node_of(request.hub, session)
-    command = MovePrompt(session=session, prompt=check_own_id("prompt", prompt), before=wanted.before)
-    return told(await tell(request, node, command))
+    node = await node_of_session(request.hub, session)
+    command = MovePrompt(session=session, prompt=check_client_id("prompt", prompt), before=wanted.before)
+    return command_response(await send_command(request, node, command))
 
 
 def routes(hub: "Hub") -> list[Any]:

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from ...protocol.push import PushKey, PushTest, PushView
 from ...protocol.request_bodies import PushSubscription
-from ..http.request import DONE, Request, device_of, json_response, parse_body
+from ..http.request import NO_CONTENT, Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..push import endpoint_check
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 TAGS = ["push"]
 
 
-@get("/api/v1/push/key", tags=TAGS, spec=RouteSpec(gives=PushKey, problems=("Unsupported",)))
+@get("/api/v1/push/key", tags=TAGS, spec=RouteSpec(response=PushKey, problems=("Unsupported",)))
 async def key(request: Request) -> Response:
     """The key that a browser subscribes with."""
-    return json_response(PushKey(key=await request.hub.push.courier.key()))
+    return json_response(PushKey(key=await request.hub.push.sender.key()))
 
 
-@get("/api/v1/push/subscriptions", tags=TAGS, spec=RouteSpec(gives=list[PushView]))
+@get("/api/v1/push/subscriptions", tags=TAGS, spec=RouteSpec(response=list[PushView]))
 async def subscriptions(request: Request) -> Response:
     """The subscriptions of this device."""
     return json_response([_view(one) for one in request.hub.push.subscriptions.of(device_of(request).id)])
@@ -33,13 +33,13 @@ async def subscriptions(request: Request) -> Response:
 @post(
     "/api/v1/push/subscriptions",
     tags=TAGS,
-    spec=RouteSpec(body=PushSubscription, gives=PushView, status=201, problems=("Unsupported",)),
+    spec=RouteSpec(body=PushSubscription, response=PushView, status=201, problems=("Unsupported",)),
 )
 async def subscribe(request: Request) -> Response:
     """Push to this browser. The same endpoint again changes its settings."""
     pushes = request.hub.push
     wanted = await parse_body(request, PushSubscription)
-    await pushes.courier.key()  # without the library it would be a promise that nobody keeps
+    await pushes.sender.key()  # without the library it would be a promise that nobody keeps
     return json_response(_view(await pushes.subscriptions.add(device_of(request).id, wanted)), 201)
 
 
@@ -52,14 +52,14 @@ async def unsubscribe(request: Request, subscription: str) -> Response:
     """No more pushes to it."""
     found = request.hub.push.subscriptions
     await found.remove(found.get(device_of(request).id, subscription))
-    return DONE
+    return NO_CONTENT
 
 
-@post("/api/v1/push/test", tags=TAGS, spec=RouteSpec(gives=PushTest, problems=("NotFound", "Unsupported")))
+@post("/api/v1/push/test", tags=TAGS, spec=RouteSpec(response=PushTest, problems=("NotFound", "Unsupported")))
 async def test(request: Request) -> Response:
     """Send a test push to this device, now."""
     pushes = request.hub.push
-    await pushes.courier.key()
+    await pushes.sender.key()
     results = await pushes.test(device_of(request).id)
     return json_response(
         PushTest(

@@ -28,8 +28,15 @@ from ..http.request import Request, device_of, idempotency_id, json_response, pa
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, patch, post
 from ..hub import via
-from ..nodes.command_helpers import check_own_id, chosen_node, node_of, session_of, tell, told
-from ..security.auth import signature
+from ..nodes.command_helpers import (
+    check_client_id,
+    choose_node,
+    command_response,
+    get_session,
+    node_of_session,
+    send_command,
+)
+from ..security.auth import actor_name
 from ..stream.history import LogPage, page_after, page_before
 
 if TYPE_CHECKING:
@@ -46,7 +53,7 @@ Cursor = Annotated[int, Meta(ge=0, le=MAX_CURSOR)] | None
 _decode = msgspec.json.Decoder(SessionRecord).decode
 
 
-@get("/api/v1/sessions", tags=TAGS, spec=RouteSpec(gives=list[SessionRecord]))
+@get("/api/v1/sessions", tags=TAGS, spec=RouteSpec(response=list[SessionRecord]))
 async def sessions(
     request: Request,
     archived: bool = False,
@@ -82,9 +89,9 @@ async def sessions(
     tags=TAGS,
     spec=RouteSpec(
         body=NewSession,
-        gives=SessionRecord,
+        response=SessionRecord,
         status=201,
-        later=True,
+        may_be_pending=True,
         problems=("UnknownNode", "Conflict", "PolicyUnenforceable", "AgentError"),
     ),
 )
@@ -94,34 +101,36 @@ async def create(request: Request) -> Response:
     With an id of the caller's own, sending it twice makes one session."""
     hub = request.hub
     new = await parse_body(request, NewSession)
-    node = await chosen_node(hub, new.node)
+    node = await choose_node(hub, new.node)
     command = CreateSession(
-        session=check_own_id("id", new.id) or idempotency_id(request),
+        session=check_client_id("id", new.id) or idempotency_id(request),
         agent=new.agent,
-        cwd=_place(new.cwd),
+        cwd=_check_cwd(new.cwd),
         title=new.title,
         resume=new.resume,
         fork=new.fork,
         **new.agent_options(policy=_policy(hub, new.policy)),
     )
-    made = await tell(request, node.id, command)
+    made = await send_command(request, node.id, command)
     if new.prompt:
         session = made.session if isinstance(made, CommandView) else _decode(made.value).id
         first = hashlib.sha256(f"first {session}".encode()).hexdigest()[:28]  # sent again, it is the same one
-        await tell(request, node.id, SendPrompt(session=session, prompt=first, text=new.prompt), id=first)
-    return told(made, 201)
+        await send_command(request, node.id, SendPrompt(session=session, prompt=first, text=new.prompt), id=first)
+    return command_response(made, 201)
 
 
-@get("/api/v1/sessions/{session}", tags=TAGS, spec=RouteSpec(gives=SessionRecord, problems=("NotFound",)))
+@get("/api/v1/sessions/{session}", tags=TAGS, spec=RouteSpec(response=SessionRecord, problems=("NotFound",)))
 async def show(request: Request, session: str) -> Response:
     """One session."""
-    return json_response(await session_of(request.hub, session))
+    return json_response(await get_session(request.hub, session))
 
 
 @patch(
     "/api/v1/sessions/{session}",
     tags=TAGS,
-    spec=RouteSpec(body=SessionChange, gives=SessionRecord, later=True, problems=("NotFound", "PolicyUnenforceable")),
+    spec=RouteSpec(
+        body=SessionChange, response=SessionRecord, may_be_pending=True, problems=("NotFound", "PolicyUnenforceable")
+    ),
 )
 async def change(request: Request, session: str) -> Response:
     """Change its title, policy, model, effort, or put it away. A new policy or model holds from the next turn."""
@@ -135,31 +144,35 @@ async def change(request: Request, session: str) -> Response:
         effort=wanted.effort,
         archived=wanted.archived,
     )
-    done = await tell(request, await node_of(hub, session), command)
+    done = await send_command(request, await node_of_session(hub, session), command)
     if command.policy is not None:
         levels = {name: str(level) for name, level in msgspec.to_builtins(command.policy).items()}
-        hub.audit.record("policy", signature(device_of(request)), via(request.scope), session=session, **levels)
-    return told(done)
+        hub.audit.record("policy", actor_name(device_of(request)), via(request.scope), session=session, **levels)
+    return command_response(done)
 
 
 @post(
     "/api/v1/sessions/{session}/abort",
     tags=TAGS,
-    spec=RouteSpec(gives=bool, later=True, problems=("NotFound",)),
+    spec=RouteSpec(response=bool, may_be_pending=True, problems=("NotFound",)),
 )
 async def abort(request: Request, session: str) -> Response:
     """Interrupt the running turn. Whether there was one."""
-    return told(await tell(request, await node_of(request.hub, session), AbortSession(session=session)))
+    return command_response(
+        await send_command(request, await node_of_session(request.hub, session), AbortSession(session=session))
+    )
 
 
 @post(
     "/api/v1/sessions/{session}/close",
     tags=TAGS,
-    spec=RouteSpec(gives=SessionRecord, later=True, problems=("NotFound",)),
+    spec=RouteSpec(response=SessionRecord, may_be_pending=True, problems=("NotFound",)),
 )
 async def close(request: Request, session: str) -> Response:
     """End its agent. What it said stays; a prompt resumes it where the agent can."""
-    return told(await tell(request, await node_of(request.hub, session), CloseSession(session=session)))
+    return command_response(
+        await send_command(request, await node_of_session(request.hub, session), CloseSession(session=session))
+    )
 
 
 @post(
@@ -167,21 +180,21 @@ async def close(request: Request, session: str) -> Response:
     tags=TAGS,
     spec=RouteSpec(
         body=Forking,
-        needs_body=False,
-        gives=SessionRecord,
+        body_required=False,
+        response=SessionRecord,
         status=201,
-        later=True,
+        may_be_pending=True,
         problems=("NotFound", "Unsupported"),
     ),
 )
 async def fork(request: Request, session: str) -> Response:
     """Another session that begins where this one is."""
     wanted = await parse_body(request, Forking, empty=Forking())
-    node = await node_of(request.hub, session)
-    return told(await tell(request, node, ForkSession(session=session, title=wanted.title)), 201)
+    node = await node_of_session(request.hub, session)
+    return command_response(await send_command(request, node, ForkSession(session=session, title=wanted.title)), 201)
 
 
-@get("/api/v1/sessions/{session}/events", tags=TAGS, spec=RouteSpec(gives=EventPage, problems=("NotFound",)))
+@get("/api/v1/sessions/{session}/events", tags=TAGS, spec=RouteSpec(response=EventPage, problems=("NotFound",)))
 async def events(
     request: Request,
     session: str,
@@ -191,7 +204,7 @@ async def events(
 ) -> Response:
     """A page of its log, oldest first: after a cursor, before one, or the newest."""
     hub = request.hub
-    await node_of(hub, session)
+    await node_of_session(hub, session)
     page: LogPage
     if after is not None:
         page = await page_after(hub.bus, session, after=after, before=before, limit=limit)
@@ -200,7 +213,7 @@ async def events(
     return json_response(page.json())
 
 
-@get("/api/v1/sessions/{session}/messages", tags=TAGS, spec=RouteSpec(gives=list[Message], problems=("NotFound",)))
+@get("/api/v1/sessions/{session}/messages", tags=TAGS, spec=RouteSpec(response=list[Message], problems=("NotFound",)))
 async def messages(
     request: Request,
     session: str,
@@ -209,20 +222,20 @@ async def messages(
 ) -> Response:
     """Its events folded into what a person reads: the last ones after a cursor."""
     hub = request.hub
-    await node_of(hub, session)
+    await node_of_session(hub, session)
     return json_response(await fold(EventLog(hub.bus).read(session, after=after, follow=False), limit=limit))
 
 
 @get(
     "/api/v1/sessions/{session}/diff",
     tags=TAGS,
-    spec=RouteSpec(gives=DiffText, problems=("NotFound", "NodeOffline", "Unsupported")),
+    spec=RouteSpec(response=DiffText, problems=("NotFound", "NodeOffline", "Unsupported")),
 )
 async def diff(request: Request, session: str) -> Response:
     """What changed in its directory since it began, as one unified diff."""
-    outcome = await tell(request, await node_of(request.hub, session), GetDiff(session=session))
+    outcome = await send_command(request, await node_of_session(request.hub, session), GetDiff(session=session))
     if isinstance(outcome, CommandView):
-        return told(outcome)
+        return command_response(outcome)
     return json_response(DiffText(diff=msgspec.json.decode(outcome.value, type=str)))
 
 
@@ -230,7 +243,7 @@ def routes(hub: "Hub") -> list[Any]:
     return [sessions, create, show, change, abort, close, fork, events, messages, diff]
 
 
-def _place(cwd: str) -> str:
+def _check_cwd(cwd: str) -> str:
     """A directory of another machine: whole, and not to be read in two ways."""
     if cwd and (not cwd.startswith("/") or "\0" in cwd or ".." in cwd.split("/")):
         raise UsageError("a directory is an absolute path without ..", field="cwd", hint="See nodes/{id}/browse.")

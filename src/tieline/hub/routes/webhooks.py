@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_AT_ONCE = 32
 """Requests that are worked on; a stranger can send as many as they like, and costs us no more than these."""
 
-AGAIN_S = 5.0
+RETRY_S = 5.0
 """When it is worth another try to whoever meets us in a bad moment: the same again is harmless."""
 
 
@@ -40,7 +40,7 @@ async def _take(request: Request, channel: str, busy: asyncio.Semaphore) -> Resp
             raise _standby()
         found = hub.channels.channel(channel)
         if found is None and hub.channels.starting(channel):
-            raise HookRefused(503, "starting", "this channel is being started", retry_after_s=AGAIN_S)
+            raise HookRefused(503, "starting", "this channel is being started", retry_after_s=RETRY_S)
         if not isinstance(found, WebhookReceiver):
             raise HookRefused(404, "no_webhook", "no channel of this name takes webhooks")
         if busy.locked():
@@ -54,7 +54,7 @@ async def _take(request: Request, channel: str, busy: asyncio.Semaphore) -> Resp
             except RelayStandby:
                 raise _standby() from None
             except BusError as error:
-                raise HookRefused(503, "unavailable", error.message, retry_after_s=AGAIN_S) from None
+                raise HookRefused(503, "unavailable", error.message, retry_after_s=RETRY_S) from None
             return json_response(WebhookAccepted(message=reply.message), reply.status)
     except HookRefused as error:
         hub.log.info("hook refused", channel=channel[:64], code=error.code)
@@ -63,7 +63,7 @@ async def _take(request: Request, channel: str, busy: asyncio.Semaphore) -> Resp
 
 def _standby() -> HookRefused:
     """Another hub of this bus runs the relay; whoever sends it again may meet that one."""
-    return HookRefused(503, "standby", "this hub's relay stands by", retry_after_s=AGAIN_S)
+    return HookRefused(503, "standby", "this hub's relay stands by", retry_after_s=RETRY_S)
 
 
 def _refusal(error: HookRefused, instance: str) -> Response:
@@ -88,7 +88,9 @@ def routes(hub: "Hub") -> list[Any]:
     @post(
         "/hooks/in/{channel}",
         tags=["hooks"],
-        spec=RouteSpec(gives=WebhookAccepted, status=202, problems=("NotFound", "Unauthenticated", "TooManyRequests")),
+        spec=RouteSpec(
+            response=WebhookAccepted, status=202, problems=("NotFound", "Unauthenticated", "TooManyRequests")
+        ),
     )
     async def take(request: Request, channel: str) -> Response:
         """A webhook for a channel, signed as that channel wants it."""

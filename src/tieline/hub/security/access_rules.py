@@ -8,7 +8,7 @@ from typing import Literal
 
 API = "/api/v1"
 
-OPEN: frozenset[tuple[str, str]] = frozenset(
+PUBLIC: frozenset[tuple[str, str]] = frozenset(
     {
         ("GET", "/healthz"),
         ("POST", f"{API}/login"),  # a single-use secret is the key
@@ -34,7 +34,7 @@ OPEN: frozenset[tuple[str, str]] = frozenset(
         ("GET", "/channels"),
     }
 )
-OPEN_BELOW: tuple[tuple[str, str], ...] = (
+PUBLIC_PREFIXES: tuple[tuple[str, str], ...] = (
     ("GET", "/assets/"),
     ("GET", "/icons/"),
     ("GET", "/s/"),
@@ -42,14 +42,14 @@ OPEN_BELOW: tuple[tuple[str, str], ...] = (
     ("POST", "/hooks/"),  # each request carries the signature of its channel
 )
 
-FIRST_FRAME: frozenset[str] = frozenset({f"{API}/stream"})
+AUTH_IN_FIRST_FRAME: frozenset[str] = frozenset({f"{API}/stream"})
 """Upgrades that may come without a token: their first frame brings it."""
 
 NODE_ONLY: frozenset[str] = frozenset({f"{API}/link"})
-NODE_MAY: frozenset[tuple[str, str]] = frozenset({("GET", f"{API}/me"), ("POST", f"{API}/logout")})
+NODE_ALLOWED: frozenset[tuple[str, str]] = frozenset({("GET", f"{API}/me"), ("POST", f"{API}/logout")})
 """All that a node's key opens beside the link: a node that was broken into cannot command the others."""
 
-SESSION_MAY: tuple[tuple[str, str], ...] = (
+SESSION_ALLOWED: tuple[tuple[str, str], ...] = (
     ("GET", f"{API}/me"),
     ("GET", f"{API}/sessions/{{own}}"),
     ("GET", f"{API}/sessions/{{own}}/events"),
@@ -60,51 +60,51 @@ SESSION_MAY: tuple[tuple[str, str], ...] = (
 )
 """All that opens for what an agent started: to send messages in its session's name, and to read that session."""
 
-GUESSED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
+RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Where secrets are tried out: only so often."""
 
-PRIVATE: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair", f"{API}/pairings", f"{API}/logout"})
+SECRET_RESPONSES: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair", f"{API}/pairings", f"{API}/logout"})
 """Their answers carry secrets: kept in memory alone when a request is to be answered twice."""
 
 STREAMS: frozenset[str] = frozenset({f"{API}/stream/sse"})
 """Answers without an end."""
 
-BODY = 256 * 1024
-PROMPT_BODY = 8 * 1024 * 1024
+MAX_BODY = 256 * 1024
+MAX_PROMPT_BODY = 8 * 1024 * 1024
 BODY_S = 20.0
-SECRET_BODY = 4 * 1024
-STRANGER_BODY_S = 10.0
+MAX_SECRET_BODY = 4 * 1024
+UNAUTHENTICATED_BODY_S = 10.0
 PROMPT_BODY_S = 120.0
-ANSWER_S = 120.0
+RESPONSE_S = 120.0
 """How long a door that is no stream may take from the whole request to the last byte of its answer."""
 
 _PROMPTS = re.compile(re.escape(API) + r"/sessions/[^/]+/prompts")
-_ODD = re.compile(r"//|/\.\.?(?:/|$)|[\\\x00-\x1f\x7f]")
+_AMBIGUOUS = re.compile(r"//|/\.\.?(?:/|$)|[\\\x00-\x1f\x7f]")
 
-Need = Literal["nothing", "device", "node", "first frame"]
+RequiredAuth = Literal["nothing", "device", "node", "first frame"]
 
 
-def need(method: str, path: str) -> Need:
+def required_auth(method: str, path: str) -> RequiredAuth:
     """What whoever knocks has to show. `method` is WEBSOCKET for an upgrade."""
     if method == "WEBSOCKET":
-        return "first frame" if path in FIRST_FRAME else "node" if path in NODE_ONLY else "device"
-    if (method, path) in OPEN:
+        return "first frame" if path in AUTH_IN_FIRST_FRAME else "node" if path in NODE_ONLY else "device"
+    if (method, path) in PUBLIC:
         return "nothing"
-    for open_method, prefix in OPEN_BELOW:
+    for open_method, prefix in PUBLIC_PREFIXES:
         if method == open_method and path.startswith(prefix):
             return "nothing"
     return "device"
 
 
-def session_may(method: str, path: str, session: str) -> bool:
+def session_allowed(method: str, path: str, session: str) -> bool:
     """Whether a door opens for what the agent of that session started."""
-    if need(method, path) == "nothing":
+    if required_auth(method, path) == "nothing":
         return True
     said = path.split("/")
-    return any(method == one and _fits(template.split("/"), said, session) for one, template in SESSION_MAY)
+    return any(method == one and _matches(template.split("/"), said, session) for one, template in SESSION_ALLOWED)
 
 
-def _fits(template: list[str], said: list[str], session: str) -> bool:
+def _matches(template: list[str], said: list[str], session: str) -> bool:
     if len(template) != len(said):
         return False
     own = {"{own}": (session,), "{message}": said[-1:]}
@@ -114,10 +114,10 @@ def _fits(template: list[str], said: list[str], session: str) -> bool:
 def body_limits(path: str, *, stranger: bool = False) -> tuple[int, float]:
     """Bytes of a request's body, and seconds it may take to arrive."""
     if stranger:
-        return SECRET_BODY if path in GUESSED else BODY, STRANGER_BODY_S
-    return (PROMPT_BODY, PROMPT_BODY_S) if _PROMPTS.fullmatch(path) else (BODY, BODY_S)
+        return MAX_SECRET_BODY if path in RATE_LIMITED else MAX_BODY, UNAUTHENTICATED_BODY_S
+    return (MAX_PROMPT_BODY, PROMPT_BODY_S) if _PROMPTS.fullmatch(path) else (MAX_BODY, BODY_S)
 
 
-def odd(path: str) -> bool:
+def is_ambiguous(path: str) -> bool:
     """Paths that different readers would understand differently are nobody's."""
-    return _ODD.search(path) is not None
+    return _AMBIGUOUS.search(path) is not None

@@ -55,7 +55,7 @@ class AuditLog:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "AuditLog":
-        self._seq = await asyncio.to_thread(_tidy, self._file)
+        self._seq = await asyncio.to_thread(_trim, self._file)
         self._task = background(self._write(), "audit")
         return self
 
@@ -70,12 +70,12 @@ class AuditLog:
         """Never waits and never fails. It is on the disk soon after; `settled` says when."""
         said = {name: _short(value) for name, value in details.items() if value}
         line = AuditLine(seq=0, at=time.time(), what=what, who=_short(who), via=_short(via), details=said)
-        if what == "refusal" and (self._counted(line) or len(self._waiting) >= MAX_WAITING):
+        if what == "refusal" and (self._is_repeated(line) or len(self._waiting) >= MAX_WAITING):
             return
         self._waiting.append(line)
         self._wake.set()
 
-    async def settled(self) -> None:
+    async def flush(self) -> None:
         """All that was recorded is on the disk, as far as it takes it."""
         await self._flush()
 
@@ -84,11 +84,11 @@ class AuditLog:
     ) -> list[AuditLine]:
         """The newest first; `before` is the `seq` of the last one that was seen."""
         await self._flush()
-        return await asyncio.to_thread(_newest, self._file, before, since, kind, limit)
+        return await asyncio.to_thread(_read_newest, self._file, before, since, kind, limit)
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _counted(self, line: AuditLine) -> bool:
+    def _is_repeated(self, line: AuditLine) -> bool:
         """Whether the same was refused a moment ago. Where it was tried is no difference: there are many doors."""
         key = (line.who, line.via, line.details.get("why", ""))
         if key not in self._windows and len(self._windows) >= MAX_WINDOWS:
@@ -123,7 +123,7 @@ class AuditLog:
             if time.monotonic() - trimmed >= TRIM_S:
                 trimmed = time.monotonic()
                 async with self._writing:
-                    await asyncio.to_thread(_tidy, self._file)
+                    await asyncio.to_thread(_trim, self._file)
 
     async def _flush(self) -> None:
         async with self._writing:
@@ -171,10 +171,10 @@ def _append(file: Path, data: bytes) -> None:
     finally:
         os.close(descriptor)
     if size > MAX_BYTES:
-        _tidy(file)
+        _trim(file)
 
 
-def _tidy(file: Path) -> int:
+def _trim(file: Path) -> int:
     """Leaves out what is too old, too much or torn by a crash. Gives the last line's number."""
     if not file.exists():
         return 0
@@ -192,7 +192,7 @@ def _tidy(file: Path) -> int:
     return lines[-1].seq if lines else 0
 
 
-def _newest(file: Path, before: int, since: float, kind: AuditKind | None, limit: int) -> list[AuditLine]:
+def _read_newest(file: Path, before: int, since: float, kind: AuditKind | None, limit: int) -> list[AuditLine]:
     try:
         data = file.read_bytes()
     except FileNotFoundError:

@@ -41,6 +41,6 @@ class Auth:
         )
 
 
-def signature(device: DeviceView) -> str:
+def actor_name(device: DeviceView) -> str:
     """Who did something, readable and not to be mistaken: a device chooses its name, but not the id beside it."""
     return OWNER if device.id == OWNER else f"{device.name} ({device.id[-6:]})"

@@ -35,7 +35,7 @@ UNUSED_S = 90 * 86400.0
 """A device that is not used for so long has to be paired anew."""
 SEEN_EVERY_S = 60.0
 """How often it is written down when devices were last seen."""
-HEARD_S = 1.0
+PROPAGATION_S = 1.0
 """For the bus to tell of a new device, which may come to another hub with its next request."""
 OWNER = "owner"
 """The id of whoever comes by this machine's socket and is no agent: no device, and always known."""
@@ -64,7 +64,7 @@ _pairing = msgspec.json.Decoder(PairingRecord).decode
 _encode = msgspec.json.encode
 
 
-def hashed(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 
@@ -78,23 +78,23 @@ class Devices:
         self._by_hash: dict[str, str] = {}
         self._seen: dict[str, float] = {}
         self._revoked: set[str] = set()  # by us, until the bus tells it: what it tells before is older
-        self._unheard: dict[str, asyncio.Event] = {}
+        self._unconfirmed: dict[str, asyncio.Event] = {}
         self._callbacks: list[Callable[[str], None]] = []
         self._open: Counter[str] = Counter()  # connections that are open
-        self.expired: Callable[[DeviceView], None] = lambda device: None  # called with each that expires
-        self._mirror = TableCache(self._table, self._apply)
+        self.on_expired: Callable[[DeviceView], None] = lambda device: None  # called with each that expires
+        self._cache = TableCache(self._table, self._apply)
         self._upkeep: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Devices":
-        await self._mirror.__aenter__()
-        self._upkeep = background(self._keep_seen(), "devices-seen")
+        await self._cache.__aenter__()
+        self._upkeep = background(self._update_seen(), "devices-seen")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._upkeep is not None:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
-        await self._mirror.__aexit__()
+        await self._cache.__aexit__()
         with suppress(BusError):
             await self._write_seen()
 
@@ -102,7 +102,7 @@ class Devices:
 
     def device_of(self, key: str) -> Device | None:
         """Whose key it is. The look-up is by hash, so its time tells nothing about the key."""
-        id = self._by_hash.get(hashed(key))
+        id = self._by_hash.get(hash_secret(key))
         if id is None:
             return None
         if self._unused(self._devices[id]):
@@ -129,14 +129,14 @@ class Devices:
             by=device.by,
         )
 
-    def let_in(self, id: str) -> tuple[str, ...]:
+    def paired_by(self, id: str) -> tuple[str, ...]:
         """Whom it let in, and whom these let in, and so on."""
         found = [id]
         for one in found:
             found += [device.id for device in self._devices.values() if device.by == one and device.id not in found]
         return tuple(found[1:])
 
-    def opened(self, id: str) -> Callable[[], None]:
+    def connected(self, id: str) -> Callable[[], None]:
         """It is connected, and so in use, until the function that is given is called."""
         if id not in self._devices:  # the owner, or an agent's session
             return lambda: None
@@ -157,17 +157,24 @@ class Devices:
         key = "tl_" + secrets.token_urlsafe(32)
         now = time.time()
         device = Device(
-            id=new_id(), name=name or kind, hash=hashed(key), kind=kind, created_at=now, seen_at=now, node=node, by=by
+            id=new_id(),
+            name=name or kind,
+            hash=hash_secret(key),
+            kind=kind,
+            created_at=now,
+            seen_at=now,
+            node=node,
+            by=by,
         )
-        heard = self._unheard[device.id] = asyncio.Event()
+        heard = self._unconfirmed[device.id] = asyncio.Event()
         try:
             await self._table.put(device.id, _encode(device), expect=0)
-            self._keep(device)
+            self._store(device)
             with suppress(TimeoutError):
-                async with asyncio.timeout(HEARD_S):
+                async with asyncio.timeout(PROPAGATION_S):
                     await heard.wait()
         finally:
-            del self._unheard[device.id]
+            del self._unconfirmed[device.id]
         return device, key
 
     async def revoke(self, id: str) -> None:
@@ -180,7 +187,7 @@ class Devices:
         except BusError:
             self._revoked.discard(id)
             raise
-        self._forget(id)
+        self._remove(id)
 
     def on_revoke(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Called with the device's id, at once. Gives the function that ends it."""
@@ -199,7 +206,7 @@ class Devices:
         secret = secrets.token_urlsafe(32)
         expires_at = time.time() + PAIRING_S
         record = PairingRecord(kind=kind, expires_at=expires_at, name=name, by=by)
-        await self._pairings.put(hashed(secret), _encode(record), expect=0, ttl=PAIRING_S)
+        await self._pairings.put(hash_secret(secret), _encode(record), expect=0, ttl=PAIRING_S)
         return secret, expires_at
 
     async def claim(
@@ -212,7 +219,7 @@ class Devices:
             field="secret",
             hint="Ask for another one: `tieline pair`.",
         )
-        entry = await self._pairings.get(hashed(secret))
+        entry = await self._pairings.get(hash_secret(secret))
         if entry is None:
             raise refused
         pairing = _pairing(entry.value)
@@ -236,13 +243,13 @@ class Devices:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _keep(self, device: Device) -> None:
+    def _store(self, device: Device) -> None:
         if old := self._devices.get(device.id):
             self._by_hash.pop(old.hash, None)
         self._devices[device.id] = device
         self._by_hash[device.hash] = device.id
 
-    def _forget(self, id: str) -> None:
+    def _remove(self, id: str) -> None:
         device = self._devices.pop(id, None)
         if device is None:
             return
@@ -255,13 +262,13 @@ class Devices:
         """What the bus says, also about what other hubs did. It may be behind what was done here."""
         if value is None:
             self._revoked.discard(key)
-            self._forget(key)
+            self._remove(key)
         elif key not in self._revoked:
-            self._keep(_device(value))
-            if heard := self._unheard.get(key):
+            self._store(_device(value))
+            if heard := self._unconfirmed.get(key):
                 heard.set()
 
-    async def _keep_seen(self) -> None:
+    async def _update_seen(self) -> None:
         while True:
             await asyncio.sleep(SEEN_EVERY_S)
             try:
@@ -280,7 +287,7 @@ class Devices:
         """Who was not here for long is let in no more."""
         for device in [one for one in self._devices.values() if self._unused(one)]:
             await self.revoke(device.id)
-            self.expired(self.view(device))
+            self.on_expired(self.view(device))
 
     async def _write_seen(self) -> None:
         for id in self._open:

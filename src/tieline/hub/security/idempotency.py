@@ -23,15 +23,15 @@ from ...bus.base import Bus, Table
 from ...errors import BusError
 from ..http.problems import RequestRefused
 
-KEPT_S = 86400
+TTL_S = 86400
 WAIT_S = 30.0
-MAX_ANSWER = 256 * 1024
-MAX_KEPT = 256
+MAX_RESPONSE = 256 * 1024
+MAX_CACHED = 256
 """Answers in memory."""
 MAX_WRITING = 64
 """Answers on their way to the bus, which nobody waits for."""
 MAX_KEY = 255
-PASSING = frozenset({401, 403, 404, 429})
+TRANSIENT = frozenset({401, 403, 404, 429})
 """Refusals that may not hold any more when the same is asked again; as all from 500 on."""
 
 Message = MutableMapping[str, Any]
@@ -55,7 +55,7 @@ class IdempotencyStore:
     def __init__(self, bus: Bus) -> None:
         self._table: Table = bus.table("answers")
         self._running: dict[str, asyncio.Event] = {}
-        self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
+        self._cached: OrderedDict[str, StoredResponse] = OrderedDict()
         self._writing: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "IdempotencyStore":
@@ -65,31 +65,31 @@ class IdempotencyStore:
         await asyncio.gather(*self._writing, return_exceptions=True)
 
     @property
-    def kept(self) -> int:
+    def cached(self) -> int:
         """Answers in memory."""
-        return len(self._kept)
+        return len(self._cached)
 
     async def run(
         self, id: str, digest: str, call: Callable[[Send], Awaitable[None]], *, private: bool
     ) -> StoredResponse:
         """The answer to `call`, or the one that it had before."""
         while (running := self._running.get(id)) is not None:
-            await _finish(running)
+            await _wait_finished(running)
         mine = self._running[id] = asyncio.Event()
         try:
-            found = self._kept.get(id)
+            found = self._cached.get(id)
             if found is None and not private and (entry := await self._table.get(id)) is not None:
                 found = _decode(entry.value)
             if found is not None:
-                return _again(found, digest)
+                return _replay(found, digest)
             record = _Recording()
             await call(record.send)
             answer = StoredResponse(
                 digest=digest, status=record.status, headers=record.headers, body=bytes(record.body)
             )
-            if answer.status < (300 if private else 500) and answer.status not in PASSING:
-                self._remember(id, answer)
-                if not private and len(answer.body) <= MAX_ANSWER:
+            if answer.status < (300 if private else 500) and answer.status not in TRANSIENT:
+                self._add_to_cache(id, answer)
+                if not private and len(answer.body) <= MAX_RESPONSE:
                     await self._write(id, answer)
             return answer
         finally:
@@ -106,12 +106,12 @@ class IdempotencyStore:
 
     async def _put(self, id: str, value: bytes) -> None:
         with suppress(BusError):
-            await self._table.put(id, value, ttl=KEPT_S)
+            await self._table.put(id, value, ttl=TTL_S)
 
-    def _remember(self, id: str, answer: StoredResponse) -> None:
-        self._kept[id] = answer
-        while len(self._kept) > MAX_KEPT:
-            self._kept.popitem(last=False)
+    def _add_to_cache(self, id: str, answer: StoredResponse) -> None:
+        self._cached[id] = answer
+        while len(self._cached) > MAX_CACHED:
+            self._cached.popitem(last=False)
 
 
 def idempotency_id(device: str, method: str, path: str, key: str) -> str:
@@ -148,7 +148,7 @@ class _Recording:
             self.body += message.get("body", b"")
 
 
-async def _finish(running: asyncio.Event) -> None:
+async def _wait_finished(running: asyncio.Event) -> None:
     try:
         async with asyncio.timeout(WAIT_S):
             await running.wait()
@@ -162,7 +162,7 @@ async def _finish(running: asyncio.Event) -> None:
         ) from None
 
 
-def _again(found: StoredResponse, digest: str) -> StoredResponse:
+def _replay(found: StoredResponse, digest: str) -> StoredResponse:
     if found.digest != digest:
         raise RequestRefused(
             "KeyReused",

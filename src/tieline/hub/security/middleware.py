@@ -24,11 +24,11 @@ from .peer_credentials import LocalPeer
 if TYPE_CHECKING:
     from ..hub import Hub
 
-NOBODY = "?"
+UNKNOWN_SESSION = "?"
 """The session of an agent whose session cannot be told."""
-CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+UNSAFE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
-_WANTED = {
+_HEADERS = {
     b"host": "host",
     b"origin": "origin",
     b"authorization": "authorization",
@@ -39,24 +39,24 @@ _WANTED = {
     b"sec-fetch-site": "site",
     b"sec-fetch-mode": "mode",
 }
-_SINGLE = ("host", "origin", "authorization", "length", "once")
+_SINGLE_VALUED = ("host", "origin", "authorization", "length", "once")
 
 
-def admit(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
+def authorize(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
     """Fills in who it is, or raises Refused. Nothing behind a door is touched before this returns."""
     said = visit.said
-    if access_rules.odd(visit.path):
+    if access_rules.is_ambiguous(visit.path):
         raise RequestRefused("UsageError", "this path can be read in two ways", field="path")
     hub.origins.check_host(said.get("host", ""), scope)
     visit.foreign = hub.origins.check_origin(visit.method, said, scope)
     if visit.foreign and visit.method == "OPTIONS":
         return  # a browser asks, without a token, whether it may ask: answered here, nothing behind is reached
-    need = access_rules.need(visit.method, visit.path)
+    need = access_rules.required_auth(visit.method, visit.path)
     _identify(visit, scope, hub)
     if need == "nothing" or (need == "first frame" and visit.device is None):
         return
     device = visit.device
-    if visit.session and not access_rules.session_may(visit.method, visit.path, visit.session):
+    if visit.session and not access_rules.session_allowed(visit.method, visit.path, visit.session):
         raise RequestRefused(
             "Forbidden",
             "an agent may not do this; only a person may",
@@ -70,7 +70,7 @@ def admit(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
         )
     if need == "node" and device.kind != "node":
         raise RequestRefused("Forbidden", "this door is for nodes", hint="`tieline node join` makes a machine one.")
-    if device.kind == "node" and need != "node" and (visit.method, visit.path) not in access_rules.NODE_MAY:
+    if device.kind == "node" and need != "node" and (visit.method, visit.path) not in access_rules.NODE_ALLOWED:
         raise RequestRefused(
             "Forbidden", "a node's key opens the link, and little else", hint="Pair this device as a client."
         )
@@ -80,7 +80,7 @@ def _identify(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
     said = visit.said
     if (peer := scope["state"].get("peer")) is not None:
         scope["state"]["via"] = peer.via
-        device = _known(visit, peer, hub)
+        device = _identify_peer(visit, peer, hub)
         if visit.session or "authorization" not in said:  # an agent is its session, whatever else it has got hold of
             visit.device = device
             return
@@ -88,11 +88,11 @@ def _identify(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() == "bearer":
             visit.device = hub.auth.device_of(token.strip())
-        if visit.device is None and access_rules.need(visit.method, visit.path) != "nothing":
+        if visit.device is None and access_rules.required_auth(visit.method, visit.path) != "nothing":
             raise RequestRefused("Unauthenticated", "this token is not known (any more)", field="Authorization")
 
 
-def _known(visit: RequestContext, peer: LocalPeer, hub: "Hub") -> DeviceView:
+def _identify_peer(visit: RequestContext, peer: LocalPeer, hub: "Hub") -> DeviceView:
     """Whoever came by the owner's socket."""
     if peer.problem:
         raise RequestRefused(
@@ -100,7 +100,7 @@ def _known(visit: RequestContext, peer: LocalPeer, hub: "Hub") -> DeviceView:
         )
     if peer.mark is None:
         return hub.auth.owner()
-    visit.session = hub.session_of(peer) or NOBODY
+    visit.session = hub.session_of(peer) or UNKNOWN_SESSION
     return hub.auth.agent(visit.session)
 
 
@@ -121,9 +121,9 @@ class SecurityMiddleware:
         hub, began = self._hub, time.perf_counter()
         answer = ResponseWriter(send, visit)
         try:
-            _listen(visit, scope)
-            visit.strict = hub.origins.strict(visit.said.get("host", ""), scope)
-            admit(visit, scope, hub)
+            _parse_headers(visit, scope)
+            visit.strict = hub.origins.use_hsts(visit.said.get("host", ""), scope)
+            authorize(visit, scope, hub)
             state = scope["state"]
             if visit.device is not None and (known := state.get("known")):
                 known()
@@ -134,7 +134,7 @@ class SecurityMiddleware:
             elif visit.foreign and visit.method == "OPTIONS":
                 await answer.preflight()
             else:
-                await self._http(visit, scope, receive, answer)
+                await self._handle_http(visit, scope, receive, answer)
         except RequestRefused as error:
             visit.why = error.message
             await answer.refuse(error, scope, receive)
@@ -147,21 +147,23 @@ class SecurityMiddleware:
         finally:
             hub.note(scope, visit, answer.status, time.perf_counter() - began)
 
-    async def _http(self, visit: RequestContext, scope: Scope, receive: Receive, answer: ResponseWriter) -> None:
+    async def _handle_http(self, visit: RequestContext, scope: Scope, receive: Receive, answer: ResponseWriter) -> None:
         said = visit.said
         body = b""
-        if visit.method in CHANGING or "length" in said or "encoding" in said:
-            if visit.path in access_rules.GUESSED:
+        if visit.method in UNSAFE_METHODS or "length" in said or "encoding" in said:
+            if visit.path in access_rules.RATE_LIMITED:
                 self._hub.guess(scope)
-            body = await _body(visit, receive)
+            body = await _read_body(visit, receive)
             receive = _replay(body, receive)
         if visit.path in access_rules.STREAMS:
             await self._app(scope, receive, answer.send)
             return
-        async with asyncio.timeout(access_rules.ANSWER_S):
+        async with asyncio.timeout(access_rules.RESPONSE_S):
             key = said.get("once")
-            known = visit.device is not None or visit.path in access_rules.GUESSED  # there a secret makes them known
-            if key is None or visit.method not in CHANGING or not known:
+            known = (
+                visit.device is not None or visit.path in access_rules.RATE_LIMITED
+            )  # there a secret makes them known
+            if key is None or visit.method not in UNSAFE_METHODS or not known:
                 await self._app(scope, receive, answer.send)
                 return
             device = visit.device.id if visit.device else ""
@@ -172,24 +174,26 @@ class SecurityMiddleware:
             async def call(record: Send) -> None:
                 await self._app(scope, receive, record)
 
-            kept = await self._hub.once.run(id, digest, call, private=visit.path in access_rules.PRIVATE)
+            kept = await self._hub.idempotency.run(
+                id, digest, call, private=visit.path in access_rules.SECRET_RESPONSES
+            )
             found = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept.headers]
             await answer.send_response(kept.status, found, kept.body)
 
 
-def _listen(visit: RequestContext, scope: Scope) -> None:
+def _parse_headers(visit: RequestContext, scope: Scope) -> None:
     said = visit.said
     for name, value in scope["headers"]:
-        if (known := _WANTED.get(name)) is not None:
+        if (known := _HEADERS.get(name)) is not None:
             if known in said:
-                if known in _SINGLE:
+                if known in _SINGLE_VALUED:
                     raise RequestRefused("UsageError", f"{name.decode()} is there twice", field=name.decode())
                 said[known] += ", " + value.decode("latin-1")
             else:
                 said[known] = value.decode("latin-1")
 
 
-async def _body(visit: RequestContext, receive: Receive) -> bytes:
+async def _read_body(visit: RequestContext, receive: Receive) -> bytes:
     limit, seconds = access_rules.body_limits(visit.path, stranger=visit.device is None)
     length = visit.said.get("length", "")
     if length.isdigit() and int(length) > limit:

@@ -32,7 +32,7 @@ class Origins:
             if not _unspecified(config.host):
                 names.add(host_name(config.host))
         self._names = frozenset(names - {""})
-        self._further = frozenset(origin.lower().rstrip("/") for origin in config.origins)
+        self._allowed = frozenset(origin.lower().rstrip("/") for origin in config.origins)
 
     def check_host(self, host: str, scope: MutableMapping[str, Any]) -> None:
         name = host_name(host)
@@ -64,18 +64,18 @@ class Origins:
         scheme = "https" if scope["scheme"] in ("https", "wss") else "http"
         if found == f"{scheme}://{said.get('host', '').lower()}" or (self.public and found == self.public):
             return ""
-        if found in self._further:
+        if found in self._allowed:
             return found
         raise self._refused(origin)
 
-    def secure(self, host: str, scope: MutableMapping[str, Any]) -> bool:
+    def is_tls(self, host: str, scope: MutableMapping[str, Any]) -> bool:
         """Whether the browser reached us by TLS: ours, or that of the proxy in front."""
         return scope["scheme"] == "https" or self.public == f"https://{host.lower()}"
 
-    def strict(self, host: str, scope: MutableMapping[str, Any]) -> bool:
+    def use_hsts(self, host: str, scope: MutableMapping[str, Any]) -> bool:
         """Whether browsers shall come by TLS only from now on. Not for loopback's names: whatever else runs on this
         machine goes by them too."""
-        return self.secure(host, scope) and not is_loopback(host_name(host))
+        return self.is_tls(host, scope) and not is_loopback(host_name(host))
 
     @staticmethod
     def _refused(origin: str) -> RequestRefused:

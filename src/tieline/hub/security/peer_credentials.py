@@ -40,10 +40,10 @@ def peer_of(connection: socket.socket) -> LocalPeer:
         return LocalPeer(problem=f"the system does not say which process connected: {error.strerror}")
     if uid != os.getuid():
         return LocalPeer(pid=pid, problem="this socket is for the user who runs the hub")
-    handle = _handle(connection)
+    handle = _pidfd(connection)
     try:
         mark, cwd, command = agent_ancestor(pid), _cwd(pid), _command(pid)
-        if handle is not None and _gone(handle):  # then what was read may be of another process with its number
+        if handle is not None and _has_exited(handle):  # then what was read may be of another process with its number
             return LocalPeer(pid=pid, problem="the process that connected is gone")
     except (OSError, ValueError):
         mark, cwd, command = UNKNOWN, "", ""
@@ -66,7 +66,7 @@ def _credentials(connection: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
-def _handle(connection: socket.socket) -> int | None:
+def _pidfd(connection: socket.socket) -> int | None:
     """The process itself, not only its number; None where the system has none to give."""
     if sys.platform != "linux":
         return None
@@ -76,7 +76,7 @@ def _handle(connection: socket.socket) -> int | None:
         return None
 
 
-def _gone(handle: int) -> bool:
+def _has_exited(handle: int) -> bool:
     import select
 
     return bool(select.select([handle], [], [], 0)[0])

@@ -14,7 +14,7 @@ class RateLimiter:
     ) -> None:
         self._tries = tries
         self._refill = tries / per_s  # tries a second
-        self._together = together or tries * 10
+        self._total = together or tries * 10
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # left, when
 
@@ -24,23 +24,23 @@ class RateLimiter:
 
     def take(self, who: str) -> float:
         """Takes a try. 0, or how many seconds until there is one."""
-        wait = max(self._missing(who, self._tries), self._missing("", self._together))
+        wait = max(self._seconds_until(who, self._tries), self._seconds_until("", self._total))
         if wait <= 0:
             self._add(who, -1.0, self._tries)
-            self._add("", -1.0, self._together)
+            self._add("", -1.0, self._total)
         return wait
 
     def give_back(self, who: str) -> None:
         """It was a good one, which does not count."""
         self._add(who, 1.0, self._tries)
-        self._add("", 1.0, self._together)
+        self._add("", 1.0, self._total)
 
     def _left(self, who: str, most: int) -> float:
         now = self._clock()
         left, at = self._buckets.get(who, (float(most), now))
         return min(float(most), left + (now - at) * self._refill * most / self._tries)
 
-    def _missing(self, who: str, most: int) -> float:
+    def _seconds_until(self, who: str, most: int) -> float:
         left = self._left(who, most)
         return 0.0 if left >= 1 else (1 - left) / (self._refill * most / self._tries)
 

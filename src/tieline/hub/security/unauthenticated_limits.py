@@ -13,12 +13,12 @@ from typing import Protocol
 from msgspec import Struct
 
 PER_ADDRESS = 64
-TOGETHER = 1024
-STRANGER_S = 10.0
+TOTAL = 1024
+UNAUTHENTICATED_S = 10.0
 """To say what one wants, or who one is; and how long a connection is kept for another request."""
-FRAME = 4 * 1024
+MAX_FRAME = 4 * 1024
 """Bytes of a WebSocket frame before signing in."""
-BEFORE = 2 * FRAME
+MAX_BYTES = 2 * MAX_FRAME
 """Bytes of all frames before it: who one is, and the first thing that one wants."""
 GRACE_S = 1.0
 """How old a connection is before it makes room for another one: the time that a greeting takes."""
@@ -28,68 +28,68 @@ class UnauthenticatedConnection(Protocol):
     """Whoever serves a connection says whether something is being done for it."""
 
     @property
-    def at_work(self) -> bool: ...
+    def busy(self) -> bool: ...
 
 
 class _Tracked(Struct):
-    place: str
+    address: str
     since: float
-    server: UnauthenticatedConnection
+    connection: UnauthenticatedConnection
 
 
 class UnauthenticatedLimits:
-    def __init__(self, per_address: int = PER_ADDRESS, together: int = TOGETHER) -> None:
+    def __init__(self, per_address: int = PER_ADDRESS, together: int = TOTAL) -> None:
         self._per_address = per_address
-        self._together = together
-        self._all: dict[asyncio.Transport, _Tracked] = {}  # the oldest first
-        self._by_place: dict[str, int] = {}
+        self._total = together
+        self._connections: dict[asyncio.Transport, _Tracked] = {}  # the oldest first
+        self._by_address: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._connections)
 
     def __contains__(self, transport: asyncio.Transport) -> bool:
-        return transport in self._all
+        return transport in self._connections
 
-    def came(self, transport: asyncio.Transport, server: UnauthenticatedConnection) -> bool:
+    def add(self, transport: asyncio.Transport, server: UnauthenticatedConnection) -> bool:
         """Whether there is room for it. One that changes its protocol comes again, and stays what it was."""
-        if known := self._all.get(transport):
-            known.server = server
+        if known := self._connections.get(transport):
+            known.connection = server
             return True
-        place = _place(transport)
+        place = _address_of(transport)
         if not place:
             return True
-        if self._by_place.get(place, 0) >= self._per_address and not self._make_room(place):
+        if self._by_address.get(place, 0) >= self._per_address and not self._make_room(place):
             return False
-        if len(self._all) >= self._together and not self._make_room(""):
+        if len(self._connections) >= self._total and not self._make_room(""):
             return False
-        self._all[transport] = _Tracked(place, time.monotonic(), server)
-        self._by_place[place] = self._by_place.get(place, 0) + 1
+        self._connections[transport] = _Tracked(place, time.monotonic(), server)
+        self._by_address[place] = self._by_address.get(place, 0) + 1
         return True
 
-    def gone(self, transport: asyncio.Transport) -> None:
+    def discard(self, transport: asyncio.Transport) -> None:
         """It is closed, or no stranger's any more."""
-        one = self._all.pop(transport, None)
+        one = self._connections.pop(transport, None)
         if one is None:
             return
-        left = self._by_place[one.place] - 1
+        left = self._by_address[one.address] - 1
         if left:
-            self._by_place[one.place] = left
+            self._by_address[one.address] = left
         else:
-            del self._by_place[one.place]
+            del self._by_address[one.address]
 
     def _make_room(self, place: str) -> bool:
         latest = time.monotonic() - GRACE_S
-        for transport, one in self._all.items():
+        for transport, one in self._connections.items():
             if one.since > latest:
                 return False  # so are all that follow
-            if place in ("", one.place) and not one.server.at_work:
-                self.gone(transport)
+            if place in ("", one.address) and not one.connection.busy:
+                self.discard(transport)
                 transport.abort()
                 return True
         return False
 
 
-def _place(transport: asyncio.Transport) -> str:
+def _address_of(transport: asyncio.Transport) -> str:
     """Whom a connection comes from: an address, or the network that one subscriber has of IPv6. Empty for a socket in
     the file system, which only its owner can open."""
     bound = transport.get_extra_info("socket")

@@ -25,7 +25,7 @@ from .table_cache import TableCache
 NODES = "nodes"
 COMMANDS = "commands"
 
-Subscriber = Callable[[AnyHubFrame], None]
+StateListener = Callable[[AnyHubFrame], None]
 
 
 class LiveState:
@@ -37,7 +37,7 @@ class LiveState:
         self.prompts: dict[str, PromptView] = {}  # waiting and running, by `<session>.<id>`
         self.nodes: dict[str, NodeView] = {}
         self.commands: dict[str, CommandView] = {}
-        self._mirrors = tuple(
+        self._caches = tuple(
             TableCache(bus.table(name), apply)
             for name, apply in (
                 (SESSIONS, self._session),
@@ -47,10 +47,10 @@ class LiveState:
                 (COMMANDS, self._command),
             )
         )
-        self._subscribers: list[Subscriber] = []
+        self._listeners: list[StateListener] = []
 
     async def __aenter__(self) -> "LiveState":
-        for one in self._mirrors:
+        for one in self._caches:
             one.start()
         try:
             await self.wait_loaded()
@@ -60,12 +60,12 @@ class LiveState:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for one in self._mirrors:
+        for one in self._caches:
             await one.stop()
 
     async def wait_loaded(self) -> None:
         """All values that are present now have been read."""
-        for one in self._mirrors:
+        for one in self._caches:
             await one.wait_loaded()
 
     def snapshot(self) -> Snapshot:
@@ -76,13 +76,13 @@ class LiveState:
             nodes=tuple(self.nodes.values()),
         )
 
-    def subscribe(self, callback: Subscriber) -> Callable[[], None]:
+    def subscribe(self, callback: StateListener) -> Callable[[], None]:
         """Calls it with every change from now on, in the loop's own thread; it must not wait. Gives the way out."""
-        self._subscribers.append(callback)
+        self._listeners.append(callback)
 
         def unsubscribe() -> None:
-            if callback in self._subscribers:
-                self._subscribers.remove(callback)
+            if callback in self._listeners:
+                self._listeners.remove(callback)
 
         return unsubscribe
 
@@ -91,27 +91,27 @@ class LiveState:
     def _session(self, key: str, value: bytes | None, told: bool) -> None:
         if value is None:
             if self.sessions.pop(key, None) is not None:
-                self._tell(GoneFrame(kind="session", id=key), told)
+                self._notify(GoneFrame(kind="session", id=key), told)
             return
         record = self.sessions[key] = _session(value)
-        self._tell(SessionFrame(session=record), told)
+        self._notify(SessionFrame(session=record), told)
 
     def _ask(self, key: str, value: bytes | None, told: bool) -> None:
         if value is None:
             if self.asks.pop(key, None) is not None:
-                self._tell(GoneFrame(kind="ask", id=key), told)
+                self._notify(GoneFrame(kind="ask", id=key), told)
             return
         record = _ask(value)
         if record.status == "pending":
             self.asks[key] = record
         else:
             self.asks.pop(key, None)
-        self._tell(AskFrame(ask=record), told)
+        self._notify(AskFrame(ask=record), told)
 
     def _prompt(self, key: str, value: bytes | None, told: bool) -> None:
         if value is None:
             if (known := self.prompts.pop(key, None)) is not None:
-                self._tell(GoneFrame(kind="prompt", id=known.id), told)
+                self._notify(GoneFrame(kind="prompt", id=known.id), told)
             return
         record = _prompt(value)
         shown = view(record)
@@ -119,26 +119,26 @@ class LiveState:
             self.prompts.pop(key, None)
         else:
             self.prompts[key] = shown
-        self._tell(PromptFrame(prompt=shown), told)
+        self._notify(PromptFrame(prompt=shown), told)
 
     def _node(self, key: str, value: bytes | None, told: bool) -> None:
         if value is None:
             if self.nodes.pop(key, None) is not None:
-                self._tell(GoneFrame(kind="node", id=key), told)
+                self._notify(GoneFrame(kind="node", id=key), told)
             return
         node = self.nodes[key] = _node(value)
-        self._tell(NodeFrame(node=node), told)
+        self._notify(NodeFrame(node=node), told)
 
     def _command(self, key: str, value: bytes | None, told: bool) -> None:
         if value is None:
             self.commands.pop(key, None)
             return
         command = self.commands[key] = _command(value)
-        self._tell(CommandFrame(command=command), told)
+        self._notify(CommandFrame(command=command), told)
 
-    def _tell(self, frame: AnyHubFrame, told: bool) -> None:
+    def _notify(self, frame: AnyHubFrame, told: bool) -> None:
         if told:
-            for subscriber in tuple(self._subscribers):
+            for subscriber in tuple(self._listeners):
                 subscriber(frame)
 
 

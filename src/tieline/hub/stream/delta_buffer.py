@@ -12,7 +12,7 @@ Item = tuple[str, str, str]
 """Its session, the delta's type, its id."""
 
 
-def item_of(session: str, said: EventSummary) -> Item:
+def item_key(session: str, said: EventSummary) -> Item:
     return session, said.type, said.item or said.id
 
 
@@ -21,34 +21,34 @@ class DeltaBuffer:
 
     def __init__(self) -> None:
         self.size = 0
-        self._said: dict[str, dict[Item, tuple[EventSummary, list[str]]]] = {}
+        self._sessions: dict[str, dict[Item, tuple[EventSummary, list[str]]]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._said)
+        return bool(self._sessions)
 
     def add(self, session: str, said: EventSummary) -> None:
-        of_session = self._said.setdefault(session, {})
-        of_session.setdefault(item_of(session, said), (said, []))[1].append(said.text)
+        of_session = self._sessions.setdefault(session, {})
+        of_session.setdefault(item_key(session, said), (said, []))[1].append(said.text)
         self.size += len(said.text)
 
     def drop(self, session: str, item: str) -> None:
         """The item is whole now, or too much was said of it."""
-        of_session = self._said.get(session)
+        of_session = self._sessions.get(session)
         if of_session is not None:
             for kind in DELTAS:
                 _, texts = of_session.pop((session, kind, item), (None, ()))
                 self.size -= sum(map(len, texts))
             if not of_session:
-                del self._said[session]
+                del self._sessions[session]
 
     def take(self, session: str | None = None) -> list[tuple[EventSummary, EncodedFrame]]:
         """All that waits, or that of one session."""
-        if not self._said:
+        if not self._sessions:
             return []
         if session is None:
-            taken, self._said, self.size = list(self._said.values()), {}, 0
+            taken, self._sessions, self.size = list(self._sessions.values()), {}, 0
         else:
-            taken = [self._said.pop(session, {})]
+            taken = [self._sessions.pop(session, {})]
             self.size -= sum(len(text) for _, texts in taken[0].values() for text in texts)
         return [
             (joined, encode_frame(DeltaFrame(session=item[0], event=_event(joined)), session=item[0]))

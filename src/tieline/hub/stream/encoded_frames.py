@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ...protocol.stream_frames import AnyHubFrame, encode
 from ...sessions.event_log import LogEvent
-from .ws_framing import framed
+from .ws_framing import text_frame
 
 Message = Mapping[str, Any]
 
@@ -26,7 +26,7 @@ class EncodedFrame:
         self.seq = 0 if seq is None else seq
         self.session = session
         self.size = len(data)
-        self.message: Message = {"type": "websocket.send", "framed": framed(data)}
+        self.message: Message = {"type": "websocket.send", "framed": text_frame(data)}
         self._placed = seq is not None
         self._streamed: Message | None = None
 
@@ -36,7 +36,7 @@ class EncodedFrame:
         return self.message["framed"][-self.size :]
 
     @property
-    def streamed(self) -> Message:
+    def sse_message(self) -> Message:
         """The same as a server-sent event. What has an id is where one resumes."""
         if self._streamed is None:
             head = b"id: %d\n" % self.seq if self._placed else b""
@@ -56,13 +56,13 @@ class EventSummary(Struct, frozen=True, gc=False):
     status: str = ""
 
 
-_peek = msgspec.json.Decoder(EventSummary).decode
+_decode_summary = msgspec.json.Decoder(EventSummary).decode
 
 
 def summarize(event: bytes) -> EventSummary:
     """Raises ValueError for what is not a JSON object."""
     try:
-        return _peek(event)
+        return _decode_summary(event)
     except msgspec.ValidationError:
         msgspec.json.decode(event, type=dict[str, Any])  # an event of a newer version is still an event
         return EventSummary()

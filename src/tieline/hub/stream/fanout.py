@@ -32,21 +32,21 @@ from .retention import Retention
 from .ring_buffer import RingBuffer
 from .subscriber import Key, Subscriber
 
-WARM = 1000
+PRELOAD_EVENTS = 1000
 """How far back the ring is filled at the start: clients of the hub before come back all at once."""
 SLICE_S = 0.005
 """After so long the reader lets the others of this process have a turn."""
-PAUSE_S = 0.005
+FLUSH_S = 0.005
 """Deltas and state are gathered for so long: what is overtaken meanwhile is not sent, and events are not held up."""
-AGAIN_S = 1.0
+RETRY_S = 1.0
 FINISHED = 64
 """Items per session, of those finished last, whose late deltas are left out."""
 MAX_SESSIONS = 1000
 
 log = logging.getLogger("tieline.hub")
 
-Tap = Callable[[LogEvent, EventSummary], None]
-Told = Literal["ok", "gap", "reset"]
+EventListener = Callable[[LogEvent, EventSummary], None]
+CursorState = Literal["ok", "gap", "reset"]
 
 
 class Fanout:
@@ -55,7 +55,7 @@ class Fanout:
     def __init__(self, bus: Bus, state: LiveState, *, keep_events_days: float = 30.0) -> None:
         self.epoch = ""  # which log this is
         self.cursor = 0  # the last event that was handed out
-        self.followers: set[Subscriber] = set()
+        self.subscribers: set[Subscriber] = set()
         self._bus = bus
         self._state = state
         self.retention = Retention(bus, keep_events_days)
@@ -63,27 +63,32 @@ class Fanout:
         self._ring = RingBuffer(0)
         self._finished: dict[str, deque[str]] = {}
         self._states: dict[Key, AnyHubFrame] = {}
-        self._said = DeltaBuffer()
-        self._later: asyncio.TimerHandle | None = None
-        self._taps: list[Tap] = []
+        self._deltas = DeltaBuffer()
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._listeners: list[EventListener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._live = False
-        self._looked = asyncio.Event()
+        self._visibility_event = asyncio.Event()
         self._unsubscribe: Callable[[], None] = lambda: None
 
     async def __aenter__(self) -> "Fanout":
         self.epoch = await self.retention.epoch()
         await self._warm_up()
-        self._unsubscribe = self._state.subscribe(self._changed)
-        work: tuple[Coroutine[Any, Any, None], ...] = (self._read(), self._listen(), self._beat(), self.retention.run())
+        self._unsubscribe = self._state.subscribe(self._on_state_changed)
+        work: tuple[Coroutine[Any, Any, None], ...] = (
+            self._read(),
+            self._listen(),
+            self._heartbeat(),
+            self.retention.run(),
+        )
         self._tasks = [background(one, f"fanout-{one.__name__}") for one in work]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._unsubscribe()
-        if self._later is not None:
-            self._later.cancel()
-        for follower in tuple(self.followers):
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+        for follower in tuple(self.subscribers):
             follower.drop(1012, "the hub ends")
             await follower.pause()
         for task in self._tasks:
@@ -92,7 +97,7 @@ class Fanout:
 
     # --- for followers ---
 
-    async def place(self, after: int, epoch: str) -> tuple[Told, int]:
+    async def locate(self, after: int, epoch: str) -> tuple[CursorState, int]:
         """What to tell a client with this cursor, and where it begins."""
         if epoch != self.epoch:
             return "reset", self.cursor
@@ -107,18 +112,18 @@ class Fanout:
         return ("gap" if gap else "ok"), after
 
     def add(self, follower: Subscriber, first: EncodedFrame) -> None:
-        self.followers.add(follower)
-        self._looked.set()
-        follower.begin(first)
+        self.subscribers.add(follower)
+        self._visibility_event.set()
+        follower.start(first)
 
     async def remove(self, follower: Subscriber) -> None:
-        self.followers.discard(follower)
-        self._looked.set()
+        self.subscribers.discard(follower)
+        self._visibility_event.set()
         await follower.pause()
 
-    def since(self, cursor: int) -> list[EncodedFrame] | None:
+    def recent_after(self, cursor: int) -> list[EncodedFrame] | None:
         """The next events after a cursor, from memory; None when they do not go back that far."""
-        return self._ring.since(cursor)
+        return self._ring.after(cursor)
 
     async def replay(self, cursor: int, sessions: frozenset[str] | None) -> AsyncGenerator[EncodedFrame, None]:
         """The events after a cursor, from the log, up to what is there now."""
@@ -136,43 +141,43 @@ class Fanout:
     @property
     def visible(self) -> int:
         """Clients that a person looks at."""
-        return sum(follower.visible for follower in self.followers)
+        return sum(follower.visible for follower in self.subscribers)
 
-    def looked(self) -> None:
+    def visibility_changed(self) -> None:
         """Somebody looks, or no longer."""
-        self._looked.set()
+        self._visibility_event.set()
 
-    async def glance(self, seconds: float) -> None:
+    async def wait_visibility_change(self, seconds: float) -> None:
         """Until who looks has changed; or so long."""
         try:
             async with asyncio.timeout(seconds):
-                await self._looked.wait()
+                await self._visibility_event.wait()
         except TimeoutError:
             return
-        self._looked.clear()
+        self._visibility_event.clear()
 
-    def tap(self, callback: Tap) -> Callable[[], None]:
+    def on_event(self, callback: EventListener) -> Callable[[], None]:
         """Calls it with every new event, never with an old one; it must not wait. Gives the way out."""
-        self._taps.append(callback)
-        return lambda: self._taps.remove(callback) if callback in self._taps else None
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback) if callback in self._listeners else None
 
     # --- the one reader and the one listener ---
 
     async def _warm_up(self) -> None:
         """Fills the ring. What comes from here on is news."""
         last = await self._bus.last("events.>")
-        self.cursor = max(0, last - WARM)
+        self.cursor = max(0, last - PRELOAD_EVENTS)
         self._ring = RingBuffer(self.cursor)
         async with aclosing(self._bus.read("events.>", after=self.cursor, follow=False)) as records:
             async for record in records:
-                await self._take(record)
+                await self._process(record)
         self.cursor = max(self.cursor, last)
         self._live = True
 
-    async def _take(self, record: Record) -> None:
+    async def _process(self, record: Record) -> None:
         whole = await self._assembler.join(record)
         if whole is not None:
-            self._event(whole)
+            self._publish_event(whole)
         self.cursor = record.seq
 
     async def _read(self) -> None:
@@ -181,7 +186,7 @@ class Fanout:
                 async with aclosing(self._bus.read("events.>", after=self.cursor)) as records:
                     slice_ends = time.monotonic() + SLICE_S
                     async for record in records:
-                        await self._take(record)
+                        await self._process(record)
                         if time.monotonic() >= slice_ends:
                             await asyncio.sleep(0)
                             slice_ends = time.monotonic() + SLICE_S
@@ -189,9 +194,9 @@ class Fanout:
                 raise
             except BusError as error:
                 log.warning("the log is out of reach: %s", error)
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(RETRY_S)
 
-    def _event(self, whole: LogEvent) -> None:
+    def _publish_event(self, whole: LogEvent) -> None:
         made = encode_event(whole)
         if made is None:
             return
@@ -199,15 +204,15 @@ class Fanout:
         self._ring.append(one)
         item = about.item if about.type in ("text", "thinking") else about.id if about.type == "tool_result" else ""
         if item:
-            self._note(whole.session, item)
-            self._said.drop(whole.session, item)
-        self._tell_deltas(self._said.take(whole.session))  # what was said before it comes before it
-        for follower in tuple(self.followers):
+            self._mark_finished(whole.session, item)
+            self._deltas.drop(whole.session, item)
+        self._send_deltas(self._deltas.take(whole.session))  # what was said before it comes before it
+        for follower in tuple(self.subscribers):
             if item:
-                follower.finished(whole.session, item)
+                follower.item_finished(whole.session, item)
             follower.event(one)
         if self._live:
-            for tap in tuple(self._taps):
+            for tap in tuple(self._listeners):
                 tap(whole, about)
 
     async def _listen(self) -> None:
@@ -215,26 +220,26 @@ class Fanout:
             try:
                 async with aclosing(self._bus.listen("deltas.>")) as announcements:
                     async for one in announcements:
-                        if self.followers:
-                            self._delta(one.subject.partition(".")[2], one.data)
+                        if self.subscribers:
+                            self._add_delta(one.subject.partition(".")[2], one.data)
             except BusClosed:
                 raise
             except BusError as error:
                 log.warning("deltas are out of reach: %s", error)
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(RETRY_S)
 
-    def _delta(self, session: str, data: bytes) -> None:
+    def _add_delta(self, session: str, data: bytes) -> None:
         with suppress(ValueError):  # it is not JSON: nobody misses it
             said = summarize(data)
             if (said.item or said.id) in self._finished.get(session, ()):
                 return  # it was overtaken by its item
             if said.type in DELTAS:
-                self._said.add(session, said)
-                self._soon()
+                self._deltas.add(session, said)
+                self._schedule_flush()
             else:
-                self._tell_deltas([(said, encode_delta(session, data))])
+                self._send_deltas([(said, encode_delta(session, data))])
 
-    def _note(self, session: str, item: str) -> None:
+    def _mark_finished(self, session: str, item: str) -> None:
         known = self._finished.pop(session, None)
         if known is None:
             known = deque[str](maxlen=FINISHED)
@@ -243,36 +248,36 @@ class Fanout:
         known.append(item)
         self._finished[session] = known
 
-    def _changed(self, frame: AnyHubFrame) -> None:
-        if self.followers:
+    def _on_state_changed(self, frame: AnyHubFrame) -> None:
+        if self.subscribers:
             key = _key(frame)
             self._states.pop(key, None)
             self._states[key] = frame
-            self._soon()
+            self._schedule_flush()
 
-    def _soon(self) -> None:
-        if self._later is None:
-            self._later = asyncio.get_running_loop().call_later(PAUSE_S, self._tell)
+    def _schedule_flush(self) -> None:
+        if self._flush_timer is None:
+            self._flush_timer = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
 
-    def _tell(self) -> None:
-        self._later = None
+    def _flush(self) -> None:
+        self._flush_timer = None
         states, self._states = self._states, {}
         for key, frame in states.items():
             one = encode_frame(frame)
-            for follower in tuple(self.followers):
+            for follower in tuple(self.subscribers):
                 follower.state(key, one)
-        self._tell_deltas(self._said.take())
+        self._send_deltas(self._deltas.take())
 
-    def _tell_deltas(self, deltas: list[tuple[EventSummary, EncodedFrame]]) -> None:
+    def _send_deltas(self, deltas: list[tuple[EventSummary, EncodedFrame]]) -> None:
         for said, one in deltas:
-            for follower in tuple(self.followers):
+            for follower in tuple(self.subscribers):
                 follower.delta(said, one)
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_S / 2)
             one = encode_frame(Beat(at=time.time()))
-            for follower in tuple(self.followers):
+            for follower in tuple(self.subscribers):
                 follower.beat(one)
 
 

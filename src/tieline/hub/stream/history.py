@@ -63,13 +63,13 @@ async def page_before(bus: Bus, session: str, *, before: int | None, limit: int)
     back = limit * FIRST_LOOK
     while True:
         start = max(0, end - 1 - back)
-        found, more = await _last(bus, session, start, end, limit)
+        found, more = await _read_last(bus, session, start, end, limit)
         if more or start < max(first, 1):
             return LogPage(events=tuple(found), first=first, last=last, more=more)
         back *= FURTHER
 
 
-async def _last(bus: Bus, session: str, start: int, end: int, limit: int) -> tuple[deque[EncodedFrame], bool]:
+async def _read_last(bus: Bus, session: str, start: int, end: int, limit: int) -> tuple[deque[EncodedFrame], bool]:
     """The last ones between two cursors, and whether there are more of them than a page holds."""
     found: deque[EncodedFrame] = deque()
     size, more = 0, False

@@ -25,11 +25,11 @@ class Retention:
 
     async def epoch(self) -> str:
         """The log's id; the first hub makes it."""
-        return await self._kept(EPOCH, new_id())
+        return await self._get_or_create(EPOCH, new_id())
 
     async def trimmed(self) -> int:
         """The last event that was removed; 0 for none."""
-        return int(await self._kept(TRIMMED, "0"))
+        return int(await self._get_or_create(TRIMMED, "0"))
 
     async def run(self) -> None:
         """Remove what is too old, for as long as it is run. 0 days: nothing ever is."""
@@ -55,7 +55,7 @@ class Retention:
         await self._table.put(TRIMMED, str(last).encode())  # first: whoever comes later is told in any case
         return await self._bus.trim("events.>", before=last + 1)
 
-    async def _kept(self, key: str, otherwise: str) -> str:
+    async def _get_or_create(self, key: str, otherwise: str) -> str:
         entry = await self._table.get(key)
         if entry is None:
             try:

@@ -7,7 +7,7 @@ from .encoded_frames import EncodedFrame
 RING_EVENTS = 10_000
 RING_SIZE = 16 * 1024 * 1024
 """Events that are kept, at most so many and so many bytes of them."""
-AT_ONCE = 256
+BATCH = 256
 SPARE = 1000
 """Places of events that are gone, before the list is moved together."""
 
@@ -17,30 +17,30 @@ class RingBuffer:
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
-        self._packets: list[EncodedFrame | None] = []
+        self._frames: list[EncodedFrame | None] = []
         self._start = 0
         self._size = 0
 
     def append(self, one: EncodedFrame) -> None:
-        self._packets.append(one)
+        self._frames.append(one)
         self._size += one.size
-        while (count := len(self._packets) - self._start) > RING_EVENTS or (self._size > RING_SIZE and count > 1):
-            gone = self._packets[self._start]
+        while (count := len(self._frames) - self._start) > RING_EVENTS or (self._size > RING_SIZE and count > 1):
+            gone = self._frames[self._start]
             assert gone is not None
-            self._packets[self._start] = None
+            self._frames[self._start] = None
             self._start += 1
             self._size -= gone.size
             self.floor = gone.seq
-        if self._start > SPARE and self._start * 2 > len(self._packets):
-            del self._packets[: self._start]
+        if self._start > SPARE and self._start * 2 > len(self._frames):
+            del self._frames[: self._start]
             self._start = 0
 
-    def since(self, cursor: int) -> list[EncodedFrame] | None:
+    def after(self, cursor: int) -> list[EncodedFrame] | None:
         """The next events after a cursor, not all of them at once; None when it does not go back that far."""
         if cursor < self.floor:
             return None
-        at = bisect_right(self._packets, cursor, lo=self._start, key=_seq)
-        return [one for one in self._packets[at : at + AT_ONCE] if one is not None]
+        at = bisect_right(self._frames, cursor, lo=self._start, key=_seq)
+        return [one for one in self._frames[at : at + BATCH] if one is not None]
 
 
 def _seq(one: EncodedFrame | None) -> int:

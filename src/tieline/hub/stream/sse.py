@@ -13,9 +13,9 @@ from urllib.parse import parse_qsl
 from ...protocol.problems import Problem
 from ...protocol.stream_frames import Subscribe
 from ...protocol.views import DeviceView
-from ..http.problems import RequestRefused, headers, problem_of, render
+from ..http.problems import RequestRefused, encode_problem, problem_from_error, problem_headers
 from .subscriber import Subscriber
-from .websocket import CLOSE_S, ClientStreams, Receive, Send, StreamClosing, begin, check
+from .websocket import CLOSE_S, ClientStreams, Receive, Send, StreamClosing, check_subscription, start_subscription
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -38,15 +38,15 @@ async def events(streams: ClientStreams, scope: Any, receive: Receive, send: Sen
         last = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), "")
         wanted = subscription(scope["query_string"], last, streams.hub.fanout.epoch)
     except RequestRefused as error:
-        await refuse(send, problem_of(error))
+        await refuse(send, problem_from_error(error))
         return
     await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
     await _follow(streams, device, wanted, receive, send)
 
 
 async def refuse(send: Send, problem: Problem) -> None:
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers(problem)})
-    await send({"type": "http.response.body", "body": render(problem)})
+    await send({"type": "http.response.start", "status": problem.status, "headers": problem_headers(problem)})
+    await send({"type": "http.response.body", "body": encode_problem(problem)})
 
 
 async def _follow(streams: ClientStreams, device: DeviceView, wanted: Subscribe, receive: Receive, send: Send) -> None:
@@ -56,12 +56,12 @@ async def _follow(streams: ClientStreams, device: DeviceView, wanted: Subscribe,
         with suppress(RuntimeError):
             limit.reschedule(0)
 
-    follower = Subscriber(streams.hub.fanout, send, drop, wire="streamed")
+    follower = Subscriber(streams.hub.fanout, send, drop, wire="sse_message")
     try:
         async with limit:
-            closed = streams.opened(device.id, drop)
+            closed = streams.register(device.id, drop)
             try:
-                await begin(streams.hub, follower, wanted)
+                await start_subscription(streams.hub, follower, wanted)
                 while (await receive())["type"] != "http.disconnect":
                     pass
             finally:
@@ -99,7 +99,7 @@ def subscription(query: bytes, last: str, epoch: str) -> Subscribe:
         visible=_flag("visible", said, "false"),  # whoever reads it is more often a program than a person
     )
     try:
-        check(wanted)
+        check_subscription(wanted)
     except StreamClosing as bad:
         assert bad.problem is not None
         raise RequestRefused("UsageError", bad.problem.message, field=bad.problem.field) from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import BusError
 from ...protocol.stream_frames import CLOSE_TOO_SLOW
-from .delta_buffer import DELTAS, DeltaBuffer, Item, item_of
+from .delta_buffer import DELTAS, DeltaBuffer, Item, item_key
 from .encoded_frames import EncodedFrame, EventSummary
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STALL_S = 20.0
 """Without taking a single frame for so long, a client is dropped."""
-MAX_SPOILT = 1000
+MAX_INCOMPLETE = 1000
 MAX_DELTAS = 256 * 1024
 """Characters of deltas kept for one that is behind. Of what is beyond it waits for the whole item."""
 
@@ -36,13 +36,13 @@ class Subscriber:
     """Made for a connection; `Fanout.add` makes it live. `dropped` is called when it shall be closed."""
 
     def __init__(
-        self, fanout: "Fanout", send: Send, dropped: Dropped, *, wire: Literal["message", "streamed"] = "message"
+        self, fanout: "Fanout", send: Send, dropped: Dropped, *, wire: Literal["message", "sse_message"] = "message"
     ) -> None:
         self.visible = False
         self.cursor = 0
-        self.over = False
-        self._dropped = dropped
-        self.quiet = False  # nothing was sent since the last look
+        self.closed = False
+        self._on_dropped = dropped
+        self.idle = False  # nothing was sent since the last look
         self._fanout = fanout
         self._send = send
         self._wire = wire
@@ -50,36 +50,36 @@ class Subscriber:
         self._events = True
         self._deltas = True
         self._behind = False
-        self._fresh = True  # it has not been live yet: it may be far behind
+        self._never_live = True  # it has not been live yet: it may be far behind
         self._task: asyncio.Task[None] | None = None
         self._states: dict[Key, EncodedFrame] = {}
-        self._said = DeltaBuffer()
-        self._spoilt: set[Item] = set()  # of these a delta was left out
+        self._pending_deltas = DeltaBuffer()
+        self._incomplete: set[Item] = set()  # of these a delta was left out
 
     @property
     def behind(self) -> bool:
         """Whether it has yet to get something that was said already."""
         return self._behind
 
-    def want(self, cursor: int, sessions: tuple[str, ...] | None, *, events: bool, deltas: bool) -> None:
+    def configure(self, cursor: int, sessions: tuple[str, ...] | None, *, events: bool, deltas: bool) -> None:
         """From here on: these sessions, after this cursor."""
         self.cursor = cursor
         self._sessions = None if sessions is None else frozenset(sessions)
         self._events = events
         self._deltas = deltas
-        self._fresh = True
+        self._never_live = True
         self._states.clear()  # the snapshot that comes first has them
-        self._said = DeltaBuffer()
-        self._spoilt.clear()
+        self._pending_deltas = DeltaBuffer()
+        self._incomplete.clear()
 
-    def begin(self, first: EncodedFrame) -> None:
+    def start(self, first: EncodedFrame) -> None:
         """This frame, then what lies between the cursor and now, then live."""
         self._write(first)
         if not self._behind:
             if self._events and self.cursor < self._fanout.cursor:
                 self._fall_behind(None)
             else:
-                self._fresh = False
+                self._never_live = False
 
     async def pause(self) -> None:
         """Nothing more is sent, and nothing is half sent, until `begin`."""
@@ -91,9 +91,9 @@ class Subscriber:
 
     def drop(self, code: int, why: str) -> None:
         """Code 0: its connection is gone already."""
-        if not self.over:
-            self.over = True
-            self._dropped(code, why)
+        if not self.closed:
+            self.closed = True
+            self._on_dropped(code, why)
 
     # --- what there is to tell; none of these waits ---
 
@@ -115,41 +115,41 @@ class Subscriber:
     def delta(self, said: EventSummary, one: EncodedFrame) -> None:
         if not self._deltas or (self._sessions is not None and one.session not in self._sessions):
             return
-        if not self._behind and not self._spoilt:
+        if not self._behind and not self._incomplete:
             self._write(one)
             return
-        item = item_of(one.session, said)
-        if item in self._spoilt:
+        item = item_key(one.session, said)
+        if item in self._incomplete:
             return
         if not self._behind:
             self._write(one)
         elif said.type not in DELTAS:
             return  # nobody knows how to join it
-        elif self._said.size + len(said.text) > MAX_DELTAS:
-            self._said.drop(one.session, item[2])
-            if len(self._spoilt) < MAX_SPOILT:
-                self._spoilt.add(item)
+        elif self._pending_deltas.size + len(said.text) > MAX_DELTAS:
+            self._pending_deltas.drop(one.session, item[2])
+            if len(self._incomplete) < MAX_INCOMPLETE:
+                self._incomplete.add(item)
         else:
-            self._said.add(one.session, said)
+            self._pending_deltas.add(one.session, said)
 
-    def finished(self, session: str, item: str) -> None:
+    def item_finished(self, session: str, item: str) -> None:
         """The whole item is in the log: its deltas are of no use any more."""
-        if self._said:
-            self._said.drop(session, item)
-        if self._spoilt:
-            self._spoilt -= {(session, kind, item) for kind in DELTAS}
+        if self._pending_deltas:
+            self._pending_deltas.drop(session, item)
+        if self._incomplete:
+            self._incomplete -= {(session, kind, item) for kind in DELTAS}
 
     def beat(self, one: EncodedFrame) -> None:
         """Says something if nothing was said since the last time."""
-        if self.quiet and not self._behind:
+        if self.idle and not self._behind:
             self._write(one)
-        self.quiet = True
+        self.idle = True
 
     # --- writing ---
 
     def _write(self, one: EncodedFrame) -> None:
         """At once if the connection takes it; else it is behind."""
-        self.quiet = False
+        self.idle = False
         steps = self._send(getattr(one, self._wire)).__await__()
         try:
             waits = next(steps)
@@ -158,28 +158,28 @@ class Subscriber:
         except Exception as error:  # the connection is gone; its own task learns of it too
             self.drop(0, str(error))
             return
-        self._fall_behind(_Rest(steps, waits))
+        self._fall_behind(_PendingWrite(steps, waits))
 
-    def _fall_behind(self, rest: "_Rest | None") -> None:
+    def _fall_behind(self, rest: "_PendingWrite | None") -> None:
         self._behind = True
         self._task = asyncio.create_task(self._catch_up(rest))
 
-    async def _catch_up(self, rest: "_Rest | None") -> None:
+    async def _catch_up(self, rest: "_PendingWrite | None") -> None:
         try:
             if rest is not None:
                 async with asyncio.timeout(STALL_S):
                     await rest
-            while not self.over:
+            while not self.closed:
                 states, self._states = self._states, {}
                 for one in states.values():
-                    await self._hand(one)
-                if self._events and not await self._read_on():
+                    await self._send_frame(one)
+                if self._events and not await self._send_next_events():
                     continue
-                if self._said:
-                    for _, one in self._said.take():
-                        await self._hand(one)
+                if self._pending_deltas:
+                    for _, one in self._pending_deltas.take():
+                        await self._send_frame(one)
                 elif not self._states:
-                    self._behind = self._fresh = False
+                    self._behind = self._never_live = False
                     return
         except TimeoutError:
             self.drop(CLOSE_TOO_SLOW, "too slow: come back with your cursor")
@@ -188,32 +188,32 @@ class Subscriber:
         except Exception as error:  # the connection is gone
             self.drop(0, str(error))
 
-    async def _read_on(self) -> bool:
+    async def _send_next_events(self) -> bool:
         """The next events after the cursor. Whether there are no more, this very moment."""
-        recent = self._fanout.since(self.cursor)
+        recent = self._fanout.recent_after(self.cursor)
         if recent is None:
-            if not self._fresh:
+            if not self._never_live:
                 raise TimeoutError
             upto = self._fanout.cursor
             async with aclosing(self._fanout.replay(self.cursor, self._sessions)) as events:
                 async for one in events:
-                    await self._hand(one)
+                    await self._send_frame(one)
                     self.cursor = one.seq
             self.cursor = max(self.cursor, upto)
             return False
         for one in recent:
             if self._sessions is None or one.session in self._sessions:
-                await self._hand(one)
+                await self._send_frame(one)
             self.cursor = one.seq
         return not recent
 
-    async def _hand(self, one: EncodedFrame) -> None:
-        self.quiet = False
+    async def _send_frame(self, one: EncodedFrame) -> None:
+        self.idle = False
         async with asyncio.timeout(STALL_S):
             await self._send(getattr(one, self._wire))
 
 
-class _Rest:
+class _PendingWrite:
     """What is left of a write that has to wait: it goes on where it stopped, in whoever awaits it."""
 
     def __init__(self, steps: Generator[Any, Any, None], waits: Any) -> None:

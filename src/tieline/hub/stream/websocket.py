@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..hub import Hub
 
 MAX_CLIENTS = 5000
-MAX_KNOCKING = 256
+MAX_UNAUTHENTICATED = 256
 """Sockets that have not authenticated yet, at most."""
 CLOSE_S = 5.0
 """How long the last words may take."""
@@ -69,7 +69,7 @@ class ClientStreams:
 
     def __init__(self, hub: "Hub") -> None:
         self.hub = hub
-        self.knocking = 0
+        self.unauthenticated = 0
         self._open: dict[str, set[Callable[[int, str], None]]] = {}
         hub.devices.on_revoke(self._revoked)
 
@@ -81,13 +81,13 @@ class ClientStreams:
 
     @property
     def full(self) -> bool:
-        return len(self.hub.fanout.followers) >= MAX_CLIENTS
+        return len(self.hub.fanout.subscribers) >= MAX_CLIENTS
 
-    def opened(self, device: str, drop: Callable[[int, str], None]) -> Callable[[], None]:
+    def register(self, device: str, drop: Callable[[int, str], None]) -> Callable[[], None]:
         """Counts a connection as a device's. Gives the way out."""
         of_device = self._open.setdefault(device, set())
         of_device.add(drop)
-        unused = self.hub.devices.opened(device)
+        unused = self.hub.devices.connected(device)
         if not self.hub.devices.knows(device):  # revoked between the gate and here
             self._revoked(device)
 
@@ -110,33 +110,33 @@ class _ClientSocket:
         state = scope["state"]
         self._streams = streams
         self._scope = scope
-        self._known: Callable[[], None] = state.get("known", lambda: None)
+        self._mark_authenticated: Callable[[], None] = state.get("known", lambda: None)
         self._hub = streams.hub
         self._receive = receive
         self._send = send
         self._device: DeviceView | None = state.get("device")
         self._greeted = False
-        self._closed: Callable[[], None] = lambda: None
-        self._follower: Subscriber | None = None
-        self._why: StreamClosing | None = None
+        self._unregister: Callable[[], None] = lambda: None
+        self._subscriber: Subscriber | None = None
+        self._closing: StreamClosing | None = None
         self._limit = asyncio.timeout(None)
 
     async def run(self) -> None:
         try:
             await self._listen()
         except StreamClosing as closing:
-            if closing.code == CLOSE_UNAUTHENTICATED and closing is not self._why:  # else: revoked, or silent
+            if closing.code == CLOSE_UNAUTHENTICATED and closing is not self._closing:  # else: revoked, or silent
                 self._hub.refused(self._scope, self._device, str(closing))
             await self._close(closing)
         finally:
-            self._closed()
-            if self._follower is not None:
-                await self._hub.fanout.remove(self._follower)
+            self._unregister()
+            if self._subscriber is not None:
+                await self._hub.fanout.remove(self._subscriber)
 
     def drop(self, code: int, why: str) -> None:
         """From outside: it ends now."""
-        if self._why is None:
-            self._why = StreamClosing(
+        if self._closing is None:
+            self._closing = StreamClosing(
                 code, ProblemFrame(code=_CODES.get(code, "Closed"), message=why) if code else None
             )
             with suppress(RuntimeError):  # it is ending already
@@ -146,52 +146,52 @@ class _ClientSocket:
         loop = asyncio.get_running_loop()
         try:
             async with self._limit:
-                await self._authenticated()
+                await self._authenticate()
                 while True:
-                    self._limit.reschedule(0 if self._why else loop.time() + SILENCE_S)
-                    frame = await self._next()
+                    self._limit.reschedule(0 if self._closing else loop.time() + SILENCE_S)
+                    frame = await self._receive_frame()
                     match frame:
                         case Subscribe():
                             await self._subscribe(frame)
                         case Visible(visible=visible):
-                            if self._follower is not None:
-                                self._follower.visible = visible
-                                self._hub.fanout.looked()
+                            if self._subscriber is not None:
+                                self._subscriber.visible = visible
+                                self._hub.fanout.visibility_changed()
                         case Authenticate():
                             if self._greeted:
-                                raise _bad("you are authenticated already", "type")
-                            await self._welcome(frame)
+                                raise _bad_frame("you are authenticated already", "type")
+                            await self._send_welcome(frame)
                         case Beat():
                             pass
         except TimeoutError:
-            if self._why is None:
+            if self._closing is None:
                 raise StreamClosing(
                     1001, ProblemFrame(code="Silence", message=f"no word for {SILENCE_S:g} s")
                 ) from None
-            raise self._why from None
+            raise self._closing from None
 
-    async def _authenticated(self) -> None:
+    async def _authenticate(self) -> None:
         """Who it is, by the upgrade or by the first frame, within a time that is short for strangers."""
         if self._device is None:
-            if self._streams.knocking >= MAX_KNOCKING:
+            if self._streams.unauthenticated >= MAX_UNAUTHENTICATED:
                 raise StreamClosing(CLOSE_TRY_AGAIN)
-            self._streams.knocking += 1
+            self._streams.unauthenticated += 1
             try:
                 self._limit.reschedule(asyncio.get_running_loop().time() + AUTHENTICATE_S)
-                frame = await self._next()
+                frame = await self._receive_frame()
             except asyncio.CancelledError:
-                self._why = self._why or _stranger("the first frame did not come in time")
+                self._closing = self._closing or _unauthenticated("the first frame did not come in time")
                 raise
             finally:
-                self._streams.knocking -= 1
+                self._streams.unauthenticated -= 1
             if not isinstance(frame, Authenticate):
-                raise _stranger("the first frame authenticates")
+                raise _unauthenticated("the first frame authenticates")
             self._device = self._hub.auth.device_of(frame.token)
             if self._device is None:
-                raise _stranger("this token is not known here", "token")
+                raise _unauthenticated("this token is not known here", "token")
             self._admit(self._device)
-            self._known()
-            await self._welcome(frame)
+            self._mark_authenticated()
+            await self._send_welcome(frame)
         else:
             self._admit(self._device)
 
@@ -202,9 +202,9 @@ class _ClientSocket:
             )
         if self._streams.full:
             raise StreamClosing(CLOSE_TRY_AGAIN, ProblemFrame(code="Full", message="too many clients"))
-        self._closed = self._streams.opened(device.id, self.drop)
+        self._unregister = self._streams.register(device.id, self.drop)
 
-    async def _welcome(self, frame: Authenticate | None) -> None:
+    async def _send_welcome(self, frame: Authenticate | None) -> None:
         assert self._device is not None
         if frame is not None and frame.protocol < OLDEST:
             text = f"protocol {frame.protocol} is no longer spoken, {OLDEST} to {PROTOCOL} are"
@@ -212,41 +212,41 @@ class _ClientSocket:
                 CLOSE_TOO_OLD, ProblemFrame(code="TooOld", message=text, field="protocol", hint="Update.")
             )
         if frame is not None and frame.token and self._hub.auth.device_of(frame.token) is None:
-            raise _stranger("this token is not known here", "token")
+            raise _unauthenticated("this token is not known here", "token")
         self._greeted = True
         one = encode_frame(Welcome(protocol=PROTOCOL, version=__version__, device=self._device.id))
         await self._send(one.message)
 
     async def _subscribe(self, frame: Subscribe) -> None:
-        check(frame)
+        check_subscription(frame)
         if not self._greeted:  # the upgrade said who it is
-            await self._welcome(None)
+            await self._send_welcome(None)
         fanout = self._hub.fanout
-        if self._follower is None:
-            self._follower = Subscriber(fanout, self._send, self.drop)
+        if self._subscriber is None:
+            self._subscriber = Subscriber(fanout, self._send, self.drop)
         else:
-            await fanout.remove(self._follower)
-        await begin(self._hub, self._follower, frame)
+            await fanout.remove(self._subscriber)
+        await start_subscription(self._hub, self._subscriber, frame)
 
-    async def _next(self) -> AnyClientFrame:
+    async def _receive_frame(self) -> AnyClientFrame:
         message = await self._receive()
         if message["type"] != "websocket.receive":
             raise StreamClosing(0)
         text: str | None = message.get("text")
         if text is None:
-            raise _bad("a frame is text")
+            raise _bad_frame("a frame is text")
         if len(text) > MAX_FRAME:
-            raise _bad(f"a frame has at most {MAX_FRAME:,} bytes")
+            raise _bad_frame(f"a frame has at most {MAX_FRAME:,} bytes")
         try:
             return _decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             found = _FIELD.search(str(error))
-            raise _bad(str(error), found[1] if found else "") from None
+            raise _bad_frame(str(error), found[1] if found else "") from None
 
     async def _close(self, closing: StreamClosing) -> None:
         """The last words, as far as the other side still listens."""
-        if self._follower is not None:
-            await self._hub.fanout.remove(self._follower)
+        if self._subscriber is not None:
+            await self._hub.fanout.remove(self._subscriber)
         if not closing.code:
             return
         try:
@@ -258,39 +258,39 @@ class _ClientSocket:
             return
 
 
-async def begin(hub: "Hub", follower: Subscriber, wanted: Subscribe) -> None:
+async def start_subscription(hub: "Hub", follower: Subscriber, wanted: Subscribe) -> None:
     """Tells where the client stands, with the present, and follows from there."""
     try:
-        told, cursor = await hub.fanout.place(wanted.after, wanted.epoch)
+        told, cursor = await hub.fanout.locate(wanted.after, wanted.epoch)
     except BusError as error:
         raise StreamClosing(CLOSE_TRY_AGAIN, ProblemFrame(code=type(error).__name__, message=error.message)) from None
     # Nothing waits from here on: the snapshot, the cursor and what follows belong together.
     now = hub.fanout.cursor
     cursor = now if told == "reset" else cursor
     follower.visible = wanted.visible
-    follower.want(cursor, wanted.sessions, events=wanted.events, deltas=wanted.deltas)
+    follower.configure(cursor, wanted.sessions, events=wanted.events, deltas=wanted.deltas)
     ready = Ready(state=told, epoch=hub.fanout.epoch, cursor=now, snapshot=hub.state.snapshot())
     hub.fanout.add(follower, encode_frame(ready, seq=cursor))
 
 
-def check(wanted: Subscribe) -> None:
+def check_subscription(wanted: Subscribe) -> None:
     """Raises Closing that names the field."""
     if not 0 <= wanted.after <= MAX_CURSOR:
-        raise _bad("a cursor is not negative", "after")
+        raise _bad_frame("a cursor is not negative", "after")
     for session in wanted.sessions or ():
         try:
             check_subject(subject(session))
         except BadSubject as error:
-            raise _bad(f"no session is called {session[:80]!r}: {error.problem}", "sessions") from None
+            raise _bad_frame(f"no session is called {session[:80]!r}: {error.problem}", "sessions") from None
 
 
 _CODES = {4401: "Unauthenticated", 4408: "TooSlow", 1012: "Restart", 1013: "TryAgain"}
 
 
-def _bad(message: str, field: str = "") -> StreamClosing:
+def _bad_frame(message: str, field: str = "") -> StreamClosing:
     return StreamClosing(CLOSE_BAD_FRAME, ProblemFrame(code="BadFrame", message=message[:500], field=field))
 
 
-def _stranger(message: str, field: str = "") -> StreamClosing:
+def _unauthenticated(message: str, field: str = "") -> StreamClosing:
     problem = ProblemFrame(code="Unauthenticated", message=message, field=field, hint="Pair again: `tieline pair`.")
     return StreamClosing(CLOSE_UNAUTHENTICATED, problem)

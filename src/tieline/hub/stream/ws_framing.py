@@ -15,7 +15,7 @@ TEXT = 0x81
 """A whole message of text; nothing is compressed, and what a server says is not masked (RFC 6455, 5.2)."""
 
 
-def framed(text: bytes) -> bytes:
+def text_frame(text: bytes) -> bytes:
     size = len(text)
     if size < 126:
         return bytes((TEXT, size)) + text
@@ -28,43 +28,43 @@ class FramedProtocol(WebSocketsSansIOProtocol):
     """Takes `{"type": "websocket.send", "framed": bytes}` too. Its other side is a stranger until the application calls
     `scope["state"]["known"]`."""
 
-    _known = False
-    _said = 0  # bytes of a stranger's frames
+    _authenticated = False
+    _bytes_received = 0  # bytes of a stranger's frames
 
     @property
-    def at_work(self) -> bool:
+    def busy(self) -> bool:
         return False  # a stranger's socket waits for its first frame
 
-    def known(self) -> None:
-        self._known = True
+    def mark_authenticated(self) -> None:
+        self._authenticated = True
         self.conn.max_message_size = self.config.ws_max_size
-        if found := self._strangers:
-            found.gone(self.transport)
+        if found := self._limits:
+            found.discard(self.transport)
 
     @property
-    def _strangers(self) -> UnauthenticatedLimits | None:
+    def _limits(self) -> UnauthenticatedLimits | None:
         return self.app_state.get("strangers")
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.conn.max_message_size = unauthenticated_limits.FRAME
-        if found := self._strangers:
-            found.came(transport, self)
+        self.conn.max_message_size = unauthenticated_limits.MAX_FRAME
+        if found := self._limits:
+            found.add(transport, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if found := self._strangers:
-            found.gone(self.transport)
+        if found := self._limits:
+            found.discard(self.transport)
         super().connection_lost(exc)
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if self.response.status_code == 101:
-            self.scope.setdefault("state", {})["known"] = self.known
+            self.scope.setdefault("state", {})["known"] = self.mark_authenticated
 
     def data_received(self, data: bytes) -> None:
-        if self.handshake_initiated and not self._known:
-            room = max(0, unauthenticated_limits.BEFORE - self._said)
-            self._said += len(data)
+        if self.handshake_initiated and not self._authenticated:
+            room = max(0, unauthenticated_limits.MAX_BYTES - self._bytes_received)
+            self._bytes_received += len(data)
             if len(data) > room:  # also as many small frames: each of them would be kept
                 super().data_received(data[:room])  # a frame that says that it is too large is told so
                 if not self.transport.is_closing():
