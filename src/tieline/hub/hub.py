@@ -1,6 +1,6 @@
 """The hub's parts, entered together: what people and nodes talk to is `app.build` around this.
 
-A hub keeps nothing of its own: all is on the bus, so several hubs on one bus serve the same clients and nodes.
+A hub stores nothing itself: all is on the bus, so several hubs on one bus serve the same clients and nodes.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 LOGIN_ATTEMPTS = 10
 RATE_WINDOW_S = 60.0
-"""Wrong secrets from one address."""
+"""Wrong secrets per address in RATE_WINDOW_S."""
 AUTOMATIC = frozenset({"policy", "memory", "expiry", "turn-end", "restart", "agent", "nobody", "error"})
-"""What answers asks when no person does."""
+"""Values of `Answer.by` when no person answered."""
 PAIRING_OFFERS = 30
-"""New secrets by one device, in the same time."""
+"""New pairing secrets per device in RATE_WINDOW_S."""
 
 
 class Hub:
@@ -123,7 +123,7 @@ class Hub:
         self.audit.record("revoke", "hub", "", device=actor_name(device), why="it was not used for 90 days")
 
     def _audit_decision(self, whole: LogEvent) -> None:
-        """Wherever it was decided, and on whichever machine: the log of the session tells it."""
+        """Read from the session's log, so that decisions on every machine are audited."""
         try:
             answer = msgspec.json.decode(whole.data, type=Answer)
         except msgspec.DecodeError:
@@ -135,7 +135,7 @@ class Hub:
         self.audit.record("decision", answer.by, answer.via, **said, remember=remember)
 
     def session_of(self, peer: LocalPeer) -> str:
-        """The session that an agent's process speaks for; empty when that cannot be told."""
+        """The session that an agent's process belongs to; empty when it cannot be determined."""
         if self.local is None or peer.mark is None:
             return ""
         try:
@@ -144,7 +144,7 @@ class Hub:
             return ""
 
     def guess(self, scope: MutableMapping[str, Any]) -> None:
-        """Somebody tries a secret out. Right ones are given back by the route."""
+        """Counts an attempt to use a secret. The route gives back the successful ones."""
         if wait := self.login_limiter.take(caller(scope)):
             raise RequestRefused("TooManyRequests", "too many tries", hint="Wait a little.", retry_s=wait)
 
@@ -154,7 +154,7 @@ class Hub:
         self.audit.record("refusal", who, via(scope), why=why, request=request)
 
     def note(self, scope: MutableMapping[str, Any], visit: "RequestContext", status: int, seconds: float) -> None:
-        """A request is over."""
+        """Logs, counts and audits a finished request."""
         self.metrics.request(scope, visit, status, seconds)
         why = visit.why or scope["state"].get("why", "")
         if status in (401, 403) or (status == 429 and visit.path in access_rules.RATE_LIMITED):
@@ -173,7 +173,7 @@ class Hub:
 
 
 def via(scope: MutableMapping[str, Any]) -> str:
-    """From where somebody asks, for the audit log."""
+    """Where a request comes from, for the audit log."""
     return scope["state"].get("via") or caller(scope)
 
 

@@ -1,4 +1,4 @@
-"""What goes back through the gate: with the headers that keep browsers on their guard, and refusals that arrive."""
+"""Sends responses: with security headers, and refusals that reach the caller while it still sends."""
 
 import asyncio
 from contextlib import suppress
@@ -31,7 +31,7 @@ NO_STORE = (b"cache-control", b"no-store")
 
 
 class RequestContext(Struct, kw_only=True):
-    """Somebody at a door."""
+    """A request as the middleware sees it."""
 
     id: str
     method: str  # WEBSOCKET for an upgrade
@@ -45,7 +45,7 @@ class RequestContext(Struct, kw_only=True):
 
 
 class ResponseWriter:
-    """What goes back: with the headers that keep browsers on their guard."""
+    """Sends the response, with security headers."""
 
     def __init__(self, send: Send, visit: RequestContext) -> None:
         self._send = send

@@ -1,4 +1,4 @@
-"""What a route says about itself, for the OpenAPI document: what it takes, what it gives, how it may refuse."""
+"""What the OpenAPI document tells of a route: body, response, problems."""
 
 from typing import Any
 

@@ -108,7 +108,7 @@ async def serve(
                 ws=FramedProtocol,
                 ws_max_size=MAX_FRAME + 1024,
                 ws_per_message_deflate=False,
-                ws_ping_interval=None,  # both protocols have beats of their own
+                ws_ping_interval=None,  # both protocols have heartbeats of their own
                 lifespan="off",
                 loop="asyncio",
                 interface="asgi3",

@@ -1,4 +1,4 @@
-"""What came and was not worked on yet, bounded in bytes: whoever brings more waits."""
+"""A queue bounded in bytes: `put` waits while it is full."""
 
 import asyncio
 from collections import deque
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class ByteQueue(Generic[T]):
-    """One who puts, one who takes."""
+    """For one producer and one consumer."""
 
     def __init__(self, most: int, size: Callable[[T], int]) -> None:
         self._capacity = most

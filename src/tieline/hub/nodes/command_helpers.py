@@ -1,4 +1,4 @@
-"""How routes tell nodes what to do, and look up what they are about."""
+"""Helpers of routes: send commands to nodes, look up sessions, asks and nodes."""
 
 import re
 
@@ -23,7 +23,7 @@ _ask = msgspec.json.Decoder(AskRecord).decode
 
 
 async def send_command(request: Request, node: str, command: AnyCommand, *, id: str = "") -> Result | CommandView:
-    """Told in the device's name. A refusal is raised as the problem it is."""
+    """Sends a command in the device's name. A refusal is raised as a problem."""
     hub = request.hub
     by = actor_name(device_of(request))
     told = await hub.dispatcher.dispatch(node, command, by=by, id=id or idempotency_id(request) or new_id())
@@ -33,7 +33,7 @@ async def send_command(request: Request, node: str, command: AnyCommand, *, id: 
 
 
 def command_response(outcome: Result | CommandView, status: int = 200) -> Response:
-    """What the node gave, or, when it has not answered yet, where the command is."""
+    """The node's result, or 202 with the command's state when the node has not answered yet."""
     return (
         json_response(outcome, ACCEPTED)
         if isinstance(outcome, CommandView)

@@ -1,4 +1,4 @@
-"""Orders on their way to nodes: durable on `commands.<node>`, shown in the table `commands` from sent to applied."""
+"""Commands on their way to nodes: durable on `commands.<node>`, shown in the table `commands` from sent to applied."""
 
 import asyncio
 import time
@@ -62,7 +62,7 @@ def with_result(view: CommandView, result: Result) -> CommandView:
 
 
 class CommandQueue:
-    """`async with Orders(bus) as orders`: sees to it that what nobody fetched is said to be expired."""
+    """`async with CommandQueue(bus) as queue`: inside, it marks commands that nobody fetched as expired."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

@@ -1,4 +1,4 @@
-"""Tells nodes what to do. A command to the hub's own node is a call; to any other it is a durable order.
+"""Sends commands to nodes. A command to the hub's own node is a call; to any other it is a durable record.
 
 An order goes on the bus, whichever hub has the node's link sends it, and what became of it comes back the same way: so
 any hub on a bus can tell any node. `tell` waits for the result for a while; after that, and for a node that is away, it
@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder(Result).decode
 
 
 class CommandDispatcher:
-    """`async with Switch(bus, nodes, local) as switch`."""
+    """`async with CommandDispatcher(bus, nodes, local) as dispatcher`."""
 
     def __init__(self, bus: Bus, nodes: NodeRegistry, local: CommandExecutor | None = None) -> None:
         self.queue = CommandQueue(bus)

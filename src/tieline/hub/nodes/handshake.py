@@ -1,4 +1,4 @@
-"""May this node have a link, and what does the pair go without? Pure, but for the values it is given."""
+"""The handshake of a node link: checks the node's hello and finds which capabilities both sides lack. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ MAX_LIMITS = 32
 
 
 class LinkClosing(Exception):
-    """The link ends, and why."""
+    """Closes the link, with a code and a reason."""
 
     def __init__(self, close: int, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class LinkClosing(Exception):
 
 
 def negotiate(hello: p.Hello, device: DeviceView, devices: Sequence[DeviceView], local: str) -> tuple[str, ...]:
-    """What this pair goes without. Raises Closing when it cannot be a pair."""
+    """Capabilities that only one side has. Raises LinkClosing when the node cannot be linked."""
     if not _NAME.fullmatch(hello.node) or not _NAME.fullmatch(hello.epoch):
         raise LinkClosing(CLOSE_BAD_FRAME, "BadFrame", "node and epoch are letters, digits, - and _")
     if hello.node != device.node or hello.node == local:

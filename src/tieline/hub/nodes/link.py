@@ -46,7 +46,7 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 class ConnectionGone(Exception):
-    """The other side is not there any more."""
+    """The node closed the connection or is silent."""
 
 
 class Links:

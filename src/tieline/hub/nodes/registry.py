@@ -97,7 +97,7 @@ class Presence:
 
 
 class NodeRegistry:
-    """`async with Nodes(bus, env) as nodes`."""
+    """`async with NodeRegistry(bus, env) as nodes`."""
 
     def __init__(self, bus: Bus, env: Mapping[str, str]) -> None:
         self.presence: Table = bus.table(PRESENCE)

@@ -1,4 +1,4 @@
-"""A node's log and tables, as the hub keeps them: nothing lost, nothing doubled, nothing that is another's.
+"""The hub's replica of a node's log and tables: no loss, no duplicates, only the node's own sessions.
 
 The log: each record is published on the hub's own bus with an Origin that names the node, the epoch of its log, the
 record's number there and the one before it. How far that went is written down now and then; what was published after

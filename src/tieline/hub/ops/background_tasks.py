@@ -11,8 +11,7 @@ log = logging.getLogger("tieline.hub")
 
 
 def background(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """One that dies before its owner ends is told of at once: until then nobody awaits it, and the hub would go on half
-    deaf without a word."""
+    """Logs at once when the task fails: its owner awaits it only at the end."""
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(_ended)
     return task

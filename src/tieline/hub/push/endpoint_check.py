@@ -1,5 +1,4 @@
-"""Where a push may be posted to. A subscription's address comes from a client: it must not make the hub knock at doors
-inside the network it stands in."""
+"""Checks the endpoint of a push subscription: it comes from a client and must not point into the hub's own network."""
 
 import asyncio
 import ipaddress

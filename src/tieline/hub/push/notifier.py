@@ -1,4 +1,4 @@
-"""When to push: hears of what happens, finds out who looks, lets `decide` decide, and has it carried.
+"""When to push: listens to events, checks whether anybody looks, applies `rules`, and sends.
 
 Each fact is decided once, by whichever hub puts its name to it first; that is kept on the bus, so that neither a
 restart nor another hub pushes it again. Who is looking is known across hubs too.
@@ -43,7 +43,7 @@ log = logging.getLogger("tieline.hub.push")
 
 
 class PushNotifier:
-    """`async with Pushes(bus, state, fanout, devices, config) as pushes`."""
+    """`async with PushNotifier(bus, state, fanout, devices, config) as notifier`."""
 
     def __init__(
         self,

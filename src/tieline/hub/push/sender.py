@@ -1,4 +1,4 @@
-"""Carries a push to its push service: encrypted for the browser alone, signed by the hub."""
+"""Sends a push to its push service: encrypted for the browser, signed by the hub."""
 
 import asyncio
 import hashlib
@@ -33,7 +33,7 @@ class PushResult(Struct, frozen=True, kw_only=True):
 
 
 class PushSender:
-    """`async with Courier(bus, contact=…)`. The libraries, the key and the connections come with the first use."""
+    """`async with PushSender(bus, contact=…)`. The libraries, the key and the connections come with the first use."""
 
     def __init__(self, bus: Bus, *, contact: str, loopback: bool = False, trust: ssl.SSLContext | None = None) -> None:
         """`trust`: whose word counts about who a push service is; else of those that the system knows."""

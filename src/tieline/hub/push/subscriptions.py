@@ -1,4 +1,4 @@
-"""Who wants pushes: browsers, each of a device, in a bus table that every hub knows. They go with their device."""
+"""Push subscriptions: browsers, each of a device, in a bus table. They are removed with their device."""
 
 import hashlib
 import time

@@ -1,6 +1,6 @@
-"""The doors that differ from the rest. Every door not named here needs a token or a key, and takes small bodies.
+"""Which routes are public, and other exceptions. Every route not named here needs a key and takes small bodies.
 
-A test walks over all routes and upgrades of the application and knocks: whoever opens another door must name it here.
+A test requests every route and upgrade of the application without a key: a new public route must be named here.
 """
 
 import re
@@ -11,21 +11,21 @@ API = "/api/v1"
 PUBLIC: frozenset[tuple[str, str]] = frozenset(
     {
         ("GET", "/healthz"),
-        ("POST", f"{API}/login"),  # a single-use secret is the key
+        ("POST", f"{API}/login"),  # authenticated by a single-use secret
         ("POST", f"{API}/pair"),
-        # How the hub is spoken to, the same for everybody: the page links to it, and a link brings no key.
+        # The API documentation: the page links to it, and a link brings no key.
         ("GET", f"{API}/docs"),
         ("GET", f"{API}/docs.js"),
         ("GET", f"{API}/docs.css"),
         ("GET", f"{API}/openapi.json"),
-        # The page itself: the same for everybody, with nothing of anybody's in it.
+        # The page itself contains no data.
         ("GET", "/"),
         ("GET", "/index.html"),
         ("GET", "/sw.js"),
         ("GET", "/manifest.webmanifest"),
         ("GET", "/favicon.ico"),
         ("GET", "/robots.txt"),
-        # The page's own places are the same document.
+        # Paths of the page: the same document.
         ("GET", "/new"),
         ("GET", "/settings"),
         ("GET", "/messages"),
@@ -43,11 +43,11 @@ PUBLIC_PREFIXES: tuple[tuple[str, str], ...] = (
 )
 
 AUTH_IN_FIRST_FRAME: frozenset[str] = frozenset({f"{API}/stream"})
-"""Upgrades that may come without a token: their first frame brings it."""
+"""Upgrades without a token: the first frame authenticates."""
 
 NODE_ONLY: frozenset[str] = frozenset({f"{API}/link"})
 NODE_ALLOWED: frozenset[tuple[str, str]] = frozenset({("GET", f"{API}/me"), ("POST", f"{API}/logout")})
-"""All that a node's key opens beside the link: a node that was broken into cannot command the others."""
+"""All that a node's key allows beside the link: a compromised node cannot command the others."""
 
 SESSION_ALLOWED: tuple[tuple[str, str], ...] = (
     ("GET", f"{API}/me"),
@@ -58,16 +58,16 @@ SESSION_ALLOWED: tuple[tuple[str, str], ...] = (
     ("POST", f"{API}/messages/ask"),
     ("GET", f"{API}/messages/{{message}}"),  # those that its session sent or was sent
 )
-"""All that opens for what an agent started: to send messages in its session's name, and to read that session."""
+"""All that an agent's processes may do: send messages as their session, and read that session."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
-"""Where secrets are tried out: only so often."""
+"""Routes that take single-use secrets: rate-limited."""
 
 SECRET_RESPONSES: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair", f"{API}/pairings", f"{API}/logout"})
-"""Their answers carry secrets: kept in memory alone when a request is to be answered twice."""
+"""Responses with secrets: replays of them are kept in memory only."""
 
 STREAMS: frozenset[str] = frozenset({f"{API}/stream/sse"})
-"""Answers without an end."""
+"""Endless responses."""
 
 MAX_BODY = 256 * 1024
 MAX_PROMPT_BODY = 8 * 1024 * 1024
@@ -76,7 +76,7 @@ MAX_SECRET_BODY = 4 * 1024
 UNAUTHENTICATED_BODY_S = 10.0
 PROMPT_BODY_S = 120.0
 RESPONSE_S = 120.0
-"""How long a door that is no stream may take from the whole request to the last byte of its answer."""
+"""Limit from the complete request to the end of the response, except for streams."""
 
 _PROMPTS = re.compile(re.escape(API) + r"/sessions/[^/]+/prompts")
 _AMBIGUOUS = re.compile(r"//|/\.\.?(?:/|$)|[\\\x00-\x1f\x7f]")
@@ -85,7 +85,7 @@ RequiredAuth = Literal["nothing", "device", "node", "first frame"]
 
 
 def required_auth(method: str, path: str) -> RequiredAuth:
-    """What whoever knocks has to show. `method` is WEBSOCKET for an upgrade."""
+    """The authentication that a request needs. `method` is WEBSOCKET for an upgrade."""
     if method == "WEBSOCKET":
         return "first frame" if path in AUTH_IN_FIRST_FRAME else "node" if path in NODE_ONLY else "device"
     if (method, path) in PUBLIC:
@@ -97,7 +97,7 @@ def required_auth(method: str, path: str) -> RequiredAuth:
 
 
 def session_allowed(method: str, path: str, session: str) -> bool:
-    """Whether a door opens for what the agent of that session started."""
+    """Whether a process of that session's agent may make the request."""
     if required_auth(method, path) == "nothing":
         return True
     said = path.split("/")
@@ -112,12 +112,12 @@ def _matches(template: list[str], said: list[str], session: str) -> bool:
 
 
 def body_limits(path: str, *, stranger: bool = False) -> tuple[int, float]:
-    """Bytes of a request's body, and seconds it may take to arrive."""
+    """Maximum bytes of a request's body, and seconds for it to arrive."""
     if stranger:
         return MAX_SECRET_BODY if path in RATE_LIMITED else MAX_BODY, UNAUTHENTICATED_BODY_S
     return (MAX_PROMPT_BODY, PROMPT_BODY_S) if _PROMPTS.fullmatch(path) else (MAX_BODY, BODY_S)
 
 
 def is_ambiguous(path: str) -> bool:
-    """Paths that different readers would understand differently are nobody's."""
+    """Whether different parsers could read the path differently."""
     return _AMBIGUOUS.search(path) is not None

@@ -43,7 +43,7 @@ class _Window(Struct):
 
 
 class AuditLog:
-    """`async with Audit(file) as audit`. What is recorded before is written when it is entered."""
+    """`async with AuditLog(file) as audit`. Lines recorded before are written on entry."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -67,7 +67,7 @@ class AuditLog:
         await self._flush()
 
     def record(self, what: AuditKind, who: str, via: str, **details: str) -> None:
-        """Never waits and never fails. It is on the disk soon after; `settled` says when."""
+        """Never waits and never fails. `flush` writes the line to the disk."""
         said = {name: _short(value) for name, value in details.items() if value}
         line = AuditLine(seq=0, at=time.time(), what=what, who=_short(who), via=_short(via), details=said)
         if what == "refusal" and (self._is_repeated(line) or len(self._waiting) >= MAX_WAITING):
@@ -76,7 +76,7 @@ class AuditLog:
         self._wake.set()
 
     async def flush(self) -> None:
-        """All that was recorded is on the disk, as far as it takes it."""
+        """Writes all recorded lines to the disk."""
         await self._flush()
 
     async def read(
@@ -89,7 +89,7 @@ class AuditLog:
     # --- inside ----------------------------------------------------------------------------------------
 
     def _is_repeated(self, line: AuditLine) -> bool:
-        """Whether the same was refused a moment ago. Where it was tried is no difference: there are many doors."""
+        """Whether the same refusal was recorded lately, on whichever route."""
         key = (line.who, line.via, line.details.get("why", ""))
         if key not in self._windows and len(self._windows) >= MAX_WINDOWS:
             key = ()
@@ -131,7 +131,7 @@ class AuditLog:
                 return
             batch = [replace(line, seq=self._seq + n) for n, line in enumerate(self._waiting, 1)]
             data = b"".join(_encode(line) + b"\n" for line in batch)
-            # Cancelled, the thread still writes: whoever waits for the lock must not write the same again.
+            # A cancelled thread still writes: the next flush must not write the same lines again.
             writing = asyncio.ensure_future(asyncio.to_thread(_append, self._file, data))
             try:
                 await asyncio.shield(writing)
@@ -175,7 +175,7 @@ def _append(file: Path, data: bytes) -> None:
 
 
 def _trim(file: Path) -> int:
-    """Leaves out what is too old, too much or torn by a crash. Gives the last line's number."""
+    """Removes lines that are too old, too many or truncated by a crash. Returns the last `seq`."""
     if not file.exists():
         return 0
     data = file.read_bytes()

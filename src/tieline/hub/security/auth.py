@@ -1,6 +1,6 @@
-"""Who is it? The owner by the socket of this machine (`peers.py`), everybody else by the key of their device.
+"""Authentication: the owner by this machine's socket (`peer_credentials.py`), others by their device's key.
 
-Nothing on the disk opens the hub. A page keeps its key itself and says it as every client does. It is no cookie:
+No file on disk holds a key. A page stores its key and sends it as every client does. It is no cookie:
 browsers send those to every port of a host, and an agent's own server may be behind one.
 """
 
@@ -30,7 +30,7 @@ class Auth:
         )
 
     def agent(self, session: str) -> DeviceView:
-        """Whatever an agent of this machine started."""
+        """The device of an agent's processes on this machine."""
         return DeviceView(
             id=f"session-{session}",
             name=f"session {session}",
@@ -42,5 +42,5 @@ class Auth:
 
 
 def actor_name(device: DeviceView) -> str:
-    """Who did something, readable and not to be mistaken: a device chooses its name, but not the id beside it."""
+    """Name and id of a device, for people: the name is the device's choice, the id is not."""
     return OWNER if device.id == OWNER else f"{device.name} ({device.id[-6:]})"

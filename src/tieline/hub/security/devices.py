@@ -1,4 +1,4 @@
-"""Who may talk to the hub: devices with a key each, and the single-use secrets that let new ones in.
+"""Devices that may use the hub, with a key each, and the single-use secrets that pair new ones.
 
 Keys and secrets are random, 256 bits, and kept only as their SHA-256: whoever reads the bus can use none of them.
 They live in bus tables, so every hub on one bus knows them; a revocation takes effect at once here, and on the other
@@ -130,14 +130,14 @@ class Devices:
         )
 
     def paired_by(self, id: str) -> tuple[str, ...]:
-        """Whom it let in, and whom these let in, and so on."""
+        """The devices that it paired, directly or indirectly."""
         found = [id]
         for one in found:
             found += [device.id for device in self._devices.values() if device.by == one and device.id not in found]
         return tuple(found[1:])
 
     def connected(self, id: str) -> Callable[[], None]:
-        """It is connected, and so in use, until the function that is given is called."""
+        """Counts the device as connected until the returned function is called."""
         if id not in self._devices:  # the owner, or an agent's session
             return lambda: None
         self._open[id] += 1
@@ -178,7 +178,7 @@ class Devices:
         return device, key
 
     async def revoke(self, id: str) -> None:
-        """Its key opens nothing any more, and what it has open is closed before this returns."""
+        """Invalidates its key and closes its connections before this returns."""
         if id not in self._devices:
             raise NotFound("device", id)
         self._revoked.add(id)
@@ -212,7 +212,7 @@ class Devices:
     async def claim(
         self, secret: str, kinds: tuple[Kind, ...], *, name: str = "", node: str = ""
     ) -> tuple[Device, str]:
-        """A device for a secret. Of two who claim the same one, one gets it."""
+        """Exchanges a secret for a device; a secret works once."""
         refused = RequestRefused(
             "Unauthenticated",
             "this secret is wrong, used or too old",
@@ -230,7 +230,7 @@ class Devices:
         if pairing.kind == "node" and not node:
             raise RequestRefused("UsageError", "a node says its own id", field="node")
         if pairing.kind == "node" and (own := [one for one in self._devices.values() if one.node == node]):
-            # Whoever has a secret could else take the place of any node whose id it knows.
+            # Otherwise any holder of a secret could impersonate a known node.
             hint = f"Revoke its device {own[0].name!r} ({own[0].id}) on the hub's page first, then join again."
             raise RequestRefused("Conflict", "the hub has a key for this machine already", field="node", hint=hint)
         try:
@@ -259,7 +259,7 @@ class Devices:
             callback(id)
 
     def _apply(self, key: str, value: bytes | None, told: bool) -> None:
-        """What the bus says, also about what other hubs did. It may be behind what was done here."""
+        """A change of the table, also by other hubs. It may lag behind local changes."""
         if value is None:
             self._revoked.discard(key)
             self._remove(key)
@@ -284,7 +284,7 @@ class Devices:
         return device.id not in self._open and last < time.time() - UNUSED_S
 
     async def expire(self) -> None:
-        """Who was not here for long is let in no more."""
+        """Revokes devices that were not used for UNUSED_S."""
         for device in [one for one in self._devices.values() if self._unused(one)]:
             await self.revoke(device.id)
             self.on_expired(self.view(device))

@@ -29,10 +29,10 @@ MAX_RESPONSE = 256 * 1024
 MAX_CACHED = 256
 """Answers in memory."""
 MAX_WRITING = 64
-"""Answers on their way to the bus, which nobody waits for."""
+"""Responses being written to the bus."""
 MAX_KEY = 255
 TRANSIENT = frozenset({401, 403, 404, 429})
-"""Refusals that may not hold any more when the same is asked again; as all from 500 on."""
+"""Statuses that are not stored, as all from 500 on: a retry may succeed."""
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -50,7 +50,7 @@ _encode = msgspec.json.encode
 
 
 class IdempotencyStore:
-    """`async with Once(bus) as once`."""
+    """`async with IdempotencyStore(bus) as store`."""
 
     def __init__(self, bus: Bus) -> None:
         self._table: Table = bus.table("answers")
@@ -97,7 +97,7 @@ class IdempotencyStore:
             mine.set()
 
     async def _write(self, id: str, answer: StoredResponse) -> None:
-        """Nobody waits for it: until it is there, the deed's own id does the same."""
+        """Not awaited: until the response is stored, the command's own id prevents a repetition."""
         if len(self._writing) >= MAX_WRITING:
             await asyncio.wait(self._writing, return_when=asyncio.FIRST_COMPLETED)
         task = asyncio.create_task(self._put(id, _encode(answer)))
@@ -115,7 +115,7 @@ class IdempotencyStore:
 
 
 def idempotency_id(device: str, method: str, path: str, key: str) -> str:
-    """What a key is bound to. Refuses keys that are none."""
+    """The key, bound to device, method and path. Refuses invalid keys."""
     if not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
         raise RequestRefused(
             "UsageError", f"a key is 1 to {MAX_KEY} printable ASCII characters", field="Idempotency-Key"
@@ -124,7 +124,7 @@ def idempotency_id(device: str, method: str, path: str, key: str) -> str:
 
 
 def command_id(id: str, digest: str) -> str:
-    """The id of what is to be done once."""
+    """The id of the command that a request sends, the same for its repetitions."""
     return hashlib.sha256(f"{id} {digest}".encode()).hexdigest()[:32]
 
 

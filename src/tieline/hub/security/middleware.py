@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..hub import Hub
 
 UNKNOWN_SESSION = "?"
-"""The session of an agent whose session cannot be told."""
+"""The session of an agent whose session cannot be determined."""
 UNSAFE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 _HEADERS = {
@@ -43,14 +43,14 @@ _SINGLE_VALUED = ("host", "origin", "authorization", "length", "once")
 
 
 def authorize(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
-    """Fills in who it is, or raises Refused. Nothing behind a door is touched before this returns."""
+    """Sets the request's device and session, or raises RequestRefused."""
     said = visit.said
     if access_rules.is_ambiguous(visit.path):
         raise RequestRefused("UsageError", "this path can be read in two ways", field="path")
     hub.origins.check_host(said.get("host", ""), scope)
     visit.foreign = hub.origins.check_origin(visit.method, said, scope)
     if visit.foreign and visit.method == "OPTIONS":
-        return  # a browser asks, without a token, whether it may ask: answered here, nothing behind is reached
+        return  # a preflight has no token; the middleware answers it
     need = access_rules.required_auth(visit.method, visit.path)
     _identify(visit, scope, hub)
     if need == "nothing" or (need == "first frame" and visit.device is None):
@@ -81,7 +81,7 @@ def _identify(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
     if (peer := scope["state"].get("peer")) is not None:
         scope["state"]["via"] = peer.via
         device = _identify_peer(visit, peer, hub)
-        if visit.session or "authorization" not in said:  # an agent is its session, whatever else it has got hold of
+        if visit.session or "authorization" not in said:  # an agent is its session, also with a stolen token
             visit.device = device
             return
     if (authorization := said.get("authorization")) is not None:
@@ -93,7 +93,7 @@ def _identify(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
 
 
 def _identify_peer(visit: RequestContext, peer: LocalPeer, hub: "Hub") -> DeviceView:
-    """Whoever came by the owner's socket."""
+    """The device of a connection by the owner's socket."""
     if peer.problem:
         raise RequestRefused(
             "Forbidden", peer.problem, hint="`tieline pair --client` lets a program in by a key of its own."
@@ -105,7 +105,7 @@ def _identify_peer(visit: RequestContext, peer: LocalPeer, hub: "Hub") -> Device
 
 
 class SecurityMiddleware:
-    """The application's outermost layer."""
+    """Authenticates, authorizes and limits every request before the application sees it."""
 
     def __init__(self, app: ASGIApp, hub: "Hub") -> None:
         self._app = app
@@ -160,9 +160,7 @@ class SecurityMiddleware:
             return
         async with asyncio.timeout(access_rules.RESPONSE_S):
             key = said.get("once")
-            known = (
-                visit.device is not None or visit.path in access_rules.RATE_LIMITED
-            )  # there a secret makes them known
+            known = visit.device is not None or visit.path in access_rules.RATE_LIMITED  # a secret authenticates these
             if key is None or visit.method not in UNSAFE_METHODS or not known:
                 await self._app(scope, receive, answer.send)
                 return

@@ -1,4 +1,4 @@
-"""Which names the hub goes by, and which pages may talk to it.
+"""Checks Host and Origin: the hub's own names, and the pages that may use it.
 
 A page of another site can make a browser send requests here, and can even make its own name point here. The first
 says so in `Origin`, the second in `Host`; both are refused unless they are on the list.

@@ -1,11 +1,11 @@
-"""How often somebody may try. A bucket of tries per caller, refilled over time, and one for all callers together."""
+"""Rate limits: a token bucket per caller, and one for all callers together."""
 
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 
 MAX_CALLERS = 4096
-"""Callers that are remembered. Who floods with addresses meets the common bucket."""
+"""Callers with a bucket of their own; a flood of addresses meets the common bucket."""
 
 
 class RateLimiter:
@@ -23,7 +23,7 @@ class RateLimiter:
         return self._refill * 60
 
     def take(self, who: str) -> float:
-        """Takes a try. 0, or how many seconds until there is one."""
+        """Takes a try. Returns 0, or the seconds until one is available."""
         wait = max(self._seconds_until(who, self._tries), self._seconds_until("", self._total))
         if wait <= 0:
             self._add(who, -1.0, self._tries)
@@ -31,7 +31,7 @@ class RateLimiter:
         return wait
 
     def give_back(self, who: str) -> None:
-        """It was a good one, which does not count."""
+        """A successful try does not count."""
         self._add(who, 1.0, self._tries)
         self._add("", 1.0, self._total)
 

@@ -1,7 +1,7 @@
-"""Connections whose other side has not said who it is: few of an address, small, and not for long.
+"""Limits for connections that have not authenticated: number per address, bytes, and time.
 
-A connection is a stranger's until a request or a frame on it brought a key. Where an address has as many as it may, one
-that waits for nothing makes room for the next; so whoever opens them and is silent keeps nobody out.
+A connection counts until a request or a frame on it brings a key. At the limit of an address, an idle connection makes
+room for the next: silent connections lock nobody out.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from msgspec import Struct
 PER_ADDRESS = 64
 TOTAL = 1024
 UNAUTHENTICATED_S = 10.0
-"""To say what one wants, or who one is; and how long a connection is kept for another request."""
+"""Time to send a request or to authenticate; also the keep-alive of such connections."""
 MAX_FRAME = 4 * 1024
 """Bytes of a WebSocket frame before signing in."""
 MAX_BYTES = 2 * MAX_FRAME
-"""Bytes of all frames before it: who one is, and the first thing that one wants."""
+"""Bytes of all frames before authentication."""
 GRACE_S = 1.0
-"""How old a connection is before it makes room for another one: the time that a greeting takes."""
+"""Minimum age of a connection that is closed to make room."""
 
 
 class UnauthenticatedConnection(Protocol):
-    """Whoever serves a connection says whether something is being done for it."""
+    """The protocol of a connection: `busy` while it handles a request."""
 
     @property
     def busy(self) -> bool: ...
@@ -51,7 +51,7 @@ class UnauthenticatedLimits:
         return transport in self._connections
 
     def add(self, transport: asyncio.Transport, server: UnauthenticatedConnection) -> bool:
-        """Whether there is room for it. One that changes its protocol comes again, and stays what it was."""
+        """Whether there is room for it. After an upgrade the same transport is added again."""
         if known := self._connections.get(transport):
             known.connection = server
             return True
@@ -67,7 +67,7 @@ class UnauthenticatedLimits:
         return True
 
     def discard(self, transport: asyncio.Transport) -> None:
-        """It is closed, or no stranger's any more."""
+        """The connection is closed, or authenticated."""
         one = self._connections.pop(transport, None)
         if one is None:
             return

@@ -29,7 +29,7 @@ StateListener = Callable[[AnyHubFrame], None]
 
 
 class LiveState:
-    """`async with State(bus) as state`: inside, all present values are known and kept up to date."""
+    """`async with LiveState(bus) as state`: inside, all present values are known and kept up to date."""
 
     def __init__(self, bus: Bus) -> None:
         self.sessions: dict[str, SessionRecord] = {}

@@ -21,7 +21,7 @@ Apply = Callable[[str, bytes | None, bool], None]
 
 
 class TableCache:
-    """`async with Mirror(table, apply)`: inside, all that is present has been applied, and what changes is."""
+    """`async with TableCache(table, apply)`: inside, all that is present has been applied, and what changes is."""
 
     def __init__(self, table: Table, apply: Apply) -> None:
         self._table = table
@@ -43,7 +43,7 @@ class TableCache:
         await self.stop()
 
     def start(self) -> None:
-        """For those who read several at once: `settled` and `stop` are theirs, too."""
+        """For callers that start several at once: they call `wait_loaded` and `stop`, too."""
         self._task = background(self._run(), f"state-{self._table.name}")
 
     async def wait_loaded(self) -> None:

@@ -17,7 +17,7 @@ def item_key(session: str, said: EventSummary) -> Item:
 
 
 class DeltaBuffer:
-    """What was said of items, in order; `size` is how many characters."""
+    """Deltas per item, in order; `size` in characters."""
 
     def __init__(self) -> None:
         self.size = 0

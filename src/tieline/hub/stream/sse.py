@@ -1,4 +1,4 @@
-"""The same stream as server-sent events, for those who prefer it: the hub's frames, one way.
+"""The stream as server-sent events: the same frames, one way.
 
 `GET /api/v1/stream/sse?after=&epoch=&sessions=a,b&events=&deltas=&visible=`. Events carry their place in the log as
 `id`, `ready` where it begins; a browser says the last one it saw as `Last-Event-ID` when it comes back by itself.
