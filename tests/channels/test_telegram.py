@@ -169,7 +169,7 @@ async def test_routes_send_chats_to_different_places(tmp_path: Path) -> None:
 async def test_a_refusal_is_told_to_the_person(tmp_path: Path) -> None:
     async with bot(tmp_path, to="relay.nobody") as (api, _, _):
         await api.write(ADA, "hello?")
-        await eventually(lambda: any("Not sent: nobody answers" in text for text in api.said(ADA)), "", timeout=30)
+        await eventually(lambda: any("Not sent: no endpoint answers" in text for text in api.said(ADA)), "", timeout=30)
 
 
 async def test_a_message_that_dies_is_told_to_the_person(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ async def test_dead_letters_and_channels(hub: Running, client: Client) -> None:
 
 
 async def test_refusals_are_errors(client: Client) -> None:
-    with pytest.raises(UsageError, match="nobody answers"):
+    with pytest.raises(UsageError, match="no endpoint answers"):
         await client.send_message(NewMessage(to="relay.nobody", text="x"))
     with pytest.raises(UsageError, match="no message"):
         await client.message("unknown")

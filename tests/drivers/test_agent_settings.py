@@ -213,7 +213,7 @@ async def test_a_configured_limit_for_any_agent(tmp_path: Path) -> None:
     ("line", "problem"),
     [
         ("model = 3", r"tieline\.toml:2: agents\.codex\.model: expected text, found a whole number"),
-        ("timeout_s = 0", r"agents\.codex\.timeout_s: 0 s is no time"),
+        ("timeout_s = 0", r"agents\.codex\.timeout_s: 0 s must be more than 0"),
     ],
 )
 def test_wrong_defaults_are_named(line: str, problem: str, tmp_path: Path) -> None:

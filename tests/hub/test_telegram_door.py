@@ -74,7 +74,7 @@ async def test_the_hub_does_not_wait_for_it(tmp_path: Path, monkeypatch: pytest.
                 "phone": "running",
                 "other": "broken",
             }
-            with pytest.raises(Refused, match="nobody answers"):
+            with pytest.raises(Refused, match="no endpoint answers"):
                 await relay.send("relay.telegram.other.1", "late", sender="relay.user.ann")
             assert (await relay.status(lost.id)).waiting == "no_channel", "what was taken waits, should it be mended"
 

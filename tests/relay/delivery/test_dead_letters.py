@@ -28,7 +28,7 @@ async def test_an_answer_is_sent_again_after_its_question_has_run_out(relay: Rel
 
     relay.serve("relay.program2.agent", agent)
     relay.serve("relay.program2.chat", chat)
-    limits = Limits(ttl_s=0.3, max_hops=1, calls=1)
+    limits = Limits(ttl_s=2.0, max_hops=1, calls=1)
     sent = await relay.send("relay.program2.agent", "?", sender=ME, reply_to="relay.program2.chat", limits=limits)
     answer = (await over(relay, sent.id)).answer
     assert (await over(relay, answer)).state == "dead"

@@ -28,7 +28,7 @@ class TableContract(BusContractBase):
     async def test_expected_revisions(self, bus: Bus, family: str) -> None:
         table = bus.table(family)
         first = await table.put("k", b"1", expect=0)
-        with pytest.raises(Conflict, match="there already"):
+        with pytest.raises(Conflict, match="already exists"):
             await table.put("k", b"2", expect=0)
         second = await table.put("k", b"2", expect=first)
         with pytest.raises(Conflict, match=f"revision {first}") as caught:
