@@ -93,6 +93,7 @@ async def test_a_turn_goes_over(hub: Running, tmp_path: Path) -> None:
     async with joined_to(hub, tmp_path / "node", LONG) as node:
         view = await hub.hub.nodes.get(node.id)
         assert view.online and not view.local and view.limits == ()
+        await eventually(lambda: node.id in hub.hub.state.nodes, "the node is not shown", timeout=30)
         await eventually(
             lambda: any(one.ready for one in hub.hub.state.nodes[node.id].agents), "no agent is shown", timeout=30
         )

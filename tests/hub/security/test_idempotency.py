@@ -136,9 +136,8 @@ async def test_what_may_pass_is_not_kept(once: IdempotencyStore, status: int) ->
 @pytest.mark.slow
 async def test_a_strangers_keys_cost_nothing(hub: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand keys to doors that are open: nothing of them is on the bus, in memory, or answered twice."""
-    monkeypatch.setattr(
-        "tieline.hub.security.idempotency.PASSING", frozenset[int]()
-    )  # whatever the answer is, it is not kept
+    # Whatever the answer is, it is not kept.
+    monkeypatch.setattr("tieline.hub.security.idempotency.TRANSIENT", frozenset[int]())
     file = Path(hub.env["TIELINE_HOME"]).parent / "bus.db"
 
     def size() -> int:
