@@ -458,7 +458,7 @@ async def test_a_broken_configuration(tmp_path: Path, place: Path) -> None:
 def test_options() -> None:
     with pytest.raises(UsageError, match="unknown field `colour`"):
         create("opencode", {"colour": "red"})
-    with pytest.raises(UsageError, match="a url and a command"):
+    with pytest.raises(UsageError, match="a url and command"):
         create("opencode", {"url": "http://127.0.0.1:1", "command": ["x"]})
 
 
