@@ -91,10 +91,10 @@ class CommandQueue:
             hint = "They are fetched when it is back, or expire."
             raise UsageError(f"{MAX_WAITING} commands wait for the node already", field="node", hint=hint)
         self._waiting[node] += 1
-        await self._bus.publish(subject(node), _encode(order), id=order.id)
-        if not isinstance(order.command, READING):
-            with suppress(Conflict):  # its node was faster
+        if not isinstance(order.command, READING):  # shown first: the node's result may come before `publish` returns
+            with suppress(Conflict):  # the same order again
                 await self._table.put(order.id, _encode(command_view(node, order)), expect=0, ttl=KEPT_S)
+        await self._bus.publish(subject(node), _encode(order), id=order.id)
 
     async def get(self, id: str) -> CommandView | None:
         if view := self._unwritten.get(id):
