@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -112,7 +111,7 @@ class ObservedAgents:
         while len(content := msgspec.json.encode(dict(newest))) > MAX_FILE:
             newest.pop()
         self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = self._file.with_name(f"{self._file.name}.{token_hex(4)}.part")
+        draft = self._file.with_name(f"{self._file.name}.{os.urandom(4).hex()}.part")
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
                 file.write(content)
