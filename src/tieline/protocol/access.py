@@ -1,10 +1,8 @@
 """What the hub answers about access: who asks, secrets to pair with, keys of devices."""
 
-from typing import Literal
-
 from msgspec import Struct
 
-from .views import DeviceView
+from .views import DeviceKind, DeviceView
 
 
 class Me(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,7 +19,7 @@ class Me(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Offer(Struct, frozen=True, kw_only=True):
     """A secret that lets one device in, once, soon. It is shown now and never again."""
 
-    kind: Literal["page", "client", "node"]
+    kind: DeviceKind
     secret: str
     url: str  # with the secret in its fragment, which no server and no log gets to see
     expires_at: float

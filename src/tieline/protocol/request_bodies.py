@@ -8,6 +8,7 @@ from msgspec import Struct
 from ..drivers.base import AgentOptions, Attachment
 from ..events import Remember
 from ..policy import Policy
+from .views import DeviceKind
 
 
 class Body(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -58,7 +59,7 @@ class Decision(Body, frozen=True, kw_only=True):
 
 
 class Pairing(Body, frozen=True, kw_only=True):
-    kind: Literal["page", "client", "node"] = "page"
+    kind: DeviceKind = "page"
     name: str = ""
 
 

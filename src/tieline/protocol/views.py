@@ -81,10 +81,14 @@ class DirectoryView(Struct, frozen=True, kw_only=True):
     whole: bool = True  # there are not more
 
 
+DeviceKind = Literal["page", "client", "node", "mesh"]
+"""What its key is for. `mesh`: a harness on another machine; its key opens the MCP server and nothing else."""
+
+
 class DeviceView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     name: str
-    kind: Literal["page", "client", "node"] = "client"
+    kind: DeviceKind = "client"
     created_at: float = 0.0
     seen_at: float = 0.0
     node: str = ""  # the node whose key it is

@@ -1,5 +1,6 @@
 """Every route and every upgrade of the application is guarded, or named as open. A new unguarded one fails here."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from starlette.responses import Response
 from tests.hub.agents import Inside, inside, through
 from tests.hub.conftest import Running, caller
 from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tieline.hub.app import Application, all_routes
 from tieline.hub.http.request import Request, json_response
@@ -43,6 +44,10 @@ AGENTS = {
     ("POST", "/api/v1/messages"),
     ("POST", "/api/v1/messages/ask"),
     ("GET", "/api/v1/messages/x"),
+    ("GET", "/mcp"),
+    ("POST", "/mcp"),
+    ("DELETE", "/mcp"),
+    ("POST", "/mcp/delivered"),
 }
 """Open for what an agent started, beside its own session."""
 PAGE = re.compile(
@@ -198,3 +203,40 @@ async def test_the_page_is_the_same_for_everybody(shared: Running, stranger: Str
             assert own.status_code == foreign.status_code, path
             assert own.status_code != 200 or own.content == foreign.content, path
             assert shared.token.encode() not in own.content
+
+
+MESH = {
+    ("GET", "/api/v1/me"),
+    ("POST", "/api/v1/logout"),
+    ("GET", "/mcp"),
+    ("POST", "/mcp"),
+    ("DELETE", "/mcp"),
+    ("POST", "/mcp/delivered"),
+}
+"""All that the key of a harness on another machine opens."""
+
+
+async def test_a_mesh_key_opens_the_mcp_server_and_nothing_else(shared: Running) -> None:
+    _, key = await shared.hub.devices.add("mesh", "a laptop")
+    opened: list[tuple[str, str, int]] = []
+    async with caller(shared.url, key) as harness:
+        for method, path in every_door(all_routes(shared.hub)):
+            if method == WEBSOCKET or (method, path) in OPEN | MESH or (method == "GET" and PAGE.fullmatch(path)):
+                continue
+            if method == "POST" and path.startswith("/hooks/"):
+                continue
+            body: dict[str, str] | None = {} if method in ("POST", "PATCH") else None
+            async with harness.stream(method, path, json=body) as reply:
+                if reply.status_code != 403:
+                    opened.append((method, path, reply.status_code))
+        assert opened == []
+        refused = await harness.get("/api/v1/sessions")
+        assert refused.json()["detail"] == "a mesh key opens the MCP server, and little else"
+    for path in ("/api/v1/stream", "/api/v1/link"):
+        with pytest.raises((InvalidStatus, ConnectionClosed)):
+            async with connect(
+                f"ws{shared.url.removeprefix('http')}{path}", proxy=None, additional_headers=shared.headers(key)
+            ) as socket:
+                async with asyncio.timeout(10):
+                    await socket.recv()
+                    pytest.fail("it was let in")

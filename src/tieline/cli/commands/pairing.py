@@ -20,17 +20,17 @@ class PairingSecret(Struct, frozen=True):
     secret: str
 
 
-def pair(*, node: bool, page: bool, client: bool, name: str, json: bool = False) -> int:
-    if node + page + client > 1:
-        raise UsageError("one kind of device at a time", field="pair", hint="--node, --page or --client.")
-    kind = "node" if node else "client" if client else "page"
+def pair(*, node: bool, page: bool, client: bool, mesh: bool, name: str, json: bool = False) -> int:
+    if node + page + client + mesh > 1:
+        raise UsageError("one kind of device at a time", field="pair", hint="--node, --page, --client or --mesh.")
+    kind = "node" if node else "client" if client else "mesh" if mesh else "page"
     made = asyncio.run(_offer(Pairing(kind=kind, name=name)))
     if json:
         print(msgspec.json.encode(PairingSecret(made.url.partition("/#")[0], made.secret)).decode())
         return 0
     if kind == "node":
         print(f"On the other machine, once, within ten minutes:\n  tieline node join '{made.url}'")
-    elif kind == "client":
+    elif kind in ("client", "mesh"):
         print(f"For one program, once, within ten minutes:\n  {made.url}")
     else:
         print(f"Open this once, within ten minutes, to sign a browser in:\n  {made.url}")

@@ -49,6 +49,7 @@ def pair(
     node: Annotated[bool, typer.Option("--node", help="For another machine: `tieline node join`.")] = False,
     page: Annotated[bool, typer.Option("--page", help="For a browser (the default).")] = False,
     client: Annotated[bool, typer.Option("--client", help="For a program.")] = False,
+    mesh: Annotated[bool, typer.Option("--mesh", help="For a harness elsewhere: only the MCP server.")] = False,
     name: Annotated[
         str, typer.Option(metavar="TEXT", help="What the list of devices shows; its own name by default.")
     ] = "",
@@ -57,7 +58,7 @@ def pair(
     """Let one more device in: a link that works once, within ten minutes, and its QR code."""
     from ..commands.pairing import pair
 
-    raise typer.Exit(pair(node=node, page=page, client=client, name=name, json=json))
+    raise typer.Exit(pair(node=node, page=page, client=client, mesh=mesh, name=name, json=json))
 
 
 EXAMPLES = {
@@ -85,6 +86,7 @@ tieline pair                             a browser: a phone, another computer
 tieline pair --node                      another machine with agents
 tieline pair --client --name backup      a program
 tieline pair --client --json             its secret for POST /api/v1/pair
+tieline pair --mesh --json               for a harness on another machine
 """,
 }
 

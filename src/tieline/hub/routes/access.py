@@ -87,11 +87,11 @@ async def offer(request: Request) -> Response:
     ),
 )
 async def pair(request: Request) -> Response:
-    """Exchange a secret for a key of one's own: for clients and nodes."""
+    """Exchange a secret for a key of one's own: for clients, nodes and harnesses."""
     hub = request.hub
     claim = await parse_body(request, Claim)
     device, key = await hub.devices.claim(
-        claim.secret, ("client", "node"), name=_name(claim.name), node=_node(claim.node)
+        claim.secret, ("client", "node", "mesh"), name=_name(claim.name), node=_node(claim.node)
     )
     hub.login_limiter.give_back(caller(request.scope))
     who = actor_name(hub.devices.view(device))

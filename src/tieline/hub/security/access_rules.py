@@ -4,6 +4,7 @@ A test requests every route and upgrade of the application without a key: a new 
 """
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 API = "/api/v1"
@@ -46,8 +47,18 @@ AUTH_IN_FIRST_FRAME: frozenset[str] = frozenset({f"{API}/stream"})
 """Upgrades without a token: the first frame authenticates."""
 
 NODE_ONLY: frozenset[str] = frozenset({f"{API}/link"})
-NODE_ALLOWED: frozenset[tuple[str, str]] = frozenset({("GET", f"{API}/me"), ("POST", f"{API}/logout")})
-"""All that a node's key allows beside the link: a compromised node cannot command the others."""
+
+_OWN: frozenset[tuple[str, str]] = frozenset({("GET", f"{API}/me"), ("POST", f"{API}/logout")})
+
+MCP = "/mcp"
+MCP_DELIVERED = "/mcp/delivered"
+MCP_ROUTES: frozenset[tuple[str, str]] = frozenset(
+    {("GET", MCP), ("POST", MCP), ("DELETE", MCP), ("POST", MCP_DELIVERED)}
+)
+
+LIMITED_KEYS: Mapping[str, frozenset[tuple[str, str]]] = {"node": _OWN, "mesh": _OWN | MCP_ROUTES}
+"""By kind of device, all that its key allows; a node's also opens NODE_ONLY. A compromised node cannot command the
+others, and whoever reads a harness's configuration file can send messages but decide nothing."""
 
 SESSION_ALLOWED: tuple[tuple[str, str], ...] = (
     ("GET", f"{API}/me"),
@@ -57,6 +68,7 @@ SESSION_ALLOWED: tuple[tuple[str, str], ...] = (
     ("POST", f"{API}/messages"),
     ("POST", f"{API}/messages/ask"),
     ("GET", f"{API}/messages/{{message}}"),  # those that its session sent or was sent
+    *sorted(MCP_ROUTES),
 )
 """All that an agent's processes may do: send messages as their session, and read that session."""
 
@@ -66,11 +78,12 @@ RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 SECRET_RESPONSES: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair", f"{API}/pairings", f"{API}/logout"})
 """Responses with secrets: replays of them are kept in memory only."""
 
-STREAMS: frozenset[str] = frozenset({f"{API}/stream/sse"})
-"""Endless responses."""
+STREAMS: frozenset[str] = frozenset({f"{API}/stream/sse", MCP})
+"""Endless responses, or such as bound themselves."""
 
 MAX_BODY = 256 * 1024
 MAX_PROMPT_BODY = 8 * 1024 * 1024
+MAX_MCP_BODY = 8 * 1024 * 1024  # a message of 1 MiB has up to six times as many bytes in JSON
 BODY_S = 20.0
 MAX_SECRET_BODY = 4 * 1024
 UNAUTHENTICATED_BODY_S = 10.0
@@ -115,6 +128,8 @@ def body_limits(path: str, *, stranger: bool = False) -> tuple[int, float]:
     """Maximum bytes of a request's body, and seconds for it to arrive."""
     if stranger:
         return MAX_SECRET_BODY if path in RATE_LIMITED else MAX_BODY, UNAUTHENTICATED_BODY_S
+    if path == MCP:
+        return MAX_MCP_BODY, PROMPT_BODY_S
     return (MAX_PROMPT_BODY, PROMPT_BODY_S) if _PROMPTS.fullmatch(path) else (MAX_BODY, BODY_S)
 
 

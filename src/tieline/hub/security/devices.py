@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -21,12 +20,10 @@ from msgspec.structs import replace
 from ...bus.base import Bus, Table
 from ...errors import BusClosed, BusError, Conflict
 from ...ids import new_id
-from ...protocol.views import DeviceView
+from ...protocol.views import DeviceKind, DeviceView
 from ..http.problems import NotFound, RequestRefused
 from ..ops.background_tasks import background
 from ..state.table_cache import TableCache
-
-Kind = Literal["page", "client", "node"]
 
 PAIRING_S = 600
 """How long a secret lets a device in: long enough to walk to the other machine."""
@@ -45,7 +42,7 @@ class Device(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     name: str
     hash: str
-    kind: Kind = "client"
+    kind: DeviceKind = "client"
     created_at: float = 0.0
     seen_at: float = 0.0
     node: str = ""
@@ -53,7 +50,7 @@ class Device(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PairingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    kind: Kind
+    kind: DeviceKind
     expires_at: float
     name: str = ""
     by: str = ""
@@ -150,7 +147,7 @@ class Devices:
 
         return closed
 
-    async def add(self, kind: Kind, name: str, *, node: str = "", by: str = "") -> tuple[Device, str]:
+    async def add(self, kind: DeviceKind, name: str, *, node: str = "", by: str = "") -> tuple[Device, str]:
         """A new device and its key, which is not kept. When it is given out, the bus has told all hubs about it."""
         if len(self._devices) >= MAX_DEVICES:
             raise RequestRefused("Conflict", f"there are {MAX_DEVICES} devices already", hint="Revoke some first.")
@@ -201,7 +198,7 @@ class Devices:
 
     # --- pairing ---------------------------------------------------------------------------------------
 
-    async def offer(self, kind: Kind, *, name: str = "", by: str = "") -> tuple[str, float]:
+    async def offer(self, kind: DeviceKind, *, name: str = "", by: str = "") -> tuple[str, float]:
         """A secret that lets one device in, and when it ends."""
         secret = secrets.token_urlsafe(32)
         expires_at = time.time() + PAIRING_S
@@ -210,7 +207,7 @@ class Devices:
         return secret, expires_at
 
     async def claim(
-        self, secret: str, kinds: tuple[Kind, ...], *, name: str = "", node: str = ""
+        self, secret: str, kinds: tuple[DeviceKind, ...], *, name: str = "", node: str = ""
     ) -> tuple[Device, str]:
         """Exchanges a secret for a device; a secret works once."""
         refused = RequestRefused(

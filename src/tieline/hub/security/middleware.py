@@ -70,9 +70,11 @@ def authorize(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
         )
     if need == "node" and device.kind != "node":
         raise RequestRefused("Forbidden", "this door is for nodes", hint="`tieline node join` makes a machine one.")
-    if device.kind == "node" and need != "node" and (visit.method, visit.path) not in access_rules.NODE_ALLOWED:
+    allowed = access_rules.LIMITED_KEYS.get(device.kind)
+    if allowed is not None and need != device.kind and (visit.method, visit.path) not in allowed:
+        opens = {"node": "the link", "mesh": "the MCP server"}[device.kind]
         raise RequestRefused(
-            "Forbidden", "a node's key opens the link, and little else", hint="Pair this device as a client."
+            "Forbidden", f"a {device.kind} key opens {opens}, and little else", hint="Pair this device as a client."
         )
 
 

@@ -35,6 +35,7 @@ from ...protocol.stream_frames import (
 from ...protocol.views import DeviceView
 from ...sessions.event_log import subject
 from ...version import __version__
+from ..security import access_rules
 from .encoded_frames import encode_frame
 from .subscriber import CLOSE_TRY_AGAIN, Subscriber
 
@@ -196,10 +197,9 @@ class _ClientSocket:
             self._admit(self._device)
 
     def _admit(self, device: DeviceView) -> None:
-        if device.kind == "node":
-            raise StreamClosing(
-                CLOSE_UNAUTHENTICATED, ProblemFrame(code="Forbidden", message="a node's key opens only the link")
-            )
+        if device.kind in access_rules.LIMITED_KEYS:
+            message = f"a {device.kind} key does not open the stream"
+            raise StreamClosing(CLOSE_UNAUTHENTICATED, ProblemFrame(code="Forbidden", message=message))
         if self._streams.full:
             raise StreamClosing(CLOSE_TRY_AGAIN, ProblemFrame(code="Full", message="too many clients"))
         self._unregister = self._streams.register(device.id, self.drop)
