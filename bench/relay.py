@@ -15,7 +15,7 @@ from tieline.channels.base import DeliveryContext
 from tieline.config import Config, RelayConfig
 from tieline.envelopes import Envelope, MessageReceipt
 from tieline.relay import Relay
-from tieline.relay.address_matching import AddressTrie
+from tieline.relay.address_trie import AddressTrie
 
 from .bus import nats_server, percentile
 from .rows import Row, at_least, at_most, side_by_side, side_by_side_async

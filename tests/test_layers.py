@@ -26,7 +26,7 @@ LAYERS: list[set[str]] = [
         "ask_parts",
         "visible_text",
     },
-    {"toml_lines", "config_schema", "config", "state_directory"},
+    {"toml_lines", "config_schema", "config", "state_directory", "safe_file_read"},
     {"wire", "processes"},
     {
         "drivers.base",
@@ -41,6 +41,7 @@ LAYERS: list[set[str]] = [
         "drivers.run_as",
         "drivers.denial_reasons",
         "channels.base",
+        "channels.inbound_http",
         "bus.base",
         "bus.subjects",
         "bus.announcement_listeners",

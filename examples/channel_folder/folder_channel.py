@@ -24,7 +24,7 @@ from tieline.channels.base import (
     DeliveryContext,
     DeliveryResult,
     Envelope,
-    Outlet,
+    RelayAccess,
     dead,
     delivered,
     failed,
@@ -56,7 +56,7 @@ class Folder:
         self._state: Literal["starting", "running", "stopped"] = "starting"
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, relay: Outlet) -> None:
+    async def start(self, relay: RelayAccess) -> None:
         await asyncio.to_thread((self._folder / "out").mkdir, parents=True, exist_ok=True)
         if self._config.to:
             self._task = asyncio.create_task(self._watch(relay))
@@ -84,7 +84,7 @@ class Folder:
         self._written += 1
         return delivered()
 
-    async def _watch(self, relay: Outlet) -> None:
+    async def _watch(self, relay: RelayAccess) -> None:
         sender = relay.sender(self.subject_prefix)
         while True:
             for path in sorted(await asyncio.to_thread(_files, self._folder / "out")):

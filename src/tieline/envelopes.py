@@ -248,7 +248,7 @@ class RelayStandby(TielineError):
         self.active = active
 
 
-UNSURE = (BusError, RelayStandby)
+OUTCOME_UNKNOWN = (BusError, RelayStandby)
 """What sending raises when nobody knows whether the message is stored: no refusal. The same `key` again is harmless."""
 
 

@@ -12,8 +12,8 @@ from tests.channels.test_webhook_signatures import signed
 from tieline.backoff import Backoff
 from tieline.channels import notify, telegram, webhook
 from tieline.channels.base import Channel, ChannelContext
+from tieline.channels.inbound_http import HookRequest
 from tieline.channels.webhook.channel import Webhook
-from tieline.relay.plugins.inbound_webhooks import HookRequest
 from tieline.testing.channel_contract import ID, ME, ChannelContract, Far, over
 from tieline.testing.http_server import HttpRequest, LoopbackServer
 from tieline.testing.telegram_server import TOKEN, BotApi

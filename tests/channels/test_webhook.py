@@ -15,12 +15,12 @@ from tests.channels.test_webhook_signatures import signed
 from tests.relay.conftest import QUICK, over, states
 
 from tieline.backoff import Backoff
+from tieline.channels.inbound_http import HookRefused, HookRequest
 from tieline.channels.webhook.channel import Webhook
 from tieline.channels.webhook.loop_header import HEADER, trail
 from tieline.envelopes import AttachmentRef, Payload, Refused
 from tieline.errors import UsageError
 from tieline.relay import Relay
-from tieline.relay.plugins.inbound_webhooks import HookRefused, HookRequest
 from tieline.relay.plugins.loader import ChannelError
 from tieline.testing.channel_contract import FakeDeliveryContext
 from tieline.testing.http_server import HttpRequest, LoopbackServer

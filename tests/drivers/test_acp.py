@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tieline.drivers.acp.nodejs_precompile import PRELOAD
+from tieline.drivers.acp.nodejs_eager_compile import PRELOAD
 from tieline.drivers.base import Spec
 from tieline.events import Answer, Ask, Fetch, Init, Text, ToolResult, ToolUse
 from tieline.policy import Policy, preset

@@ -16,8 +16,8 @@ from tieline.drivers.claude_code.driver import ClaudeCode
 from tieline.drivers.claude_code.launch import launch_command as claude_command
 from tieline.errors import AgentError, UnknownAgent, UsageError
 from tieline.script import Stall
-from tieline.sessions.agent_fingerprint import fingerprint
 from tieline.sessions.manager import SessionManager
+from tieline.sessions.startup_files_fingerprint import fingerprint
 from tieline.testing.driver_contract.base import FULL
 from tieline.testing.rig import scratch_env
 from tieline.testing.rigs.shell import JSONL, TEXT, ShellRig

@@ -13,7 +13,7 @@ from tieline.config import RelayConfig
 from tieline.envelopes import Budget, Limits
 from tieline.errors import UsageError
 from tieline.relay import budget as budgets
-from tieline.relay.address_matching import AddressTrie
+from tieline.relay.address_trie import AddressTrie
 from tieline.relay.rules import CircuitBreaker, SendRateLimiter, SendRules
 
 TOKENS = st.lists(st.sampled_from(["a", "b", "ab", "c"]), min_size=1, max_size=5).map(lambda t: "relay." + ".".join(t))

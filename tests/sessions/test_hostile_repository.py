@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tieline.sessions.agent_fingerprint import fingerprint
+from tieline.sessions.startup_files_fingerprint import fingerprint
 from tieline.sessions.workspace_diff import branch, changes, snapshot
 
 pytestmark = pytest.mark.slow

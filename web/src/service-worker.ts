@@ -1,6 +1,6 @@
 /** The service worker: opens the page offline, shows pushes as notifications and answers asks from them. */
 import { danger } from './asks/danger'
-import { readStoredKey } from './auth/device-key'
+import { readStoredKey } from './auth/api-key-storage'
 import type { AskRecord, Decision, Notice, PushSubscription as Wanted } from './generated/protocol'
 import { canAllow, toNotification, notificationPath } from './push/notification'
 

@@ -106,7 +106,7 @@ class Sender(Protocol):
         ...
 
 
-class Outlet(Protocol):
+class RelayAccess(Protocol):
     """The relay, as far as a channel may use it."""
 
     def sender(self, subject: str) -> Sender:
@@ -142,7 +142,7 @@ class Channel(Protocol):
     @property
     def display_name(self) -> str: ...
 
-    async def start(self, relay: Outlet) -> None: ...
+    async def start(self, relay: RelayAccess) -> None: ...
 
     async def stop(self) -> None: ...
 
@@ -284,9 +284,9 @@ __all__ = [
     "Envelope",
     "Factory",
     "MessageReceipt",
-    "Outlet",
     "Payload",
     "Progress",
+    "RelayAccess",
     "Sender",
     "SessionNodeOffline",
     "SessionRequest",

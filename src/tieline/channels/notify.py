@@ -27,7 +27,7 @@ from .base import (
     DeliveryContext,
     DeliveryResult,
     Envelope,
-    Outlet,
+    RelayAccess,
     dead,
     delivered,
     failed,
@@ -104,7 +104,7 @@ class Notify:
         self._state: Literal["starting", "running", "stopped"] = "starting"
         self._stack = AsyncExitStack()
 
-    async def start(self, relay: Outlet) -> None:
+    async def start(self, relay: RelayAccess) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"notify-{self.id}")
         if self._config.asks and self._asks is not None:
             sender = relay.sender(forwarder_address(self.subject_prefix))

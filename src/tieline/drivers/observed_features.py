@@ -16,7 +16,7 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 from msgspec import Struct
 
-from ..wire.bounded_read import read_regular
+from ..safe_file_read import read_regular
 from .base import Driver
 from .run_as import RunAsDriver
 

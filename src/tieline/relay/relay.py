@@ -27,6 +27,8 @@ from ..envelopes import (
     address,
 )
 from ..errors import UsageError
+from .address_sender import AddressSender
+from .channel_api import ChannelRelay
 from .delivery.attempts import Attempts, has_state
 from .delivery.attribution import ActiveDeliveries
 from .delivery.dead_letters import DeadLetters
@@ -36,7 +38,6 @@ from .delivery.maintenance import Maintenance
 from .plugins.channel_registry import ChannelRegistry, Handler
 from .request_reply import RequestReply
 from .schedules import Schedules
-from .senders import AddressSender, ChannelRelay
 from .settings import Settings
 from .storage.inbox import MessageInbox
 from .storage.lease import ActiveRelayLease

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..wire.bounded_read import read_regular
+from ..safe_file_read import read_regular
 
 MAX_FACT = 64 * 1024
 MAX_REFS = 16 * 1024 * 1024

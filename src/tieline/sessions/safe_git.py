@@ -19,7 +19,7 @@ from .. import paths
 from ..errors import TielineError
 from ..processes.async_process import Process
 from ..processes.spawn import find
-from ..wire.bounded_read import read_regular
+from ..safe_file_read import read_regular
 from .git_repository import Repository
 
 GIT_TIMEOUT_S = 60.0

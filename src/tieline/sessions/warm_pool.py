@@ -19,8 +19,8 @@ from ..config import PoolConfig
 from ..drivers.base import Driver, Spec, agent_env
 from ..errors import TielineError
 from ..processes import spawn
-from .agent_fingerprint import fingerprint
 from .session import Session
+from .startup_files_fingerprint import fingerprint
 
 LOOK_S = 30.0
 """How often it is looked whether those that wait still live, and how much they hold."""

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.relay.conftest import over, relaying, states, until, within
 
-from tieline.channels.base import ChannelStatus, DeliveryContext, Outlet, dead, delivered, failed
+from tieline.channels.base import ChannelStatus, DeliveryContext, RelayAccess, dead, delivered, failed
 from tieline.envelopes import DeliveryResult, Envelope, Limits, MessageReceipt
 from tieline.errors import BusUnavailable, UsageError
 from tieline.relay import Relay
@@ -31,11 +31,11 @@ class Door:
         self.inside: list[str] = []
         self.most = 0
         self.passed: list[str] = []
-        self.relay: Outlet | None = None
+        self.relay: RelayAccess | None = None
         self.stopped = False
         self.do: Callable[[Envelope, DeliveryContext], Awaitable[DeliveryResult]] = self.pass_through
 
-    async def start(self, relay: Outlet) -> None:
+    async def start(self, relay: RelayAccess) -> None:
         self.relay = relay
 
     async def stop(self) -> None:
@@ -279,7 +279,7 @@ async def test_a_channel_speaks_for_itself_alone(relay: Relay) -> None:
 
 async def test_a_channel_that_does_not_start(relay: Relay) -> None:
     class Broken(Door):
-        async def start(self, relay: Outlet) -> None:
+        async def start(self, relay: RelayAccess) -> None:
             raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):

@@ -1,5 +1,5 @@
 /** HTTP requests to the hub. Each write carries an idempotency key, so that a request sent twice takes effect once. */
-import { readStoredKey, writeStoredKey } from '../auth/device-key'
+import { readStoredKey, writeStoredKey } from '../auth/api-key-storage'
 import type { Problem } from '../generated/protocol'
 
 export class ApiError extends Error {

@@ -19,7 +19,7 @@ from ...sessions.records import SESSIONS
 from ..base import (
     ChannelStatus,
     DeliveryContext,
-    Outlet,
+    RelayAccess,
     SessionNodeOffline,
     SessionRequest,
     SessionService,
@@ -78,7 +78,7 @@ class AgentChannel:
         self._running = False
         self._working = 0
 
-    async def start(self, relay: Outlet) -> None:
+    async def start(self, relay: RelayAccess) -> None:
         await self._stack.enter_async_context(self._turns)
         self._running = True
 

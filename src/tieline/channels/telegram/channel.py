@@ -12,22 +12,22 @@ import msgspec
 from aiogram.types import Update
 
 from ...backoff import EXACT, Backoff
-from ...envelopes import UNSURE, MessageReceipt
+from ...envelopes import OUTCOME_UNKNOWN, MessageReceipt
 from ...errors import TielineError, UsageError
 from ...relay.ask_forwarder import AskForwarder, decode_ask, forwarder_address
-from ...relay.plugins.inbound_webhooks import HookRefused, HookReply, HookRequest
 from ..base import (
     ChannelContext,
     ChannelStatus,
     DeliveryContext,
     DeliveryResult,
     Envelope,
-    Outlet,
+    RelayAccess,
     dead,
     delivered,
     failed,
     time_left,
 )
+from ..inbound_http import HookRefused, HookReply, HookRequest
 from .allowed_chats import AllowedChats
 from .attachments import Attachments
 from .bot_api import UPDATES, RawUpdates, TelegramError, make_bot, read_update, tried
@@ -78,7 +78,7 @@ class Telegram:
 
     # --- its life --------------------------------------------------------------------------------------
 
-    async def start(self, relay: Outlet) -> None:
+    async def start(self, relay: RelayAccess) -> None:
         self._relay = relay
         self._bot = make_bot(self._config.token, self._config.api, self._config.timeout_s)
         self._stack.push_async_callback(self._bot.session.close)
@@ -220,7 +220,7 @@ class Telegram:
                 self._problem = ""
                 if found and not any(map(_numbered, found)):
                     raise TelegramError("Telegram gives updates without a number", again=True)
-            except (TelegramError, *UNSURE) as error:
+            except (TelegramError, *OUTCOME_UNKNOWN) as error:
                 failures += 1
                 await self._wait_after(error, failures)
             except Exception as error:  # whatever it is, the bot must not fall silent for good
@@ -253,7 +253,7 @@ class Telegram:
                 if error.again and self._tries[update.update_id] < MAX_TRIES:
                     raise  # it is given again
                 await self._ears.give_up(update, error.message)
-            except UNSURE:
+            except OUTCOME_UNKNOWN:
                 raise
             except Exception as error:  # one message that trips us must not keep the others from being heard
                 self._relay.report(f"an update could not be read: {type(error).__name__}")

@@ -8,9 +8,9 @@ from aiogram import Bot
 from aiogram.types import CallbackQuery, Message, Update
 from aiogram.types import Message as Shown
 
-from ...envelopes import UNSURE, MessageReceipt, Payload
+from ...envelopes import OUTCOME_UNKNOWN, MessageReceipt, Payload
 from ...errors import TielineError
-from ..base import AskService, Outlet
+from ..base import AskService, RelayAccess
 from .allowed_chats import AllowedChats
 from .ask_card import pressed
 from .attachments import Attachments
@@ -34,7 +34,7 @@ class UpdateHandler:
         voice: Outbound,
         memory: MessageIndex,
         files: Attachments,
-        relay: Outlet,
+        relay: RelayAccess,
         asks: AskService | None,
         sent: Callable[[int, MessageReceipt], None],
     ) -> None:
@@ -52,7 +52,7 @@ class UpdateHandler:
         self.unheard = 0
 
     async def handle(self, update: Update) -> None:
-        """One update. Raises Trouble, or one of UNSURE, when it should be given again."""
+        """One update. Raises TelegramError or one of OUTCOME_UNKNOWN when Telegram should deliver it again."""
         if update.message is not None:
             await self._message(update.message, update.update_id)
         elif update.callback_query is not None:
@@ -108,7 +108,7 @@ class UpdateHandler:
                 key=f"telegram:{self._id}:{update}",
                 within=self._cause(chat, message, payload),
             )
-        except UNSURE:  # it may arrive yet: who is told otherwise writes it twice
+        except OUTCOME_UNKNOWN:  # it may still arrive: an error would make the person send it twice
             raise
         except TielineError as error:
             await self._say(chat, f"Not sent: {error.message}.")

@@ -18,7 +18,7 @@ from ...events import Text, TextDelta, TurnStarted
 from ...relay.request_reply import NO_ANSWER_TEXTS, no_answer_reason
 from ...sessions.event_log import EventLog
 from ...sessions.records import SESSIONS, SessionRecord
-from ..base import Outlet
+from ..base import RelayAccess
 from .bot_api import TelegramError
 from .outbound import Outbound
 from .settings import TelegramConfig
@@ -45,7 +45,7 @@ class LiveReply:
         sent: MessageReceipt,
         *,
         voice: Outbound,
-        relay: Outlet,
+        relay: RelayAccess,
         bus: Bus | None,
         config: TelegramConfig,
     ) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import BusError
-from ..base import AskNote, Envelope, Outlet
+from ..base import AskNote, Envelope, RelayAccess
 
 REMEMBERED = 2000
 """So many are at hand; an older one is looked up on the bus."""
@@ -32,7 +32,7 @@ class ShownAsk(Struct, frozen=True, omit_defaults=True):
 
 
 class MessageIndex:
-    def __init__(self, relay: Outlet) -> None:
+    def __init__(self, relay: RelayAccess) -> None:
         self._relay = relay
         self._near: OrderedDict[str, bytes] = OrderedDict()
 

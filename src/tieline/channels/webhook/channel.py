@@ -10,20 +10,20 @@ import msgspec
 from ...backoff import Backoff
 from ...envelopes import Refused, UnknownMessage, under
 from ...errors import BadSubject, UsageError
-from ...relay.plugins.inbound_webhooks import HTTP_STATUS, HookRefused, HookReply, HookRequest
 from ..base import (
     ChannelStatus,
     DeliveryContext,
     DeliveryResult,
     Envelope,
     Limits,
-    Outlet,
     Payload,
+    RelayAccess,
     dead,
     delivered,
     failed,
     time_left,
 )
+from ..inbound_http import HTTP_STATUS, HookRefused, HookReply, HookRequest
 from . import loop_header
 from .settings import WebhookConfig
 from .signatures import Unsigned, sign, verify
@@ -49,11 +49,11 @@ class Webhook:
         self.max_body = config.max_bytes
         self._config = config
         self._sign_with = config.sign_with or config.secrets
-        self._relay: Outlet | None = None
+        self._relay: RelayAccess | None = None
         self._client: httpx2.AsyncClient | None = None
         self._stopped = False
 
-    async def start(self, relay: Outlet) -> None:
+    async def start(self, relay: RelayAccess) -> None:
         if self._config.url:
             import httpx2
 
@@ -188,7 +188,7 @@ class Webhook:
             raise HookRefused(422, "no_text", f"there is no text at {self._config.text}", field=self._config.text)
         return Payload(found), ""
 
-    async def _route(self, relay: Outlet, request: HookRequest, answers: str) -> tuple[str, str, Limits | None]:
+    async def _route(self, relay: RelayAccess, request: HookRequest, answers: str) -> tuple[str, str, Limits | None]:
         """Where it goes, the message it comes of, and what the loop header leaves of the budget."""
         config = self._config
         if answers:

@@ -29,7 +29,7 @@ from ..registry import parse_options
 from ..run_as import chown_to_run_as
 from .conversation import AcpConversation
 from .handshake import open_session
-from .nodejs_precompile import precompiled_command
+from .nodejs_eager_compile import precompiled_command
 from .observed_features import merge_observed, unconfirmed
 from .policy import launch_command, overriding_rules, receipt
 

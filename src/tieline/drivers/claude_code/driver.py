@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import AgentMissing, AgentStartFailed, NotSignedIn
 from ...policy import Policy, Receipt
 from ...processes.async_process import Process
-from ...wire.bounded_read import read_regular
+from ...safe_file_read import read_regular
 from ..base import AskFn, Features, Probe, Program, Spec, check_args
 from ..registry import parse_options
 from .conversation import ClaudeCodeConversation

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 from starlette.responses import Response
 
+from ...channels.inbound_http import HTTP_STATUS
 from ...envelopes import Message, Refused, Unanswered, UnknownMessage, address
 from ...protocol.messages import (
     MAX_ASK_S,
@@ -24,7 +25,6 @@ from ...protocol.messages import (
 )
 from ...protocol.problems import Problem
 from ...relay import Relay
-from ...relay.plugins.inbound_webhooks import HTTP_STATUS
 from ...sessions.caller_session import caller
 from ..http.problems import ProblemException
 from ..http.problems import RequestRefused as HubRefused

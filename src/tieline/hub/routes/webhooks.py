@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
+from ...channels.inbound_http import HookRefused, HookRequest, WebhookReceiver
 from ...envelopes import RelayStandby
 from ...errors import BusError
 from ...protocol.problems import MEDIA_TYPE, Problem
-from ...relay.plugins.inbound_webhooks import HookRefused, HookRequest, WebhookReceiver
 from ..http.request import Request, json_response
 from ..http.route_spec import RouteSpec
 from ..http.routing import post

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...envelopes import DeadLetter, Envelope, MessageReceipt, ReceiptStep, State, decode_envelope
 from ...errors import BusClosed, BusError
-from ..address_matching import AddressTrie
+from ..address_trie import AddressTrie
 from ..settings import Settings
 from ..storage.store import OFFERED_HEADER, RelayStore, new_receipt
 from .endpoint_queue import EndpointQueue, InFlight

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ...channels.base import MAX_CONCURRENT, Channel, DeliveryContext, Outlet
+from ...channels.base import MAX_CONCURRENT, Channel, DeliveryContext, RelayAccess
 from ...envelopes import DeliveryResult, Envelope, address
 from ...errors import UsageError
 from ..delivery.dispatcher import Dispatcher
@@ -23,7 +23,7 @@ class ChannelRegistry:
         settings: Settings,
         dispatcher: Dispatcher,
         run_attempt: RunAttempt,
-        connect: Callable[[EndpointQueue], Outlet],
+        connect: Callable[[EndpointQueue], RelayAccess],
     ) -> None:
         """`connect` gives a channel its access to the relay."""
         self._settings = settings

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from ...config import ChannelConfig
 from ...environment import SECRET
-from ...wire.bounded_read import read_regular
+from ...safe_file_read import read_regular
 
 MAX_CODE = 4 * 1024 * 1024
 MAX_RECORD = 4 * 1024 * 1024

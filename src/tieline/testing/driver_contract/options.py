@@ -10,7 +10,7 @@ from ...errors import Unsupported, UsageError
 from ...events import Text
 from ...policy import CAPABILITIES
 from ...script import Run, Say
-from ...sessions.agent_fingerprint import fingerprint
+from ...sessions.startup_files_fingerprint import fingerprint
 from .. import mcp_server
 from ..rig import Rig
 from ..stream_checks import collect, done, of

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tieline.sessions.agent_fingerprint import fingerprint
+from tieline.sessions.startup_files_fingerprint import fingerprint
 
 
 @pytest.fixture

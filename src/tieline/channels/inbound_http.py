@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from ...errors import TielineError
+from ..errors import TielineError
 
 MAX_BODY = 1024 * 1024
 """Bytes that any channel is given; each may allow less by a `max_body` of its own."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, Struct
 
-from ..wire.bounded_read import read_regular
+from ..safe_file_read import read_regular
 from . import git_repository
 
 FILES = ("AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "QWEN.md", ".env", ".mcp.json",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tieline.drivers.acp.nodejs_precompile import PRELOAD, precompiled_command
+from tieline.drivers.acp.nodejs_eager_compile import PRELOAD, precompiled_command
 from tieline.testing.rig import scratch_env
 
 PATH = f"{Path(shutil.which('node') or '/usr/bin/node').parent}:/usr/bin:/bin"
