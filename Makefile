@@ -15,9 +15,11 @@ PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.js
 	$(wildcard src/tieline/protocol/*.py) src/tieline/events.py src/tieline/policy.py src/tieline/envelopes.py src/tieline/ask_parts.py src/tieline/visible_text.py \
 	src/tieline/sessions/records.py src/tieline/sessions/transcript.py
 WORKERS ?= 2
+# Debian's packages, as root or by sudo.
+INSTALL := SUDO=; test "$$(id -u)" = 0 || SUDO=sudo; $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends
 DIST ?= dist
 
-.PHONY: up wheel test test-fast test-page check docs chaos bench setup agents browser pins clean help
+.PHONY: up wheel test test-fast test-page check docs chaos bench setup agents browser terminal pins clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -51,9 +53,10 @@ $(PAGE): $(SETUP) $(WEB) $(PAGE_SOURCES)
 	@touch $@
 
 browser: ## a Chromium for the tests, where there is none
-	@command -v chromium >/dev/null || { \
-	    SUDO=; test "$$(id -u)" = 0 || SUDO=sudo; \
-	    $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+	@command -v chromium >/dev/null || { $(INSTALL) chromium >/dev/null; }
+
+terminal: ## a tmux for the tests, where there is none
+	@command -v tmux >/dev/null || { $(INSTALL) tmux >/dev/null; }
 
 agents: $(AGENTS) ## the pinned real agents that the tests drive
 
@@ -61,7 +64,7 @@ $(AGENTS): tests/agents/package-lock.json
 	@cd tests/agents && npm install --no-save --ignore-scripts --loglevel=error && node node_modules/opencode-ai/postinstall.mjs
 	@touch $@
 
-test: setup agents browser test-page ## every test, with the real agents and a real browser
+test: setup agents browser terminal test-page ## every test, with the real agents and a real browser
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-page: setup ## the page's own unit tests

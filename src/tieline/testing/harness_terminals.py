@@ -1,0 +1,89 @@
+"""The real agents in a person's own terminal, over the scripted model: started plainly, in a home of their own."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from .model_rig import ModelRig
+from .rigs.claude_code import AGENT_ENV, ClaudeCodeRig
+from .rigs.codex import MODEL, codex_rig
+from .rigs.opencode import OpenCodeRig
+from .tmux_terminal import TmuxTerminal
+
+
+class HarnessHome:
+    """A person's home and project, with one harness set up. `terminal()` is the harness in a terminal there; several
+    may run at once, all over one scripted model."""
+
+    def __init__(self, rig: ModelRig, home: Path, project: Path, argv: tuple[str, ...], env: Mapping[str, str]) -> None:
+        self.rig = rig
+        self.home = home
+        self.project = project
+        self.argv = argv
+        self.env = env
+
+    @asynccontextmanager
+    async def terminal(self, *arguments: str) -> AsyncGenerator[TmuxTerminal, None]:
+        async with TmuxTerminal((*self.argv, *arguments), self.project, self.env) as terminal:
+            await terminal.until(lambda screen: any(mark in screen for mark in READY), "the harness takes input")
+            yield terminal
+
+
+READY = ("? for shortcuts", "Ask anything")
+"""What each of the three shows below its empty input."""
+
+HarnessHomeFactory = Callable[[Path, Path], AbstractAsyncContextManager[HarnessHome]]
+"""Of an empty directory, and of the directory with the npm agents."""
+
+
+@asynccontextmanager
+async def claude_code_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
+    home, project = root / "home", _project(root)
+    async with ClaudeCodeRig(home) as rig:
+        known = {
+            "hasCompletedOnboarding": True,
+            "theme": "dark",
+            "customApiKeyResponses": {"approved": [AGENT_ENV["ANTHROPIC_API_KEY"][-20:]]},
+            "projects": {str(project): {"hasTrustDialogAccepted": True}},
+        }
+        (home / ".claude.json").write_bytes(msgspec.json.encode(known))
+        spec = find_spec("claude_agent_sdk")
+        assert spec is not None
+        assert spec.origin is not None
+        program = Path(spec.origin).parent / "_bundled" / "claude"
+        yield HarnessHome(rig, home, project, (str(program), "--permission-mode", "default"), rig.options["env"])
+
+
+@asynccontextmanager
+async def codex_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
+    home, project = root / "home", _project(root)
+    program = binaries / "codex"
+    async with codex_rig(home, program) as rig:
+        with (home / ".codex" / "config.toml").open("a") as config:
+            config.write(f'\n[projects."{project}"]\ntrust_level = "trusted"\n')
+            config.write(f'\n[notice.model_migrations]\n"{MODEL}" = "gpt-6-sol"\n')  # it has been offered a newer model
+        yield HarnessHome(rig, home, project, (str(program),), rig.env)
+
+
+@asynccontextmanager
+async def opencode_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
+    home, project = root / "home", _project(root)
+    program = str(binaries / "opencode")
+    async with OpenCodeRig(home, program) as rig:
+        yield HarnessHome(rig, home, project, (program,), rig.env)
+
+
+HOMES: Mapping[str, HarnessHomeFactory] = {
+    "claude-code": claude_code_home,
+    "codex": codex_home,
+    "opencode": opencode_home,
+}
+
+
+def _project(root: Path) -> Path:
+    project = root / "project"
+    project.mkdir(parents=True)
+    return project

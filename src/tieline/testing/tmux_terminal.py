@@ -1,0 +1,90 @@
+"""A person's terminal: a program in tmux, a real terminal emulator, with keys typed and the screen read as text."""
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+COLUMNS, ROWS = 140, 45
+LOOK_S = 0.1
+SCREEN_S = 60.0
+"""An agent's terminal shows what it should within this time, also on a busy machine."""
+TMUX_S = 20.0
+
+
+class TmuxTerminal:
+    """`async with TmuxTerminal(argv, cwd, env) as terminal`. It has a tmux server of its own. At the end every process
+    with the HOME of `env` is killed: some agents leave a daemon behind."""
+
+    def __init__(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+        self._argv = tuple(argv)
+        self._cwd = cwd
+        self._env = {**env, "TERM": "xterm-256color"}
+        self._folder = Path(tempfile.mkdtemp(prefix="tmux-"))
+
+    async def __aenter__(self) -> "TmuxTerminal":
+        variables = [f"{name}={value}" for name, value in self._env.items()]
+        size = ("-x", str(COLUMNS), "-y", str(ROWS))
+        command = ("env", "-i", *variables, *self._argv)
+        await self._tmux("-f", "/dev/null", "new-session", "-d", *size, "-c", str(self._cwd), *command)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with suppress(AssertionError):  # its last program has ended, and so has the server
+            await self._tmux("kill-server")
+        kill_all_of(Path(self._env["HOME"]))
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def type(self, text: str) -> None:
+        await self._tmux("send-keys", "-l", text)
+
+    async def key(self, *names: str) -> None:
+        """By tmux's names: Enter, Escape, C-c, Up."""
+        await self._tmux("send-keys", *names)
+
+    async def submit(self, text: str) -> None:
+        """Type a line and press Enter, once the program has taken up the text: some take keys in a burst as pasted."""
+        await self.type(text)
+        await self.shows(text[-40:])
+        await self.key("Enter")
+
+    async def screen(self) -> str:
+        return await self._tmux("capture-pane", "-p", "-J")
+
+    async def shows(self, text: str, *, timeout: float = SCREEN_S) -> str:
+        """The screen once `text` is on it."""
+        return await self.until(lambda screen: text in screen, f"{text!r} on the screen", timeout=timeout)
+
+    async def until(self, holds: Callable[[str], bool], what: str, *, timeout: float = SCREEN_S) -> str:
+        screen = ""
+        try:
+            async with asyncio.timeout(timeout):
+                while not holds(screen := await self.screen()):  # noqa: ASYNC110 (a screen has no events to wait for)
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            raise AssertionError(f"not within {timeout:g} s: {what}. The screen:\n{screen}") from None
+        return screen
+
+    async def _tmux(self, *arguments: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            "tmux", "-S", str(self._folder / "socket"), *arguments,
+            env={"PATH": os.defpath, "LANG": "C.UTF-8", "TERM": "xterm-256color", "HOME": str(self._folder)},
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        async with asyncio.timeout(TMUX_S):
+            output, problem = await process.communicate()
+        assert process.returncode == 0, f"tmux {arguments[0]}: {problem.decode(errors='replace')}"
+        return output.decode(errors="replace")
+
+
+def kill_all_of(home: Path) -> None:
+    """End every process that has this HOME."""
+    mark = b"\0HOME=" + os.fsencode(home) + b"\0"
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int(entry.name) != os.getpid() and mark in b"\0" + (entry / "environ").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
