@@ -11,7 +11,7 @@ NODE_FITS := const [major, minor] = process.versions.node.split(".").map(Number)
 	process.exit(major === 20 && minor >= 19 || major === 22 && minor >= 12 || major > 22 ? 0 : 1)
 PAGE := src/tieline/hub/static/index.html
 # What the page is made from; its types come from the protocol's own values.
-PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.json web/*.mjs -type f ! -path 'web/src/generated/*' ! -name protocol.ts ! -name hidden.ts 2>/dev/null) \
+PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.json web/*.mjs -type f ! -path 'web/src/generated/*' 2>/dev/null) \
 	$(wildcard src/tieline/protocol/*.py) src/tieline/events.py src/tieline/policy.py src/tieline/envelopes.py src/tieline/ask_parts.py src/tieline/visible_text.py \
 	src/tieline/sessions/records.py src/tieline/sessions/transcript.py
 WORKERS ?= 2

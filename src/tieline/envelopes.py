@@ -38,9 +38,9 @@ def address(subject: str) -> str:
     if len(text) > MAX_ADDRESS or len(text.encode(errors="replace")) > MAX_ADDRESS:
         raise BadSubject("address", subject, f"it is longer than {MAX_ADDRESS} bytes")
     if tokens[0] != ROOT or len(tokens) < 2:
-        raise BadSubject("address", subject, f"it begins with {ROOT}. and names who is meant")
+        raise BadSubject("address", subject, f"it must begin with {ROOT}. and name an endpoint")
     if len(tokens) > MAX_TOKENS:
-        raise BadSubject("address", subject, f"it has {len(tokens)} tokens, the most is {MAX_TOKENS}")
+        raise BadSubject("address", subject, f"it has {len(tokens)} tokens, the maximum is {MAX_TOKENS}")
     if "" in tokens:
         raise BadSubject("address", subject, "a token between two dots is empty")
     for token in tokens:
@@ -236,7 +236,7 @@ class Unanswered(TielineError):
 
 class UnknownMessage(TielineError):
     def __init__(self, id: str) -> None:
-        super().__init__(f"no message {id!r} is known", hint="It may be older than what is kept.")
+        super().__init__(f"there is no message {id!r}", hint="It may have been deleted: old messages are.")
         self.id = id
 
 
@@ -244,7 +244,7 @@ class RelayStandby(TielineError):
     """Another process runs the relay of this bus."""
 
     def __init__(self, active: str) -> None:
-        super().__init__(f"the relay of this bus is run by {active or 'another process'}", hint="Ask that one.")
+        super().__init__(f"the relay of this bus runs in {active or 'another process'}", hint="Ask that one.")
         self.active = active
 
 

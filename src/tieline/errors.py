@@ -142,7 +142,7 @@ class BadSubject(UsageError):
 class RecordTooLarge(UsageError):
     def __init__(self, size: int, limit: int, *, hint: str = "") -> None:
         super().__init__(
-            f"the record has {size:,} bytes, the most is {limit:,}",
+            f"the record has {size:,} bytes, the maximum is {limit:,}",
             field="data",
             hint=hint or "Store the data elsewhere and publish a reference to it.",
         )

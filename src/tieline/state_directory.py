@@ -138,4 +138,4 @@ def _new_folder(state: Path) -> Path:
         except FileExistsError:
             continue
         return folder
-    raise StateUnusable(f"{state} has too many folders {FORMER}…", hint="Remove those that you need no more.")
+    raise StateUnusable(f"{state} has too many folders {FORMER}…", hint="Remove those that you no longer need.")

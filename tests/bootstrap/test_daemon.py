@@ -213,7 +213,7 @@ def test_in_the_foreground(machine: Machine) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"Tieline is at http://127.0.0.1:")
         second = machine.tieline("up", "--foreground", "--port", "0")
-        assert second.returncode == 1 and "runs already" in second.stderr
+        assert second.returncode == 1 and "already runs" in second.stderr
         process.send_signal(signal.SIGINT)
         assert process.wait(WAIT_S) == 0
     finally:

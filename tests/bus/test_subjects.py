@@ -101,7 +101,7 @@ def test_a_wildcard_family_is_refused_and_says_why() -> None:
 
 def test_length() -> None:
     assert check_subject("a." + "x" * (MAX_SUBJECT - 2))
-    with pytest.raises(BadSubject, match=f"the most is {MAX_SUBJECT}"):
+    with pytest.raises(BadSubject, match=f"the maximum is {MAX_SUBJECT}"):
         check_subject("a." + "x" * (MAX_SUBJECT - 1))
     with pytest.raises(BadSubject):
         check_subject("a." + "ä" * (MAX_SUBJECT // 2))

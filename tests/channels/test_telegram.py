@@ -251,7 +251,7 @@ async def test_troubles_are_told_apart(tmp_path: Path, status: int, again: bool)
         if again and status == 401:  # it waits for half a minute: nothing works with a wrong token
             receipt = await until(relay, sent.id, lambda one: one.steps[-1].state == "failed")
             assert (receipt.over, receipt.attempts, receipt.reason) == (False, 1, "delivery_failed")
-            assert "refuses the bot" in receipt.steps[-1].detail
+            assert "rejects the bot's token" in receipt.steps[-1].detail
             assert TOKEN not in str(receipt)
             timer = relay.dispatcher.in_flight[sent.id].timer
             assert timer is not None
@@ -485,7 +485,7 @@ async def test_it_goes_on_after_the_api_was_away(tmp_path: Path, monkeypatch: py
             assert (await desk.next()).payload.text == f"after {status}"
         await eventually(lambda: channel.status().state == "running", "it is well again", timeout=30)
         view = relay.channels()[0]
-        assert (view.state, view.problem, "slow down" in view.last_error) == ("running", "", True), view
+        assert (view.state, view.problem, "rate limit" in view.last_error) == ("running", "", True), view
 
 
 async def test_a_lost_lease_is_no_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

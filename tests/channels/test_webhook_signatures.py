@@ -66,7 +66,7 @@ def test_what_is_wrong_is_named(change: dict[str, str], code: str) -> None:
 
 
 def test_another_body_is_refused() -> None:
-    with pytest.raises(Unsigned, match="no signature fits"):
+    with pytest.raises(Unsigned, match="no signature matches"):
         verify([SECRET], signed(), b'{"hello": "World"}')
 
 

@@ -184,7 +184,7 @@ def test_steer_and_bad_usage(hub: Setting) -> None:
 def test_the_only_ask_is_approved_without_its_name(hub: Setting) -> None:
     (hub.place / "made.txt").unlink(missing_ok=True)
     nothing = hub.run("approve")
-    assert nothing.returncode == 2 and "nothing waits" in nothing.stderr
+    assert nothing.returncode == 2 and "no ask is waiting" in nothing.stderr
     id = started(hub, "worker", "approved by name")
     waiting(hub, id)
     shown = ok(hub, "approve", "--remember", "session")
@@ -204,7 +204,7 @@ def test_several_asks_are_listed(hub: Setting) -> None:
         waiting(hub, id)
     listed = hub.run("approve")
     assert listed.returncode == 2
-    assert "2 asks wait for a decision" in listed.stderr
+    assert "2 asks are waiting for a decision" in listed.stderr
     row = r"^\s+\d  (\w{6})  worker on \S+ in \S+, session (\w{6}) 'number \d': wants to run a command: \$ echo hi"
     asks, sessions = zip(*re.findall(row, listed.stderr, re.MULTILINE), strict=True)
     assert set(sessions) == {short_id(one), short_id(two)}, "two asks for the same are told apart"

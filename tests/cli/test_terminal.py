@@ -256,7 +256,7 @@ async def test_interrupt(cli: CliProcess) -> None:
     with cli.terminal("run", "sleeper", "go", "--policy", "full") as terminal:
         await eventually((cli.place / "begun").exists, "the command did not begin")
         terminal.send("\x03")
-        terminal.expect("interrupting; once more leaves at once")
+        terminal.expect("interrupting; press again to quit at once")
         terminal.expect("■ interrupted")
         assert terminal.wait() == 130
         assert terminal.restored

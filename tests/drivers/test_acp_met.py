@@ -200,7 +200,7 @@ def test_how_it_is_shown() -> None:
     ]
     lines = [line.strip() for line in plain_lines(reports)]
     assert lines[1] == "can: model, resume"
-    assert lines[3:5] == ["can, as it told itself: model, resume", "unverified: model"]
+    assert lines[3:5] == ["can, by its own report: model, resume", "unverified: model"]
     assert lines[6] == "can (unverified: it never ran here): model, resume"
     out = StringIO()
     print_table(reports, Console(file=out, width=140))

@@ -79,7 +79,7 @@ def test_what_was_acknowledged_before_is_there_after(tmp_path: Path) -> None:
     with HubProcess(machine):
         before = asyncio.run(_back_up_under_load(machine, file))
         refused = machine.run("restore", str(file))
-        assert refused.returncode == 1 and "runs already" in refused.stderr and "tieline down" in refused.stderr
+        assert refused.returncode == 1 and "already runs" in refused.stderr and "tieline down" in refused.stderr
     assert file.stat().st_mode & 0o777 == 0o600
 
     other = CliProcess(tmp_path / "other")
@@ -187,7 +187,7 @@ def test_the_former_state_is_kept(config: Config, tmp_path: Path) -> None:
 def test_a_file_that_is_there_is_not_replaced_unasked(config: Config, tmp_path: Path) -> None:
     file = tmp_path / "b.tar.gz"
     file.write_text("mine")
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         create(config, file)
     assert file.read_text() == "mine"
     create(config, file, replace=True)

@@ -106,7 +106,7 @@ def test_whatever_was_sent_can_be_answered_and_then_it_ends() -> None:
     assert answer.ancestors == ("relay.a",), "a conversation of two is no cycle"
     assert budgets.violation(answer, "relay.b", 0.0, back=True) is None
     more = budgets.inherited(answer, calls_left=2, via=("relay.b",), sender="relay.b", limits=None, now=0.0)
-    assert budgets.violation(more, "relay.c", 0.0) == ("hops_exceeded", "it was passed on 4 times, the most is 3")
+    assert budgets.violation(more, "relay.c", 0.0) == ("hops_exceeded", "it was passed on 4 times, the maximum is 3")
 
 
 def test_rules() -> None:

@@ -73,7 +73,7 @@ async def test_a_loop_through_it_ends_with_a_dead_letter(tmp_path: Path) -> None
         (letter,) = await relay.dead_letters.list()
         assert (letter.reason, letter.state) == ("cycle", "refused")
         assert letter.envelope.thread == sent.thread
-        assert "it has come from relay.agent.shop.a already" in Path(hub.cwd, "out").read_text()
+        assert "it already passed through relay.agent.shop.a" in Path(hub.cwd, "out").read_text()
 
 
 async def test_who_it_is_is_never_guessed(tmp_path: Path) -> None:

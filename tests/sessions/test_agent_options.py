@@ -67,7 +67,7 @@ async def test_the_configured_policy_holds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("id", ["a.b", "a b", "*", ">", "x" * 65])
 async def test_unusable_ids_of_sessions(tmp_path: Path, id: str) -> None:
     async with routing("sqlite://:memory:", Scripted()) as router:
-        with pytest.raises(UsageError, match="not usable"):
+        with pytest.raises(UsageError, match="not valid"):
             await router.create(cwd=str(tmp_path), id=id)
         assert router.sessions() == []
 

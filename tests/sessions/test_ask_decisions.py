@@ -66,7 +66,7 @@ async def test_questions_are_never_for_the_policy() -> None:
 async def test_a_question_is_not_answered_by_yes() -> None:
     answer, _ = await decide(AskDecisions(Policy(), lambda ask: True), Ask("q", "question"))
     assert answer.decision == "deny"
-    assert "what was chosen" in answer.reason
+    assert "with a choice" in answer.reason
 
 
 async def test_expiry() -> None:

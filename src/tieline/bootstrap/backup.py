@@ -99,11 +99,13 @@ def create(config: Config, file: Path, *, replace: bool = False) -> Manifest:
         raise UsageError(f"there is no state to back up: {state} is not there", field="file")
     file = file.absolute()
     if state.resolve() in (folder := file.parent.resolve(), *folder.parents):
-        raise UsageError(f"{file} would be inside of what it backs up", field="file", hint="Name another place.")
+        raise UsageError(
+            f"{file} would be inside the directory it backs up", field="file", hint="Name another directory."
+        )
     if not folder.is_dir():
         raise UsageError(f"{file.parent} is not a directory", field="file", hint="Make it first, or name another.")
     if file.exists() and not replace:
-        raise UsageError(f"{file} is there already", field="file", hint="Name another file, or use --force.")
+        raise UsageError(f"{file} already exists", field="file", hint="Name another file, or use --force.")
     try:
         with tempfile.TemporaryDirectory(prefix=".tieline-backup-", dir=folder) as name:  # 0700
             work = Path(name)
@@ -119,9 +121,11 @@ def create(config: Config, file: Path, *, replace: bool = False) -> Manifest:
             else:
                 _put(archive, file)
     except FileExistsError:
-        raise UsageError(f"{file} is there already", field="file", hint="Name another file, or use --force.") from None
+        raise UsageError(f"{file} already exists", field="file", hint="Name another file, or use --force.") from None
     except OSError as error:
-        raise TielineError(f"the backup was not written: {error}", hint="Look at the disk's room and rights.") from None
+        raise TielineError(
+            f"the backup was not written: {error}", hint="Check the disk's free space and permissions."
+        ) from None
     return manifest
 
 
@@ -254,13 +258,13 @@ def _reading(file: Path) -> Generator[tarfile.TarFile]:
         with tarfile.open(file, "r:gz") as tar:
             yield tar
     except (gzip.BadGzipFile, tarfile.ReadError) as error:
-        raise BadBackup(file, f"it is no backup of Tieline, or it is damaged ({error})") from None
+        raise BadBackup(file, f"it is not a backup of Tieline, or it is damaged ({error})") from None
     except (tarfile.TarError, EOFError, zlib.error, UnicodeError, ValueError) as error:
         raise BadBackup(file, f"it is damaged ({error})") from None
     except sqlite3.Error as error:
         raise BadBackup(file, f"the bus file in it is damaged ({error})") from None
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
-        raise BadBackup(file, "two of its files have the same place") from None
+        raise BadBackup(file, "two of its files have the same path") from None
     except OSError as error:
         raise TielineError(f"{file} was not restored: {error}", hint="Nothing was changed.") from None
 
@@ -306,7 +310,7 @@ def _check_bus_file(path: Path) -> None:
 def _read_manifest(file: Path, tar: tarfile.TarFile) -> Manifest:
     first = tar.next()
     if first is None or first.name != MANIFEST or not first.isreg() or first.size > MAX_MANIFEST:
-        raise BadBackup(file, "it is no backup of Tieline", hint="Name what `tieline backup` wrote.")
+        raise BadBackup(file, "it is not a backup of Tieline", hint="Name what `tieline backup` wrote.")
     content = tar.extractfile(first)
     assert content is not None
     try:
@@ -324,9 +328,9 @@ def _check_path(file: Path, path: str) -> None:
     parts = path.split("/")
     strange = not path or "\0" in path or any(part in ("", ".", "..") for part in parts)
     if strange or PurePosixPath(path).is_absolute():
-        raise BadBackup(file, f"{path!r} is no path inside the state directory")
+        raise BadBackup(file, f"{path!r} is not a path inside the state directory")
     if parts[0] in LEFT_OUT - {BUS} or parts[0].startswith(PASSING) or (parts[0] == BUS and len(parts) > 1):
-        raise BadBackup(file, f"{path!r} is no part of a backup")
+        raise BadBackup(file, f"{path!r} does not belong in a backup")
 
 
 def _copy(content: IO[bytes], path: Path) -> tuple[int, str]:

@@ -140,7 +140,7 @@ async def _linked(
         except TielineError as error:
             logger("node").error("no link", problem=error.message, hint=error.hint)
         except Exception:
-            logger("node").exception("the link failed; `tieline down`, then `tieline up` links anew")
+            logger("node").exception("the link failed; `tieline down`, then `tieline up` connects again")
 
     async def keep_linking() -> None:
         while True:

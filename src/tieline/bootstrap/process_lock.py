@@ -47,7 +47,7 @@ class StartResult(Struct, frozen=True, kw_only=True):
 class AlreadyRunning(TielineError):
     def __init__(self, running: RunningHub | None) -> None:
         where = f" at {running.url} (process {running.pid})" if running else ""
-        super().__init__(f"one runs already{where}", hint="See `tieline status`; `tieline down` ends it.")
+        super().__init__(f"Tieline already runs{where}", hint="See `tieline status`; `tieline down` ends it.")
         self.running = running
 
 

@@ -40,7 +40,7 @@ TELL_S = 30.0
 MAX_CONTENT = 60_000
 """Characters of an ask in a message; how many more there are is told, and then it cannot be allowed from there."""
 BY = "relay"
-NOT_AGREED = "a channel brings in what nobody has agreed to"
+NOT_AGREED = "a channel uses code that nobody has agreed to"
 
 _prompt = msgspec.json.Decoder(PromptRecord).decode
 
@@ -102,7 +102,7 @@ class HubSessions:
     async def create(self, session: str, wanted: SessionRequest) -> None:
         node = wanted.node or self._hub.dispatcher.local
         if not node:
-            raise UsageError("the hub has no node of its own", field="node", hint="Name one in the channel's config.")
+            raise UsageError("the hub has no local node", field="node", hint="Set `node` in the channel's config.")
         await self._tell(
             node,
             CreateSession(
@@ -177,7 +177,7 @@ class HubAsks:
     async def decide(self, ask: str, *, allow: bool, digest: str, by: str, remember: Remember = "once") -> str:
         record = await get_ask(self._hub, ask)
         if record.ask.kind == "question":
-            raise UsageError("a question needs an answer in words", field="ask", hint="Answer it on the page.")
+            raise UsageError("a question needs a text answer", field="ask", hint="Answer it on the page.")
         answer = Answer(ask=ask, decision="allow" if allow else "deny", by=by, remember=remember)
         kind = ApprovePermission if allow else DenyPermission
         command = kind(session=record.session, ask=ask, answer=answer, digest=digest)

@@ -151,12 +151,12 @@ def check_headers(headers: Mapping[str, str]) -> None:
         if not _HEADER.fullmatch(name):
             raise BadSubject("headers", name, "a header's name has 1 to 64 letters, digits or -")
         if name.lower().startswith(_RESERVED):
-            raise BadSubject("headers", name, f"names that begin with {', '.join(_RESERVED)} are the bus's own")
+            raise BadSubject("headers", name, f"names that begin with {', '.join(_RESERVED)} are reserved by the bus")
         if value != value.strip() or not value.isprintable():
             raise BadSubject("headers", name, "a header's value is printable text without white space around it")
         size += len(name) + len(value.encode())
     if size > _MAX_HEADERS:
-        raise BadSubject("headers", "", f"together they have {size} bytes, the most is {_MAX_HEADERS}")
+        raise BadSubject("headers", "", f"together they have {size} bytes, the maximum is {_MAX_HEADERS}")
 
 
 def check_id(id: str) -> None:

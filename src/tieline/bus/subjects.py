@@ -104,14 +104,14 @@ def _check_tokens(what: str, text: str) -> list[str]:
     except UnicodeEncodeError:
         raise BadSubject(what, text, "it is not valid Unicode") from None
     if size > MAX_SUBJECT:
-        raise BadSubject(what, text, f"it has {size} bytes, the most is {MAX_SUBJECT}")
+        raise BadSubject(what, text, f"it has {size} bytes, the maximum is {MAX_SUBJECT}")
     tokens = text.split(".")
     if "" in tokens:
         raise BadSubject(what, text, "a token between two dots is empty")
     if not text.isprintable() or any(character.isspace() for character in text):
         raise BadSubject(what, text, "white space and control characters are not allowed")
     if not _FAMILY.fullmatch(tokens[0]):
-        problem = "its first token must be spelt out: 1 to 64 letters, digits, - or _, not beginning with - or _"
+        problem = "its first token must not be a wildcard: 1 to 64 letters, digits, - or _, not beginning with - or _"
         hint = "Cursors count within a family of subjects: read one family at a time." * (tokens[0] in ("*", ">"))
         raise BadSubject(what, text, problem, hint=hint)
     return tokens
@@ -121,7 +121,7 @@ def _key_tokens(what: str, text: str) -> list[str]:
     if not text:
         raise BadSubject(what, text, "it is empty")
     if len(text) > MAX_SUBJECT:
-        raise BadSubject(what, text, f"it has {len(text)} characters, the most is {MAX_SUBJECT}")
+        raise BadSubject(what, text, f"it has {len(text)} characters, the maximum is {MAX_SUBJECT}")
     tokens = text.split(".")
     if "" in tokens:
         raise BadSubject(what, text, "a token between two dots is empty")

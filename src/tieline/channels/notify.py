@@ -82,9 +82,9 @@ class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             except (ZoneInfoNotFoundError, ValueError, OSError):
                 raise UsageError(f"no such time zone: {self.timezone}", field="timezone") from None
         if not 16 <= self.max_chars <= 100_000:
-            raise UsageError("16 to 100000 characters", field="max_chars")
+            raise UsageError("must be 16 to 100000 characters", field="max_chars")
         if not 0.1 <= self.timeout_s <= 300:
-            raise UsageError("0.1 to 300 seconds", field="timeout_s")
+            raise UsageError("must be 0.1 to 300 seconds", field="timeout_s")
 
 
 CONFIG = NotifyConfig
@@ -125,7 +125,7 @@ class Notify:
     async def deliver(self, subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
         if (wait := quiet_for(self._config, datetime.now().astimezone())) > 0:
             if self._config.late == "drop":
-                return dead("quiet_hours", f"nothing is sent {self._config.quiet}")
+                return dead("quiet_hours", f"nothing is sent during {self._config.quiet}")
             return failed("quiet_hours", f"waits for the end of {self._config.quiet}", retry_after_s=wait, counts=False)
         title, body = self._words(envelope)
         send = partial(self._service.notify, title=title, body=body)
@@ -136,7 +136,7 @@ class Notify:
             return failed("timeout", "the service did not answer in time")
         except Exception as error:  # a plugin of the library; its text may have the address, with a password in it
             return failed("delivery_failed", f"the service's library raised {type(error).__name__}")
-        return delivered() if taken else failed("delivery_failed", "the service did not take it")
+        return delivered() if taken else failed("delivery_failed", "the service did not accept it")
 
     def _words(self, envelope: Envelope) -> tuple[str, str]:
         """Title and text, without what is nobody's business."""
@@ -179,7 +179,7 @@ def create(id: str, config: Struct, surroundings: ChannelContext) -> Channel:
     for number, url in enumerate(config.urls):
         if not service.add(url):
             hint = "It begins with the name of a service: ntfy://…, slack://…, mailto://…"
-            raise UsageError(f"number {number + 1} is no address that apprise knows", field="urls", hint=hint)
+            raise UsageError(f"number {number + 1} is not an address that apprise knows", field="urls", hint=hint)
     return Notify(id, config, surroundings, service)
 
 

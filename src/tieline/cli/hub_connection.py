@@ -74,7 +74,7 @@ async def find_node(client: Client, given: str) -> NodeView:
 
 def print_pending(view: CommandView) -> None:
     """Say that a command is stored, but its node has not answered."""
-    print_error(f"tieline: its machine is away; command {view.id} ({view.state}) runs when it is back")
+    print_error(f"tieline: its machine is offline; command {view.id} ({view.state}) runs when it is back")
 
 
 def read_text(text: str) -> str:

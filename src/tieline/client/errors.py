@@ -68,7 +68,7 @@ def error_from_response(url: str, status: int, body: bytes) -> TielineError:
     try:
         problem = _decode(body)
     except msgspec.MsgspecError:
-        problem = Problem(status=status, title=f"the hub answered {status} without saying why")
+        problem = Problem(status=status, title=f"the hub responded with status {status} and no reason")
     if status == 401:
         return Unauthorized(url, problem.detail)
     message = problem.detail or problem.title

@@ -93,4 +93,4 @@ async def _next(frames: AsyncIterator[AnyHubFrame]) -> AnyHubFrame | None:
     except StopAsyncIteration:
         return None
     except TimeoutError:
-        raise ConnectionLost(f"nothing was heard for {SILENCE_S:g} s", sent=True) from None
+        raise ConnectionLost(f"the hub sent nothing for {SILENCE_S:g} s", sent=True) from None

@@ -44,7 +44,7 @@ def look_up_account(agent: str, name: str) -> Account:
         raise UsageError(f"{field}: there is no user {name!r}", field=field, hint=hint) from None
     if found.pw_uid == 0:
         hint = "Name a user who is not root, or leave run_as out."
-        raise UsageError(f"{field}: {name!r} is root, who runs Tieline: that holds nothing", field=field, hint=hint)
+        raise UsageError(f"{field}: {name!r} is root, who runs Tieline: that limits nothing", field=field, hint=hint)
     return Account(found.pw_name, found.pw_dir, found.pw_shell)
 
 

@@ -105,7 +105,7 @@ class AgentInventory:
         except TielineError as error:
             return AgentView(name=name, health="failing", problem=error.message, hint=error.hint)
         except Exception as error:  # a broken plugin must not hide the others
-            problem = f"its driver does not load: {type(error).__name__}: {error}"
+            problem = f"its driver cannot be loaded: {type(error).__name__}: {error}"
             return AgentView(name=name, health="failing", problem=problem)
         probe = await self._probe(driver)
         wanted = probe.found or name in self._config.agents  # else it is merely not there

@@ -117,7 +117,7 @@ class CommandExecutor:
 
     async def _apply(self, order: CommandEnvelope) -> Result:
         if _late(order):
-            return _refused(order, EXPIRED, "the command has expired", "Look at the present state and decide anew.")
+            return _refused(order, EXPIRED, "the command has expired", "Check the current state, then send it again.")
         try:
             done = await self._deeds.handle(order)
             return Result(id=order.id, value=msgspec.Raw(_encode(done)), at=time.time())

@@ -108,7 +108,7 @@ class CommandHandlers:
     async def _send(self, order: CommandEnvelope, command: c.SendPrompt) -> PromptView:
         if any(attachment.path for attachment in command.attachments):
             hint = "Send its content; a path would name a file of the node's machine."
-            raise UsageError("an attachment is given by path", field="attachments", hint=hint)
+            raise UsageError("an attachment needs a path", field="attachments", hint=hint)
         kept = await self._router.prompt(
             command.session,
             Prompt(command.text, command.attachments),

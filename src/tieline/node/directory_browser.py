@@ -15,17 +15,17 @@ def browse(path: str, *, home: str, also: Iterable[str] = ()) -> DirectoryView:
     out of what may be seen. Raises UsageError."""
     roots = [Path(root).resolve() for root in (home, *also) if root]
     if "\0" in path:
-        raise UsageError("a path has no null bytes", field="path")
+        raise UsageError("a path cannot contain null bytes", field="path")
     wanted = Path(os.path.normpath(Path(home, path))) if path else Path(home)
     directory = wanted.resolve()
     if not any(directory.is_relative_to(root) for root in roots):
         hint = "Only the home directory and the directories of sessions can be looked at. Type another one's path."
-        raise UsageError(f"{path!r} cannot be looked at", field="path", hint=hint)
+        raise UsageError(f"{path!r} cannot be read", field="path", hint=hint)
     try:
         with os.scandir(directory) as entries:
             names = sorted(entry.name for entry in entries if entry.name[0] != "." and entry.is_dir())
     except OSError as error:
-        raise UsageError(f"{path!r} cannot be looked at: {error.strerror}", field="path") from None
+        raise UsageError(f"{path!r} cannot be read: {error.strerror}", field="path") from None
     parent = directory.parent
     shown = parent != directory and any(parent.is_relative_to(root) for root in roots)
     return DirectoryView(

@@ -261,5 +261,5 @@ def fitting(order: CommandEnvelope, result: Result) -> Result:
         cut = diff[: MOST_RESULT * len(diff) // size - 200]
         cut = cut[: cut.rfind("\n") + 1] + f"\n… cut: the whole diff has {len(diff)} characters\n"
         return Result(id=result.id, value=msgspec.Raw(_encode(cut)), at=result.at)
-    refusal = Refusal(code="RecordTooLarge", message=f"the answer has {size:,} bytes", hint="Ask for less at once.")
+    refusal = Refusal(code="RecordTooLarge", message=f"the result has {size:,} bytes", hint="Ask for less at once.")
     return Result(id=result.id, refusal=refusal, at=result.at)

@@ -173,7 +173,7 @@ class Process:
     async def write(self, data: bytes) -> None:
         """Raises ConnectionError (BrokenPipeError …) when it is gone, TimeoutError when it does not read."""
         if self._stdin is None or self._stdin.is_closing():
-            raise BrokenPipeError("the process is gone")
+            raise BrokenPipeError("the process has ended")
         data = self._launched.unsaid(data)
         if not data:
             return

@@ -58,9 +58,9 @@ def violation(
     """Why a message with this budget must not go to an address: a reason code and a text. `back`: an answer, which
     may use one hop more. `person`: the address is an inbox, through which no loop can run."""
     if budget.hops > budget.max_hops + back:
-        return "hops_exceeded", f"it was passed on {budget.hops - 1} times, the most is {budget.max_hops}"
+        return "hops_exceeded", f"it was passed on {budget.hops - 1} times, the maximum is {budget.max_hops}"
     if not back and not person and subject in budget.ancestors:
-        return "cycle", f"it has come from {subject} already: {' → '.join((*budget.ancestors, subject))}"
+        return "cycle", f"it already passed through {subject}: {' → '.join((*budget.ancestors, subject))}"
     if budget.expires_at <= now:
         return "ttl_expired", "it has expired"
     if budget.calls_left < 1:

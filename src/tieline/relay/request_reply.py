@@ -26,7 +26,7 @@ NO_ANSWER_TEXTS = {
     "died_without_answer": "the other side failed without answering",
     "interrupted": "the other side was interrupted before it answered",
     "calls_exceeded": "the other side used up its calls before it answered",
-    "indeterminate": "the other side stopped; it may have worked on it in part",
+    "indeterminate": "the other side stopped; it may have done part of the work",
 }
 
 

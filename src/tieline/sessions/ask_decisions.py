@@ -126,7 +126,7 @@ class AskDecisions:
 
     async def _by_people(self, ask: Ask) -> Answer:
         if self.on_ask is None:
-            return deny(ask, "nobody is there to answer", by="nobody")
+            return deny(ask, "there is nobody to answer", by="nobody")
         try:
             async with asyncio.timeout(self._expiry_s):
                 decision = self.on_ask(ask)
@@ -146,5 +146,5 @@ class AskDecisions:
     @staticmethod
     def _said(ask: Ask, yes: bool) -> Answer:
         if yes and ask.kind == "question":
-            return deny(ask, "a question needs an Answer that says what was chosen, not a yes")
+            return deny(ask, "a question needs an Answer with a choice, not just yes")
         return allow(ask) if yes else deny(ask, "denied by the caller")

@@ -30,7 +30,7 @@ def caller(router: SessionManager, mark: str, cwd: str, claimed: str = "") -> st
     found = [record for record in inside if len(Path(record.cwd).parts) == deepest] or working
     if len(found) != 1:
         which = "no session has a turn running" if not found else f"{len(found)} sessions work there"
-        raise UsageError(f"it cannot be told which session this is: {which}", field="session", hint=HINT)
+        raise UsageError(f"cannot tell which session this is: {which}", field="session", hint=HINT)
     return found[0].id
 
 

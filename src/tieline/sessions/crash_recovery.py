@@ -12,7 +12,7 @@ CHANGED = ("status", "problem", "outcome", "turns", "tokens", "native_id")
 """What `close_turn` changes of a session's record."""
 STOPPED = "Tieline stopped while this turn ran; it may have run in part"
 UNFINISHED = "it was not finished"  # why is told once, by the turn's end
-UNWRITTEN = "what the turn said could not be written down; it may have run in part"
+UNWRITTEN = "the turn's events could not be stored; it may have run in part"
 
 
 async def expire_ask(log: EventLog, record: AskRecord) -> None:

@@ -144,7 +144,7 @@ class SessionManager:
         if not driver.features.fork:
             raise Unsupported(record.agent, "fork")
         if not record.native_id:
-            raise UsageError(f"session {id!r} has not said anything yet", field="session", hint="Prompt it first.")
+            raise UsageError(f"session {id!r} has no conversation yet", field="session", hint="Prompt it first.")
         now = time.time()
         copy = replace(
             record,
@@ -206,7 +206,7 @@ class SessionManager:
             prompt = replace(prompt, system=system)
         check_prompt(self.driver(record.agent), prompt)
         if timeout_s is not None and not timeout_s > 0:
-            raise UsageError("a time limit is more than 0 seconds", field="timeout_s")
+            raise UsageError("a time limit must be more than 0 seconds", field="timeout_s")
         kept, new = await self.prompts.receive(session, prompt, id=id, by=by, timeout_s=timeout_s)
         if new:
             self.runners.wake(self._runner(session))

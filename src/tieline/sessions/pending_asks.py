@@ -117,9 +117,9 @@ class PendingAsks:
                 raise AlreadyAnswered(record)
             if expect_digest and expect_digest != record.digest:
                 raise UsageError(
-                    "the answer is to another question than the one that is open",
+                    "the ask has changed since it was shown",
                     field="digest",
-                    hint="Look at the ask again; its content has changed.",
+                    hint="Look at the ask again, then decide.",
                 )
             if time.time() > record.expires_at:
                 raise AlreadyAnswered(await self.close(id, "expired"))
@@ -157,7 +157,7 @@ class PendingAsks:
             await asyncio.wait({arriving})
         entry = await self._table.get(id)
         if entry is None:
-            raise UsageError(f"no ask {id!r}", field="ask", hint="It may have been cleared away with its session.")
+            raise UsageError(f"no ask {id!r}", field="ask", hint="It may have been deleted with its session.")
         return _decode(entry.value), entry.revision
 
     def pending(self, session: str = "") -> list[AskRecord]:

@@ -56,7 +56,7 @@ class PromptQueue:
         id = id or new_id()
         waiting = self._waiting.setdefault(session, {})
         if len(waiting) >= MAX_QUEUED:
-            raise UsageError(f"{MAX_QUEUED} prompts wait already", field="prompt", hint="Wait, or cancel some.")
+            raise UsageError(f"{MAX_QUEUED} prompts are already waiting", field="prompt", hint="Wait, or cancel some.")
         now = time.time()
         record = PromptRecord(
             id=id,
@@ -180,5 +180,5 @@ class PromptQueue:
 def prompt_key(session: str, id: str) -> str:
     """Where the table has it. Raises UsageError for an id that no key can have."""
     if not id or any(sign in id for sign in " .*>"):
-        raise UsageError(f"the prompt id {id!r} is not usable", field="id", hint="Use letters, digits, - and _.")
+        raise UsageError(f"the prompt id {id!r} is not valid", field="id", hint="Use letters, digits, - and _.")
     return f"{session}.{id}"

@@ -179,7 +179,7 @@ class PromptRunner:
 
     async def _turn(self, prompt: PromptRecord) -> None:
         writer = self._log.writer(self.record.id)
-        done = Done("error", error="the turn had no end")
+        done = Done("error", error="the turn ended without a result")
         await self._change(status="working", problem="", active_at=time.time())
         self._heard = time.monotonic()
         watchdog = asyncio.create_task(self._watch(writer.write))
@@ -297,7 +297,7 @@ class PromptRunner:
         while True:
             quiet = time.monotonic() - self._heard
             if quiet >= self._quiet_s and not self._asks and self.record.status != "stuck":
-                await write(Status("stuck", f"no sign of life for {quiet:.0f} s"))
+                await write(Status("stuck", f"no output for {quiet:.0f} s"))
                 self._set("stuck")
             await asyncio.sleep(max(0.05, self._quiet_s - quiet if quiet < self._quiet_s else self._quiet_s))
 

@@ -163,7 +163,7 @@ async def opened(
     except TimeoutError:
         raise GitFailed(f"git took longer than {GIT_TIMEOUT_S:g} s in {repository.top}") from None
     except OSError as error:
-        raise GitFailed(f"{repository.top} cannot be looked at: {error}") from None
+        raise GitFailed(f"{repository.top} cannot be read: {error}") from None
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

@@ -177,7 +177,7 @@ async def _whole(events: AsyncIterator[Event], prompt: Prompt) -> AsyncIterator[
             yield event
             if isinstance(event, Done):
                 return
-        problem = "the agent ended the turn without saying so"
+        problem = "the agent stopped without ending the turn"
     except TielineError as error:
         problem = str(error)
     if not started:

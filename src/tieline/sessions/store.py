@@ -50,7 +50,7 @@ class SessionStore:
         uses is refused."""
         if not 0 < len(record.id) <= MAX_ID or not ID.issuperset(record.id):
             raise UsageError(
-                f"the session id {record.id!r} is not usable",
+                f"the session id {record.id!r} is not valid",
                 field="id",
                 hint=f"Use letters, digits, - and _, at most {MAX_ID}.",
             )

@@ -80,7 +80,7 @@ def test_everything_that_can_be_said(cli: CliProcess) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem", "hint"),
     [
-        (["add", "x"], "what kind of agent is x?", "Give its type"),
+        (["add", "x"], "the type of x is missing", "Give its type"),
         (["add", "x", "--type", "cladue-code"], "unknown agent 'cladue-code'", "claude-code"),
         (["add", "helper", "--type", "codex"], "helper is configured already", "--replace"),
         (["add", "a b", "--type", "codex"], "'a b' cannot be an agent's name", "Letters"),

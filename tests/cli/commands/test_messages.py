@@ -160,7 +160,7 @@ def test_code_that_nobody_agreed_to_waits_for_a_reload(hub: Setting, tmp_path: P
     assert (
         f"written: {code}" in audit
         and "the first start" in audit
-        and "a channel brings in what nobody has agreed to" in audit
+        and "a channel uses code that nobody has agreed to" in audit
     )
 
 

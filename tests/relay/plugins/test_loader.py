@@ -207,8 +207,8 @@ def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
         (MODULE.replace("create = Plain", "def create(*_): return None"), "no valid channel", ""),
         (MODULE.replace("async def stop", "async def halt"), "no valid channel: stop missing", ""),
         (MODULE.replace("self.id = id", "self.id = 'another'"), "with the id 'another'", ""),
-        (MODULE.replace("relay.plain", "elsewhere"), "prefix is no address", ""),
-        (MODULE.replace("relay.plain", "relay.PLAIN"), "should be spelt", ""),
+        (MODULE.replace("relay.plain", "elsewhere"), "prefix is not an address", ""),
+        (MODULE.replace("relay.plain", "relay.PLAIN"), "must be written", ""),
         (MODULE.replace("create = Plain", "def create(*_): raise OSError('disk')"), "create failed: OSError: disk", ""),
     ],
 )

@@ -66,7 +66,7 @@ class NatsTable:
     async def delete(self, key: str, *, expect: int | None = None) -> None:
         check_key(key)
         if expect is not None and expect < 1:
-            raise UsageError("what is to be deleted has a revision above 0", field="expect")
+            raise UsageError("a deletion must expect a revision above 0", field="expect")
         await self._make()
         try:
             await self._store(key, b"", {"KV-Operation": "DEL", "Nats-TTL": f"{MARKER_S}s"}, expect)

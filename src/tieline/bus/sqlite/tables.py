@@ -116,7 +116,7 @@ class SqliteTable:
     async def delete(self, key: str, *, expect: int | None = None) -> None:
         check_key(key)
         if expect is not None and expect < 1:
-            raise UsageError("what is to be deleted has a revision above 0", field="expect")
+            raise UsageError("a deletion must expect a revision above 0", field="expect")
         await self._tables.writer.do(lambda store: store.delete(self.name, key, expect))
 
     async def watch(self, pattern: str = ">") -> AsyncGenerator[Change, None]:

@@ -60,7 +60,7 @@ CONFIG = AgentConfig
 def create(id: str, config: Struct, surroundings: ChannelContext) -> AgentChannel:
     assert isinstance(config, AgentConfig)
     if surroundings.sessions is None:
-        raise UsageError("there are no sessions here to deliver to", field=f"channels.{id}")
+        raise UsageError("this process has no sessions to deliver to", field=f"channels.{id}")
     return AgentChannel(
         id,
         config.subject_prefix,

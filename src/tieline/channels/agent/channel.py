@@ -92,7 +92,7 @@ class AgentChannel:
     async def deliver(self, subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
         text = envelope.payload.as_text()
         if not text.strip():
-            return dead("empty", "there is nothing to tell the agent")
+            return dead("empty", "the message is empty")
         try:
             session = await self._session(subject)
             if session is None:
@@ -165,13 +165,13 @@ class AgentChannel:
                 await self._sessions.withdraw(session, envelope.id)
                 await asyncio.wait({ending}, timeout=WITHDRAW_S)
             if not began and late:
-                return failed("ttl_expired", "the session did not come to it in time")
+                return failed("ttl_expired", "the session did not start on it in time")
             if enough.is_set():
                 detail = f"it took more than the {envelope.budget.calls_left} calls that were left"
                 return dead("calls_exceeded", detail)
             end = ending.result() if ending.done() else None
             if end is None or (late and end.status != "success"):
-                end = TurnEnd("timeout", error="its time was up")
+                end = TurnEnd("timeout", error="the message expired")
             return _result(session, subject, end)
         finally:
             self._working -= 1

@@ -37,7 +37,7 @@ class Attachments:
         name: str = getattr(found, "file_name", None) or ("photo.jpg" if message.photo else "file")
         kind: str = getattr(found, "mime_type", None) or ("image/jpeg" if message.photo else "application/octet-stream")
         if self._folder is None:
-            raise TelegramError("there is no place to keep files in", again=False)
+            raise TelegramError("there is no directory to store files in", again=False)
         if (found.file_size or 0) > self._max_file:
             raise TelegramError(f"the file is larger than {self._max_file} bytes", again=False)
         path = self._folder / f"{_safe(found.file_unique_id)[:64]}-{_safe(name)[-80:]}"
@@ -47,7 +47,7 @@ class Attachments:
     async def _fetch(self, id: str, path: Path) -> int:
         about = await tried(self._bot.get_file(id))
         if not about.file_path:
-            raise TelegramError("Telegram does not say where the file is", again=False)
+            raise TelegramError("Telegram gave no path for the file", again=False)
         url = self._bot.session.api.file_url(self._bot.token, about.file_path)
         await asyncio.to_thread(self._room, path)
         draft = path.with_name(path.name + ".part")
@@ -62,11 +62,11 @@ class Attachments:
                         await asyncio.to_thread(file.write, part)
             draft.replace(path)
         except TimeoutError:
-            raise TelegramError("the file did not come in time", again=True) from None
+            raise TelegramError("downloading the file took too long", again=True) from None
         except TelegramError:
             raise
         except Exception as error:  # aiohttp's many; the URL in their text has the token
-            raise TelegramError(f"the file could not be fetched: {type(error).__name__}", again=True) from None
+            raise TelegramError(f"the file could not be downloaded: {type(error).__name__}", again=True) from None
         finally:
             draft.unlink(missing_ok=True)
         return size

@@ -70,7 +70,7 @@ class BoundedSession(AiohttpSession):
                     if len(content) > MAX_ANSWER:
                         raise TelegramNetworkError(method=method, message="the answer is too large")
         except TimeoutError:
-            raise TelegramNetworkError(method=method, message="no answer in time") from None
+            raise TelegramNetworkError(method=method, message="no response in time") from None
         except (ClientError, OSError) as error:
             raise TelegramNetworkError(method=method, message=type(error).__name__) from None
         text = content.decode(errors="replace")
@@ -87,16 +87,18 @@ async def tried(call: Awaitable[T]) -> T:
     try:
         return await call
     except TelegramRetryAfter as error:
-        raise TelegramError("Telegram asks us to slow down", again=True, wait_s=float(error.retry_after)) from None
+        raise TelegramError("Telegram's rate limit was reached", again=True, wait_s=float(error.retry_after)) from None
     except (TelegramUnauthorizedError, TelegramConflictError) as error:
-        raise TelegramError(f"Telegram refuses the bot: {error.message}", again=True, wait_s=30.0, ours=True) from None
+        raise TelegramError(
+            f"Telegram rejects the bot's token: {error.message}", again=True, wait_s=30.0, ours=True
+        ) from None
     except TelegramEntityTooLarge:
-        raise TelegramError("it is too large for Telegram", again=False) from None
+        raise TelegramError("the message is too large for Telegram", again=False) from None
     except (TelegramNetworkError, TelegramServerError) as error:
         raise TelegramError(f"Telegram cannot be reached: {error.message}", again=True) from None
     except AiogramError as error:
         told = getattr(error, "message", "") or type(error).__name__
-        raise TelegramError(f"Telegram refuses it: {str(told)[:300]}", again=False) from None
+        raise TelegramError(f"Telegram rejects the request: {str(told)[:300]}", again=False) from None
     except (ClientError, OSError, asyncio.IncompleteReadError) as error:
         raise TelegramError(f"Telegram cannot be reached: {type(error).__name__}", again=True) from None
 

@@ -66,7 +66,7 @@ class Telegram:
         )
         if config.mode == "webhook" and not self._hook:
             hint = "Give webhook_url, or set hub.public_url."
-            raise UsageError("Telegram must be told where to post to", field="webhook_url", hint=hint)
+            raise UsageError("a webhook needs a URL", field="webhook_url", hint=hint)
         self._state: Literal["starting", "running", "stopped"] = "starting"
         self._problem = ""
         self._name = ""
@@ -175,7 +175,7 @@ class Telegram:
     async def receive(self, request: HookRequest) -> HookReply:
         """An update that Telegram posts."""
         if self._config.mode != "webhook" or self._ears is None or self._state != "running":
-            raise HookRefused(404, "no_webhook", f"the channel {self.id} takes nothing in")
+            raise HookRefused(404, "no_webhook", f"the channel {self.id} does not receive webhooks")
         shown = request.headers.get(SECRET_HEADER, "").encode(errors="replace")
         if not hmac.compare_digest(shown, self._secret.encode()):
             raise HookRefused(401, "bad_secret", "the secret token is missing or wrong", field=SECRET_HEADER)
@@ -185,7 +185,7 @@ class Telegram:
             raise HookRefused(400, "bad_json", "the body is not JSON", field="body") from None
         update = read_update(raw, self._bot)
         if update is None:
-            raise HookRefused(400, "bad_update", "this is no update of the Bot API", field="body")
+            raise HookRefused(400, "bad_update", "the body is not an update of the Bot API", field="body")
         try:
             await self._ears.handle(update)
         except TelegramError as error:
@@ -219,7 +219,7 @@ class Telegram:
                 failures = 0
                 self._problem = ""
                 if found and not any(map(_numbered, found)):
-                    raise TelegramError("Telegram gives updates without a number", again=True)
+                    raise TelegramError("Telegram sent an update without an id", again=True)
             except (TelegramError, *OUTCOME_UNKNOWN) as error:
                 failures += 1
                 await self._wait_after(error, failures)

@@ -90,7 +90,7 @@ class LiveReply:
                 await self._show()
                 await self._pause(self._config.stream_s if listener else LOOK_S)
         except TielineError as error:
-            self._relay.report(f"an answer could not be followed: {error.message}")
+            self._relay.report(f"an answer could not be streamed: {error.message}")
         finally:
             if listener is not None:
                 listener.cancel()

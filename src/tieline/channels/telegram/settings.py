@@ -63,11 +63,11 @@ class TelegramConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise UsageError("a bot's token looks like 123456:ABC…", field="token", hint="BotFather gives it.")
         if not self.chats and not self.pairing:
             hint = "List chats, or set pairing = true and send the bot the code."
-            raise UsageError("nobody may talk to it", field="chats", hint=hint)
+            raise UsageError("no chat is allowed", field="chats", hint=hint)
         for chat, to in [("", self.to), *self.routes.items()]:
             name = f"routes.{chat}" if chat else "to"
             if chat and not chat.lstrip("-").isdigit():
-                raise UsageError("a route is named by a chat's id", field=name)
+                raise UsageError("a route's name must be a chat id", field=name)
             if to or chat:
                 try:
                     address(to)
@@ -77,12 +77,12 @@ class TelegramConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             value: str = getattr(self, name)
             parts = urlsplit(value)
             if value and (parts.scheme not in ("http", "https") or not parts.hostname):
-                raise UsageError("it begins with https:// and names a host", field=name)
+                raise UsageError("must begin with https:// and name a host", field=name)
         if self.secret and not _SECRET.fullmatch(self.secret):
-            raise UsageError("1 to 256 letters, digits, _ and -", field="secret")
+            raise UsageError("must be 1 to 256 letters, digits, _ and -", field="secret")
         if not 0.05 <= self.stream_s <= 60:
-            raise UsageError("0.05 to 60 seconds", field="stream_s")
+            raise UsageError("must be 0.05 to 60 seconds", field="stream_s")
         if not 1 <= self.max_file <= 2_000_000_000:
-            raise UsageError("1 byte to 2 GB", field="max_file")
+            raise UsageError("must be 1 byte to 2 GB", field="max_file")
         if not 1 <= self.timeout_s <= 300:
-            raise UsageError("1 to 300 seconds", field="timeout_s")
+            raise UsageError("must be 1 to 300 seconds", field="timeout_s")

@@ -81,7 +81,7 @@ class Webhook:
 
     async def deliver(self, subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
         if self._client is None:
-            return dead("rejected", "this webhook only takes in: it has no url")
+            return dead("rejected", "this webhook only receives: it has no url")
         assert self._relay is not None
         import httpx2
 
@@ -112,7 +112,7 @@ class Webhook:
         status = response.status_code
         if response.is_success:
             return delivered(text=answer)
-        told = f"it answered {status}"
+        told = f"the server responded with status {status}"
         if status in AGAIN or status >= 500:
             wait = max(BACKOFF.delay(attempt), _retry_after(response.headers.get("retry-after", "")))
             return failed("delivery_failed", told, retry_after_s=wait)
@@ -126,7 +126,7 @@ class Webhook:
         """One request. Nothing of it is believed before its signature is good."""
         relay, config = self._relay, self._config
         if relay is None or not config.secrets:
-            raise HookRefused(404, "no_webhook", f"the channel {self.id} takes nothing in")
+            raise HookRefused(404, "no_webhook", f"the channel {self.id} does not receive webhooks")
         if len(request.body) > config.max_bytes:
             raise HookRefused(413, "too_large", f"the body is larger than {config.max_bytes} bytes", field="body")
         try:
@@ -137,7 +137,7 @@ class Webhook:
         payload, answers = self._payload(request)
         to, within, limits = await self._route(relay, request, answers)
         if not to:
-            raise HookRefused(422, "no_endpoint", "it answers nothing we know, and the channel has no `to`")
+            raise HookRefused(422, "no_endpoint", "it is not a reply to a known message, and the channel has no `to`")
         reply_to = "" if answers and within else config.reply_to or (self.subject_prefix if config.url else "")
         try:
             receipt = await relay.sender(self.subject_prefix).send(

@@ -51,13 +51,13 @@ class WebhookConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         for secret in (*self.secrets, *self.sign_with):
             check_secret(secret)
         if self.to and not self.secrets:
-            raise UsageError("what comes in must be signed: give at least one secret", field="secrets")
+            raise UsageError("incoming messages must be signed: give at least one secret", field="secrets")
         if self.url:
             _check_url(self.url)
             if not (self.secrets or self.sign_with):
-                raise UsageError("what goes out is signed: give sign_with or secrets", field="sign_with")
+                raise UsageError("outgoing messages are signed: give sign_with or secrets", field="sign_with")
         if not self.to and not self.url:
-            raise UsageError("it neither takes in (to) nor sends out (url)", field="to")
+            raise UsageError("give `to` (to receive), `url` (to send) or both", field="to")
         for name in ("to", "reply_to"):
             if value := getattr(self, name):
                 try:
@@ -73,16 +73,16 @@ class WebhookConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 raise UsageError(f"the header {name!r} cannot be sent", field="headers")
         if not 1 <= self.window_s <= 300:
             # Ids are remembered for ten minutes: a wider window would let a message in twice.
-            raise UsageError("the window is 1 to 300 seconds", field="window_s")
+            raise UsageError("must be 1 to 300 seconds", field="window_s")
         if not 1 <= self.max_bytes <= MAX_BYTES:
-            raise UsageError("1 byte to 256 KiB", field="max_bytes")
+            raise UsageError("must be 1 byte to 256 KiB", field="max_bytes")
         if not 0.1 <= self.timeout_s <= 120:
-            raise UsageError("0.1 to 120 seconds", field="timeout_s")
+            raise UsageError("must be 0.1 to 120 seconds", field="timeout_s")
 
 
 def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError("a url begins with https:// or http:// and names a host", field="url")
+        raise UsageError("a URL must begin with https:// or http:// and name a host", field="url")
     if parts.username or parts.password:
-        raise UsageError("a url carries no password; use headers", field="url")
+        raise UsageError("a URL must not contain a password; use headers", field="url")

@@ -40,7 +40,7 @@ def check_secret(secret: str) -> None:
         length = 0
     if not 24 <= length <= 64:
         raise UsageError(
-            "a secret is whsec_ and base64 of 24 to 64 bytes",
+            "a secret must be whsec_ and base64 of 24 to 64 bytes",
             field="secrets",
             hint="Make one: `openssl rand -base64 32`, with whsec_ before it.",
         )
@@ -66,9 +66,9 @@ def verify(
         raise Unsigned("unsigned", f"no {', '.join(missing)} header", field=missing[0], hint=hint)
     id, stamp = headers["webhook-id"], headers["webhook-timestamp"]
     if not _ID.fullmatch(id):
-        raise Unsigned("bad_id", "webhook-id is 1 to 200 printable characters without spaces", field="webhook-id")
+        raise Unsigned("bad_id", "webhook-id must be 1 to 200 printable characters without spaces", field="webhook-id")
     if not _TIMESTAMP.fullmatch(stamp):
-        raise Unsigned("bad_timestamp", "webhook-timestamp is whole seconds since 1970", field="webhook-timestamp")
+        raise Unsigned("bad_timestamp", "webhook-timestamp must be whole seconds since 1970", field="webhook-timestamp")
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -86,12 +86,12 @@ def verify(
             good |= hmac.compare_digest(expected, signature)
     if not good:
         hint = "Check that both sides have the same secret and that the body is signed exactly as it is sent."
-        raise Unsigned("bad_signature", "no signature fits", field="webhook-signature", hint=hint)
+        raise Unsigned("bad_signature", "no signature matches", field="webhook-signature", hint=hint)
     # Only now: a stranger learns nothing about our clock.
     age = (now or time.time()) - int(stamp)
     if abs(age) > window_s:
         how = "too old" if age > 0 else "from the future"
-        raise Unsigned("replay_window", f"the message is {how}", field="webhook-timestamp", hint="Send it anew.")
+        raise Unsigned("replay_window", f"the message is {how}", field="webhook-timestamp", hint="Send it again.")
     return id
 
 

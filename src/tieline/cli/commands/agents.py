@@ -25,7 +25,7 @@ PROBE_S = 15.0
 FEATURES_LABEL: dict[Basis, str] = {
     "": "can",
     "tested": "can",
-    "told": "can, as it told itself",
+    "told": "can, by its own report",
     "unverified": "can (unverified: it never ran here)",
 }
 
@@ -85,7 +85,9 @@ async def probe_agent(name: str, config: Config) -> AgentReport:
     except TielineError as error:
         return AgentReport(name=name, found=False, problem=error.message, hint=error.hint)
     except Exception as error:  # a broken plugin must not hide the others
-        return AgentReport(name=name, found=False, problem=f"its driver does not load: {type(error).__name__}: {error}")
+        return AgentReport(
+            name=name, found=False, problem=f"its driver cannot be loaded: {type(error).__name__}: {error}"
+        )
     about: dict[str, Any] = {
         "floor": driver.floor,
         "tested": driver.tested,

@@ -97,7 +97,7 @@ def _table_for(new: NewAgent, config: Config) -> dict[str, Any]:
     kind = new.type or ("shell" if new.command else "")
     if not kind and new.name not in registry.names(replace(config, agents={})):
         hint = "Give its type (--type claude-code), or its command after `--`."
-        raise UsageError(f"what kind of agent is {new.name}?", field="type", hint=hint)
+        raise UsageError(f"the type of {new.name} is missing", field="type", hint=hint)
     values: dict[str, Any] = {"type": kind} if kind else {}
     for key in ("command", "args"):
         if given := getattr(new, key):

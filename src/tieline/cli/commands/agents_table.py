@@ -11,7 +11,7 @@ from ...drivers.observed_features import Basis
 from ..terminal.sanitize import clean, one_line
 from .agents import AgentReport, feature_names, sign_in_text
 
-TESTED: dict[Basis, str] = {"": "", "tested": "yes", "told": "no: its own word", "unverified": "no"}
+TESTED: dict[Basis, str] = {"": "", "tested": "yes", "told": "no: its own report", "unverified": "no"}
 SIGNED_STYLES = {"yes": "green", "no": "red", "unknown": "dim"}
 
 

@@ -30,7 +30,7 @@ def decide(
         record = await _select_ask(client, given, "approve" if decision == "allow" else "deny")
         if decision == "allow" and record.ask.kind == "question":
             raise UsageError(
-                "a question needs an answer, not a yes",
+                "a question needs an answer, not an approval",
                 field="ask",
                 hint=f"tieline answer {short_id(record.id)} …",
             )
@@ -55,14 +55,14 @@ def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json
     async def work(client: Client) -> int:
         record = await _select_ask(client, given, "answer")
         if answers and text:
-            raise UsageError("choices and --text at once", field="text", hint="Give one or the other.")
+            raise UsageError("give choices or --text, not both", field="text", hint="Give one or the other.")
         said = answers or text
         if not said:
             await _show_asks(client, record)
             return 0
         if record.ask.kind != "question":
             hint = f"tieline approve {short_id(record.id)}, or tieline deny"
-            raise UsageError(f"it asks for a {record.ask.kind}, not for an answer", field="ask", hint=hint)
+            raise UsageError(f"this ask is a {record.ask.kind}, not a question", field="ask", hint=hint)
         asked = record.ask.questions
         if len(said) != len(asked):
             listed = "\n  ".join(f"{number}. {one_line(each.text)}" for number, each in enumerate(asked, 1))
@@ -85,7 +85,7 @@ def show(given: str = "", *, json: bool = False) -> int:
             print_json(found[0] if given else found)
             return 0
         if not found:
-            print_error("tieline: nothing waits for a decision")
+            print_error("tieline: no ask is waiting for a decision")
         await _show_asks(client, *found)
         return 0
 
@@ -134,7 +134,7 @@ async def _select_ask(client: Client, given: str, verb: str) -> AskRecord:
     if verb == "answer":
         waiting = [record for record in waiting if record.ask.kind == "question"]
     if not waiting:
-        raise UsageError("nothing waits for a decision", field="ask")
+        raise UsageError("no ask is waiting for a decision", field="ask")
     if len(waiting) == 1:
         return waiting[0]
     sessions = {session.id: session for session in await client.sessions(archived=True)}
@@ -145,7 +145,7 @@ async def _select_ask(client: Client, given: str, verb: str) -> AskRecord:
     ]
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         hint = "\n  ".join([f"Name one: tieline {verb} ASK. `tieline asks` shows them whole.", *listed])
-        raise UsageError(f"{len(waiting)} asks wait for a decision", field="ask", hint=hint)
+        raise UsageError(f"{len(waiting)} asks are waiting for a decision", field="ask", hint=hint)
     print("\n".join(map(clean, listed)))
     picked = _read_line("which? ")
     if not (picked.isascii() and picked.isdigit() and 1 <= int(picked) <= len(waiting)):
@@ -156,7 +156,7 @@ async def _select_ask(client: Client, given: str, verb: str) -> AskRecord:
 def origin(session: SessionRecord | None, machines: Mapping[str, str]) -> str:
     """Who asks: agent, machine, directory, session."""
     if session is None:
-        return "a session that is gone"
+        return "a deleted session"
     machine = machines.get(session.node, session.node)
     named = f" {one_line(session.title, 40)!r}" if session.title else ""
     where = short_path(session.cwd)

@@ -26,7 +26,7 @@ def change(environ: Mapping[str, str], edit: Callable[[str], str]) -> Path:
     """Apply `edit` to the text of the user's file, which is made if it is missing; its path. Raises UsageError."""
     named = environment.config_path(environ)
     if not named:
-        raise UsageError("there is no place for a configuration", field="config", hint="Set HOME or TIELINE_CONFIG.")
+        raise UsageError("the configuration file has no path", field="config", hint="Set HOME or TIELINE_CONFIG.")
     path = Path(named).resolve()  # a link stays a link
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -124,12 +124,12 @@ def _read_start_result(reading: int, process: "subprocess.Popen[bytes]") -> Star
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_S)
-            return StartResult(problem=f"it did not come up within {START_S:g} s")
+            return StartResult(problem=f"it did not start within {START_S:g} s")
         chunk = os.read(reading, 65536)
         if not chunk:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(5.0)
-            return StartResult(problem="it ended before it was up")
+            return StartResult(problem="it ended while starting")
         data += chunk
     said = msgspec.json.decode(data, type=StartResult)
     if said.problem:

@@ -90,5 +90,5 @@ def drop(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: bo
 
 def _selection(ids: Sequence[str], pattern: str, sender: str, reason: str) -> DeadSelection:
     if not (ids or pattern or sender or reason):
-        raise UsageError("which ones?", field="ids", hint="Give ids, --pattern, --from or --reason.")
+        raise UsageError("no dead letter is selected", field="ids", hint="Give ids, --pattern, --from or --reason.")
     return DeadSelection(ids=tuple(ids), pattern=pattern, sender=sender, reason=reason)

@@ -75,5 +75,5 @@ def _report(place: Path, *, keep: bool) -> str:
     new = sorted(str(found.relative_to(place)) for found in place.iterdir() if found.name not in PROJECT)
     what = ", ".join(changed + new)
     head = f"It changed {what}" if what else "It changed nothing: that was your decision"
-    where = f"Everything is in {place}" if keep else "the directory is gone again; --keep leaves it"
+    where = f"Everything is in {place}" if keep else "the directory was removed; --keep keeps it"
     return f"\n{head}{'. ' if keep else '; '}{where}.\n\n{NEXT}"

@@ -44,7 +44,7 @@ def revoke(given: str, *, let_in: bool | None) -> int:
             if sys.stdin.isatty() and sys.stdout.isatty():
                 also = _confirm(f"{_name(device)} let in {names}. Revoke these too? [Y/n] ")
             else:
-                print_error(f"tieline: it let in {names}, who stay. `--let-in` revokes these too.")
+                print_error(f"tieline: it paired {names}, which keep their access. `--let-in` revokes these too.")
         await client.revoke(device.id, let_in=also)
         print(f"Revoked {', '.join([_name(device), names] if also and others else [_name(device)])}.")
         return 0

@@ -78,7 +78,7 @@ def send(
             print_json(view)
         else:
             print(view.receipt.id)
-            print_error(f"tieline: {view.state}; `tieline message status {view.receipt.id}` says how far it got")
+            print_error(f"tieline: {view.state}; `tieline message status {view.receipt.id}` shows its state")
         return 0
 
     return hub_connection.run_with_client(work)
@@ -210,7 +210,7 @@ def inbox(address: str, *, take: bool, every: bool, limit: int, json: bool) -> i
                 said = clean(view.envelope.payload.as_text()) if view.envelope else "(its text is no longer kept)"
                 print(f"{view.receipt.id}  from {view.receipt.sender}\n{said}\n")
             if not found:
-                print_error("tieline: nothing waits")
+                print_error("tieline: no messages are waiting")
             return 0
         print_rows(("message", "state", "from", "to", "says"), [_message(view) for view in found], "Nothing here.")
         return 0

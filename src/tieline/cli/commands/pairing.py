@@ -22,7 +22,7 @@ class PairingSecret(Struct, frozen=True):
 
 def pair(*, node: bool, page: bool, client: bool, mesh: bool, name: str, json: bool = False) -> int:
     if node + page + client + mesh > 1:
-        raise UsageError("one kind of device at a time", field="pair", hint="--node, --page, --client or --mesh.")
+        raise UsageError("give only one kind of device", field="pair", hint="--node, --page, --client or --mesh.")
     kind = "node" if node else "client" if client else "mesh" if mesh else "page"
     made = asyncio.run(_offer(Pairing(kind=kind, name=name)))
     if json:

@@ -76,7 +76,7 @@ def _passed_on(env: Mapping[str, str]) -> dict[str, str]:
     found = {name: env[name] for name in PASSED_ON if env.get(name)}
     for name, value in found.items():
         if any(ord(character) < 32 for character in value):
-            raise ServiceError(f"${name} holds a control character", hint="Set it anew, and install then.")
+            raise ServiceError(f"${name} holds a control character", hint="Set it again, then install.")
     return found
 
 
@@ -264,7 +264,7 @@ class Launchd:
         if not shutil.which("launchctl", path=self._env.get("PATH")):
             raise ServiceError(
                 "there is no launchd here (no `launchctl` on PATH)",
-                hint=f"Start it by what starts programs here: {shlex.join(command(node=False))}",
+                hint=f"Use this system's own service manager to start: {shlex.join(command(node=False))}",
             )
 
     def install(self, *, node: bool) -> None:
@@ -275,7 +275,7 @@ class Launchd:
         try:
             _check_call(
                 self._env, "launchctl", "bootstrap", self._domain, str(self.file),
-                hint=f"The agent was taken back. See `{self.log}`, and sign in on this Mac's own screen.",
+                hint=f"The agent was removed again. See `{self.log}`, and sign in on this Mac's own screen.",
             )  # fmt: skip
         except ServiceError:
             _restore(self.file, former)

@@ -135,14 +135,18 @@ def send(message: PromptMessage) -> int:
 def _check(message: PromptMessage) -> None:
     only_new = [name for name in ("cwd", "node", "policy", "model", "title") if getattr(message, name)]
     if message.new and message.session:
-        raise UsageError("both a session and --new", field="session", hint="One or the other.")
+        raise UsageError("give a session or --new, not both", field="session", hint="See `tieline send --help`.")
     if not message.new and only_new:
-        raise UsageError(f"--{only_new[0]} goes with --new", field=only_new[0])
+        raise UsageError(f"--{only_new[0]} needs --new", field=only_new[0])
     if message.steer and (message.new or message.attach or message.wait):
-        raise UsageError("--steer goes alone", field="steer", hint="It says something to the turn that runs now.")
+        raise UsageError(
+            "--steer cannot be combined with other options", field="steer", hint="It adds to the turn that is running."
+        )
     if not message.text or (not message.new and not message.session):
         raise UsageError(
-            "what to whom?", field="text", hint='tieline send SESSION "…", or tieline send --new AGENT "…"'
+            "a session and a text are needed",
+            field="text",
+            hint='tieline send SESSION "…", or tieline send --new AGENT "…"',
         )
 
 
@@ -352,7 +356,7 @@ def browse(url: str, *, read_s: float = READ_S) -> None:
             file.write('<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">')
             file.write(f'<meta http-equiv="refresh" content="0;url={link}"><a href="{link}">Tieline</a>\n')
         if not webbrowser.open(path.as_uri()):
-            print_error("tieline: no browser found; open the address yourself, soon: it lets one browser in, once.")
+            print_error("tieline: no browser found; open the address yourself, soon: it works for one browser, once.")
         else:
             time.sleep(read_s)
     finally:

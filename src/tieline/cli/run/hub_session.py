@@ -226,7 +226,7 @@ class HubSession:
         if connection.state == "lost" and self._ready.done() and not self._lost:
             self._lost = True
             with suppress(asyncio.QueueFull):
-                self._events.put_nowait(Status("reconnecting", f"the hub is away: {connection.problem}"))
+                self._events.put_nowait(Status("reconnecting", f"the hub cannot be reached: {connection.problem}"))
 
     # --- asks ------------------------------------------------------------------------------------------
 

@@ -154,7 +154,7 @@ class TurnRunner:
         if self._prompter is not None:
             self._prompter.abort("the person interrupted the turn")
         with suppress(OSError):
-            self._ready.result().note("interrupting; once more leaves at once")
+            self._ready.result().note("interrupting; press again to quit at once")
         try:
             await self._session.interrupt()
         except TielineError:

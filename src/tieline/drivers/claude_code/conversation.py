@@ -295,7 +295,7 @@ class ClaudeCodeConversation:
 
         turn = self._turn
         if turn is None or turn.ended:
-            return PermissionResultDeny(message="No turn is running: nobody is there to answer.")
+            return PermissionResultDeny(message="No turn is running: there is nobody to answer.")
         ask = await self._permissions.build_ask(
             name, given, self._normaliser.call_input(context.tool_use_id or ""), context
         )

@@ -124,7 +124,7 @@ class ClaudeCode:
             user_rules=self.options.user_rules,
         )
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(talk.stop)  # it reads until the process is gone
+            stack.push_async_callback(talk.stop)  # it reads until the process has ended
             await stack.enter_async_context(process)
             talk.start_reading()
             stack.push_async_callback(talk.disconnect)

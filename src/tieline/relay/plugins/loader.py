@@ -234,9 +234,9 @@ def _create(entry: ChannelConfig, module: ModuleType, config: Struct, context: C
     try:
         spelt = address(channel.subject_prefix)
     except UsageError as error:
-        raise ChannelError(entry.id, f"its subject prefix is no address: {error.message}", source=source) from None
+        raise ChannelError(entry.id, f"its subject prefix is not an address: {error.message}", source=source) from None
     if spelt != channel.subject_prefix:
-        raise ChannelError(entry.id, f"its subject prefix should be spelt {spelt!r}", source=source)
+        raise ChannelError(entry.id, f"its subject prefix must be written {spelt!r}", source=source)
     return channel
 
 

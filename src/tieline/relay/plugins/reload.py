@@ -181,7 +181,7 @@ class ChannelSet:
         try:
             await asyncio.to_thread(self._trust.save)
         except OSError as error:  # it holds for as long as this hub runs
-            self.problem = f"what was agreed to could not be written down: {error}"
+            self.problem = f"the agreement could not be stored: {error}"
         return tuple(f"{id}: {codes[id].description}" for id in new)
 
     def _reserve_address(self, id: str, entry: ChannelConfig) -> bool:
