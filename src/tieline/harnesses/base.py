@@ -1,0 +1,223 @@
+"""The contract of a harness integration: what it can do, where it is, and which files tell it of Tieline."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
+
+import msgspec
+
+from ..environment import state_folder
+from .editors.base import Editor
+
+SERVER = "tieline"
+"""What our MCP server is called in every harness."""
+HOOK_TOOL = "harness_hook"
+"""The MCP tool that a harness with hooks of type `mcp_tool` calls with a hook's input."""
+KEY_VARIABLE = "TIELINE_MESH_KEY"
+"""With transport http: the variable that holds the key, so that no configuration file holds a secret."""
+VERSION_S = 10.0
+"""How long a program may take to print its version."""
+
+Transport = Literal["stdio", "http"]
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What an integration can do, in words for the table of the documentation. An empty text: it cannot."""
+
+    transports: tuple[Transport, ...] = ("stdio", "http")
+    hooks: str = ""
+    """What tells us of its sessions, and brings context to them."""
+    mid_turn: str = ""
+    """How a message gets into a running turn."""
+    turn_end: str = ""
+    idle_wake: str = ""
+    session_id: str = ""
+    """Where the id of a session comes from."""
+    registers_itself: bool = False
+    """Whether a session is registered at its start, without a call of its agent."""
+    instructions: str = ""
+    """Where the protocol instructions stand."""
+    compaction: str = ""
+    """What keeps the instructions in the context after it was compacted."""
+    slash_command: str = ""
+
+
+class Detection(msgspec.Struct, frozen=True, kw_only=True):
+    found: bool
+    program: str = ""
+    version: str = ""
+    paths: tuple[str, ...] = ()
+    """Folders of its configuration that exist."""
+
+
+class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
+    env: Mapping[str, str]
+    program: str
+    """The absolute path of `tieline`."""
+    python: str
+    """The absolute path of the interpreter for command hooks."""
+    project: str = ""
+    """The absolute path of a project. Empty: for everything that this user does."""
+    transport: Transport = "stdio"
+    url: str = "http://127.0.0.1:8137"
+    """The hub's address, for transport http."""
+    hooks: bool = False
+    """Also hooks that the person must approve in the harness (Codex)."""
+
+    @property
+    def home(self) -> Path:
+        return Path(self.env.get("HOME", "/"))
+
+    def folder(self, variable: str, default: str) -> Path:
+        """The harness's own folder in the home directory, which a variable may move."""
+        named = self.env.get(variable, "") if variable else ""
+        return Path(named) if named else self.home / default
+
+    @property
+    def root(self) -> Path:
+        return Path(self.project)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedFile:
+    """A file of a harness in which we have something."""
+
+    path: Path
+    editor: Editor
+    what: str
+    """For people: `MCP server`, `hooks`, `instructions` …"""
+
+
+class Harness:
+    """One integration. A subclass says what is different about its harness."""
+
+    name: ClassVar[str]
+    display_name: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+    programs: ClassVar[tuple[str, ...]] = ()
+    """What it is called on PATH."""
+    package: ClassVar[str] = ""
+    """Its npm package, whose version is read without a start of the program."""
+    folders: ClassVar[tuple[str, ...]] = ()
+    """Folders in the home directory that say that it was used here."""
+    tested: ClassVar[str] = ""
+    """The version that this integration was tried with. Empty: written after its documentation."""
+
+    def files(self, options: InstallOptions) -> list[ManagedFile]:
+        """Every file of ours, for this scope and these options."""
+        raise NotImplementedError
+
+    def all_files(self, options: InstallOptions) -> list[ManagedFile]:
+        """Every file that any options could have brought."""
+        return self.files(msgspec.structs.replace(options, hooks=True))
+
+    def notes(self, options: InstallOptions) -> list[str]:
+        """What the person has to do, or to know, after the installation."""
+        return []
+
+    def detect(self, env: Mapping[str, str], *, version: bool = True) -> Detection:
+        program = self._program(env)
+        home = Path(env.get("HOME", "/"))
+        paths = tuple(str(home / folder) for folder in self.folders if (home / folder).is_dir())
+        known = _version(program, self.package, env) if program and version else ""
+        return Detection(found=bool(program or paths), program=program, version=known, paths=paths)
+
+    def _program(self, env: Mapping[str, str]) -> str:
+        found = (shutil.which(name, path=env.get("PATH", "")) for name in self.programs)
+        return next((path for path in found if path), "")
+
+
+def _version(program: str, package: str, env: Mapping[str, str]) -> str:
+    for folder in Path(program).resolve().parents if package else ():
+        try:
+            manifest: Any = json.loads((folder / "package.json").read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(manifest, dict) and cast("dict[str, Any]", manifest).get("name") == package:
+            return str(cast("dict[str, Any]", manifest).get("version", ""))
+    try:
+        done = subprocess.run(
+            [program, "--version"], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=VERSION_S
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return ""
+    found = re.search(r"\d+\.\d+[\w.+-]*", done.stdout)
+    return found[0].rstrip(".") if found else ""
+
+
+# --- the entry of our MCP server, in the shapes that harnesses share ------------------------------------------
+
+
+def server_environment(harness: str, options: InstallOptions) -> dict[str, str]:
+    """The variables that the bridge needs; harnesses may start it with almost none."""
+    env = {"TIELINE_HARNESS": harness}
+    state = state_folder(options.env)
+    if state != state_folder({"HOME": options.env.get("HOME", "")}):
+        env["TIELINE_HOME"] = state
+    return env
+
+
+def mcp_url(options: InstallOptions) -> str:
+    return f"{options.url}/mcp"
+
+
+def stdio_entry(harness: str, options: InstallOptions) -> dict[str, Any]:
+    return {"command": options.program, "args": ["mcp"], "env": server_environment(harness, options)}
+
+
+def http_headers(harness: str, reference: str) -> dict[str, str]:
+    """`reference` is how the harness refers to a variable in its configuration."""
+    return {"Authorization": f"Bearer {reference}", "X-Tieline-Harness": harness}
+
+
+def is_our_server(value: Any) -> bool:
+    """Whether an entry by our name is one that `tieline install` wrote."""
+    if not isinstance(value, dict):
+        return False
+    entry = cast("dict[str, Any]", value)
+    command: Any = entry.get("command")
+    if isinstance(command, str):
+        return os.path.basename(command) == "tieline" and entry.get("args") == ["mcp"]  # noqa: PTH119 (a string)
+    if isinstance(command, list):
+        words = cast("list[Any]", command)
+        return len(words) == 2 and str(words[0]).endswith("tieline") and words[1] == "mcp"
+    return any(str(entry.get(key, "")).endswith("/mcp") for key in ("url", "httpUrl", "serverUrl"))
+
+
+# --- hooks -------------------------------------------------------------------------------------------------------
+
+
+def hook_program() -> Path:
+    return Path(__file__).with_name("hook.py")
+
+
+def hook_command(harness: str, options: InstallOptions) -> str:
+    """A command hook: a program of the standard library that is gone at once when no hub runs."""
+    import shlex
+
+    socket = str(Path(state_folder(options.env)) / "own" / "hub.sock")
+    return shlex.join([options.python, "-I", "-S", str(hook_program()), harness, socket])
+
+
+def is_our_handler(value: Any) -> bool:
+    """Whether one hook is ours: a command that runs our program, or a call of our tool."""
+    if not isinstance(value, dict):
+        return False
+    entry = cast("dict[str, Any]", value)
+    if entry.get("type") == "mcp_tool":
+        return entry.get("server") == SERVER and entry.get("tool") == HOOK_TOOL
+    words = (str(entry.get(key, "")) for key in ("command", "bash"))
+    return any(f"harnesses/{hook_program().name}" in text for text in words)
+
+
+def is_our_group(value: Any) -> bool:
+    """Whether all hooks of a group (`{"matcher": …, "hooks": […]}`) are ours."""
+    hooks: Any = cast("dict[str, Any]", value).get("hooks") if isinstance(value, dict) else None
+    handlers = cast("list[Any]", hooks) if isinstance(hooks, list) else []
+    return bool(handlers) and all(is_our_handler(each) for each in handlers)

@@ -1,0 +1,105 @@
+"""Claude Code: MCP server, hooks that start no process, instructions in CLAUDE.md, a skill."""
+
+from pathlib import Path
+from typing import Any
+
+from .base import (
+    HOOK_TOOL,
+    KEY_VARIABLE,
+    SERVER,
+    Capabilities,
+    Harness,
+    InstallOptions,
+    ManagedFile,
+    hook_command,
+    http_headers,
+    is_our_group,
+    is_our_handler,
+    is_our_server,
+    mcp_url,
+    stdio_entry,
+)
+from .editors.json_entries import JsonEntries
+from .editors.marked_block import MarkedBlock
+from .editors.whole_file import WholeFile
+from .instructions import PROTOCOL, SKILL
+
+TOOL_HOOKS = ("UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
+"""Events by a call of our tool. At SessionStart the MCP server may not be connected yet: that one is a command."""
+HOOK_TIMEOUT_S = 10
+
+
+class ClaudeCode(Harness):
+    name = "claude-code"
+    display_name = "Claude Code"
+    programs = ("claude",)
+    package = "@anthropic-ai/claude-code"
+    folders = (".claude",)
+    tested = "2.1.325"
+    capabilities = Capabilities(
+        hooks="`mcp_tool` hooks (no process); a command at the start of a session",
+        mid_turn="after a tool call (hook)",
+        turn_end="`Stop` hook",
+        idle_wake="its messaging socket",
+        session_id="hook input, `CLAUDE_CODE_SESSION_ID`",
+        registers_itself=True,
+        instructions="`CLAUDE.md`",
+        compaction="`CLAUDE.md` is read again; `SessionStart` fires",
+        slash_command="skill `/tieline`",
+    )
+
+    def files(self, options: InstallOptions) -> list[ManagedFile]:
+        folder, servers, settings, memory = self._places(options)
+        return [
+            ManagedFile(servers, JsonEntries({"mcpServers": {SERVER: _server(options)}}, _is_ours), "MCP server"),
+            ManagedFile(settings, JsonEntries(_settings(options), _is_ours), "hooks"),
+            ManagedFile(memory, MarkedBlock(self.name, PROTOCOL), "instructions"),
+            ManagedFile(folder / "skills/tieline/SKILL.md", WholeFile(self.name, SKILL), "skill /tieline"),
+        ]
+
+    def _places(self, options: InstallOptions) -> tuple[Path, Path, Path, Path]:
+        """Its folder, the file of its MCP servers, the file of its hooks, its instructions."""
+        if options.project:
+            folder = options.root / ".claude"
+            # Our entries name programs of this machine, so hooks go into the settings that are not shared.
+            return folder, options.root / ".mcp.json", folder / "settings.local.json", options.root / "CLAUDE.md"
+        folder = options.folder("CLAUDE_CONFIG_DIR", ".claude")
+        moved = options.env.get("CLAUDE_CONFIG_DIR")
+        servers = folder / ".claude.json" if moved else options.home / ".claude.json"
+        return folder, servers, folder / "settings.json", folder / "CLAUDE.md"
+
+
+def _server(options: InstallOptions) -> dict[str, Any]:
+    if options.transport == "http":
+        headers = http_headers(ClaudeCode.name, f"${{{KEY_VARIABLE}}}")
+        return {"type": "http", "url": mcp_url(options), "headers": headers}
+    return {"type": "stdio", **stdio_entry(ClaudeCode.name, options)}
+
+
+def _settings(options: InstallOptions) -> dict[str, Any]:
+    start = {"type": "command", "command": hook_command(ClaudeCode.name, options), "timeout": HOOK_TIMEOUT_S}
+    call = {
+        "type": "mcp_tool",
+        "server": SERVER,
+        "tool": HOOK_TOOL,
+        "input": {"event": "${hook_event_name}", "session_id": "${session_id}", "cwd": "${cwd}"},
+        "timeout": HOOK_TIMEOUT_S,
+    }
+    hooks = {"SessionStart": [{"hooks": [start]}], **{event: [{"hooks": [call]}] for event in TOOL_HOOKS}}
+    # A server of a project's .mcp.json waits for an approval; installing it is one.
+    approval = {"enabledMcpjsonServers": [SERVER]} if options.project else {}
+    return {"hooks": hooks, **approval}
+
+
+def _is_ours(path: tuple[str | int, ...], value: Any) -> bool:
+    match path:
+        case ("mcpServers", "tieline"):
+            return is_our_server(value)
+        case ("hooks", str(), int()):
+            return is_our_group(value)
+        case ("hooks", str(), int(), "hooks", int()):
+            return is_our_handler(value)
+        case ("enabledMcpjsonServers", int()):
+            return value == SERVER
+        case _:
+            return False

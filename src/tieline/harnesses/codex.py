@@ -1,0 +1,103 @@
+"""Codex: MCP server and skill; presence and delivery come from its shared daemon, so hooks are an option."""
+
+import json
+from typing import Any
+
+from .base import (
+    KEY_VARIABLE,
+    SERVER,
+    Capabilities,
+    Harness,
+    InstallOptions,
+    ManagedFile,
+    hook_command,
+    is_our_group,
+    is_our_handler,
+    mcp_url,
+    server_environment,
+)
+from .editors.json_entries import JsonEntries
+from .editors.marked_block import MarkedBlock, TomlBlock
+from .editors.whole_file import WholeFile
+from .instructions import PROTOCOL, SKILL
+
+HOOKS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop")
+HOOK_TIMEOUT_S = 10
+TOOL_TIMEOUT_S = 330
+"""Longer than the longest wait of a tool of ours; Codex's own limit is a minute."""
+
+
+class Codex(Harness):
+    name = "codex"
+    display_name = "Codex"
+    programs = ("codex",)
+    package = "@openai/codex"
+    folders = (".codex",)
+    tested = "0.166.0"
+    capabilities = Capabilities(
+        hooks="its shared daemon (nothing to install); command hooks with `--hooks`",
+        mid_turn="the daemon's `turn/steer`",
+        turn_end="the daemon, or its `Stop` hook",
+        idle_wake="the daemon's `turn/start`",
+        session_id="`_meta.threadId` of every call",
+        registers_itself=True,
+        instructions="`AGENTS.md`",
+        compaction="`AGENTS.md` stays in its context",
+        slash_command="skill `$tieline`",
+    )
+
+    def files(self, options: InstallOptions) -> list[ManagedFile]:
+        home = options.folder("CODEX_HOME", ".codex")
+        folder = options.root / ".codex" if options.project else home
+        memory = options.root / "AGENTS.md" if options.project else home / "AGENTS.md"
+        skills = (options.root if options.project else options.home) / ".agents/skills"
+        files = [
+            ManagedFile(folder / "config.toml", TomlBlock(self.name, _server(options)), "MCP server"),
+            ManagedFile(memory, MarkedBlock(self.name, PROTOCOL), "instructions"),
+            ManagedFile(skills / "tieline/SKILL.md", WholeFile(self.name, SKILL), "skill $tieline"),
+        ]
+        if options.hooks:
+            files.append(ManagedFile(folder / "hooks.json", JsonEntries(_hooks(options), _is_ours), "hooks"))
+        return files
+
+    def notes(self, options: InstallOptions) -> list[str]:
+        notes: list[str] = []
+        if options.hooks:
+            notes.append("Codex runs new hooks only after you approved them: type /hooks in it.")
+        if options.project:
+            notes.append(f"Codex reads {options.root / '.codex/config.toml'} only where you trust the project.")
+        return notes
+
+
+def _server(options: InstallOptions) -> str:
+    lines = [f"[mcp_servers.{SERVER}]"]
+    if options.transport == "http":
+        lines += [
+            f"url = {_text(mcp_url(options))}",
+            f"bearer_token_env_var = {_text(KEY_VARIABLE)}",
+            f'http_headers = {{ "X-Tieline-Harness" = {_text(Codex.name)} }}',
+        ]
+    else:
+        env = ", ".join(f"{key} = {_text(value)}" for key, value in server_environment(Codex.name, options).items())
+        lines += [f"command = {_text(options.program)}", 'args = ["mcp"]', f"env = {{ {env} }}"]
+    return "\n".join([*lines, f"tool_timeout_sec = {TOOL_TIMEOUT_S}"])
+
+
+def _text(value: str) -> str:
+    """A basic string of TOML, which escapes as JSON does."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _hooks(options: InstallOptions) -> dict[str, Any]:
+    handler = {"type": "command", "command": hook_command(Codex.name, options), "timeout": HOOK_TIMEOUT_S}
+    return {"hooks": {event: [{"hooks": [handler]}] for event in HOOKS}}
+
+
+def _is_ours(path: tuple[str | int, ...], value: Any) -> bool:
+    match path:
+        case ("hooks", str(), int()):
+            return is_our_group(value)
+        case ("hooks", str(), int(), "hooks", int()):
+            return is_our_handler(value)
+        case _:
+            return False
