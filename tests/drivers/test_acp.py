@@ -13,7 +13,7 @@ from tieline.processes import spawn
 from tieline.script import Call, Run, Say, Write
 from tieline.sessions.session import Session
 from tieline.testing.driver_contract import DriverContract
-from tieline.testing.policy_contract import PolicyContract
+from tieline.testing.policy_contract import PolicyContract, Web
 from tieline.testing.rigs.gemini import MODEL, GeminiRig
 from tieline.testing.rigs.opencode_acp import OpencodeAcpRig
 from tieline.testing.stream_checks import collect, done, of, the
@@ -32,6 +32,15 @@ class TestGemini(DriverContract, PolicyContract):
     async def rig(self, tmp_path: Path) -> AsyncGenerator[GeminiRig, None]:
         async with GeminiRig(tmp_path / "home", BINARIES) as rig:
             yield rig
+
+    async def test_its_fetch_tool_refuses_loopback_itself(self, rig: GeminiRig, web: Web, place: Path) -> None:
+        """Why the policies are tried with a public address, which its vendor fetches."""
+        rig.play([Call("web_fetch", {"prompt": f"Read {web.url}"})], [Say("Refused.")])
+        async with self.session(rig, place, policy=preset("full")) as session:
+            result = the(await collect(session.turn("fetch")), ToolResult)
+        assert not web.fetched
+        assert result.status == "error"
+        assert "Blocked Host" in result.output
 
     async def test_what_it_would_let_pass_is_asked_too(self, rig: GeminiRig, place: Path) -> None:
         """On its own it runs commands that it knows as safe, and searches the web, without a question."""

@@ -29,10 +29,10 @@ from tieline.events import (
 )
 from tieline.policy import Policy
 from tieline.processes import spawn
-from tieline.script import Call, Run, Say, Stall
+from tieline.script import Call, Get, Run, Say, Stall
 from tieline.sessions.session import Session
 from tieline.testing.driver_contract import DriverContract
-from tieline.testing.policy_contract import PolicyContract
+from tieline.testing.policy_contract import PolicyContract, Web
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.stream_checks import collect, done, of, the
 from tieline.testing.wait_for import eventually
@@ -71,6 +71,14 @@ class TestClaudeCodePolicies(PolicyContract):
         async with ClaudeCodeRig(tmp_path / "home") as rig:
             rig.settings(permissions=OWN_RULES, disableAllHooks=True)
             yield rig
+
+    async def test_its_fetch_tool_speaks_tls_only(self, rig: ClaudeCodeRig, web: Web, place: Path) -> None:
+        """Why a TLS handshake counts as a visit of the page."""
+        rig.play([Get(web.url)], [Say("Tried.")])
+        async with talk(rig, place) as session:
+            await collect(session.turn("fetch"))
+        assert web.fetched
+        assert not web.requests
 
 
 def talk(rig: ClaudeCodeRig, place: Path, policy: Policy = FULL, **more: object) -> Session:

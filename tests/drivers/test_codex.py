@@ -24,8 +24,7 @@ from tieline.script import AnyStep, Call, Inquire, Run, Say, Stall, Write
 from tieline.testing import mcp_server
 from tieline.testing.driver_contract import DriverContract
 from tieline.testing.driver_contract.base import eventually, yes
-from tieline.testing.http_server import HttpRequest, LoopbackServer
-from tieline.testing.policy_contract import PolicyContract
+from tieline.testing.policy_contract import PolicyContract, Web, fetch_command, loopback_web
 from tieline.testing.rigs.codex import CodexRig, codex_rig
 from tieline.testing.stream_checks import collect, done, of, the
 
@@ -62,27 +61,10 @@ class TestCodexPolicies(PolicyContract):
             yield rig
 
 
-class Web:
-    def __init__(self) -> None:
-        self.hits = 0
-        self.url = ""
-
-    async def answer(self, request: HttpRequest) -> None:
-        self.hits += 1
-        await request.respond(200, b"the page", "text/plain")
-
-
 @pytest.fixture
 async def web() -> AsyncGenerator[Web, None]:
-    web = Web()
-    async with LoopbackServer(web.answer) as server:
-        web.url = server.url
+    async with loopback_web() as web:
         yield web
-
-
-def get(url: str) -> str:
-    """A command that needs the network, and says so when it is refused."""
-    return f"python3 -c \"import urllib.request as r; print(r.urlopen('{url}').read())\""
 
 
 def outside(command: str) -> AnyStep:
@@ -94,17 +76,17 @@ def outside(command: str) -> AnyStep:
 # --- the sandbox -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("network", "hits"), [("allow", 1), ("ask", 0), ("deny", 0)])
+@pytest.mark.parametrize(("network", "reached"), [("allow", True), ("ask", False), ("deny", False)])
 @pytest.mark.parametrize("file_write", ["allow", "deny"])
 async def test_the_sandbox_cuts_the_network_of_commands(
-    rig: CodexRig, place: Path, web: Web, file_write: Level, network: Level, hits: int
+    rig: CodexRig, place: Path, web: Web, file_write: Level, network: Level, reached: bool
 ) -> None:
-    rig.play([Run(get(web.url))], [Say("Tried.")])
+    rig.play([Run(fetch_command(web.command_url))], [Say("Tried.")])
     policy = Policy(file_write, "allow", network)
     async with open_session(rig.driver, cwd=place, policy=policy, **rig.options) as session:
         seen = await collect(session.turn("fetch it"))
-    assert web.hits == hits
-    assert the(seen, ToolResult).status == ("ok" if hits else "error"), "a refusal by the sandbox is visible"
+    assert web.command_fetched == reached
+    assert the(seen, ToolResult).status == ("ok" if reached else "error"), "a refusal by the sandbox is visible"
 
 
 async def test_leaving_the_sandbox_falls_under_what_it_holds(rig: CodexRig, place: Path, web: Web) -> None:
@@ -115,25 +97,25 @@ async def test_leaving_the_sandbox_falls_under_what_it_holds(rig: CodexRig, plac
         asked.append(ask)
         return True
 
-    tries: list[tuple[Level, int]] = [("deny", 0), ("ask", 1)]
-    for network, hits in tries:
-        rig.play([outside(get(web.url))], [Say("Tried.")])
+    tries: list[tuple[Level, bool]] = [("deny", False), ("ask", True)]
+    for network, reached in tries:
+        rig.play([outside(fetch_command(web.command_url))], [Say("Tried.")])
         policy = Policy("allow", "allow", network)
         async with open_session(rig.driver, cwd=place, policy=policy, on_ask=decide, **rig.options) as session:
             seen = await collect(session.turn("fetch it"))
-        assert web.hits == hits
-        assert the(seen, ToolResult).status == ("ok" if hits else "denied")
+        assert web.command_fetched == reached
+        assert the(seen, ToolResult).status == ("ok" if reached else "denied")
     (ask,) = asked
     assert (ask.capability, ask.reason) == ("network", "it must")
     assert isinstance(ask.action, Command)
 
 
 async def test_an_outside_command_is_refused_where_the_network_is_denied(rig: CodexRig, place: Path, web: Web) -> None:
-    rig.play([outside(get(web.url))], [Say("Tried.")])
+    rig.play([outside(fetch_command(web.command_url))], [Say("Tried.")])
     policy = Policy("allow", "ask", "deny")
     async with open_session(rig.driver, cwd=place, policy=policy, on_ask=yes, **rig.options) as session:
         seen = await collect(session.turn("fetch it"))
-    assert web.hits == 0
+    assert not web.command_fetched
     assert not of(seen, Ask)
     assert the(seen, Answer).reason == "the policy denies network"
 
@@ -172,6 +154,25 @@ async def test_an_ask_about_a_patch_shows_it(rig: CodexRig, place: Path) -> None
     assert ask.action.paths == (str(place / "new.txt"),)
     assert ask.action.diff == f"--- /dev/null\n+++ {place}/new.txt\n@@ -0,0 +1 @@\n+a new line\n"
     assert (place / "new.txt").read_text() == "a new line\n"
+
+
+async def test_a_patch_by_a_command_is_asked_about_as_the_change_that_it_is(rig: CodexRig, place: Path) -> None:
+    (place / "a.txt").write_text("old\n")
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** End Patch\n"
+    rig.play([Run(f"apply_patch <<'EOF'\n{patch}EOF")], [Say("Done.")])
+    asked: list[Ask] = []
+
+    def decide(ask: Ask) -> bool:
+        asked.append(ask)
+        return True
+
+    async with open_session(rig.driver, cwd=place, policy=Policy(), on_ask=decide, **rig.options) as session:
+        await collect(session.turn("patch it"))
+    (ask,) = asked
+    assert isinstance(ask.action, Edit)
+    assert ask.capability == "file_write"
+    assert "@@ -1 +1 @@\n-old\n+new\n" in ask.action.diff
+    assert (place / "a.txt").read_text() == "new\n"
 
 
 async def test_remember(rig: CodexRig, place: Path) -> None:

@@ -1,20 +1,46 @@
-"""A session option added to AgentOptions alone reaches the Spec by library, CLI, body, command, relay and record."""
+"""A new session option takes three files of code (value, driver, CLI flag) and its documentation: one is added in a
+copy of the tree, and reaches the driver by library, CLI, REST, command, relay, record, and on another machine."""
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+import httpx2 as httpx
+import msgspec
+from tests.node.conftest import until
+from tests.node.processes import Daemon
+
+from tieline.bootstrap.process_lock import StartOptions
+from tieline.client import Client, connect
 from tieline.drivers.base import AgentOptions, AgentOptionsDict
+from tieline.events import Done, Init, decode
+from tieline.node.hub_credentials import HubCredentials, write_credentials
+from tieline.node.node_identity import identify
+from tieline.protocol.request_bodies import Claim, Pairing
+from tieline.script import Say
 
 SOURCE = Path(__file__).parent.parent.parent / "src" / "tieline"
-ADDED = (
-    ('    effort: Annotated[str, setting("Effort', '    flavour: str = ""\n'),
-    ("    effort: str\n", "    flavour: str\n"),
-    ("    effort: tuple[str, ...] = ()", "    flavour: bool = False\n"),
-)
-"""Lines put in front of others in drivers/base.py: AgentOptions, its keyword arguments, Features."""
+ADDED: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "drivers/base.py": (
+        ('    effort: Annotated[str, setting("Effort', '    flavour: str = ""\n'),
+        ("    effort: str\n", "    flavour: str\n"),
+        ("    effort: tuple[str, ...] = ()", "    flavour: bool = False\n"),
+    ),
+    "drivers/scripted.py": (
+        ("deltas=True, thinking=True", "flavour=True, "),
+        ("self._spec.model, receipt=", "self._spec.flavour or "),
+    ),
+    "cli/typer_apps/run.py": (
+        ("    effort: Annotated[\n", '    flavour: Annotated[str, typer.Option(help="How it tastes.")] = "",\n'),
+        ("        effort=effort,\n", "        flavour=flavour,\n"),
+    ),
+}
+"""What is put in front of what. The scripted driver tells the flavour that it got as its model."""
 USE = """
 import asyncio, sys
 import msgspec
@@ -61,19 +87,87 @@ def test_keyword_arguments_are_the_options() -> None:
     assert set(AgentOptionsDict.__annotations__) == set(AgentOptions.__struct_fields__)
 
 
+def copy_with_option(root: Path) -> str:
+    """Where Python finds the package with the new option."""
+    copy = root / "copy" / "tieline"
+    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__", "static"))
+    for name, lines in ADDED.items():
+        text = (copy / name).read_text()
+        for anchor, added in lines:
+            assert text.count(anchor) == 1, anchor
+            text = text.replace(anchor, added + anchor)
+        (copy / name).write_text(text)
+    return str(copy.parent)
+
+
 def test_a_new_option_arrives(tmp_path: Path) -> None:
-    copy = tmp_path / "copy" / "tieline"
-    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__", "page", "static"))
-    base = copy / "drivers" / "base.py"
-    text = base.read_text()
-    for anchor, line in ADDED:
-        assert text.count(anchor) == 1
-        text = text.replace(anchor, line + anchor)
-    base.write_text(text)
     work = tmp_path / "work"
     work.mkdir()
-    env = {**os.environ, "PYTHONPATH": str(copy.parent), "TIELINE_CONFIG": "", "HOME": str(tmp_path)}
+    env = {**os.environ, "PYTHONPATH": copy_with_option(tmp_path), "TIELINE_CONFIG": "", "HOME": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", USE, str(work)], env=env, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+async def test_a_new_option_reaches_the_driver_over_rest_the_command_line_and_a_node(tmp_path: Path) -> None:
+    path = copy_with_option(tmp_path)
+    script = tmp_path / "script.json"
+    script.write_bytes(msgspec.json.encode([[Say("Done.")]] * 4))
+    agent = f'[agents.bot]\ntype = "scripted"\nscript = "{script}"\n'
+    hub = Daemon(tmp_path / "hub", StartOptions(port=0), agent)
+    node = Daemon(tmp_path / "node", StartOptions(what="node"), agent)
+    hub.env["PYTHONPATH"] = node.env["PYTHONPATH"] = path
+    async with AsyncExitStack() as stack:
+        for daemon in (hub, node):
+            stack.push_async_callback(daemon.kill)
+        await hub.start()
+        async with connect(hub.env) as owner:
+            key = (await owner.pair(Claim(secret=(await owner.pairing(Pairing(kind="client"))).secret, name="me"))).key
+            me = identify(node.env).id
+            offer = await owner.pairing(Pairing(kind="node"))
+            paired = await owner.pair(Claim(secret=offer.secret, name="far", node=me))
+        write_credentials(node.env, HubCredentials(url=hub.url, key=paired.key, device=paired.device.id))
+        await node.start()
+        client = await stack.enter_async_context(Client(hub.url, key))
+        http = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=f"{hub.url}/api/v1", headers={"authorization": f"Bearer {key}"}, timeout=30)
+        )
+
+        async def online() -> bool:
+            return any(view.id == me and view.online for view in await client.nodes())
+
+        await until(online, "the node did not join")
+        for name, where, place in (("near", "", hub.place), ("far", me, node.place)):
+            body = {"id": name, "node": where, "agent": "bot", "cwd": str(place), "flavour": "mint", "prompt": "go"}
+            response = await http.post("/sessions", json=body)
+            assert response.is_success, response.text
+            assert await flavour_of(client, name) == "mint", name
+
+        # `1e2` is a number that only Typer's parser takes, and --standalone is without the hub
+        assert await flavour_by_cli(hub, "--timeout", "1e2") == "mint"
+        assert await flavour_by_cli(hub, "--timeout", "1e2", "--standalone") == "mint"
+
+
+async def flavour_of(client: Client, session: str) -> str:
+    """What the driver told that it got, once its turn is over."""
+
+    async def over() -> bool:
+        return any(isinstance(frame.event, Done) for frame in (await client.events(session)).events)
+
+    await until(over, f"the turn of {session} did not end")
+    frames = (await client.events(session)).events
+    return next(frame.event.model for frame in frames if isinstance(frame.event, Init))
+
+
+async def flavour_by_cli(hub: Daemon, *more: str) -> str:
+    words = ["run", "bot", "go", "--flavour", "mint", "--json", *more]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tieline", *words,
+        cwd=hub.place, env=hub.env, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return next(event.model for event in map(decode, out.splitlines()) if isinstance(event, Init))

@@ -145,6 +145,7 @@ async def test_what_is_small_arrives_whole_in_whatever_pieces(texts: list[str], 
     some.integers(unauthenticated_limits.MAX_FRAME - 20, unauthenticated_limits.MAX_FRAME + 20), some.booleans(), cuts
 )
 async def test_a_strangers_frame_has_four_kilobytes(size: int, in_two: bool, pieces: list[int]) -> None:
+    assert unauthenticated_limits.MAX_FRAME == 4096
     reader = Reader()
     data = b"x" * size
     whole = frame(2, data[:1000], fin=False) + frame(0, data[1000:]) if in_two else frame(2, data)

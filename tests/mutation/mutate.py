@@ -218,6 +218,7 @@ def tests_of(path: str, *, own: bool = False) -> list[list[str]]:
         for file in sorted((ROOT / "tests").rglob("test_*.py"))
         if (kin in str(file.relative_to(ROOT / "tests")) and room in file.parts) or imports.search(file.read_text())
     ]
+    found.sort(key=lambda file: kin not in file)  # stable: those of its name first, where most are noticed
     return [tests for tests in (found, [] if own and found else list(ALSO[room])) if tests]
 
 

@@ -41,7 +41,7 @@ from ..events import (
     ToolUse,
     needs,
 )
-from ..policy import CAPABILITIES, Enforcement, Policy, Receipt
+from ..policy import CAPABILITIES, Capability, Enforcement, Policy, Receipt
 from ..processes.async_process import Process
 from ..script import AnyStep, Reply
 from ..version import __version__
@@ -112,7 +112,7 @@ class Scripted:
         return Probe(found=True, version=__version__, signed_in=True)
 
     def enforce(self, policy: Policy) -> Receipt:
-        return Receipt.from_lines({c: Enforcement(policy.level(c), "prompt") for c in CAPABILITIES})
+        return Receipt.from_lines({c: Enforcement(policy.level(c), "prompt", _note(policy, c)) for c in CAPABILITIES})
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["ScriptedConversation", None]:
@@ -121,6 +121,13 @@ class Scripted:
             yield playing
         finally:
             await playing.close()
+
+
+def _note(policy: Policy, capability: Capability) -> str:
+    """What the line of a receipt says besides: there is no sandbox."""
+    if capability == "shell" or policy.shell == "deny" or policy.level(capability) == "allow":
+        return ""
+    return "a command that is permitted to run can still do it"
 
 
 class ScriptedConversation:

@@ -65,6 +65,8 @@ class LoopbackServer:
         self._handler = handler
         self._connections: set[asyncio.Task[None]] = set()
         self.url = ""
+        self.tls_hellos = 0
+        """Connections that began with a TLS handshake, which is broken off: this server speaks plain HTTP."""
 
     async def __aenter__(self) -> "LoopbackServer":
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=1024 * 1024)
@@ -96,6 +98,7 @@ class LoopbackServer:
         async with asyncio.timeout(IDLE_S):
             first_byte = await reader.readexactly(1)
             if first_byte == TLS_HELLO:
+                self.tls_hellos += 1
                 raise ConnectionError("it speaks TLS")  # it would wait for our part of the handshake
             head = (first_byte + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")

@@ -5,8 +5,14 @@ for each capability: `allow` happened unasked, `ask` was asked and happened, `de
 says that nothing enforces a line, the suite expects just that: declared = observed, drift fails either way. An `ask` by
 anything but a prompt is one that the agent cannot put: it must not happen at all. A shell that is allowed in a sandbox
 runs, but writes no file where file_write is not allowed.
+
+Network is judged by what arrived at the web server. The command that runs fetches a page of its own there: it arrives
+where the network is allowed, never out of a sandbox that holds the network, and elsewhere only if the receipt says that
+a command can.
 """
 
+import shlex
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -56,7 +62,7 @@ class PolicyContract:
 
         rig.play(
             [Write(str(place / "written.txt"), "content\n")],
-            [Run(f"touch {place}/ran.txt")],
+            [Run(f"{fetch_command(web.command_url)}; touch {place}/ran.txt")],
             [Get(web.url)],
             [Say("Tried all three.")],
         )
@@ -71,7 +77,7 @@ class PolicyContract:
         happened: dict[Capability, bool] = {
             "file_write": (place / "written.txt").exists(),
             "shell": (place / "ran.txt").exists() or stopped_by_the_system(seen),
-            "network": web.hits > 0 or ("fetch_reaches_loopback" in rig.limits and let_through(seen)),
+            "network": web.fetched,
         }
         problems: list[str] = []
         for capability in CAPABILITIES:
@@ -87,6 +93,14 @@ class PolicyContract:
                 problems.append(
                     f"{capability}={line.level} by {line.means}: (happened, asked) should be {expected}, was {observed}"
                 )
+        if web.command_fetched and not happened["shell"]:
+            problems.append("a command that did not run fetched a page")
+        if web.command_fetched and receipt.network.means == "sandbox":
+            problems.append("the sandbox let a command fetch a page")
+        if web.command_fetched and policy.network != "allow" and "command" not in receipt.network.note.lower():
+            problems.append("a command fetched a page, and the receipt does not say that it can")
+        if happened["shell"] and policy.network == "allow" and not web.command_fetched:
+            problems.append("the network is allowed, and a command that ran could not fetch a page")
         assert not problems, "\n".join([*problems, *(f"  {event}" for event in seen)])
         denied = {result.id for result in of(seen, ToolResult) if result.status == "denied"}
         for use in of(seen, ToolUse):
@@ -96,14 +110,37 @@ class PolicyContract:
 
 
 class Web:
-    """A page that counts who came."""
+    """Two pages that know whether somebody came: one for the agent's fetch tool, one for its command."""
 
-    url = ""
-    hits = 0
+    def __init__(self) -> None:
+        self.server = LoopbackServer(self._answer)
+        self.requests: list[str] = []
 
-    async def answer(self, request: HttpRequest) -> None:
-        self.hits += 1
+    @property
+    def url(self) -> str:
+        return f"{self.server.url}/page"
+
+    @property
+    def command_url(self) -> str:
+        return f"{self.server.url}/command"
+
+    @property
+    def fetched(self) -> bool:
+        """Whether the fetch tool came. A TLS handshake counts: some tools make every http address an https one."""
+        return "/page" in self.requests or self.server.tls_hellos > 0
+
+    @property
+    def command_fetched(self) -> bool:
+        return "/command" in self.requests
+
+    async def _answer(self, request: HttpRequest) -> None:
+        self.requests.append(request.path)
         await request.respond(200, b"<html><body>the page</body></html>", "text/html")
+
+
+def fetch_command(url: str) -> str:
+    """A command that fetches a page with nothing but Python, and tells when it cannot."""
+    return shlex.join([sys.executable, "-c", f"import urllib.request as r; r.urlopen('{url}', timeout=10).read()"])
 
 
 def stopped_by_the_system(seen: list[Event]) -> bool:
@@ -116,13 +153,5 @@ def stopped_by_the_system(seen: list[Event]) -> bool:
 @asynccontextmanager
 async def loopback_web() -> AsyncGenerator[Web, None]:
     web = Web()
-    async with LoopbackServer(web.answer) as server:
-        web.url = f"{server.url}/page"
+    async with web.server:
         yield web
-
-
-def let_through(seen: list[Event]) -> bool:
-    """Whether the fetch call got past every rule and ask, whatever the tool itself then made of the address."""
-    results = {result.id: result for result in of(seen, ToolResult)}
-    fetches = [use for use in of(seen, ToolUse) if needs(use.action) == "network"]
-    return any(results[use.id].status != "denied" for use in fetches)

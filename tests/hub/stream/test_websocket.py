@@ -77,6 +77,7 @@ async def test_strangers_are_turned_away(hub: Served) -> None:
 
 
 async def test_whoever_says_nothing_is_turned_away(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert streams.AUTHENTICATE_S == 10
     monkeypatch.setattr(streams, "AUTHENTICATE_S", 0.05)
     async with client(hub, token="") as one:
         assert await one.closed() == 4401

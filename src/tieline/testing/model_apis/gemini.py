@@ -1,5 +1,6 @@
 """The Gemini API as Gemini CLI speaks it: `POST …:streamGenerateContent?alt=sse`, answered with server-sent events."""
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -12,6 +13,10 @@ STATUS = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 429: "RESOURCE_EXHA
 
 VERDICT = {"reasoning": "scripted", "next_speaker": "user", "model_choice": "flash"}
 """Satisfies the classifiers that want JSON: who speaks next, which model to take."""
+
+PUBLIC_HOST = "[3fff::1]"
+"""Stands for this machine's loopback in addresses that Gemini CLI is to fetch: it refuses private ones, and has its
+vendor fetch the others. The address is reserved for documentation, so it leads nowhere."""
 
 
 class Gemini:
@@ -28,6 +33,9 @@ class Gemini:
             return False
         if request.path.endswith(":countTokens"):
             answer: dict[str, Any] = {"totalTokens": len(request.body) // 4}
+        elif any("urlContext" in tool for tool in request.json().get("tools", ())):
+            pages = [await _fetch(url) for url in re.findall(r"<authorized_urls>\\n(\S+?)\\n<", request.body.decode())]
+            answer = _chunk([{"text": "\n".join(pages)}], finish="STOP", usage=_usage(1, 1, 0))
         else:
             wanted = request.json().get("generationConfig", {}).get("responseMimeType", "")
             text = msgspec.json.encode(VERDICT).decode() if wanted == "application/json" else "An aside."
@@ -69,6 +77,14 @@ class Gemini:
 
     async def _send(self, parts: list[dict[str, Any]], **ending: Any) -> None:
         await self._request.send(b"data: %s\r\n\r\n" % msgspec.json.encode(_chunk(parts, **ending)))
+
+
+async def _fetch(url: str) -> str:
+    """What the vendor does for the tool `web_fetch`."""
+    import httpx2
+
+    async with httpx2.AsyncClient(timeout=30, trust_env=False) as client:
+        return (await client.get(url.replace(PUBLIC_HOST, "127.0.0.1"))).text
 
 
 def _chunk(parts: list[dict[str, Any]], *, finish: str = "", usage: Mapping[str, int] | None = None) -> dict[str, Any]:

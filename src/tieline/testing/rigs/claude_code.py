@@ -30,7 +30,7 @@ AGENT_ENV = {
 class ClaudeCodeRig(ModelRig):
     """`async with ClaudeCodeRig(home) as rig`."""
 
-    limits = frozenset({"fetch_reaches_loopback"})  # WebFetch turns every http address into an https one
+    limits: frozenset[str] = frozenset()
 
     def __init__(self, home: Path, options: ClaudeCodeOptions | None = None, **env: str) -> None:
         self.home = home

@@ -9,7 +9,7 @@ import msgspec
 
 from ...drivers.acp import driver as acp
 from ...script import AnyStep, Get, Outline, Run, Write
-from ..model_apis.gemini import Gemini
+from ..model_apis.gemini import PUBLIC_HOST, Gemini
 from ..model_rig import ModelRig
 from ..model_server import ScriptedModel
 from ..rig import scratch_env
@@ -23,7 +23,6 @@ class GeminiRig(ModelRig):
 
     limits = frozenset(
         {
-            "fetch_reaches_loopback",  # its fetch tool refuses private addresses, after it was allowed
             "question",  # its question tool is switched off over ACP
             "plan",  # its to-do list is not told over ACP
             "resumed_twice",  # it does not find a conversation again that was resumed and then broken off
@@ -66,7 +65,7 @@ def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
         case Run(command):
             return "run_shell_command", {"command": command, "description": "Scripted"}
         case Get(url):
-            return "web_fetch", {"prompt": f"Read {url} and say what is there"}
+            return "web_fetch", {"prompt": f"Read {url.replace('127.0.0.1', PUBLIC_HOST)} and say what is there"}
         case Outline(steps, done):
             progress = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
             todos = [{"description": text, "status": state} for text, state in zip(steps, progress, strict=False)]
