@@ -18,12 +18,6 @@ MODEL = "scripted/scripted"
 PATCHING = "scripted/gpt-scripted"
 """The same one by a name that OpenCode gives its patch tool to, in place of those that edit and write."""
 BORROWED, MODELS = "borrowed", 64
-OFFLINE = {
-    "OPENCODE_DISABLE_MODELS_FETCH": "1",
-    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
-    "OPENCODE_DISABLE_AUTOUPDATE": "1",
-    "npm_config_offline": "true",  # it would fetch what plugins need
-}
 
 
 class OpenCodeRig(ModelRig):
@@ -44,12 +38,7 @@ class OpenCodeRig(ModelRig):
         self._config = config or {}
         super().__init__(ScriptedModel(Chat, dialect=dialect))
         self.driver: OpenCode = create("opencode", {"command": [program], **(options or {})})
-        self.env = scratch_env(
-            home,
-            path="/usr/bin:/bin",
-            **OFFLINE,
-            **(env or {}),
-        )
+        self.env = {**offline_env(home), **(env or {})}
         self.options: Mapping[str, Any] = {"env": self.env}
 
         self._borrowed = itertools.count()
@@ -78,6 +67,23 @@ class BorrowedRig(ModelRig):
         super().__init__(model)
         self.driver = owner.driver
         self.options: Mapping[str, Any] = {**owner.options, "model": name}
+
+
+def offline_env(home: Path) -> dict[str, str]:
+    """An environment from scratch in which OpenCode fetches nothing and knows no providers but the configured ones: to
+    read its own list of all models takes a quarter of the processor time of a start with one turn."""
+    models = home / "models.json"
+    env = scratch_env(
+        home,
+        path="/usr/bin:/bin",
+        OPENCODE_DISABLE_MODELS_FETCH="1",
+        OPENCODE_MODELS_PATH=str(models),
+        OPENCODE_DISABLE_LSP_DOWNLOAD="1",
+        OPENCODE_DISABLE_AUTOUPDATE="1",
+        npm_config_offline="true",  # it would fetch what plugins need
+    )
+    models.write_text("{}")
+    return env
 
 
 def configuration(url: str) -> dict[str, Any]:

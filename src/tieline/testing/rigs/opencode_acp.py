@@ -11,8 +11,7 @@ from ...script import AnyStep, Get, Outline, Run, Write
 from ..model_apis.chat import Chat
 from ..model_rig import ModelRig
 from ..model_server import ScriptedModel
-from ..rig import scratch_env
-from .opencode import OFFLINE
+from .opencode import offline_env
 
 MODEL = "scripted/model"
 
@@ -37,7 +36,7 @@ class OpencodeAcpRig(ModelRig):
 
     async def __aenter__(self) -> "OpencodeAcpRig":
         await self.model.__aenter__()
-        env = scratch_env(self._home, path="/usr/bin:/bin", **OFFLINE)
+        env = offline_env(self._home)
         scripted = {
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": f"{self.model.url}/v1", "apiKey": "dummy"},
