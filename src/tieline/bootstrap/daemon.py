@@ -34,6 +34,7 @@ from ..node.node_identity import NodeIdentity, identify
 from ..processes import subreaper
 from ..sessions.manager import SessionManager
 from ..version import __version__
+from .mesh import open_mesh
 from .process_lock import REJOIN, StartOptions, StartResult, running_file, single_instance
 from .relay import open_relay
 from .shutdown_progress import ShutdownProgress
@@ -73,7 +74,8 @@ async def hub_on(
         if node:
             local = await stack.enter_async_context(node_on(bus, config, identify(env), farewell))
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
-        await stack.enter_async_context(open_relay(hub, wait=False))
+        relay = await stack.enter_async_context(open_relay(hub, wait=False))
+        await stack.enter_async_context(open_mesh(hub, relay))
         stack.callback(farewell.step, "the channels")
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))

@@ -37,6 +37,7 @@ from .stream.encoded_frames import EventSummary
 from .stream.fanout import Fanout
 
 if TYPE_CHECKING:
+    from ..mesh.mesh import Mesh
     from ..node.command_executor import CommandExecutor
     from ..relay import Relay
     from ..relay.plugins.reload import ChannelSet
@@ -81,6 +82,7 @@ class Hub:
         self.traces = Traces(self, provider(config.hub.traces)) if config.hub.traces else None
         self.relay: Relay | None = None  # the daemon gives them
         self.channels: ChannelSet | None = None
+        self.mesh: Mesh | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Hub":

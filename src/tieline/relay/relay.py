@@ -44,7 +44,7 @@ from .storage.lease import ActiveRelayLease
 from .storage.store import RelayStore, derived_id
 from .submit import REPLY_PREFIX, SendRequest, Submitter
 
-INBOXES = ("relay.user", "relay.program")
+INBOXES = ("relay.user", "relay.program", "relay.member")
 """Below these prefixes, every address is an inbox."""
 
 
@@ -272,8 +272,8 @@ class Relay:
         self.check_active()
         queues = self.dispatcher.queues
         return {
-            subject: count
-            for subject, count in sorted(self.dispatcher.mailbox_sizes.items())
+            subject: len(mailbox)
+            for subject, mailbox in sorted(self.dispatcher.mailboxes.items())
             if (queue := queues.match(subject)) is not None and queue.kind == "inbox"
         }
 

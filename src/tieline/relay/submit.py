@@ -236,7 +236,7 @@ class Submitter:
         queue = self._dispatcher.queues.match(subject)
         if queue is None:
             raise Refused("no_endpoint", f"no endpoint answers for {subject}", hint="See the list of endpoints.")
-        if self._dispatcher.mailbox_sizes.get(subject, 0) >= self._config.mailbox:
+        if len(self._dispatcher.mailboxes.get(subject, ())) >= self._config.mailbox:
             text = f"{self._config.mailbox} messages already wait for {subject}"
             raise Refused("mailbox_full", text, retry_after_s=MAILBOX_FULL_RETRY_S)
         data = encode(envelope)

@@ -10,12 +10,12 @@ from tests.bus.conftest import NatsServer, nats_server
 from tests.hub.conftest import Running
 from tests.node.conftest import hub_at, joined_to, until, until_done
 
+from tieline.background_tasks import background
 from tieline.bus import open_bus
 from tieline.errors import Unsupported, UsageError
 from tieline.hub.nodes.command_queue import MAX_WAITING
 from tieline.hub.nodes.dispatcher import REQUIRED_CAPABILITIES
 from tieline.hub.nodes.registry import NodeOffline, UnknownNode
-from tieline.hub.ops.background_tasks import background
 from tieline.policy import Policy
 from tieline.protocol import commands as c
 from tieline.protocol.commands import CommandEnvelope, Result, decode_envelope

@@ -229,7 +229,7 @@ async def test_what_was_handed_over_to_a_node_that_went_away_is_over_in_its_time
     assert (receipt.steps[-1].state, receipt.reason, taken) == ("expired", "node_offline", 1)
     (letter,) = await relay.dead_letters.list()
     assert (letter.envelope.id, letter.state, letter.reason) == (sent.id, "expired", "node_offline")
-    assert (relay.dispatcher.in_flight, relay.dispatcher.mailbox_sizes) == ({}, {})
+    assert (relay.dispatcher.in_flight, relay.dispatcher.mailboxes) == ({}, {})
 
 
 async def test_a_channel_is_replaced_and_nothing_is_lost(relay: Relay) -> None:
@@ -357,4 +357,4 @@ async def test_ten_thousand_are_accounted_for(url: str) -> None:
         assert len(await relay.dead_letters.list()) == by_state["dead"] + by_state["expired"]
         assert all(heard.get(id, 0) == receipt.attempts for id, receipt in ended.items()), "no attempt is hidden"
         assert not relay.dispatcher.in_flight
-        assert not relay.dispatcher.mailbox_sizes
+        assert not relay.dispatcher.mailboxes

@@ -8,12 +8,12 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
+from ...background_tasks import background
 from ...bus.base import Bus, Table
 from ...errors import BusClosed, BusError, Conflict, UsageError
 from ...node.command_executor import EXPIRED
 from ...protocol.commands import READING, CommandEnvelope, Result, decode_envelope
 from ...protocol.views import CommandView
-from ..ops.background_tasks import background
 
 COMMANDS = "commands"
 EXPIRES_S = 24 * 3600.0

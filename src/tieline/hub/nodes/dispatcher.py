@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ...background_tasks import background
 from ...bus.base import Bus
 from ...errors import BusClosed, BusError, Unsupported, UsageError
 from ...ids import new_id
@@ -24,7 +25,6 @@ from ...protocol import commands as c
 from ...protocol.commands import AnyCommand, CommandEnvelope, Result, decode_envelope
 from ...protocol.node_link import Capability
 from ...protocol.views import CommandView, NodeView
-from ..ops.background_tasks import background
 from .command_queue import EXPIRES_S, CommandQueue, command_view, subject, with_result
 from .registry import RENEW_S, Lost, NodeOffline, NodeRegistry, Presence
 

@@ -16,13 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ... import paths
+from ...background_tasks import background
 from ...bus.base import Bus, Table
 from ...errors import BusClosed, BusError, Conflict, TielineError, UsageError
 from ...ids import new_id
 from ...node.node_identity import kept_id
 from ...protocol.views import NodeView
 from ...sessions.records import ASKS, PROMPTS, SESSIONS, SessionRecord
-from ..ops.background_tasks import background
 
 NODES = "nodes"
 PRESENCE = "presence"

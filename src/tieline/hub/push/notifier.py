@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from ...background_tasks import background
 from ...bus.base import Bus
 from ...config import HubConfig
 from ...errors import BusClosed, BusError, Conflict
@@ -18,7 +19,6 @@ from ...protocol.stream_frames import AnyHubFrame, AskFrame, GoneFrame, NodeFram
 from ...protocol.views import NodeView
 from ...sessions.event_log import LogEvent
 from ..http.problems import RequestRefused
-from ..ops.background_tasks import background
 from ..security.devices import Devices
 from ..state.live_state import LiveState
 from ..stream.encoded_frames import EventSummary

@@ -6,9 +6,9 @@ import time
 import msgspec
 
 from ...bus.base import Bus
+from ...bus.table_cache import TableCache
 from ...protocol.request_bodies import PushSubscription
 from ..http.problems import NotFound, RequestRefused
-from ..state.table_cache import TableCache
 from . import endpoint_check, vapid_keys
 from .rules import Subscription
 

@@ -221,7 +221,7 @@ async def inboxes(request: Request) -> Response:
     """Every address that mail waits for, and the owner's own."""
     async with relay_context(request) as relay:
         relay.check_active()
-        waiting = {OWNER: 0, **relay.dispatcher.mailbox_sizes}
+        waiting = {OWNER: 0, **{subject: len(mailbox) for subject, mailbox in relay.dispatcher.mailboxes.items()}}
         return json_response([_inbox(relay, subject, count) for subject, count in sorted(waiting.items())])
 
 
@@ -243,7 +243,7 @@ async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
         if lane is not None and lane.kind == "inbox":
             return json_response([view_of(message) for message in await relay.inbox(subject).messages(limit=limit)])
         relay.check_active()
-        waiting = [live.receipt for live in relay.dispatcher.in_flight.values() if live.receipt.subject == subject]
+        waiting = [message.receipt for message in relay.dispatcher.mailboxes.get(subject, {}).values()]
         newest = sorted(waiting, key=lambda receipt: receipt.seq, reverse=True)[:limit]
         return json_response([view_of(await relay.message(receipt.id)) for receipt in newest])
 

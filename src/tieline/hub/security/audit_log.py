@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...background_tasks import background, log
 from ...protocol.audit import AuditKind, AuditLine
-from ..ops.background_tasks import background, log
 
 KEPT_DAYS = 90
 MAX_BYTES = 8 * 1024 * 1024

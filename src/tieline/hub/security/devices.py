@@ -17,13 +17,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...background_tasks import background
 from ...bus.base import Bus, Table
+from ...bus.table_cache import TableCache
 from ...errors import BusClosed, BusError, Conflict
 from ...ids import new_id
 from ...protocol.views import DeviceKind, DeviceView
 from ..http.problems import NotFound, RequestRefused
-from ..ops.background_tasks import background
-from ..state.table_cache import TableCache
 
 PAIRING_S = 600
 """How long a secret lets a device in: long enough to walk to the other machine."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from ...bus.base import Bus
+from ...bus.table_cache import TableCache
 from ...protocol.stream_frames import (
     AnyHubFrame,
     AskFrame,
@@ -20,7 +21,6 @@ from ...protocol.stream_frames import (
 )
 from ...protocol.views import CommandView, NodeView, PromptView, Snapshot, view
 from ...sessions.records import ASKS, PROMPTS, SESSIONS, AskRecord, PromptRecord, SessionRecord
-from .table_cache import TableCache
 
 NODES = "nodes"
 COMMANDS = "commands"

@@ -13,11 +13,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
 from typing import Any, Literal
 
+from ...background_tasks import background
 from ...bus.base import Bus, Record
 from ...errors import BusClosed, BusError
 from ...protocol.stream_frames import HEARTBEAT_S, AnyHubFrame, Beat, GoneFrame, PromptFrame
 from ...sessions.event_log import EventAssembler, LogEvent, subject
-from ..ops.background_tasks import background
 from ..state.live_state import LiveState
 from .delta_buffer import DELTAS, DeltaBuffer
 from .encoded_frames import (

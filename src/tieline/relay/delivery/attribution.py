@@ -27,12 +27,13 @@ class ActiveDeliveries:
         self._by_address: dict[str, list[ActiveDelivery]] = {}
         self._by_context: dict[int, list[tuple[str, ActiveDelivery]]] = {}
 
-    def begin(self, context: "AttemptContext", envelope: Envelope, address: str) -> None:
+    def begin(self, context: object, envelope: Envelope, address: str) -> None:
+        """Until `end` with the same context."""
         delivery = ActiveDelivery(envelope, tuple(dict.fromkeys((envelope.subject, address))))
         self._by_address.setdefault(address, []).append(delivery)
         self._by_context.setdefault(id(context), []).append((address, delivery))
 
-    def end(self, context: "AttemptContext") -> None:
+    def end(self, context: object) -> None:
         for address, delivery in self._by_context.pop(id(context), ()):
             deliveries = self._by_address[address]
             deliveries.remove(delivery)

@@ -30,7 +30,7 @@ class Dispatcher:
     def __init__(self, store: RelayStore, settings: Settings, *, keep_unread_s: float) -> None:
         self.queues: AddressTrie[EndpointQueue] = AddressTrie()
         self.in_flight: dict[str, InFlight] = {}
-        self.mailbox_sizes: dict[str, int] = {}  # address → its messages in flight
+        self.mailboxes: dict[str, dict[str, InFlight]] = {}  # address → its messages in flight, by id
         self.listeners: list[Listener] = []
         self.last_seq = 0  # the newest known record of the log
         self._store = store
@@ -113,7 +113,7 @@ class Dispatcher:
     def _track(self, message: InFlight) -> None:
         receipt = message.receipt
         self.in_flight[receipt.id] = message
-        self.mailbox_sizes[receipt.subject] = self.mailbox_sizes.get(receipt.subject, 0) + 1
+        self.mailboxes.setdefault(receipt.subject, {})[receipt.id] = message
 
     def route(self, message: InFlight) -> None:
         """Put the message into the queue of its address, if there is one."""
@@ -203,7 +203,7 @@ class Dispatcher:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.in_flight.clear()
-        self.mailbox_sizes.clear()
+        self.mailboxes.clear()
         self._unrouted.clear()
         self._deadlines.clear()
 
@@ -216,11 +216,10 @@ class Dispatcher:
             message.timer.cancel()
         subject = message.receipt.subject
         if self.in_flight.pop(message.receipt.id, None) is not None:
-            left = self.mailbox_sizes[subject] - 1
-            if left:
-                self.mailbox_sizes[subject] = left
-            else:
-                del self.mailbox_sizes[subject]
+            mailbox = self.mailboxes[subject]
+            del mailbox[message.receipt.id]
+            if not mailbox:
+                del self.mailboxes[subject]
         self._unrouted.pop(message.receipt.id, None)
         self.notify(message.receipt)
 

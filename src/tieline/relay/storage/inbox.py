@@ -4,7 +4,7 @@ import time
 
 from msgspec.structs import replace
 
-from ...envelopes import Message, MessageReceipt, ReceiptStep, UnknownMessage
+from ...envelopes import Envelope, Message, MessageReceipt, ReceiptStep, UnknownMessage
 from ..delivery.dispatcher import Dispatcher
 from ..delivery.endpoint_queue import InFlight
 from .store import RelayStore
@@ -47,11 +47,23 @@ class MessageInbox:
         if message.receipt.subject != self.subject:
             raise UnknownMessage(id)
         envelope = await self._store.envelope(message.receipt)
-        return Message(receipt=await self._mark_seen(message), envelope=envelope)
+        return Message(receipt=await self._hand_over(message), envelope=envelope)
 
-    async def _mark_seen(self, message: InFlight) -> MessageReceipt:
+    async def envelope(self, receipt: MessageReceipt) -> Envelope | None:
+        """Does not mark the message as seen."""
+        message = self._dispatcher.in_flight.get(receipt.id)
+        return (message and message.envelope) or await self._store.envelope(receipt)
+
+    async def hand_over(self, id: str, *, seen: bool = False) -> MessageReceipt | None:
+        """The message reached its reader, who has `seen` it or has yet to show that. None: it was not unread."""
+        message = self._dispatcher.mailboxes.get(self.subject, {}).get(id)
+        return None if message is None or message.closed else await self._hand_over(message, seen=seen)
+
+    async def _hand_over(self, message: InFlight, *, seen: bool = True) -> MessageReceipt:
         now = time.time()
-        steps = (*message.receipt.steps, ReceiptStep("injected", now), ReceiptStep("seen", now))
+        steps = (*message.receipt.steps, ReceiptStep("injected", now))
+        if seen:
+            steps = (*steps, ReceiptStep("seen", now))
         receipt = replace(message.receipt, steps=steps, over=True)
         await self._store.save_receipt(receipt)
         await self._store.unpark(receipt.id)
@@ -60,6 +72,4 @@ class MessageInbox:
         return receipt
 
     def _in_flight(self) -> list[InFlight]:
-        if not self._dispatcher.mailbox_sizes.get(self.subject):
-            return []
-        return [message for message in self._dispatcher.in_flight.values() if message.receipt.subject == self.subject]
+        return list(self._dispatcher.mailboxes.get(self.subject, {}).values())

@@ -115,12 +115,17 @@ class RelayStore:
                 return found if found.id == receipt.id else None
         return None
 
-    async def messages_to(self, subject: str, limit: int) -> list[tuple[Envelope, int]]:
-        """The newest messages to an address, newest first."""
+    async def messages_to(
+        self, subject: str, limit: int, *, before: str = "", sender: str = ""
+    ) -> list[tuple[Envelope, int]]:
+        """The newest messages to an address, newest first: those older than the message `before`, of one sender."""
         found: list[tuple[Envelope, int]] = []
         async with aclosing(self._bus.read(f"{MESSAGE_LOG}.{subject}", follow=False)) as records:
             async for record in records:
-                found.append((decode_envelope(record.data), record.seq))
+                envelope = decode_envelope(record.data)
+                if (before and envelope.id >= before) or (sender and envelope.sender != sender):
+                    continue
+                found.append((envelope, record.seq))
                 if len(found) > 2 * limit:
                     del found[:limit]
         return found[-limit:][::-1]

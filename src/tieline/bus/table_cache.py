@@ -7,9 +7,9 @@ from contextlib import aclosing
 
 import msgspec
 
-from ...bus.base import Change, Entry, Table
-from ...errors import BusClosed, BusError
-from ..ops.background_tasks import background
+from ..background_tasks import background
+from ..errors import BusClosed, BusError
+from .base import Change, Entry, Table
 
 AGAIN_S = 1.0
 """Between two tries to read a table of a bus that is out of reach."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from ...errors import BusClosed
+from .errors import BusClosed
 
 log = logging.getLogger("tieline.hub")
 

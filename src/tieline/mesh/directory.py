@@ -1,0 +1,527 @@
+"""Who is in the mesh: agents in harnesses, driven sessions and people, found by name, id, address or what they do.
+
+Agents are rows of the table `members`, held in memory and kept current by the table's watch, so every hub on a bus
+knows the same. A second table makes a name belong to one member, whichever hubs are asked at the same time.
+"""
+
+import asyncio
+import hashlib
+import heapq
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..background_tasks import background
+from ..bus.base import Bus
+from ..bus.table_cache import TableCache
+from ..envelopes import address as normalize_address
+from ..envelopes import under
+from ..errors import BusError, Conflict, UsageError
+from ..protocol.mesh import MAX_MEMBERS, Activity, MemberMatch, MemberView
+from ..sessions.records import SessionRecord
+from .errors import NameTaken, NoteConflict, NotRegistered, NotYours, UnknownMember
+from .names import check_name, default_name, name_key
+from .project import project_name
+from .records import (
+    MEMBER_PREFIX,
+    MEMBERS,
+    OWNER_NAME,
+    PERSON_PREFIX,
+    SESSION_PREFIX,
+    Member,
+    decode_member,
+    encode,
+    member_id,
+)
+from .search import MAX_CANDIDATES, MemberIndex
+
+MEMBER_NAMES = "member_names"
+STALE_S = 15 * 60.0
+"""Without a sign of life for so long, a member is marked as stale."""
+PRUNE_S = 7 * 86400.0
+"""Without a sign of life for so long, a member with an empty inbox is removed."""
+UPKEEP_S = 60.0
+"""How often signs of life are written down, and old members are removed."""
+TRIES = 16
+"""Of a write that another hub was faster with."""
+MAX_SUFFIX = 1000
+
+log = logging.getLogger("tieline.mesh")
+
+
+class Filters(Struct, frozen=True, kw_only=True):
+    """Which members are meant; an empty field means any."""
+
+    project: str = ""
+    role: str = ""
+    specialisation: str = ""
+    activity: str = ""
+    machine: str = ""
+    harness: str = ""
+    kind: str = ""
+
+    def match(self, member: MemberView) -> bool:
+        return all(
+            not wanted or wanted.casefold() == getattr(member, name).casefold() for name, wanted in self._wanted()
+        )
+
+    def _wanted(self) -> Iterator[tuple[str, str]]:
+        for name in self.__struct_fields__:
+            yield name, project_name(self.project) if name == "project" else getattr(self, name)
+
+    @property
+    def any(self) -> bool:
+        return any(getattr(self, name) for name in self.__struct_fields__)
+
+
+NO_FILTERS = Filters()
+
+
+class Profile(Struct, frozen=True, kw_only=True):
+    """What a member says of itself; an empty field leaves what is known."""
+
+    description: str = ""
+    project: str = ""
+    role: str = ""
+    specialisation: str = ""
+    branch: str = ""
+    cwd: str = ""
+
+    def changes(self) -> dict[str, str]:
+        limits = {"description": 2000, "cwd": 4096}
+        return {
+            name: value[: limits.get(name, 200)] for name in self.__struct_fields__ if (value := getattr(self, name))
+        }
+
+
+class Directory:
+    """`async with Directory(bus, unread)`. `unread` says how many messages wait at an address, `people` who has an
+    inbox."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        unread: Callable[[str], int] = lambda address: 0,
+        people: Callable[[], Iterable[str]] = lambda: (),
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._table = bus.table(MEMBERS)
+        self._names = bus.table(MEMBER_NAMES)
+        self._unread = unread
+        self._people = people
+        self._clock = clock
+        self._members: dict[str, Member] = {}
+        self._sessions: dict[str, SessionRecord] = {}
+        self._by_name: dict[str, dict[str, None]] = {}
+        self._by_token: dict[str, str] = {}
+        self._by_session: dict[tuple[str, str, str], str] = {}
+        self._seen: dict[str, float] = {}  # later than what is written
+        self._index = MemberIndex()
+        self._lock = asyncio.Lock()
+        self._cache = TableCache(self._table, self._apply)
+        self._upkeep: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Directory":
+        await self._cache.__aenter__()
+        self._upkeep = background(self._keep_up(), "mesh-directory")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
+        await self._cache.__aexit__()
+        with suppress(BusError):
+            await self._write_seen()
+
+    # --- looking ---
+
+    def member(self, id: str) -> Member | None:
+        return self._members.get(id)
+
+    def by_token(self, token: str) -> Member | None:
+        return self._members.get(self._by_token.get(_digest(token), ""))
+
+    def by_session(self, machine: str, harness: str, session: str) -> Member | None:
+        return self._members.get(self._by_session.get((machine, harness, session), ""))
+
+    def view(self, member: Member) -> MemberView:
+        seen = self._seen_at(member)
+        fields = {
+            name: getattr(member, name)
+            for name in MemberView.__struct_fields__
+            if name in Member.__struct_fields__ and name != "seen_at"
+        }
+        return MemberView(
+            **fields,
+            address=member.address,
+            seen_at=seen,
+            stale=not member.ended and self._clock() - seen > STALE_S,
+            unread=self._unread(member.address),
+        )
+
+    def session_view(self, session: str) -> MemberView:
+        if record := self._sessions.get(session):
+            return self._view_of_session(record)
+        raise UnknownMember(session)
+
+    def person_view(self, name: str) -> MemberView:
+        address = normalize_address(f"{PERSON_PREFIX}.{name}")
+        return MemberView(id=address, name=name, kind="person", address=address, unread=self._unread(address))
+
+    def members(
+        self, filters: Filters = NO_FILTERS, *, limit: int = MAX_MEMBERS, ended: bool = False
+    ) -> list[MemberView]:
+        """Everything with an inbox, the last seen first."""
+        found = (view for view in self._views() if (ended or not view.ended) and filters.match(view))
+        return heapq.nlargest(min(limit, MAX_MEMBERS), found, key=lambda view: (view.kind == "person", view.seen_at))
+
+    def find(self, query: str, filters: Filters = NO_FILTERS, *, limit: int = 20) -> list[MemberMatch]:
+        """The best matches first; of equals, the last seen."""
+        if not any(character.isalnum() for character in query):
+            return [MemberMatch(member=view) for view in self.members(filters, limit=limit)]
+        people = {f"person {name}": name for name in self._person_names()}
+        for key, name in people.items():
+            if key not in self._index:
+                self._index.put(key, name, ("person",))
+        among = None
+        if filters.any:
+            among = {key for key, view in self._keyed_views() if not view.ended and filters.match(view)}
+        matches: list[MemberMatch] = []
+        for key, score in self._index.find(query, among):
+            if (view := self._view_by_key(key)) is not None and not view.ended:
+                matches.append(MemberMatch(member=view, score=score))
+        matches.sort(key=lambda match: (-match.score, match.member.stale, -match.member.seen_at))
+        return matches[: min(limit, MAX_CANDIDATES)]
+
+    def resolve(self, text: str) -> MemberView:
+        """By `@name`, name, member id, session id or whole address."""
+        text = text.strip()
+        if text.casefold().startswith("relay."):
+            return self._by_address(normalize_address(text))
+        name = text.removeprefix("@")
+        if member := self._members.get(name) or self._live(name):
+            return self.view(member)
+        if name in self._sessions:
+            return self.session_view(name)
+        for person in self._person_names():
+            if name_key(person) == name_key(name):
+                return self.person_view(person)
+        raise UnknownMember(text, tuple(match.member.name for match in self.find(name, limit=3)))
+
+    def _by_address(self, address: str) -> MemberView:
+        for prefix, known in (
+            (MEMBER_PREFIX, {id: id for id in self._members}),
+            (SESSION_PREFIX, {id.casefold(): id for id in self._sessions}),
+        ):
+            if under(prefix, address) and (id := known.get(address.removeprefix(prefix + "."))):
+                return self.view(self._members[id]) if prefix == MEMBER_PREFIX else self.session_view(id)
+        if under(MEMBER_PREFIX, address):  # a message to it would never be read
+            raise UnknownMember(address)
+        if under(PERSON_PREFIX, address):
+            return self.person_view(address.removeprefix(PERSON_PREFIX + "."))
+        return MemberView(id=address, name=address, kind="session", address=address)
+
+    def name_of(self, address: str) -> tuple[str, str]:
+        """The name and the member id of an address; the address itself if it is nobody's."""
+        try:
+            view = self._by_address(address)
+        except UsageError:
+            return address, ""
+        return view.name, view.id
+
+    # --- registering ---
+
+    async def register(
+        self, *, machine: str, harness: str = "", session: str = "", name: str = "", profile: Profile, owned: str = ""
+    ) -> tuple[Member, str, bool]:
+        """The member, a new token, and whether it was known. The same session is the same member; `owned` is the member
+        that the caller has proved to be."""
+        wanted = check_name(name) if name else ""
+        if wanted:
+            self._check_free(wanted)
+        token = "tm_" + secrets.token_urlsafe(32)
+        now = self._clock()
+        known_member = self.by_session(machine, harness, session) if session else None
+        if known_member is not None and owned not in ("", known_member.id):
+            raise NotYours(
+                f"the session {session} is bound to the member {known_member.name}",
+                hint="Use that member, or leave session_id out.",
+            )
+        derived = member_id(machine, harness, session) if session else f"mb-{secrets.token_hex(8)}"
+        id = known_member.id if known_member else owned or derived
+        async with self._lock:
+            for _ in range(TRIES):
+                entry = await self._table.get(id)
+                known = decode_member(entry.value) if entry else None
+                changes = profile.changes()
+                if known is not None:
+                    place = {"machine": machine, "harness": harness, "session": session} if session else {}
+                    changed = replace(known, **{**changes, **place}, ended=False, seen_at=now)
+                else:
+                    changed = Member(
+                        id=id, name="", machine=machine, harness=harness, session=session, created_at=now, seen_at=now
+                    )
+                    changed = replace(changed, **changes)
+                changed = replace(changed, token_hash=_digest(token))
+                changed = replace(changed, name=await self._claim(changed, wanted))
+                try:
+                    await self._table.put(id, encode(changed), expect=entry.revision if entry else 0)
+                except Conflict:
+                    continue
+                if known is not None and name_key(known.name) != name_key(changed.name):
+                    await self._free(known)
+                self._store(changed)
+                return changed, token, known is not None
+        raise NoteConflict("the members")
+
+    async def update(self, id: str, change: Callable[[Member], Member], *, name: str = "") -> Member:
+        """Raises NotRegistered when it is gone."""
+        wanted = check_name(name) if name else ""
+        if wanted and (known := self._members.get(id)) and name_key(known.name) != name_key(wanted):
+            self._check_free(wanted)
+        async with self._lock:
+            for _ in range(TRIES):
+                entry = await self._table.get(id)
+                if entry is None:
+                    raise NotRegistered("this member is no longer known")
+                known = decode_member(entry.value)
+                changed = change(replace(known, seen_at=max(known.seen_at, self._seen.get(id, 0.0))))
+                if wanted:
+                    changed = replace(changed, name=await self._claim(changed, wanted))
+                if changed == known:
+                    return known
+                try:
+                    await self._table.put(id, encode(changed), expect=entry.revision)
+                except Conflict:
+                    continue
+                if name_key(known.name) != name_key(changed.name):
+                    await self._free(known)
+                self._store(changed)
+                return changed
+        raise NoteConflict("the members")
+
+    async def heartbeat(self, id: str, activity: Activity | None = None) -> Member:
+        """A sign of life. It is written down at once when the activity changed, and otherwise with the next upkeep."""
+        member = self._members.get(id)
+        if member is None:
+            raise NotRegistered("this member is no longer known")
+        self._seen[id] = now = self._clock()
+        if not member.ended and (activity is None or activity == member.activity):
+            return member
+        activity = activity or member.activity
+        return await self.update(id, lambda known: replace(known, activity=activity, ended=False, seen_at=now))
+
+    async def end(self, id: str) -> Member:
+        """Its session is over. Its mail stays; the same session that comes back is the same member."""
+        return await self.update(id, lambda known: replace(known, ended=True, activity="unknown"))
+
+    async def remove(self, id: str) -> None:
+        if member := self._members.get(id):
+            await self._table.delete(id)
+            await self._free(member)
+            self._drop(id)
+
+    # --- driven sessions ---
+
+    def put_session(self, record: SessionRecord) -> None:
+        if record.archived or record.status == "closed":
+            self.remove_session(record.id)
+            return
+        self._sessions[record.id] = record
+        view = self._view_of_session(record)
+        self._index.put(f"session {record.id}", view.name, _texts(view))
+
+    def remove_session(self, id: str) -> None:
+        if self._sessions.pop(id, None) is not None:
+            self._index.remove(f"session {id}")
+
+    # --- names ---
+
+    def _check_free(self, name: str) -> None:
+        """A driven session and a person have their names already."""
+        if name in self._sessions:
+            raise NameTaken(name, "a session that Tieline drives")
+        if any(name_key(person) == name_key(name) for person in self._person_names()):
+            raise NameTaken(name, "a person; an agent cannot register as a person")
+
+    async def _claim(self, member: Member, wanted: str) -> str:
+        """The name that now belongs to the member: the wanted one, its present one, or a free one."""
+        if wanted:
+            if holder := await self._take(wanted, member.id):
+                raise NameTaken(wanted, holder)
+            return wanted
+        base = member.name or default_name(member.project, member.harness)
+        for number in range(1, MAX_SUFFIX):
+            name = base if number == 1 else f"{base}-{number}"
+            if name in self._sessions or any(name_key(person) == name_key(name) for person in self._person_names()):
+                continue
+            if not await self._take(name, member.id):
+                return name
+        return f"{base}-{member.id[-8:]}"
+
+    async def _take(self, name: str, id: str) -> str:
+        """Empty: the name is the member's. Otherwise the id of the live member that has it."""
+        key = _digest(name_key(name))
+        for _ in range(TRIES):
+            entry = await self._names.get(key)
+            if entry is not None and (holder := entry.value.decode()) != id:
+                stored = await self._table.get(holder)
+                known = decode_member(stored.value) if stored else None
+                if known is not None and not known.ended and name_key(known.name) == name_key(name):
+                    return holder
+            elif entry is not None:
+                return ""
+            with suppress(Conflict):
+                await self._names.put(key, id.encode(), expect=entry.revision if entry else 0)
+                return ""
+        raise NoteConflict("the names")
+
+    async def _free(self, member: Member) -> None:
+        entry = await self._names.get(key := _digest(name_key(member.name)))
+        if entry is not None and entry.value.decode() == member.id:
+            with suppress(Conflict):
+                await self._names.delete(key, expect=entry.revision)
+
+    # --- in memory ---
+
+    def _apply(self, key: str, value: bytes | None, told: bool) -> None:
+        if value is None:
+            self._drop(key)
+        else:
+            self._store(decode_member(value))
+
+    def _store(self, member: Member) -> None:
+        old = self._members.get(member.id)
+        if old is not None:
+            self._unlink(old)
+        self._members[member.id] = member
+        self._by_name.setdefault(name_key(member.name), {})[member.id] = None
+        self._by_token[member.token_hash] = member.id
+        if member.session:
+            self._by_session[(member.machine, member.harness, member.session)] = member.id
+        self._index.put(member.id, member.name, _texts(member))
+
+    def _drop(self, id: str) -> None:
+        if member := self._members.pop(id, None):
+            self._unlink(member)
+            self._index.remove(id)
+            self._seen.pop(id, None)
+
+    def _unlink(self, member: Member) -> None:
+        named = self._by_name.get(name_key(member.name), {})
+        named.pop(member.id, None)
+        if not named:
+            self._by_name.pop(name_key(member.name), None)
+        self._by_token.pop(member.token_hash, None)
+        place = (member.machine, member.harness, member.session)
+        if self._by_session.get(place) == member.id:
+            del self._by_session[place]
+
+    def _live(self, name: str) -> Member | None:
+        named = [self._members[id] for id in self._by_name.get(name_key(name), ())]
+        return max(named, key=lambda member: (not member.ended, member.seen_at), default=None)
+
+    def _seen_at(self, member: Member) -> float:
+        return max(member.seen_at, self._seen.get(member.id, 0.0))
+
+    def _view_of_session(self, record: SessionRecord) -> MemberView:
+        kinds: dict[str, Activity] = {"working": "working", "waiting": "working", "idle": "idle"}
+        address = normalize_address(f"{SESSION_PREFIX}.{record.id}")
+        return MemberView(
+            id=record.id,
+            name=record.id,
+            kind="session",
+            description=record.title,
+            project=project_name(record.cwd.rstrip("/").rpartition("/")[2]),
+            branch=record.branch,
+            harness=record.agent,
+            session=record.native_id,
+            machine=record.node,
+            cwd=record.cwd,
+            address=address,
+            activity=kinds.get(record.status, "unknown"),
+            unread=self._unread(address),
+            created_at=record.created_at,
+            seen_at=record.active_at or record.created_at,
+        )
+
+    def _person_names(self) -> list[str]:
+        return list(dict.fromkeys((OWNER_NAME, *self._people())))
+
+    def _views(self) -> Iterator[MemberView]:
+        return (view for _, view in self._keyed_views())
+
+    def _keyed_views(self) -> Iterator[tuple[str, MemberView]]:
+        for name in self._person_names():
+            yield f"person {name}", self.person_view(name)
+        for record in self._sessions.values():
+            yield f"session {record.id}", self._view_of_session(record)
+        for member in self._members.values():
+            yield member.id, self.view(member)
+
+    def _view_by_key(self, key: str) -> MemberView | None:
+        kind, _, id = key.partition(" ")
+        if kind == "person":
+            return self.person_view(id)
+        if kind == "session":
+            return self.session_view(id)
+        return self.view(self._members[key]) if key in self._members else None
+
+    # --- upkeep ---
+
+    async def _keep_up(self) -> None:
+        while True:
+            await asyncio.sleep(UPKEEP_S)
+            try:
+                await self._write_seen()
+                await self.prune()
+            except BusError as error:  # the next round does it
+                log.warning("the members are not kept up to date: %s", error.message)
+
+    async def _write_seen(self) -> None:
+        for id, seen in list(self._seen.items()):
+            member = self._members.get(id)
+            if member is None or member.seen_at >= seen:
+                self._seen.pop(id, None)
+                continue
+            with suppress(NotRegistered):
+                await self.update(id, lambda known, seen=seen: replace(known, seen_at=max(known.seen_at, seen)))
+
+    async def prune(self) -> list[str]:
+        """Removes members that gave no sign of life for long and have no unread message."""
+        now = self._clock()
+        old = [
+            member.id
+            for member in self._members.values()
+            if now - self._seen_at(member) > PRUNE_S and not self._unread(member.address)
+        ]
+        for id in old:
+            await self.remove(id)
+        return old
+
+
+def _texts(member: Member | MemberView) -> Iterable[str]:
+    cwd = member.cwd.rpartition("/")[2]
+    return (
+        member.role,
+        member.specialisation,
+        member.project,
+        member.harness,
+        member.branch,
+        member.machine,
+        cwd,
+        member.id,
+        member.session,
+        member.description,
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()

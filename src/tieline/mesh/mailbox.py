@@ -1,0 +1,200 @@
+"""Hands unread messages over to members, each once, by whichever way is first: a tool call, a hook, a push.
+
+`offer` lends messages out for a short time, so that no other way hands them over meanwhile. `confirm` says that they
+really arrived (`injected`); `release`, or no word within the time, makes them unread again. They are `seen` when the
+member shows that it went on with them: by its next call, hook or turn.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..envelopes import Envelope, Message, MessageReceipt, UnknownMessage
+from ..errors import TielineError
+from ..protocol.mesh import MAX_FETCH
+from ..relay import Relay
+
+LEASE_S = 60.0
+"""How long a way may take to hand messages over."""
+WORKING_S = 600.0
+"""A member works on a message for so long at most, unless it says earlier that it is idle: what it sends meanwhile
+inherits the message's budget."""
+MAX_HANDED = 200
+"""Messages per member that were handed over and not seen yet."""
+
+
+class _Lease(Struct, frozen=True):
+    via: str
+    until: float
+
+
+class _Work:
+    """A member works on a message until its timer ends it. Its identity is the context of the delivery."""
+
+    def __init__(self, timer: asyncio.TimerHandle, message: str, sender: str) -> None:
+        self.timer = timer
+        self.message = message
+        self.sender = sender
+
+
+class Mailbox:
+    """`with Mailbox(relay) as mailbox`."""
+
+    def __init__(self, relay: Relay, *, lease_s: float = LEASE_S, working_s: float = WORKING_S) -> None:
+        self._relay = relay
+        self._lease_s = lease_s
+        self._working_s = working_s
+        self._leases: dict[str, _Lease] = {}  # message id → who has it
+        self._handed: dict[str, dict[str, None]] = {}  # address → ids that were handed over and not seen yet
+        self._work: dict[str, _Work] = {}
+        self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> "Mailbox":
+        self._unsubscribe = self._relay.subscribe(self._on_receipt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._unsubscribe()
+        for address in list(self._work):
+            self.end_work(address)
+
+    # --- unread ---
+
+    def unread(self, address: str) -> int:
+        """Also those that are being handed over just now."""
+        return len(self._relay.dispatcher.mailboxes.get(address, ()))
+
+    def available(self, address: str) -> list[MessageReceipt]:
+        """Unread messages that nobody is handing over, oldest first."""
+        now = time.monotonic()
+        receipts = self._relay.inbox(address).unread()
+        return [receipt for receipt in receipts if not self._leased(receipt.id, now)]
+
+    async def wait(self, address: str, timeout: float) -> bool:
+        """Whether there is something to hand over. Returns at once if there is, and after the timeout if not."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while not self.available(address):
+            remaining = min(deadline - loop.time(), self._until_lease_ends(address))
+            if deadline <= loop.time():
+                return False
+            waiter = loop.create_future()
+            self._waiters.setdefault(address, set()).add(waiter)
+            try:
+                await asyncio.wait((waiter,), timeout=max(0.0, remaining))
+            finally:
+                waiter.cancel()
+                self._waiters[address].discard(waiter)
+                if not self._waiters[address]:
+                    del self._waiters[address]
+        return True
+
+    # --- handing over ---
+
+    async def offer(
+        self, address: str, limit: int = MAX_FETCH, *, via: str = "", only: Iterable[str] = ()
+    ) -> list[Message]:
+        """Lends the oldest unread messages out (or those of `only`), for LEASE_S."""
+        wanted = set(only)
+        receipts = [receipt for receipt in self.available(address) if not wanted or receipt.id in wanted]
+        chosen = receipts[: max(0, min(limit, MAX_FETCH))]
+        until = time.monotonic() + self._lease_s
+        for receipt in chosen:
+            self._leases[receipt.id] = _Lease(via, until)
+        inbox = self._relay.inbox(address)
+        try:
+            return [Message(receipt=receipt, envelope=await inbox.envelope(receipt)) for receipt in chosen]
+        except BaseException:
+            self.release(address, (receipt.id for receipt in chosen))
+            raise
+
+    async def confirm(self, address: str, ids: Iterable[str], *, seen: bool = False) -> list[MessageReceipt]:
+        """They arrived: they are no longer unread. With `seen`, the member went on with them as well."""
+        inbox = self._relay.inbox(address)
+        receipts: list[MessageReceipt] = []
+        for id in ids:
+            message = self._relay.dispatcher.mailboxes.get(address, {}).get(id)
+            envelope = await inbox.envelope(message.receipt) if message is not None else None
+            try:
+                receipt = await inbox.hand_over(id, seen=seen)
+            finally:
+                self._leases.pop(id, None)
+            if receipt is None:
+                continue
+            receipts.append(receipt)
+            if not seen:
+                handed = self._handed.setdefault(address, {})
+                handed[id] = None
+                if len(handed) > MAX_HANDED:
+                    del handed[next(iter(handed))]
+            if envelope is not None:
+                self._begin_work(address, envelope)
+        return receipts
+
+    def release(self, address: str, ids: Iterable[str]) -> None:
+        """Handing them over failed: they are unread again."""
+        for id in ids:
+            self._leases.pop(id, None)
+        self._wake(address)
+
+    async def took_up(self, address: str) -> None:
+        """The member gave a sign that it went on with what it was handed."""
+        for id in self._handed.pop(address, {}):
+            with contextlib.suppress(UnknownMessage):
+                try:
+                    await self._relay.progress(id, "seen")
+                except TielineError:
+                    self._handed.setdefault(address, {})[id] = None  # told again with its next sign
+                    raise
+
+    # --- what a member works on ---
+
+    def working_on(self, address: str) -> tuple[str, str]:
+        """The message that it was handed last in this turn, and whose it is; empty without one."""
+        work = self._work.get(address)
+        return (work.message, work.sender) if work else ("", "")
+
+    def end_work(self, address: str) -> None:
+        """Its turn is over: what it sends from now on has a budget of its own."""
+        if work := self._work.pop(address, None):
+            work.timer.cancel()
+            self._relay.active_deliveries.end(work)
+
+    def _begin_work(self, address: str, envelope: Envelope) -> None:
+        self.end_work(address)
+        timer = asyncio.get_running_loop().call_later(self._working_s, self.end_work, address)
+        work = self._work[address] = _Work(timer, envelope.id, envelope.sender)
+        # It may have waited in the inbox for days; its hops and calls bound what comes of it.
+        expires_at = max(envelope.budget.expires_at, time.time() + self._working_s)
+        envelope = replace(envelope, budget=replace(envelope.budget, expires_at=expires_at))
+        self._relay.active_deliveries.begin(work, envelope, address)
+
+    # --- inside ---
+
+    def _leased(self, id: str, now: float) -> bool:
+        lease = self._leases.get(id)
+        if lease is not None and lease.until <= now:
+            del self._leases[id]
+            return False
+        return lease is not None
+
+    def _until_lease_ends(self, address: str) -> float:
+        now = time.monotonic()
+        mail = self._relay.dispatcher.mailboxes.get(address, ())
+        return min((self._leases[id].until - now for id in mail if id in self._leases), default=self._lease_s)
+
+    def _on_receipt(self, receipt: MessageReceipt) -> None:
+        if receipt.over:
+            self._leases.pop(receipt.id, None)
+        elif receipt.subject in self._waiters:
+            self._wake(receipt.subject)
+
+    def _wake(self, address: str) -> None:
+        for waiter in self._waiters.get(address, ()):
+            if not waiter.done():
+                waiter.set_result(None)

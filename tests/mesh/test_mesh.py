@@ -1,0 +1,140 @@
+"""Members of different harnesses register, find each other, exchange messages, and see where these got to."""
+
+from pathlib import Path
+
+import pytest
+from tests.bus.conftest import address
+from tests.mesh.conftest import OWNER, harness, open_mesh, within
+
+from tieline.envelopes import Refused, UnknownMessage
+from tieline.errors import UsageError
+from tieline.mesh.directory import Filters
+from tieline.mesh.errors import NameTaken, NotRegistered, NotYours, UnknownMember
+from tieline.mesh.mesh import MAX_TEXT, Mesh
+from tieline.mesh.records import Caller
+from tieline.testing.wait_for import eventually
+
+ANNA, BOB, CAROL = harness("s-anna"), harness("s-bob", "codex"), harness("s-carol", "opencode")
+
+
+async def members(mesh: Mesh) -> None:
+    await mesh.register_agent(ANNA, name="anna", project="shop", role="backend", specialisation="payments")
+    await mesh.register_agent(BOB, name="bob", project="shop", role="frontend", specialisation="checkout page")
+
+
+async def test_send_fetch_reply(url: str) -> None:
+    async with open_mesh(url) as mesh:
+        await members(mesh)
+        sent = await mesh.send_message(ANNA, "@bob", "Is the checkout done?")
+        assert (sent.to, sent.state) == ("bob", "stored")
+
+        (message,) = (await mesh.fetch_messages(BOB)).messages
+        assert (message.id, message.sender, message.text) == (sent.id, "anna", "Is the checkout done?")
+        assert message.reply_wanted
+        assert (await mesh.message_status(ANNA, sent.id)).state == "stored"  # nobody has it for sure yet
+        assert (await mesh.fetch_messages(BOB)).messages == ()  # lent out: no second way hands it over
+
+        await mesh.confirm(BOB, [sent.id])
+        assert (await mesh.message_status(ANNA, sent.id)).state == "injected"
+        answer = await mesh.reply(BOB, sent.id, "Yes.")
+        told = await mesh.message_status(ANNA, sent.id)
+        assert (told.state, told.answer) == ("answered", answer.id)
+        assert told.injected_at <= told.seen_at <= told.answered_at
+
+        (back,) = (await within(mesh.wait_for_messages(ANNA, 30))).messages
+        assert (back.sender, back.text, back.in_reply_to, back.thread) == ("bob", "Yes.", sent.id, sent.thread)
+
+
+async def test_register_is_idempotent(url: str) -> None:
+    async with open_mesh(url) as mesh:
+        first = await mesh.register_agent(ANNA, name="anna", role="backend")
+        again = await mesh.register_agent(ANNA, description="now with words")
+        assert (again.member.id, again.member.name, again.known) == (first.member.id, "anna", True)
+        assert (again.member.role, again.member.description) == ("backend", "now with words")
+        assert mesh.whoami(Caller(token=again.token)).id == first.member.id
+        with pytest.raises(NotYours):
+            mesh.whoami(Caller(token=first.token))  # the newest counts
+
+
+async def test_identity_and_mail_survive_a_restart(url: str) -> None:
+    async with open_mesh(url) as mesh:
+        await members(mesh)
+        first = await mesh.register_agent(BOB)
+        sent = await mesh.send_message(ANNA, "bob", "hello")
+        assert len((await mesh.fetch_messages(BOB)).messages) == 1  # lent, and never confirmed
+    async with open_mesh(url) as mesh:
+        again = await mesh.register_agent(BOB)
+        assert (again.member.id, again.member.address, again.known) == (first.member.id, first.member.address, True)
+        assert [one.id for one in (await mesh.fetch_messages(BOB)).messages] == [sent.id]
+
+
+async def test_two_hubs_see_the_same_members(tmp_path: Path) -> None:
+    async with address("nats", tmp_path) as url, open_mesh(url) as one, open_mesh(url) as other:
+        await members(one)
+        await eventually(lambda: bool(other.directory.find("checkout page")), "the other hub knows no bob")
+        assert other.directory.resolve("bob").id == one.directory.resolve("bob").id
+        with pytest.raises(NameTaken):
+            await other.register_agent(CAROL, name="Bob")
+
+
+async def test_names(mesh: Mesh) -> None:
+    await members(mesh)
+    with pytest.raises(NameTaken, match="ANNA"):
+        await mesh.register_agent(CAROL, name="ANNA")
+    with pytest.raises(UsageError, match="person"):
+        await mesh.register_agent(CAROL, name="Owner")
+    with pytest.raises(UsageError, match="cannot be a name"):
+        await mesh.register_agent(CAROL, name='x" from="owner')
+    one = await mesh.register_agent(CAROL, project="shop")
+    two = await mesh.register_agent(harness("s-other", "opencode"), project="shop")
+    assert (one.member.name, two.member.name) == ("shop-opencode", "shop-opencode-2")
+    await mesh.end_session(CAROL)
+    assert mesh.directory.resolve("shop-opencode").ended
+    await mesh.register_agent(harness("s-third"), name="shop-opencode")  # whoever has ended has given the name up
+    assert (await mesh.register_agent(CAROL)).member.name == "shop-opencode-3"
+
+
+async def test_strangers_are_told_to_register(mesh: Mesh) -> None:
+    await members(mesh)
+    with pytest.raises(NotRegistered, match="register_agent"):
+        await mesh.send_message(CAROL, "bob", "hello")
+    with pytest.raises(UnknownMember, match="bob"):
+        await mesh.send_message(ANNA, "bobb", "hello")
+
+
+async def test_people_and_limits(mesh: Mesh) -> None:
+    await members(mesh)
+    sent = await mesh.send_message(ANNA, "owner", "please look")
+    assert [one.id for one in (await mesh.fetch_messages(OWNER)).messages] == [sent.id]
+    with pytest.raises(UsageError, match="1,048,576"):
+        await mesh.send_message(ANNA, "bob", "x" * (MAX_TEXT + 1))
+    with pytest.raises(Refused, match="limit"):
+        await mesh.send_message(ANNA, "bob", "x" * (MAX_TEXT - 100))
+    with pytest.raises(UsageError, match="50"):
+        await mesh.fetch_messages(BOB, limit=51)
+
+
+async def test_a_members_mail_is_its_own(tmp_path: Path) -> None:
+    refused: list[str] = []
+    async with open_mesh(f"sqlite://{tmp_path}/bus.db", refused=refused) as mesh:
+        await members(mesh)
+        token = (await mesh.register_agent(BOB)).token
+        sent = await mesh.send_message(ANNA, "bob", "between us")
+        await mesh.register_agent(CAROL, name="carol")
+        with pytest.raises(UnknownMessage):
+            await mesh.message_status(CAROL, sent.id)
+        with pytest.raises(UnknownMessage):
+            await mesh.reply(CAROL, sent.id, "me too")
+        with pytest.raises(NotYours, match="belongs to bob"):
+            await mesh.fetch_messages(Caller(machine="here", harness="opencode", session="s-carol", token=token))
+        with pytest.raises(NotYours, match="another machine"):
+            await mesh.fetch_messages(Caller(machine="there", token=token))
+        assert len(refused) == 4
+
+
+async def test_filters(mesh: Mesh) -> None:
+    await members(mesh)
+    names = [member.name for member in await mesh.list_agents(OWNER, Filters(project="Shop", role="backend"))]
+    assert names == ["anna"]
+    assert [match.member.name for match in await mesh.find_agents(OWNER, "chekout")] == ["bob"]
+    assert await mesh.find_agents(OWNER, "chekout", Filters(harness="claude-code")) == []
