@@ -115,6 +115,14 @@ def test_rules() -> None:
     assert rules.allows("relay.agent.shop.bob", "relay.user.me")
     assert not rules.allows("relay.webhook.x", "relay.agent.shop.bob"), "not allowed by name"
     assert not rules.allows("relay.user.me", "relay.agent.secret.one"), "what is denied is denied"
+    for name in ("ada@example.com", "zoë"):
+        only = SendRules([f"relay.user.{name} -> relay.agent.>"], [])
+        assert only.allows(f"relay.user.{name}", "relay.agent.shop.bob"), "whatever an address may have, a rule may"
+        assert not only.allows("relay.user.me", "relay.agent.shop.bob")
+        with pytest.raises(UsageError, match="is not a rule"):
+            SendRules([f"relay..{name} -> relay.agent.>"], [])
+    with pytest.raises(UsageError, match="is not a rule"):
+        SendRules(["relay.us er -> relay.agent.>"], [])
     assert SendRules([], []).allows("relay.a.b", "relay.c.d")
     for bad in ("relay.a", "relay..a -> relay.b", "relay.> -> a.>.b"):
         with pytest.raises(UsageError, match="rule"):

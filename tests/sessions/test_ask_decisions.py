@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tieline.events import Answer, Ask, Command, Edit, Event, Fetch, Mcp, OtherAction, Read, Remember
 from tieline.policy import Policy
 from tieline.sessions.ask_decisions import EXACTLY, AskDecisions, OnAsk, same
+from tieline.testing.wait_for import eventually
 
 RUN = Ask("q1", "permission", "run", tool="t1", action=Command("make"), capability="shell")
 
@@ -41,6 +42,23 @@ async def test_people_are_asked_and_both_are_told() -> None:
     assert replace(told, id=RUN.id, remember=(), scopes={}) == RUN
     assert (told.remember, told.scopes) == (("session",), {"session": EXACTLY}), "the very same can be remembered"
     assert decided == answer == Answer(told.id, "allow", by="caller", tool="t1")
+
+
+async def test_an_ask_that_the_agent_takes_back_is_told_as_denied() -> None:
+    emitted: list[Event] = []
+
+    async def wait_for_ever(ask: Ask) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    task = asyncio.create_task(AskDecisions(Policy(), wait_for_ever)(RUN, emitted.append))
+    await eventually(lambda: bool(emitted), "nobody is asked")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()
+    told, answer = emitted
+    assert isinstance(told, Ask) and isinstance(answer, Answer)
+    assert (answer.ask, answer.decision, answer.by) == (told.id, "deny", "agent")
 
 
 async def test_the_capability_is_read_off_the_action() -> None:

@@ -418,3 +418,50 @@ async def test_a_prompt_that_was_only_just_taken_waits_again(tmp_path: Path, url
         await prompts.give_back(taken)
         assert [record.id for record in prompts.waiting("one")] == [first.id, second.id]
         assert prompts.running("one") is None and (await prompts.get("one", first.id)).status == "queued"
+
+
+async def test_a_prompt_that_is_taken_when_the_end_begins_is_not_run(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Say("Not said.")]]) as router:
+        session = await router.create(cwd=str(tmp_path))
+        start, given_back = router.prompts.start, asyncio.Event()
+        give_back = router.prompts.give_back
+
+        async def start_late(id: str) -> PromptRecord | None:
+            prompt = await start(id)
+            router.stop_starting()
+            return prompt
+
+        async def note(prompt: PromptRecord) -> None:
+            await give_back(prompt)
+            given_back.set()
+
+        router.prompts.start, router.prompts.give_back = start_late, note  # type: ignore[method-assign]
+        prompt = await router.prompt(session.id, "go")
+        async with asyncio.timeout(60):
+            await given_back.wait()
+    async with open_bus(url) as bus:
+        assert (await PromptQueue(bus).get(session.id, prompt.id)).status == "queued"
+        assert not [entry async for entry in EventLog(bus).read(session.id, follow=False)]
+
+
+async def test_without_a_repository_the_diff_is_the_agents_own(tmp_path: Path, url: str) -> None:
+    replies: list[Reply] = [[Write("a.txt", "one\n")], [Say("Written.")]]
+    async with routing(url, replies) as router:
+        session = await router.create(cwd=str(tmp_path), policy=Policy("allow", "deny", "deny"))
+        prompt = await router.prompt(session.id, "write")
+        await settled(router, session.id, prompt.id)
+        async with asyncio.timeout(60):
+            assert "+one\n" in await router.diff(session.id)
+
+
+async def test_a_new_title_leaves_the_agent_alone_and_a_new_model_ends_it(tmp_path: Path, url: str) -> None:
+    async with routing(url, [[Say("One.")]]) as router:
+        session = await router.create(cwd=str(tmp_path))
+        assert (await router.update(session.id, model="small")).model == "small", "it has no agent yet"
+        prompt = await router.prompt(session.id, "go")
+        await settled(router, session.id, prompt.id)
+        runner = router.runners[session.id]
+        assert (await router.update(session.id, title="new")).title == "new"
+        assert router.runners[session.id] is runner
+        await router.update(session.id, model="large")
+        assert session.id not in router.runners

@@ -137,3 +137,12 @@ async def test_a_disk_that_takes_nothing_loses_nothing(tmp_path: Path) -> None:
         folder.unlink()
         assert [one.what for one in await audit.read()] == ["code"]
     assert [one.name for one in folder.iterdir()] == ["audit.jsonl"]
+
+
+async def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    file.touch(mode=0o644)
+    async with AuditLog(file) as audit:
+        audit.record("sign-in", "me", "here")
+        await audit.flush()
+        assert file.stat().st_mode & 0o777 == 0o600

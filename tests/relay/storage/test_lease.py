@@ -1,6 +1,7 @@
 """One relay per bus: the lease, its end, and what is done about a holder that is gone."""
 
 import asyncio
+import os
 from contextlib import aclosing
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.relay.conftest import QUICK, over, relaying, within
 from tieline.bus import open_bus
 from tieline.channels.base import DeliveryContext
 from tieline.envelopes import Envelope
+from tieline.relay.storage import lease as lease_module
 from tieline.relay.storage.lease import KEY, ActiveRelayLease, Holder
 from tieline.testing.wait_for import eventually
 
@@ -42,6 +44,15 @@ async def test_a_holder_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
         lease = ActiveRelayLease(table, 10)
         assert await lease.acquire()
         await lease.release()
+
+
+def test_a_process_that_began_at_the_same_time_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def began(pid: int) -> str:
+        return "1"
+
+    monkeypatch.setattr(lease_module, "_process_start", began)
+    assert Holder.new().is_dead()
+    assert not replace(Holder.new(), pid=os.getpid() + 1).is_dead()
 
 
 @pytest.mark.slow
