@@ -20,4 +20,4 @@ def background(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]
 def _ended(task: asyncio.Task[None]) -> None:
     if task.cancelled() or (error := task.exception()) is None or isinstance(error, BusClosed):
         return
-    log.error("%s ended by a fault; start the hub anew", task.get_name(), exc_info=error)
+    log.error("%s failed; restart the hub", task.get_name(), exc_info=error)

@@ -122,7 +122,7 @@ class Hub:
             self._audit_decision(whole)
 
     def _on_device_expired(self, device: DeviceView) -> None:
-        self.audit.record("revoke", "hub", "", device=actor_name(device), why="it was not used for 90 days")
+        self.audit.record("revoke", "hub", "", device=actor_name(device), why="not used for 90 days")
 
     def _audit_decision(self, whole: LogEvent) -> None:
         """Read from the session's log, so that decisions on every machine are audited."""
@@ -148,7 +148,7 @@ class Hub:
     def guess(self, scope: MutableMapping[str, Any]) -> None:
         """Counts an attempt to use a secret. The route gives back the successful ones."""
         if wait := self.login_limiter.take(caller(scope)):
-            raise RequestRefused("TooManyRequests", "too many tries", hint="Wait a little.", retry_s=wait)
+            raise RequestRefused("TooManyRequests", "too many sign-in attempts", hint="Retry later.", retry_s=wait)
 
     def refused(self, scope: MutableMapping[str, Any], device: DeviceView | None, why: str) -> None:
         who = actor_name(device) if device else ""

@@ -72,7 +72,7 @@ async def test_strangers_are_turned_away(hub: Served) -> None:
             assert one.frames[-1]["code"] == "Unauthenticated"
             assert one.frames[-1].get("field", "") == field
     refused = [one.details for one in await hub.hub.audit.read(kind="refusal")]
-    assert {"why": "this token is not known here", "request": "WEBSOCKET /api/v1/stream"} in refused
+    assert {"why": "unknown or revoked token", "request": "WEBSOCKET /api/v1/stream"} in refused
     assert len(refused) == 2, "a refusal that comes again is counted, not written again"
 
 

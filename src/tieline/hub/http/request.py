@@ -47,7 +47,7 @@ def json_response(value: object, status_code: int = 200, headers: Mapping[str, s
 
 
 def device_of(request: Request) -> DeviceView:
-    """Who asks. Behind every door that is not open there is one."""
+    """The calling device. Every route that is not public has one."""
     device: DeviceView | None = request.scope["state"].get("device")
     if device is None:
         raise RequestRefused("Unauthenticated", "missing or invalid credentials")

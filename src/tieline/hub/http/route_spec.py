@@ -14,4 +14,4 @@ class RouteSpec(Struct, frozen=True, kw_only=True):
     status: int = 200
     media_type: str = "application/json"
     may_be_pending: bool = False  # 202 with a CommandView when the node has not answered yet
-    problems: tuple[str, ...] = ()  # names of `problems.STATUS`, beside those that every door has
+    problems: tuple[str, ...] = ()  # names of `problems.STATUS`, beside those that every route has

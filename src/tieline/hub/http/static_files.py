@@ -83,7 +83,7 @@ class StaticFiles:
     def file(self, request: Request, address: str) -> Response:
         found = self._files.get(address)
         if found is None:
-            raise RequestRefused("NotFound", "there is no such file")
+            raise RequestRefused("NotFound", "no such file")
         return found.respond(request)
 
 

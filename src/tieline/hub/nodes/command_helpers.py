@@ -74,7 +74,7 @@ async def choose_node(hub: Hub, id: str) -> NodeView:
         return nodes[0]
     if not nodes:
         raise RequestRefused("Conflict", "there is no node yet", field="node", hint="Start one: `tieline node join`.")
-    raise UsageError("which node?", field="node", hint="Name one: " + ", ".join(node.id for node in nodes))
+    raise UsageError("several nodes: name one", field="node", hint="Known: " + ", ".join(node.id for node in nodes))
 
 
 def check_client_id(field: str, id: str) -> str:

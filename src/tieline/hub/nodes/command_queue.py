@@ -145,7 +145,7 @@ class CommandQueue:
     async def mark_expired(self, node: str, order: CommandEnvelope) -> None:
         """Nobody fetched it in time."""
         if not isinstance(order.command, READING):
-            problem = "the node was away for too long"
+            problem = "the node was offline for too long"
             await self._advance(command_view(node, order, state="expired", problem=problem), make=True, above=0)
 
     async def trim(self, node: str, seq: int) -> None:

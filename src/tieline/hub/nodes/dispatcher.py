@@ -1,8 +1,8 @@
 """Sends commands to nodes. A command to the hub's own node is a call; to any other it is a durable record.
 
-An order goes on the bus, whichever hub has the node's link sends it, and what became of it comes back the same way: so
-any hub on a bus can tell any node. `tell` waits for the result for a while; after that, and for a node that is away, it
-gives a CommandView, which later states follow in the table `commands`.
+A command goes on the bus, the hub that has the node's link forwards it, and its result comes back the same way: so any
+hub on a bus can command any node. `dispatch` waits for the result for a while; after that, and for a node that is away,
+it gives a CommandView, which later states follow in the table `commands`.
 """
 
 import asyncio
@@ -254,4 +254,4 @@ class CommandDispatcher:
 
 def _check_id(id: str) -> None:
     if not _ID.fullmatch(id):
-        raise UsageError(f"the id {id[:80]!r} is not usable", field="id", hint="Use letters, digits, - and _.")
+        raise UsageError(f"invalid id {id[:80]!r}", field="id", hint="Use letters, digits, - and _.")

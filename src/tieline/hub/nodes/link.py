@@ -129,7 +129,9 @@ class _Link:
             await _send_close(self._send_frame, LinkClosing(CLOSE_TRY_AGAIN, type(error).__name__, error.message))
         except Exception:
             self._log.exception("link failed", node=self._node)
-            await _send_close(self._send_frame, LinkClosing(CLOSE_FAILED, "InternalError", "the hub failed; try again"))
+            await _send_close(
+                self._send_frame, LinkClosing(CLOSE_FAILED, "InternalError", "internal error of the hub; try again")
+            )
 
     # --- who is it -------------------------------------------------------------------------------------
 
@@ -200,7 +202,7 @@ class _Link:
                 case p.LinkBeat():
                     pass
                 case p.Hello():
-                    raise LinkClosing(CLOSE_BAD_FRAME, "BadFrame", "hello was said already")
+                    raise LinkClosing(CLOSE_BAD_FRAME, "BadFrame", "hello was sent already")
                 case _:
                     await up.put(frame, size)
 

@@ -45,7 +45,7 @@ class NodeOffline(TielineError):
     """The node is not there, and a late answer would be of no use."""
 
     def __init__(self, node: NodeView, problem: str = "is offline") -> None:
-        super().__init__(f"{node.name or node.id} {problem}", hint="Start it, or look at its connection.")
+        super().__init__(f"{node.name or node.id} {problem}", hint="Start it, or check its connection.")
         self.node = node.id
 
 

@@ -1,6 +1,6 @@
 """What the hub writes down: JSON lines in its log file, readable words on a terminal.
 
-Nothing in it opens a door or repeats what people and agents said to each other: values under telling names are left
+Nothing in it gives access or repeats what people and agents said to each other: values under telling names are left
 out, and whatever looks like a key or a secret is blotted out wherever it stands.
 """
 

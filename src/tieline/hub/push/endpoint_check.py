@@ -35,11 +35,11 @@ def parse(text: str, *, loopback: bool = False) -> Endpoint:
     """Raises Refused. `loopback`: http to this very machine is fine too; for tests."""
     try:
         if not text.isascii() or not text.isprintable() or " " in text or len(text) > MAX_ENDPOINT:
-            raise ValueError("it is no URL")
+            raise ValueError("not a URL")
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise _refused(f"the endpoint is not understood: {error}") from None
+        raise _refused(f"invalid endpoint: {error}") from None
     if parts.scheme not in ("https", "http") or not host or parts.username is not None or parts.password is not None:
         raise _refused("an endpoint is an https address")
     local = is_loopback(host)

@@ -32,7 +32,7 @@ async def libraries() -> Libraries:
         return await asyncio.to_thread(_load)
     except ImportError as error:
         raise RequestRefused(
-            "Unsupported", f"Web Push needs a library that is not there: {error}", hint="Install tieline[push]."
+            "Unsupported", f"Web Push needs a library that is not installed: {error}", hint="Install tieline[push]."
         ) from None
 
 

@@ -1,1 +1,1 @@
-"""The doors, by what is behind them. Each file has `routes(hub)`, which the application is built from."""
+"""HTTP routes, one file per resource. Each file has `routes(hub)`, which the application is built from."""

@@ -1,4 +1,4 @@
-"""Who may talk to the hub: logging in, pairing, devices."""
+"""Sign-in, pairing and devices."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ MAX_NAME = 64
 
 @get("/api/v1/me", tags=TAGS, spec=RouteSpec(response=Me))
 async def me(request: Request) -> Response:
-    """Who am I?"""
+    """The device that makes the request."""
     return json_response(_me(request, device_of(request)))
 
 
@@ -39,7 +39,7 @@ async def me(request: Request) -> Response:
     spec=RouteSpec(body=Claim, response=Me, problems=("Unauthenticated", "Forbidden", "TooManyRequests")),
 )
 async def login(request: Request) -> Response:
-    """Sign a page in by a single-use secret: the answer has its key, which it says as a bearer from then on."""
+    """Sign a page in by a single-use secret: the response has its key, the bearer token of later requests."""
     hub = request.hub
     claim = await parse_body(request, Claim)
     device, key = await hub.devices.claim(claim.secret, ("page",), name=_name(claim.name))
@@ -50,7 +50,7 @@ async def login(request: Request) -> Response:
 
 @post("/api/v1/logout", tags=TAGS, spec=RouteSpec(status=204, problems=("Conflict",)))
 async def logout(request: Request) -> Response:
-    """This device's key is worth nothing any more."""
+    """Revoke the key of this device."""
     await _revoke(request, device_of(request).id)
     return NO_CONTENT
 
@@ -65,7 +65,7 @@ async def offer(request: Request) -> Response:
     hub, device = request.hub, device_of(request)
     pairing = await parse_body(request, Pairing, empty=Pairing())
     if wait := hub.pairing_limiter.take(device.id):
-        raise RequestRefused("TooManyRequests", "too many secrets at once", hint="Wait a little.", retry_s=wait)
+        raise RequestRefused("TooManyRequests", "too many pairing secrets", hint="Retry later.", retry_s=wait)
     secret, expires_at = await hub.devices.offer(pairing.kind, name=_name(pairing.name), by=device.id)
     hub.audit.record("pairing", actor_name(device), via(request.scope), step="offered", kind=pairing.kind)
     word = "login" if pairing.kind == "page" else "pair"
@@ -87,7 +87,7 @@ async def offer(request: Request) -> Response:
     ),
 )
 async def pair(request: Request) -> Response:
-    """Exchange a secret for a key of one's own: for clients, nodes and harnesses."""
+    """Exchange a secret for a key: for clients, nodes and harnesses."""
     hub = request.hub
     claim = await parse_body(request, Claim)
     device, key = await hub.devices.claim(
@@ -103,7 +103,7 @@ async def pair(request: Request) -> Response:
 
 @get("/api/v1/devices", tags=TAGS, spec=RouteSpec(response=list[DeviceView]))
 async def devices(request: Request) -> Response:
-    """Everybody who may talk to the hub, this machine's owner first."""
+    """All devices that may use the hub, this machine's owner first."""
     hub, own = request.hub, device_of(request).id
     found = [hub.auth.owner(), *hub.devices.list()]
     return json_response([replace(device, current=device.id == own) for device in found])
@@ -111,9 +111,9 @@ async def devices(request: Request) -> Response:
 
 @delete("/api/v1/devices/{id}", tags=TAGS, spec=RouteSpec(status=204, problems=("NotFound", "Conflict")))
 async def revoke(request: Request, id: str, let_in: bool = False) -> Response:
-    """Shut a device out, at once, also where it is connected.
+    """Revoke a device and close its connections at once.
 
-    With `let_in` those too that it let in, and whom these let in; but never the one that asks."""
+    With `let_in` also the devices that it paired, directly or indirectly, except the calling one."""
     others = request.hub.devices.paired_by(id) if let_in else ()
     await _revoke(request, id)
     for one in others:
@@ -141,14 +141,14 @@ def _me(request: Request, device: DeviceView, key: str = "") -> Me:
 async def _revoke(request: Request, id: str) -> None:
     hub = request.hub
     if id == OWNER:
-        raise RequestRefused("Conflict", "the owner of this machine cannot be shut out of it", field="id")
+        raise RequestRefused("Conflict", "the owner of this machine cannot be revoked", field="id")
     name = next((actor_name(one) for one in hub.devices.list() if one.id == id), id)
     await hub.devices.revoke(id)
     hub.audit.record("revoke", actor_name(device_of(request)), via(request.scope), device=name)
 
 
 def _url(request: Request) -> str:
-    """Where to send somebody: the name that the caller used, unless only this machine understands it."""
+    """The hub's public URL: by the host that the caller used, unless that is a loopback name."""
     hub = request.hub
     host = request.headers.get("host", "")
     by_socket = bool(request.scope["state"].get("via"))
@@ -158,7 +158,7 @@ def _url(request: Request) -> str:
 
 
 def _qr_code(url: str) -> str:
-    """A QR code that a camera reads also where the page is dark."""
+    """A QR code on white, readable also on a dark page."""
     import segno
 
     return segno.make(url, error="l", micro=False).svg_data_uri(border=4, light="white", omitsize=True)

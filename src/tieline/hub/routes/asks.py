@@ -1,4 +1,4 @@
-"""Asks and their answers, and where commands are."""
+"""Asks, their answers, and the state of commands."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder(AskRecord).decode
 
 @get("/api/v1/asks", tags=TAGS, spec=RouteSpec(response=list[AskRecord]))
 async def asks(request: Request) -> Response:
-    """All that wait for a decision, on all machines, the oldest first."""
+    """All pending asks, on all machines, the oldest first."""
     entries = await request.hub.bus.table(ASKS).entries()
     found = [one for one in (_decode(entry.value) for entry in entries) if one.status == "pending"]
     return json_response(sorted(found, key=lambda one: (one.created_at, one.id)))
@@ -36,7 +36,7 @@ async def asks(request: Request) -> Response:
 
 @get("/api/v1/asks/{ask}", tags=TAGS, spec=RouteSpec(response=AskRecord, problems=("NotFound",)))
 async def show(request: Request, ask: str) -> Response:
-    """One ask, also when it is over: for a day it is told what became of it."""
+    """One ask; answered ones are kept for a day."""
     return json_response(await get_ask(request.hub, ask))
 
 
@@ -46,7 +46,7 @@ async def show(request: Request, ask: str) -> Response:
     spec=RouteSpec(body=Decision, response=CommandView, may_be_pending=True, problems=("NotFound", "AlreadyAnswered")),
 )
 async def decide(request: Request, ask: str) -> Response:
-    """Decide an ask. The first decision wins; with a digest it only counts for exactly what was shown."""
+    """Answer an ask. The first answer wins; with a digest it holds only for exactly what was shown."""
     hub = request.hub
     decision = await parse_body(request, Decision)
     record = await get_ask(hub, ask)
@@ -84,7 +84,7 @@ async def decide(request: Request, ask: str) -> Response:
 
 @get("/api/v1/commands/{id}", tags=TAGS, spec=RouteSpec(response=CommandView, problems=("NotFound",)))
 async def command(request: Request, id: str) -> Response:
-    """Where something that a node was told is: sent, received, applied, refused or expired."""
+    """The state of a command: sent, received, applied, refused or expired."""
     found = await request.hub.dispatcher.queue.get(id)
     if found is None:
         raise NotFound("command", id)

@@ -1,4 +1,4 @@
-"""The audit log, read."""
+"""Reads the audit log."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,9 +25,9 @@ async def audit(
     kind: AuditKind | None = None,
     limit: Annotated[int, Meta(ge=1, le=MAX_LINES)] = 100,
 ) -> Response:
-    """Who came in, let others in, decided and was refused: the newest first.
+    """Sign-ins, pairings, decisions and refusals, the newest first.
 
-    `before` is the `seq` of the last line of the page before."""
+    `before` is the `seq` of the last line of the previous page."""
     return json_response(await request.hub.audit.read(before=before, since=since, kind=kind, limit=limit))
 
 

@@ -1,4 +1,4 @@
-"""The relay's channels: which there are, how they are, a look at the configuration, a test."""
+"""The relay's channels: list, reload, test."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 TAGS = ["channels"]
 TEST_S = 30.0
 RETRY_S = 5.0
-"""When a channel that is being started is worth another try."""
+"""Retry-After while a channel starts."""
 
 
 def channels_of(request: Request) -> ChannelSet:
     channels = request.hub.channels
     if channels is None:
-        raise HubRefused("BusError", "this hub runs no relay")
+        raise HubRefused("BusError", "the relay is not running on this hub")
     return channels
 
 
 @get("/api/v1/channels", tags=TAGS, spec=RouteSpec(response=list[ChannelView]))
 async def channels(request: Request) -> Response:
-    """Every channel of the configuration, how it is, and its last error."""
+    """All configured channels, with their state and last error."""
     return json_response(_views(request))
 
 
@@ -47,8 +47,8 @@ async def channels(request: Request) -> Response:
     "/api/v1/channels/reload", tags=TAGS, spec=RouteSpec(body=ChannelReload, body_required=False, response=ReloadView)
 )
 async def reload(request: Request) -> Response:
-    """Look at the configuration now; only what changed is made anew. Broken channels are tried again. Code and
-    rights that nobody agreed to wait, but what the caller repeats in `trust`, in the words of an earlier `waiting`."""
+    """Reload the configuration: changed channels are rebuilt, broken ones retried. New code and rights wait
+    for consent, except those that the caller repeats in `trust` as an earlier `waiting` named them."""
     wanted = await parse_body(request, ChannelReload, empty=ChannelReload())
     changes = await channels_of(request).reload(trust=wanted.trust)
     for words in changes.trusted:
@@ -64,7 +64,7 @@ async def reload(request: Request) -> Response:
     ),
 )
 async def test(request: Request, id: str) -> Response:
-    """Send a message through a channel and see what becomes of it. Nobody's answer is waited for."""
+    """Send a test message through a channel and report its delivery. An answer is not waited for."""
     wanted = await parse_body(request, ChannelTest, empty=ChannelTest())
     channel = _channel(request, id)
     async with relay_context(request) as relay:
@@ -92,7 +92,7 @@ async def test(request: Request, id: str) -> Response:
 
 
 def _channel(request: Request, id: str) -> Channel:
-    """The one that runs. Why it does not is told; that there is none only when there is no entry."""
+    """The running channel. The refusal tells why it does not run, or that it is not configured."""
     channels = channels_of(request)
     if (channel := channels.channel(id)) is not None:
         return channel
@@ -101,7 +101,7 @@ def _channel(request: Request, id: str) -> Channel:
         raise NotFound("channel", id)
     if report.state == "starting":
         hint = "Try again in a few seconds."
-        raise HubRefused("ChannelStarting", f"the channel {id!r} is being started", hint=hint, retry_s=RETRY_S)
+        raise HubRefused("ChannelStarting", f"the channel {id!r} is starting", hint=hint, retry_s=RETRY_S)
     problem = report.problem or f"the channel {id!r} is disabled"
     raise HubRefused("NotFound", problem, field=report.field, hint=report.hint)
 

@@ -1,4 +1,4 @@
-"""Dead letters: what did not arrive, why, and another try."""
+"""Dead letters: list, retry, drop."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +24,14 @@ async def dead(
     reason: str = "",
     limit: Limit = 100,
 ) -> Response:
-    """What did not arrive, the newest first: by a pattern of addresses, by sender, by reason."""
+    """Undelivered messages, the newest first; filtered by address pattern, sender or reason."""
     async with relay_context(request) as relay:
         return json_response((await relay.dead_letters.list(to=pattern, sender=sender, reason=reason))[:limit])
 
 
 @get("/api/v1/dead/{id}", tags=TAGS, spec=RouteSpec(response=DeadLetter, problems=("UnknownMessage",)))
 async def letter(request: Request, id: str) -> Response:
-    """One dead letter, whole."""
+    """One dead letter."""
     async with relay_context(request) as relay:
         return json_response(await relay.dead_letters.show(id))
 
@@ -42,7 +42,7 @@ async def letter(request: Request, id: str) -> Response:
     spec=RouteSpec(body=DeadSelection, response=list[DeadOutcome], problems=("UnknownMessage",)),
 )
 async def retry(request: Request) -> Response:
-    """Send dead letters again, each with a fresh budget. Says of each what became of it."""
+    """Send dead letters again, each with a fresh budget. Returns the outcome of each."""
     chosen = await parse_body(request, DeadSelection)
     _check(chosen)
     outcomes: list[DeadOutcome] = []
@@ -69,7 +69,7 @@ async def retry(request: Request) -> Response:
     spec=RouteSpec(body=DeadSelection, response=DropView, problems=("UnknownMessage",)),
 )
 async def drop(request: Request) -> Response:
-    """Throw dead letters away for good."""
+    """Delete dead letters."""
     chosen = await parse_body(request, DeadSelection)
     _check(chosen)
     async with relay_context(request) as relay:
@@ -82,7 +82,7 @@ async def drop(request: Request) -> Response:
 
 def _check(chosen: DeadSelection) -> None:
     if not (chosen.ids or chosen.pattern or chosen.sender or chosen.reason):
-        raise HubRefused("UsageError", "which ones?", field="ids", hint="Give ids, a pattern, a sender or a reason.")
+        raise HubRefused("UsageError", "no selection", field="ids", hint="Give ids, a pattern, a sender or a reason.")
 
 
 def routes(hub: "Hub") -> list[Any]:

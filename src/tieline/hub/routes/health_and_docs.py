@@ -1,4 +1,4 @@
-"""For those who look after the hub: is it well, how much does it do, how is it spoken to."""
+"""Health check, metrics, and the API's documentation."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,20 +32,20 @@ _HEALTHY = msgspec.json.encode(Health("ok", __version__))
 
 @get("/healthz", tags=TAGS, spec=RouteSpec(response=Health, problems=("BusError",)))
 async def health(request: Request) -> Response:
-    """Whether the hub and its bus answer. Says nothing else: this door is open."""
+    """Whether the hub and its bus respond. Public, so it says nothing else."""
     await request.hub.bus.table("hub").get("epoch")
     return json_response(_HEALTHY)
 
 
 @get("/metrics", tags=TAGS, spec=RouteSpec(response=str, media_type=MEDIA_TYPE))
 async def metrics(request: Request) -> Response:
-    """Numbers for Prometheus."""
+    """Metrics for Prometheus."""
     return Response(await request.hub.metrics.text(), media_type=MEDIA_TYPE)
 
 
 @get("/api/v1/openapi.json", tags=TAGS, spec=RouteSpec(response=dict[str, Any]))
 async def openapi(request: Request) -> Response:
-    """This document."""
+    """The OpenAPI document."""
     if not _document:
         _document.append(msgspec.json.encode(document(request.app.routes)))
     return json_response(_document[0])
@@ -53,7 +53,7 @@ async def openapi(request: Request) -> Response:
 
 @get("/api/v1/docs", tags=TAGS, spec=RouteSpec(response=str, media_type="text/html"))
 async def docs(request: Request) -> Response:
-    """The same, to read."""
+    """The API documentation as a page."""
     return _file("docs.html", "text/html")
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 TAGS = ["messages"]
 OWNER = "relay.user.owner"
-"""Whoever is let in is the hub's owner, on whichever device: one person has one inbox."""
+"""Every device is the hub owner's, so all of them share one inbox."""
 
 Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 
@@ -47,13 +47,13 @@ Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 def relay_of(request: Request) -> Relay:
     relay = request.hub.relay
     if relay is None:
-        raise HubRefused("BusError", "this hub runs no relay")
+        raise HubRefused("BusError", "the relay is not running on this hub")
     return relay
 
 
 @asynccontextmanager
 async def relay_context(request: Request) -> AsyncGenerator[Relay, None]:
-    """The relay; what it refuses becomes a problem whose code is the reason."""
+    """Yields the relay; its refusals become problems whose code is the reason."""
     try:
         yield relay_of(request)
     except Refused as error:
@@ -71,12 +71,12 @@ async def relay_context(request: Request) -> AsyncGenerator[Relay, None]:
 
 
 async def sender_of(request: Request, new: NewMessage | NewAsk) -> str:
-    """Stamped here: a person, or one of the hub's sessions. What an agent runs is never taken for the person."""
+    """The sender, set by the hub: the owner, or a session. A process of an agent never counts as the owner."""
     hub, session = request.hub, new.session
     peer: LocalPeer | None = request.scope["state"].get("peer")
     if peer is not None and peer.mark is not None:
         if hub.local is None:
-            raise HubRefused("Forbidden", "an agent of another hub or node sends no messages here")
+            raise HubRefused("Forbidden", "an agent of another hub or node may not send messages here")
         session = caller(hub.local.router, peer.mark, peer.cwd, session)
     elif new.mark and hub.local is not None:
         session = caller(hub.local.router, new.mark, new.cwd, session)
@@ -96,7 +96,7 @@ def view_of(message: Message) -> MessageView:
     spec=RouteSpec(body=NewMessage, response=MessageView, status=201, problems=("NotFound",)),
 )
 async def send(request: Request) -> Response:
-    """Send a message. It is stored when this returns; its receipt says how far it got."""
+    """Send a message. It is durable when this returns; its receipt tells its progress."""
     new = await parse_body(request, NewMessage)
     sender = await sender_of(request, new)
     async with relay_context(request) as relay:
@@ -116,7 +116,7 @@ async def send(request: Request) -> Response:
 
 @post("/api/v1/messages/ask", tags=TAGS, spec=RouteSpec(body=NewAsk, response=AnswerView, problems=("NotFound",)))
 async def ask(request: Request) -> Response:
-    """Send a message and wait for its answer. Without one, the reason says why, the receipt where the message is."""
+    """Send a message and wait for its answer. Without an answer, `reason` and the receipt tell why."""
     new = await parse_body(request, NewAsk)
     sender = await sender_of(request, new)
     timeout = min(max(new.timeout_s, 0.1), MAX_ASK_S)
@@ -138,7 +138,7 @@ async def ask(request: Request) -> Response:
 
 @get("/api/v1/messages", tags=TAGS, spec=RouteSpec(response=list[ThreadView], problems=("UnknownMessage",)))
 async def threads(request: Request, thread: str = "", limit: Limit = 50) -> Response:
-    """Threads of messages, the last active first; with `thread`, that one."""
+    """Message threads, the last active first; with `thread`, that one only."""
     async with relay_context(request) as relay:
         if thread:
             messages = await relay.thread(thread)
@@ -167,7 +167,7 @@ def _thread(name: str, messages: list[Message]) -> ThreadView:
 
 @get("/api/v1/messages/{id}", tags=TAGS, spec=RouteSpec(response=MessageView, problems=("UnknownMessage",)))
 async def show(request: Request, id: str) -> Response:
-    """One message, and step by step where it got to."""
+    """One message and the steps of its delivery."""
     async with relay_context(request) as relay:
         found = await relay.message(id)
         if session := request.scope["state"]["session"]:
@@ -179,7 +179,7 @@ async def show(request: Request, id: str) -> Response:
 
 @get("/api/v1/messages/{id}/trace", tags=TAGS, spec=RouteSpec(response=TraceView, problems=("UnknownMessage",)))
 async def trace(request: Request, id: str) -> Response:
-    """The whole chain that a message belongs to, with what did not arrive."""
+    """The whole thread of a message, with its dead letters."""
     async with relay_context(request) as relay:
         thread = await _thread_of(relay, id)
         messages = await relay.thread(thread, id)  # none, if all of it was refused
@@ -204,7 +204,7 @@ async def _thread_of(relay: Relay, id: str) -> str:
 
 
 def depths(messages: list[Message]) -> tuple[int, ...]:
-    """How far each is from the one that began it."""
+    """The distance of each message from the first of its chain."""
     known: dict[str, int] = {}
     for message in messages:
         envelope = message.envelope
@@ -218,7 +218,7 @@ def depths(messages: list[Message]) -> tuple[int, ...]:
 
 @get("/api/v1/inboxes", tags=TAGS, spec=RouteSpec(response=list[InboxView]))
 async def inboxes(request: Request) -> Response:
-    """Every address that mail waits for, and the owner's own."""
+    """All addresses with waiting messages, and the owner's inbox."""
     async with relay_context(request) as relay:
         relay.check_active()
         waiting = {OWNER: 0, **{subject: len(mailbox) for subject, mailbox in relay.dispatcher.mailboxes.items()}}
@@ -236,7 +236,7 @@ def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
 
 @get("/api/v1/inboxes/{subject}", tags=TAGS, spec=RouteSpec(response=list[MessageView]))
 async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
-    """The mail of an address, the newest first. Looking at it reads nothing."""
+    """The messages of an address, the newest first. They stay unread."""
     async with relay_context(request) as relay:
         subject = address(subject)
         lane = relay.dispatcher.queues.match(subject)
@@ -254,7 +254,7 @@ async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
     spec=RouteSpec(body=InboxRead, body_required=False, response=list[MessageView], problems=("UnknownMessage",)),
 )
 async def read(request: Request, subject: str) -> Response:
-    """Take mail out of an inbox: those named, or the oldest that wait. They are seen now."""
+    """Read messages of an inbox: those named, or the oldest unread. They are marked as seen."""
     wanted = await parse_body(request, InboxRead, empty=InboxRead())
     async with relay_context(request) as relay:
         found = relay.inbox(address(subject))

@@ -19,6 +19,6 @@ def routes(hub: "Hub") -> list[AsgiRoute]:
         if scope["type"] == "websocket":
             await links.serve(scope, receive, send)
         else:
-            await sse.refuse(send, http_problem(426, "this door is a WebSocket, for nodes"))
+            await sse.refuse(send, http_problem(426, "this path takes WebSocket upgrades from nodes only"))
 
     return [link]

@@ -1,4 +1,4 @@
-"""Machines, and the agents on them."""
+"""Nodes, and the agents on them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +20,19 @@ TAGS = ["nodes"]
 
 @get("/api/v1/nodes", tags=TAGS, spec=RouteSpec(response=list[NodeView]))
 async def nodes(request: Request) -> Response:
-    """Every machine that the hub knows, and whether it is there."""
+    """All nodes that the hub knows, and whether they are online."""
     return json_response(await request.hub.nodes.all())
 
 
 @get("/api/v1/nodes/{id}", tags=TAGS, spec=RouteSpec(response=NodeView, problems=("UnknownNode",)))
 async def node(request: Request, id: str) -> Response:
-    """One machine, with its agents."""
+    """One node, with its agents."""
     return json_response(await request.hub.nodes.get(id))
 
 
 @delete("/api/v1/nodes/{id}", tags=TAGS, spec=RouteSpec(status=204, problems=("UnknownNode", "Conflict")))
 async def remove(request: Request, id: str) -> Response:
-    """Forget a machine: its key is revoked, its link closed, its sessions are no longer shown."""
+    """Remove a node: its key is revoked, its link closed, its sessions are no longer listed."""
     hub = request.hub
     await hub.nodes.get(id)
     if id == hub.dispatcher.local:
@@ -50,7 +50,7 @@ async def remove(request: Request, id: str) -> Response:
     spec=RouteSpec(response=DirectoryView, problems=("UnknownNode", "NodeOffline")),
 )
 async def browse(request: Request, id: str, path: str = "") -> Response:
-    """The directories inside one, to choose where a session works. Without a path: the user's home."""
+    """The subdirectories of a path, to choose where a session works. Default: the user's home."""
     return command_response(await send_command(request, id, Browse(path=path)))
 
 
@@ -60,13 +60,13 @@ async def browse(request: Request, id: str, path: str = "") -> Response:
     spec=RouteSpec(response=list[AgentView], may_be_pending=True, problems=("UnknownNode",)),
 )
 async def refresh(request: Request, id: str) -> Response:
-    """Look again which agents are installed and signed in."""
+    """Detect again which agents are installed and signed in."""
     return command_response(await send_command(request, id, Refresh()))
 
 
 @get("/api/v1/agents", tags=TAGS, spec=RouteSpec(response=list[AgentView], problems=("UnknownNode",)))
 async def agents(request: Request, node: str = "") -> Response:
-    """The agents of a node; without a name, of the hub's own or the only one."""
+    """The agents of a node; by default of the hub's own, or of the only one."""
     return json_response((await choose_node(request.hub, node)).agents)
 
 

@@ -1,4 +1,4 @@
-"""Prompts: what is said to a session."""
+"""Prompts of a session: list, send, cancel, move."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 TAGS = ["prompts"]
 ROOM = 4096
-"""What a prompt's record holds beside what was sent."""
+"""Bytes of a prompt's record beside the request body."""
 
 _decode = msgspec.json.Decoder(PromptRecord).decode
 
 
 @get("/api/v1/sessions/{session}/prompts", tags=TAGS, spec=RouteSpec(response=list[PromptView], problems=("NotFound",)))
 async def prompts(request: Request, session: str, over: bool = False) -> Response:
-    """Those that wait or run, in their order; with `over=true` also those that ended lately."""
+    """Waiting and running prompts, in order; with `over=true` also those that ended recently."""
     hub = request.hub
     await node_of_session(hub, session)
     entries = await hub.bus.table(PROMPTS).entries(f"{session}.>")
@@ -78,7 +78,7 @@ async def send(request: Request, session: str) -> Response:
     spec=RouteSpec(response=PromptView, may_be_pending=True, problems=("NotFound",)),
 )
 async def cancel(request: Request, session: str, prompt: str) -> Response:
-    """Take back a prompt that has not begun. A running one is aborted instead."""
+    """Cancel a prompt that has not started. A running one is aborted instead."""
     node = await node_of_session(request.hub, session)
     return command_response(
         await send_command(request, node, CancelPrompt(session=session, prompt=check_client_id("prompt", prompt)))
@@ -108,7 +108,7 @@ def _check(new: NewPrompt, size: int) -> None:
     if not new.text and not new.attachments:
         raise UsageError("the prompt is empty", field="text")
     if new.steer and new.attachments:
-        raise UsageError("a running turn takes words only", field="attachments", hint="Send them as a prompt.")
+        raise UsageError("a running turn takes text only", field="attachments", hint="Send them as a prompt.")
     for place, attachment in enumerate(new.attachments):
         if attachment.path:
             hint = "Send its content as `data` (base64) with its `media_type`."

@@ -39,7 +39,7 @@ async def subscribe(request: Request) -> Response:
     """Push to this browser. The same endpoint again changes its settings."""
     pushes = request.hub.push
     wanted = await parse_body(request, PushSubscription)
-    await pushes.sender.key()  # without the library it would be a promise that nobody keeps
+    await pushes.sender.key()  # refuses here when the library is missing
     return json_response(_view(await pushes.subscriptions.add(device_of(request).id, wanted)), 201)
 
 
@@ -49,7 +49,7 @@ async def subscribe(request: Request) -> Response:
     spec=RouteSpec(status=204, problems=("NotFound",)),
 )
 async def unsubscribe(request: Request, subscription: str) -> Response:
-    """No more pushes to it."""
+    """Delete a subscription of this device."""
     found = request.hub.push.subscriptions
     await found.remove(found.get(device_of(request).id, subscription))
     return NO_CONTENT

@@ -1,4 +1,4 @@
-"""Sessions: listed, made, changed, read."""
+"""Sessions: list, create, change, read."""
 
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,7 +65,7 @@ async def sessions(
 ) -> Response:
     """Sessions, the last active first.
 
-    `q` is looked for in titles, directories, branches and last lines. Archived ones are left out unless asked for."""
+    `q` searches titles, directories, branches and last lines. Archived sessions only with `archived`."""
     wanted = q.casefold()
 
     def fits(one: SessionRecord) -> bool:
@@ -96,7 +96,7 @@ async def sessions(
     ),
 )
 async def create(request: Request) -> Response:
-    """A new session. Its agent starts with the first prompt; what cannot be is refused now.
+    """Create a session. Its agent starts with the first prompt; impossible options are refused now.
 
     With an id of the caller's own, sending it twice makes one session."""
     hub = request.hub
@@ -133,7 +133,7 @@ async def show(request: Request, session: str) -> Response:
     ),
 )
 async def change(request: Request, session: str) -> Response:
-    """Change its title, policy, model, effort, or put it away. A new policy or model holds from the next turn."""
+    """Change title, policy, model or effort, or archive it. A new policy or model holds from the next turn."""
     hub = request.hub
     wanted = await parse_body(request, SessionChange)
     command = ChangeSession(
@@ -157,7 +157,7 @@ async def change(request: Request, session: str) -> Response:
     spec=RouteSpec(response=bool, may_be_pending=True, problems=("NotFound",)),
 )
 async def abort(request: Request, session: str) -> Response:
-    """Interrupt the running turn. Whether there was one."""
+    """Interrupt the running turn. Returns whether there was one."""
     return command_response(
         await send_command(request, await node_of_session(request.hub, session), AbortSession(session=session))
     )
@@ -169,7 +169,7 @@ async def abort(request: Request, session: str) -> Response:
     spec=RouteSpec(response=SessionRecord, may_be_pending=True, problems=("NotFound",)),
 )
 async def close(request: Request, session: str) -> Response:
-    """End its agent. What it said stays; a prompt resumes it where the agent can."""
+    """Close its agent. The log stays; a prompt resumes the session if the agent can."""
     return command_response(
         await send_command(request, await node_of_session(request.hub, session), CloseSession(session=session))
     )
@@ -188,7 +188,7 @@ async def close(request: Request, session: str) -> Response:
     ),
 )
 async def fork(request: Request, session: str) -> Response:
-    """Another session that begins where this one is."""
+    """Create a session that continues from the present state of this one."""
     wanted = await parse_body(request, Forking, empty=Forking())
     node = await node_of_session(request.hub, session)
     return command_response(await send_command(request, node, ForkSession(session=session, title=wanted.title)), 201)
@@ -220,7 +220,7 @@ async def messages(
     after: Annotated[int, Meta(ge=0, le=MAX_CURSOR)] = 0,
     limit: Annotated[int, Meta(ge=1, le=MAX_MESSAGES)] = 1000,
 ) -> Response:
-    """Its events folded into what a person reads: the last ones after a cursor."""
+    """Its events folded into messages: the last ones after a cursor."""
     hub = request.hub
     await node_of_session(hub, session)
     return json_response(await fold(EventLog(hub.bus).read(session, after=after, follow=False), limit=limit))
@@ -232,7 +232,7 @@ async def messages(
     spec=RouteSpec(response=DiffText, problems=("NotFound", "NodeOffline", "Unsupported")),
 )
 async def diff(request: Request, session: str) -> Response:
-    """What changed in its directory since it began, as one unified diff."""
+    """Changes in its directory since it began, as one unified diff."""
     outcome = await send_command(request, await node_of_session(request.hub, session), GetDiff(session=session))
     if isinstance(outcome, CommandView):
         return command_response(outcome)
@@ -244,7 +244,7 @@ def routes(hub: "Hub") -> list[Any]:
 
 
 def _check_cwd(cwd: str) -> str:
-    """A directory of another machine: whole, and not to be read in two ways."""
+    """A directory on the node's machine."""
     if cwd and (not cwd.startswith("/") or "\0" in cwd or ".." in cwd.split("/")):
         raise UsageError("a directory is an absolute path without ..", field="cwd", hint="See nodes/{id}/browse.")
     return cwd

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 def routes(hub: "Hub") -> list[AsgiRoute]:
     streams = ClientStreams(hub)
 
-    # Plain ASGI: a frame goes from the fan-out to the socket without anything in between.
+    # Plain ASGI: frames go from the fan-out to the socket directly.
     @asgi("/api/v1/stream")
     async def stream(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
             await streams.websocket(scope, receive, send)
         else:
-            await sse.refuse(send, http_problem(426, "this door is a WebSocket; GET stream/sse is the same over HTTP"))
+            await sse.refuse(
+                send, http_problem(426, "this path takes WebSocket upgrades only; GET stream/sse is the same over HTTP")
+            )
 
     @asgi("/api/v1/stream/sse")
     async def events(scope: Any, receive: Any, send: Any) -> None:

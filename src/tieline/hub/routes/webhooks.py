@@ -1,4 +1,4 @@
-"""The open door for webhooks. The channel behind it checks each request's signature before it believes a word of it."""
+"""Inbound webhooks. The route is public: the channel checks each request's signature."""
 
 import asyncio
 from http import HTTPStatus
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..hub import Hub
 
 MAX_AT_ONCE = 32
-"""Requests that are worked on; a stranger can send as many as they like, and costs us no more than these."""
+"""Concurrent requests: anybody can send some, so their cost is bounded."""
 
 RETRY_S = 5.0
-"""When it is worth another try to whoever meets us in a bad moment: the same again is harmless."""
+"""Retry-After; a repeated webhook is harmless."""
 
 
 class WebhookAccepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -35,12 +35,12 @@ async def _take(request: Request, channel: str, busy: asyncio.Semaphore) -> Resp
     hub = request.hub
     try:
         if hub.channels is None or hub.relay is None:
-            raise HookRefused(503, "no_relay", "this hub runs no relay")
+            raise HookRefused(503, "no_relay", "the relay is not running on this hub")
         if not hub.relay.active:
             raise _standby()
         found = hub.channels.channel(channel)
         if found is None and hub.channels.starting(channel):
-            raise HookRefused(503, "starting", "this channel is being started", retry_after_s=RETRY_S)
+            raise HookRefused(503, "starting", "this channel is starting", retry_after_s=RETRY_S)
         if not isinstance(found, WebhookReceiver):
             raise HookRefused(404, "no_webhook", "no channel of this name takes webhooks")
         if busy.locked():
@@ -62,8 +62,8 @@ async def _take(request: Request, channel: str, busy: asyncio.Semaphore) -> Resp
 
 
 def _standby() -> HookRefused:
-    """Another hub of this bus runs the relay; whoever sends it again may meet that one."""
-    return HookRefused(503, "standby", "this hub's relay stands by", retry_after_s=RETRY_S)
+    """Another hub on this bus runs the relay; a retry may reach it."""
+    return HookRefused(503, "standby", "this hub's relay is on standby", retry_after_s=RETRY_S)
 
 
 def _refusal(error: HookRefused, instance: str) -> Response:
@@ -93,7 +93,7 @@ def routes(hub: "Hub") -> list[Any]:
         ),
     )
     async def take(request: Request, channel: str) -> Response:
-        """A webhook for a channel, signed as that channel wants it."""
+        """Receive a webhook for a channel, signed as that channel requires."""
         return await _take(request, channel, busy)
 
     return [take]

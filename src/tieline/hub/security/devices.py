@@ -150,7 +150,9 @@ class Devices:
     async def add(self, kind: DeviceKind, name: str, *, node: str = "", by: str = "") -> tuple[Device, str]:
         """A new device and its key, which is not kept. When it is given out, the bus has told all hubs about it."""
         if len(self._devices) >= MAX_DEVICES:
-            raise RequestRefused("Conflict", f"there are {MAX_DEVICES} devices already", hint="Revoke some first.")
+            raise RequestRefused(
+                "Conflict", f"the limit of {MAX_DEVICES} devices is reached", hint="Revoke unused devices first."
+            )
         key = "tl_" + secrets.token_urlsafe(32)
         now = time.time()
         device = Device(
@@ -212,9 +214,9 @@ class Devices:
         """Exchanges a secret for a device; a secret works once."""
         refused = RequestRefused(
             "Unauthenticated",
-            "this secret is wrong, used or too old",
+            "the secret is wrong, used or expired",
             field="secret",
-            hint="Ask for another one: `tieline pair`.",
+            hint="Create a new one: `tieline pair`.",
         )
         entry = await self._pairings.get(hash_secret(secret))
         if entry is None:
@@ -225,11 +227,11 @@ class Devices:
         if pairing.kind not in kinds:
             raise RequestRefused("Forbidden", f"this secret is for a {pairing.kind}", field="secret")
         if pairing.kind == "node" and not node:
-            raise RequestRefused("UsageError", "a node says its own id", field="node")
+            raise RequestRefused("UsageError", "a node must send its id", field="node")
         if pairing.kind == "node" and (own := [one for one in self._devices.values() if one.node == node]):
             # Otherwise any holder of a secret could impersonate a known node.
             hint = f"Revoke its device {own[0].name!r} ({own[0].id}) on the hub's page first, then join again."
-            raise RequestRefused("Conflict", "the hub has a key for this machine already", field="node", hint=hint)
+            raise RequestRefused("Conflict", "this node is already paired", field="node", hint=hint)
         try:
             await self._pairings.delete(entry.key, expect=entry.revision)
         except Conflict:

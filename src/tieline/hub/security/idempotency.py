@@ -1,8 +1,8 @@
 """A request with an `Idempotency-Key` is carried out once: the same key again gets the first one's answer.
 
 The key is the device's own, for one route and one body; with another body it is refused. Two at once: the second waits
-for the first one's answer. What a route tells a node has an id made of the key (`deed`), so that a hub that dies before
-it could keep the answer, and another hub that is asked at the same time, do nothing twice.
+for the first one's answer. What a route tells a node has an id made of the key (`command_id`), so that a hub that dies
+before it could keep the answer, and another hub that is asked at the same time, do nothing twice.
 
 Answers are kept on the bus for a day, so every hub on it knows them, and for callers that the hub knows only: a
 stranger's keys cost nothing. Those that carry secrets are kept in memory alone, and only when they gave one: what is on
@@ -118,7 +118,7 @@ def idempotency_id(device: str, method: str, path: str, key: str) -> str:
     """The key, bound to device, method and path. Refuses invalid keys."""
     if not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
         raise RequestRefused(
-            "UsageError", f"a key is 1 to {MAX_KEY} printable ASCII characters", field="Idempotency-Key"
+            "UsageError", f"an idempotency key has 1 to {MAX_KEY} printable ASCII characters", field="Idempotency-Key"
         )
     return hashlib.sha256("\0".join((device, method, path, key)).encode()).hexdigest()
 
@@ -155,9 +155,9 @@ async def _wait_finished(running: asyncio.Event) -> None:
     except TimeoutError:
         raise RequestRefused(
             "InProgress",
-            "a request with this key is being carried out",
+            "a request with this key is in progress",
             field="Idempotency-Key",
-            hint="Ask again with the same key in a moment.",
+            hint="Retry with the same key.",
             retry_s=1.0,
         ) from None
 
@@ -168,6 +168,6 @@ def _replay(found: StoredResponse, digest: str) -> StoredResponse:
             "KeyReused",
             "this key was used for another request",
             field="Idempotency-Key",
-            hint="Make a new key for every new request; use one again only to repeat the very same request.",
+            hint="Use a new key for each request; repeat a key only to repeat the same request.",
         )
     return msgspec.structs.replace(found, headers=(*found.headers, ("idempotency-replayed", "true")))

@@ -1,10 +1,9 @@
-"""The one function that every request and every upgrade passes: `admit`. The application behind it sees nobody else.
+"""Every request and every upgrade passes `admit`; the application behind it sees only what was admitted.
 
-In this order: is the path clear, is it meant for us (Host: another name that points here is somebody's trick), does it
-come from our own page (Origin: another site's page may not talk to us), who is it (on the owner's socket the process
-that connected, a person's or an agent's; else by the bearer's key; a cookie is nobody's), may that kind of device, or
-that session, pass this door. Then the body is read, whole, bounded in size and time, and keys that make a request
-happen once are honoured.
+The checks, in this order: the path is plain; the Host is one of ours (another name that points here is an attack); the
+Origin is our own page (another site's page may not use the hub); the caller is known (on the owner's socket by the
+process that connected, a person's or an agent's; else by its bearer key; cookies are ignored); and that kind of device,
+or that session, may use this route. Then the body is read, bounded in size and time, and idempotency keys are honoured.
 """
 
 import asyncio
@@ -46,7 +45,7 @@ def authorize(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
     """Sets the request's device and session, or raises RequestRefused."""
     said = visit.said
     if access_rules.is_ambiguous(visit.path):
-        raise RequestRefused("UsageError", "this path can be read in two ways", field="path")
+        raise RequestRefused("UsageError", "ambiguous path", field="path")
     hub.origins.check_host(said.get("host", ""), scope)
     visit.foreign = hub.origins.check_origin(visit.method, said, scope)
     if visit.foreign and visit.method == "OPTIONS":
@@ -65,16 +64,16 @@ def authorize(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
     if device is None:
         raise RequestRefused(
             "Unauthenticated",
-            "who are you?",
-            hint="Say `Authorization: Bearer <token>`; `tieline pair` lets a new device in.",
+            "missing or invalid credentials",
+            hint="Send `Authorization: Bearer <token>`; `tieline pair` pairs a new device.",
         )
     if need == "node" and device.kind != "node":
-        raise RequestRefused("Forbidden", "this door is for nodes", hint="`tieline node join` makes a machine one.")
+        raise RequestRefused("Forbidden", "only nodes may connect here", hint="Join with `tieline node join`.")
     allowed = access_rules.LIMITED_KEYS.get(device.kind)
     if allowed is not None and need != device.kind and (visit.method, visit.path) not in allowed:
-        opens = {"node": "the link", "mesh": "the MCP server"}[device.kind]
+        place = {"node": "the node link", "mesh": "the MCP server"}[device.kind]
         raise RequestRefused(
-            "Forbidden", f"a {device.kind} key opens {opens}, and little else", hint="Pair this device as a client."
+            "Forbidden", f"a {device.kind}'s key is valid for {place} only", hint="Pair this device as a client."
         )
 
 
@@ -91,7 +90,7 @@ def _identify(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
         if scheme.lower() == "bearer":
             visit.device = hub.auth.device_of(token.strip())
         if visit.device is None and access_rules.required_auth(visit.method, visit.path) != "nothing":
-            raise RequestRefused("Unauthenticated", "this token is not known (any more)", field="Authorization")
+            raise RequestRefused("Unauthenticated", "unknown or revoked token", field="Authorization")
 
 
 def _identify_peer(visit: RequestContext, peer: LocalPeer, hub: "Hub") -> DeviceView:
@@ -142,10 +141,10 @@ class SecurityMiddleware:
             await answer.refuse(error, scope, receive)
         except TimeoutError:
             hub.log.warning("took too long", method=method, path=visit.path, id=visit.id)
-            await answer.server_error(504, "this took too long")
+            await answer.server_error(504, "the request took too long")
         except Exception as error:
             hub.log.error("failed", method=method, path=visit.path, id=visit.id, exc_info=error)
-            await answer.server_error(500, "something went wrong here; the log says what")
+            await answer.server_error(500, "internal error; the hub's log has the details")
         finally:
             hub.note(scope, visit, answer.status, time.perf_counter() - began)
 
@@ -187,7 +186,7 @@ def _parse_headers(visit: RequestContext, scope: Scope) -> None:
         if (known := _HEADERS.get(name)) is not None:
             if known in said:
                 if known in _SINGLE_VALUED:
-                    raise RequestRefused("UsageError", f"{name.decode()} is there twice", field=name.decode())
+                    raise RequestRefused("UsageError", f"duplicate header {name.decode()}", field=name.decode())
                 said[known] += ", " + value.decode("latin-1")
             else:
                 said[known] = value.decode("latin-1")

@@ -44,9 +44,9 @@ class Origins:
             return
         raise RequestRefused(
             "Forbidden",
-            f"this hub does not go by the name {name[:80]!r}",
+            f"unknown host {name[:80]!r}",
             field="Host",
-            hint="If it should, add the name to hub.hosts in tieline.toml.",
+            hint="To allow it, add it to hub.hosts in tieline.toml.",
         )
 
     def check_origin(self, method: str, said: Mapping[str, str], scope: MutableMapping[str, Any]) -> str:
@@ -81,9 +81,9 @@ class Origins:
     def _refused(origin: str) -> RequestRefused:
         return RequestRefused(
             "Forbidden",
-            f"pages of {origin[:80]!r} may not talk to this hub",
+            f"origin {origin[:80]!r} is not allowed",
             field="Origin",
-            hint="If they should, add it to hub.origins in tieline.toml (hub.public_url for a proxy of your own).",
+            hint="To allow it, add it to hub.origins in tieline.toml (hub.public_url for your own proxy).",
         )
 
 

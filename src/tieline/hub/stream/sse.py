@@ -29,10 +29,10 @@ MAX_QUERY = 16 * 1024
 async def events(streams: ClientStreams, scope: Any, receive: Receive, send: Send) -> None:
     try:
         if scope["method"] != "GET":
-            raise RequestRefused("UsageError", "events are got", field="method", hint="Use GET.")
+            raise RequestRefused("UsageError", "method not allowed", field="method", hint="Use GET.")
         device: DeviceView | None = scope["state"].get("device")
         if device is None:
-            raise RequestRefused("Unauthenticated", "who are you?")
+            raise RequestRefused("Unauthenticated", "missing or invalid credentials")
         if streams.full:
             raise RequestRefused("TooManyRequests", "too many clients", retry_s=5.0)
         last = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), "")
@@ -82,11 +82,11 @@ def subscription(query: bytes, last: str, epoch: str) -> Subscribe:
     try:
         said = dict(parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict"))
     except ValueError as error:
-        raise RequestRefused("UsageError", f"the query is not understood: {error}", field="query") from None
+        raise RequestRefused("UsageError", f"invalid query: {error}", field="query") from None
     for name in said:
         if name not in FIELDS:
             raise RequestRefused(
-                "UsageError", f"there is no {name[:80]!r}", field=name[:80], hint=f"Known: {', '.join(FIELDS)}."
+                "UsageError", f"unknown parameter {name[:80]!r}", field=name[:80], hint=f"Known: {', '.join(FIELDS)}."
             )
     after = _number("Last-Event-ID", last) if last else _number("after", said.get("after", "0") or "0")
     sessions = said.get("sessions")

@@ -160,14 +160,14 @@ class _ClientSocket:
                                 self._hub.fanout.visibility_changed()
                         case Authenticate():
                             if self._greeted:
-                                raise _bad_frame("you are authenticated already", "type")
+                                raise _bad_frame("already authenticated", "type")
                             await self._send_welcome(frame)
                         case Beat():
                             pass
         except TimeoutError:
             if self._closing is None:
                 raise StreamClosing(
-                    1001, ProblemFrame(code="Silence", message=f"no word for {SILENCE_S:g} s")
+                    1001, ProblemFrame(code="Silence", message=f"no frame for {SILENCE_S:g} s")
                 ) from None
             raise self._closing from None
 
@@ -181,15 +181,15 @@ class _ClientSocket:
                 self._limit.reschedule(asyncio.get_running_loop().time() + AUTHENTICATE_S)
                 frame = await self._receive_frame()
             except asyncio.CancelledError:
-                self._closing = self._closing or _unauthenticated("the first frame did not come in time")
+                self._closing = self._closing or _unauthenticated("no authenticate frame in time")
                 raise
             finally:
                 self._streams.unauthenticated -= 1
             if not isinstance(frame, Authenticate):
-                raise _unauthenticated("the first frame authenticates")
+                raise _unauthenticated("the first frame must be authenticate")
             self._device = self._hub.auth.device_of(frame.token)
             if self._device is None:
-                raise _unauthenticated("this token is not known here", "token")
+                raise _unauthenticated("unknown or revoked token", "token")
             self._admit(self._device)
             self._mark_authenticated()
             await self._send_welcome(frame)
@@ -198,7 +198,7 @@ class _ClientSocket:
 
     def _admit(self, device: DeviceView) -> None:
         if device.kind in access_rules.LIMITED_KEYS:
-            message = f"a {device.kind} key does not open the stream"
+            message = f"a {device.kind}'s key is not valid for the stream"
             raise StreamClosing(CLOSE_UNAUTHENTICATED, ProblemFrame(code="Forbidden", message=message))
         if self._streams.full:
             raise StreamClosing(CLOSE_TRY_AGAIN, ProblemFrame(code="Full", message="too many clients"))
@@ -212,7 +212,7 @@ class _ClientSocket:
                 CLOSE_TOO_OLD, ProblemFrame(code="TooOld", message=text, field="protocol", hint="Update.")
             )
         if frame is not None and frame.token and self._hub.auth.device_of(frame.token) is None:
-            raise _unauthenticated("this token is not known here", "token")
+            raise _unauthenticated("unknown or revoked token", "token")
         self._greeted = True
         one = encode_frame(Welcome(protocol=PROTOCOL, version=__version__, device=self._device.id))
         await self._send(one.message)
@@ -234,7 +234,7 @@ class _ClientSocket:
             raise StreamClosing(0)
         text: str | None = message.get("text")
         if text is None:
-            raise _bad_frame("a frame is text")
+            raise _bad_frame("a frame must be text")
         if len(text) > MAX_FRAME:
             raise _bad_frame(f"a frame has at most {MAX_FRAME:,} bytes")
         try:
@@ -276,12 +276,12 @@ async def start_subscription(hub: "Hub", follower: Subscriber, wanted: Subscribe
 def check_subscription(wanted: Subscribe) -> None:
     """Raises Closing that names the field."""
     if not 0 <= wanted.after <= MAX_CURSOR:
-        raise _bad_frame("a cursor is not negative", "after")
+        raise _bad_frame("a cursor must not be negative", "after")
     for session in wanted.sessions or ():
         try:
             check_subject(subject(session))
         except BadSubject as error:
-            raise _bad_frame(f"no session is called {session[:80]!r}: {error.problem}", "sessions") from None
+            raise _bad_frame(f"invalid session id {session[:80]!r}: {error.problem}", "sessions") from None
 
 
 _CODES = {4401: "Unauthenticated", 4408: "TooSlow", 1012: "Restart", 1013: "TryAgain"}
