@@ -1,6 +1,6 @@
 """Declares routes with typed query parameters, and puts them into Starlette's router.
 
-    @get("/api/v1/things/{id}/parts", tags=["things"], spec=RouteSpec(gives=list[Part]))
+    @get("/api/v1/things/{id}/parts", tags=["things"], spec=RouteSpec(response=list[Part]))
     async def parts(request: Request, id: str, limit: Annotated[int, Meta(ge=1, le=100)] = 50) -> Response: ...
 
 A parameter that the path names is given as text; every other parameter comes from the query and is checked against its
@@ -24,6 +24,7 @@ from .route_spec import RouteSpec
 
 Handler = Callable[..., Awaitable[Response]]
 
+API = "/api/v1/"
 PATH_PARAMETER = re.compile(r"\{([^}]+)\}")
 """A path parameter."""
 
@@ -103,9 +104,12 @@ class _AsgiEndpoint:
 
 def build_router(
     routes: Iterable[Operation | AsgiRoute], serve: Callable[[Mapping[str, Operation]], ASGIApp], not_found: ASGIApp
-) -> Router:
+) -> ASGIApp:
     """Each path is one of Starlette's routes, so that a method that it lacks is refused with the methods that it has;
-    `serve` makes the application for all operations of a path. A path that is spelled out comes before a parameter."""
+    `serve` makes the application for all operations of a path. A path that is spelled out comes before a parameter.
+
+    Starlette tries routes one after the other, so each resource has a router of its own: a request for a session tries a
+    dozen routes instead of all."""
     operations: dict[str, dict[str, Operation]] = {}
     found: list[tuple[str, BaseRoute]] = []
     for route in routes:
@@ -119,4 +123,19 @@ def build_router(
             methods[route.method] = route
     found += [(path, Route(path, _AsgiEndpoint(serve(methods)))) for path, methods in operations.items()]
     found.sort(key=lambda pair: [part.startswith("{") for part in pair[0].split("/")])
-    return Router([route for _, route in found], redirect_slashes=False, default=not_found)
+    by_resource: dict[str, list[BaseRoute]] = {}
+    for path, route in found:
+        by_resource.setdefault(_resource(path), []).append(route)
+    routers = {
+        resource: Router(routes, redirect_slashes=False, default=not_found) for resource, routes in by_resource.items()
+    }
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        await routers.get(_resource(scope["path"]), not_found)(scope, receive, send)
+
+    return dispatch
+
+
+def _resource(path: str) -> str:
+    """The first part of a path, after the API's prefix. In a route it is never a parameter."""
+    return path.removeprefix(API).lstrip("/").partition("/")[0]

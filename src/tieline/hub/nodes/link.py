@@ -261,7 +261,7 @@ def _root_error(error: BaseException) -> BaseException:
     while isinstance(one, ExceptionGroup):
         inside: tuple[BaseException, ...] = one.exceptions  # type: ignore[reportUnknownMemberType]
         one = inside[0]
-    if isinstance(one, UsageError | msgspec.DecodeError):
+    if isinstance(one, UsageError | msgspec.DecodeError | UnicodeDecodeError):
         return LinkClosing(CLOSE_BAD_FRAME, "BadFrame", str(one)[:500])
     return one
 

@@ -139,7 +139,7 @@ class Replica:
     async def save_cursor(self, *, force: bool = False) -> None:
         now = time.monotonic()
         if self.cursor != self._saved and (force or now - self._saved_at >= SAVE_EVERY_S):
-            self._saved, self._written_at = self.cursor, now
+            self._saved, self._saved_at = self.cursor, now
             await self._cursors.put(self._node, _encode(self.cursor))
 
     async def save_idle(self) -> None:
