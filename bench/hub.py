@@ -45,6 +45,9 @@ SIZE = 400
 COLD = PoolConfig(number=0)
 STREAM = "/api/v1/stream"
 BARE = "/bare"
+TURN_RATIO = 1.6
+"""1 ms more where a turn without the hub takes 1.6 ms. A slow or busy machine stretches both alike, so the ratio
+says more than milliseconds."""
 ROOT = Path(__file__).parent.parent
 
 
@@ -168,9 +171,9 @@ async def added(hub: Setting, other: Clients) -> Row:
                 if number >= 20:  # both are warm
                     reference.append(taken)
                     ours.append(by_hub)
-    more = (statistics.median(ours) - statistics.median(reference)) * 1000
-    note = f"{statistics.median(ours) * 1000:.2f} ms through it, {statistics.median(reference) * 1000:.2f} ms without"
-    return at_most("hub: added to a scripted turn, ms", more, 1.0, 1.0, note)
+    through_hub, without = statistics.median(ours), statistics.median(reference)
+    note = f"{(through_hub - without) * 1000:.2f} ms more: {through_hub * 1000:.2f} instead of {without * 1000:.2f}"
+    return at_most("hub: a scripted turn through the hub : without", through_hub, without, TURN_RATIO, note)
 
 
 async def soon(hub: Setting, other: Clients, bare: int) -> Row:
