@@ -96,7 +96,7 @@ async def test_a_whole_visit_leaves_no_secret_in_the_log(tmp_path: Path) -> None
     told = (tmp_path / "hub.log").read_text()
     requests = [line for line in lines(tmp_path / "hub.log") if line["event"] == "request"]
     assert len(requests) >= 6
-    assert [line["why"] for line in requests if line["status"] == 401][-1].startswith("this token is not known")
+    assert [line["why"] for line in requests if line["status"] == 401][-1].startswith("unknown or revoked token")
     assert all(line["id"] and line["path"] for line in requests)
     for secret in (*secrets, "private", "a wrong secret", "wrong_token"):
         assert secret not in told
