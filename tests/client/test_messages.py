@@ -98,6 +98,6 @@ async def test_refusals_are_errors(client: Client) -> None:
 
 async def test_a_hub_without_a_relay(tmp_path: Path) -> None:
     async with running(tmp_path) as hub, Client(hub.url, hub.token) as client:
-        with pytest.raises(Exception, match="no relay") as refused:
+        with pytest.raises(Exception, match="the relay is not running") as refused:
             await client.channels()
         assert isinstance(refused.value, HubFailed) or refused.type.__name__ == "BusError"

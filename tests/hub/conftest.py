@@ -9,12 +9,14 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 from msgspec import Struct
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tieline.bus import Bus, open_bus
 from tieline.config import Config, HubConfig
 from tieline.drivers.base import Driver
 from tieline.drivers.scripted import Scripted
 from tieline.hub.app import build
+from tieline.hub.http.request_context import RequestContext
 from tieline.hub.http.server import ServerAddress, serve
 from tieline.hub.hub import Hub
 from tieline.hub.security.unix_socket import socket_path
@@ -115,3 +117,13 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Run
     """One hub for a whole file of tests that leave it as it was (with `pytest.mark.asyncio(loop_scope="module")`)."""
     async with running(tmp_path_factory.mktemp("shared")) as started:
         yield started
+
+
+def without_middleware(app: ASGIApp) -> ASGIApp:
+    """As if the security middleware had let everybody in."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["context"] = RequestContext()
+        await app(scope, receive, send)
+
+    return call

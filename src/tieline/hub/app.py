@@ -21,6 +21,7 @@ from .http.problems import (
     problem_headers,
 )
 from .http.request import Request
+from .http.request_context import context_of
 from .http.routing import AsgiRoute, Operation, build_router
 from .hub import Hub
 from .security.middleware import SecurityMiddleware
@@ -79,14 +80,13 @@ class Endpoint:
         await response(scope, receive, send)
 
     async def _handle(self, operation: Operation, request: Request) -> Response:
-        state = request.scope["state"]
         try:
             return await operation.handle(request)
         except ProblemException as error:
-            state["why"] = error.problem.detail
+            request.context.problem = error.problem.detail
             return _problem_response(error.problem)
         except TielineError as error:
-            state["why"] = error.message
+            request.context.problem = error.message
             retry_s = error.retry_s if isinstance(error, RequestRefused) else 0.0
             return _problem_response(problem_from_error(error, request.id), retry_s)
         except Exception as error:
@@ -103,7 +103,7 @@ class Endpoint:
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
         raise RequestRefused("NotFound", "no WebSocket at this path")
-    response = _problem_response(http_problem(404, "no such path", Request(scope).id))
+    response = _problem_response(http_problem(404, "no such path", context_of(scope).id))
     await response(scope, receive, send)
 
 

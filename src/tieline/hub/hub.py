@@ -3,11 +3,12 @@
 A hub stores nothing itself: all is on the bus, so several hubs on one bus serve the same clients and nodes.
 """
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
+from starlette.routing import Route, WebSocketRoute
 
 from .. import paths
 from ..bus.base import Bus
@@ -18,6 +19,7 @@ from ..protocol.views import DeviceView, NodeView
 from ..sessions.caller_session import caller as caller_session
 from ..sessions.event_log import LogEvent
 from .http.problems import RequestRefused
+from .http.request_context import RequestContext
 from .nodes.dispatcher import CommandDispatcher
 from .nodes.registry import NodeRegistry
 from .ops.logs import logger
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from ..node.command_executor import CommandExecutor
     from ..relay import Relay
     from ..relay.plugins.reload import ChannelSet
-    from .http.responses import RequestContext
 
 LOGIN_ATTEMPTS = 10
 RATE_WINDOW_S = 60.0
@@ -145,40 +146,28 @@ class Hub:
         except UsageError:
             return ""
 
-    def guess(self, scope: MutableMapping[str, Any]) -> None:
+    def guess(self, context: RequestContext) -> None:
         """Counts an attempt to use a secret. The route gives back the successful ones."""
-        if wait := self.login_limiter.take(caller(scope)):
+        if wait := self.login_limiter.take(context.address):
             raise RequestRefused("TooManyRequests", "too many sign-in attempts", hint="Retry later.", retry_s=wait)
 
-    def refused(self, scope: MutableMapping[str, Any], device: DeviceView | None, why: str) -> None:
-        who = actor_name(device) if device else ""
-        request = f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"
-        self.audit.record("refusal", who, via(scope), why=why, request=request)
+    def refused(self, context: RequestContext, problem: str) -> None:
+        who = actor_name(context.device) if context.device else ""
+        self.audit.record("refusal", who, context.via, why=problem, request=f"{context.method} {context.path}")
 
-    def note(self, scope: MutableMapping[str, Any], visit: "RequestContext", status: int, seconds: float) -> None:
+    def note(self, context: RequestContext, route: Route | WebSocketRoute | None, status: int, seconds: float) -> None:
         """Logs, counts and audits a finished request."""
-        self.metrics.request(scope, visit, status, seconds)
-        why = visit.why or scope["state"].get("why", "")
-        if status in (401, 403) or (status == 429 and visit.path in access_rules.RATE_LIMITED):
-            self.refused(scope, visit.device, why)
-        say = self.log.info if status >= 400 or visit.method in ("POST", "PATCH", "DELETE") else self.log.debug
+        self.metrics.request(context, route, status, seconds)
+        if status in (401, 403) or (status == 429 and context.path in access_rules.RATE_LIMITED):
+            self.refused(context, context.problem)
+        say = self.log.info if status >= 400 or context.method in ("POST", "PATCH", "DELETE") else self.log.debug
         say(
             "request",
-            method=visit.method,
-            path=visit.path,
+            method=context.method,
+            path=context.path,
             status=status,
             ms=round(seconds * 1000, 2),
-            by=visit.device.id if visit.device else "",
-            id=visit.id,
-            **({"why": why} if why else {}),
+            by=context.device.id if context.device else "",
+            id=context.id,
+            **({"why": context.problem} if context.problem else {}),
         )
-
-
-def via(scope: MutableMapping[str, Any]) -> str:
-    """Where a request comes from, for the audit log."""
-    return scope["state"].get("via") or caller(scope)
-
-
-def caller(scope: MutableMapping[str, Any]) -> str:
-    client = scope.get("client")
-    return str(client[0]) if client else "unknown"

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Meta
 from starlette.responses import Response
 from starlette.types import Message, Scope
-from tests.hub.conftest import Running, caller
+from tests.hub.conftest import Running, caller, without_middleware
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -80,7 +80,7 @@ async def test_what_is_at_a_path(
         pass
 
     scope: Scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [], "state": {}}
-    await Application(shared.hub, ROUTES)(scope, receive, send)
+    await without_middleware(Application(shared.hub, ROUTES))(scope, receive, send)
     if template is None:
         assert "route" not in scope
     else:
@@ -110,21 +110,21 @@ async def test_two_for_the_same_door_are_refused(shared: Running) -> None:
     ],
 )
 async def test_a_query_by_the_types_of_its_handler(shared: Running, query: str, status: int, found: object) -> None:
-    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+    async with serve(without_middleware(Application(shared.hub, ROUTES))) as bare, caller(bare.url) as client:
         reply = await client.get(f"{bare.url}/first?{query}")
         assert reply.status_code == status
         assert (reply.json() if status == 200 else reply.json()["field"]) == found
 
 
 async def test_what_a_query_must_say(shared: Running) -> None:
-    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+    async with serve(without_middleware(Application(shared.hub, ROUTES))) as bare, caller(bare.url) as client:
         reply = await client.get(f"{bare.url}/needs")
         assert (reply.status_code, reply.json()["field"], reply.json()["code"]) == (400, "word", "UsageError")
         assert (await client.get(f"{bare.url}/needs?word=x")).json() == "x"
 
 
 async def test_the_wrong_door_and_the_wrong_way(shared: Running) -> None:
-    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+    async with serve(without_middleware(Application(shared.hub, ROUTES))) as bare, caller(bare.url) as client:
         nothing = await client.get(f"{bare.url}/nowhere")
         assert (nothing.status_code, nothing.headers["content-type"]) == (404, "application/problem+json")
         wrong = await client.post(f"{bare.url}/things/x")
@@ -134,7 +134,7 @@ async def test_the_wrong_door_and_the_wrong_way(shared: Running) -> None:
 
 
 async def test_what_breaks_keeps_its_words(shared: Running) -> None:
-    async with serve(Application(shared.hub, ROUTES)) as bare, caller(bare.url) as client:
+    async with serve(without_middleware(Application(shared.hub, ROUTES))) as bare, caller(bare.url) as client:
         reply = await client.get(f"{bare.url}/broken")
         assert reply.status_code == 500
         assert "secret" not in reply.text

@@ -125,7 +125,7 @@ async def test_one_that_dies_is_told_of(caplog: pytest.LogCaptureFixture) -> Non
 
     with pytest.raises(ValueError, match="a mistake"):
         await background(work(), "the-worker")
-    assert "the-worker ended by a fault" in caplog.text
+    assert "the-worker failed; restart the hub" in caplog.text
 
 
 @pytest.mark.slow

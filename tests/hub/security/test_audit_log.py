@@ -73,11 +73,11 @@ async def test_a_stranger_who_is_refused_a_thousand_times_is_two_lines(tmp_path:
     async with AuditLog(file) as audit:
         audit.record("decision", "owner", "here", decision="allow")
         for n in range(1000):
-            audit.record("refusal", "", "192.0.2.1", why="who are you?", door=f"GET /{n}")
+            audit.record("refusal", "", "192.0.2.1", why="missing or invalid credentials", door=f"GET /{n}")
         await audit.flush()
         assert len(file.read_text().splitlines()) == 2
         for n in range(1000):  # nor by coming from everywhere
-            audit.record("refusal", "", f"2001:db8::{n:x}", why="who are you?")
+            audit.record("refusal", "", f"2001:db8::{n:x}", why="missing or invalid credentials")
         await audit.flush()
         assert len(file.read_text().splitlines()) < 2 + 2 * audit_module.MAX_WINDOWS
     async with AuditLog(file) as audit:
@@ -90,7 +90,7 @@ async def test_refusals_at_the_door_are_told(shared: Running) -> None:
     async with caller(shared.url, "tl_wrong") as stranger:
         for _ in range(5):
             assert (await stranger.get("/api/v1/sessions")).status_code == 401
-    found = [one for one in await lines(shared, kind="refusal") if "not known" in one.details["why"]]
+    found = [one for one in await lines(shared, kind="refusal") if "unknown or revoked" in one.details["why"]]
     assert len(found) == 1
     assert (found[0].who, found[0].via, found[0].details["request"]) == ("", "127.0.0.1", "GET /api/v1/sessions")
 

@@ -100,4 +100,4 @@ async def test_an_expired_device_leaves_a_line(hub: Running) -> None:
     device, _ = await hub.hub.devices.add("client", "old")
     hub.hub.devices.on_expired(hub.hub.devices.view(device))
     (line,) = await hub.hub.audit.read(kind="revoke")
-    assert (line.who, line.details["why"]) == ("hub", "it was not used for 90 days")
+    assert (line.who, line.details["why"]) == ("hub", "not used for 90 days")

@@ -9,7 +9,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tieline.config import HubConfig
-from tieline.hub.http.responses import SECURITY_HEADERS
+from tieline.hub.http.response_writer import SECURITY_HEADERS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

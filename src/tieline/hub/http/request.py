@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import starlette.requests
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ...protocol.views import DeviceView
 from .problems import RequestRefused
+from .request_context import context_of
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -32,9 +34,14 @@ class Request(starlette.requests.Request):
     def hub(self) -> "Hub":
         return self.app.hub
 
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(scope, receive, send)
+        self.context = context_of(scope)
+        self._body = self.context.body  # the middleware has read it
+
     @property
     def id(self) -> str:
-        return self.scope["state"].get("request", "")
+        return self.context.id
 
 
 NO_CONTENT = Response(status_code=204)
@@ -48,20 +55,20 @@ def json_response(value: object, status_code: int = 200, headers: Mapping[str, s
 
 def device_of(request: Request) -> DeviceView:
     """The calling device. Every route that is not public has one."""
-    device: DeviceView | None = request.scope["state"].get("device")
-    if device is None:
+    if (device := request.context.device) is None:
         raise RequestRefused("Unauthenticated", "missing or invalid credentials")
     return device
 
 
 def via_of(request: Request) -> str:
     """From where: the process that came by the owner's socket, or the kind of device."""
-    return request.scope["state"].get("via") or device_of(request).kind
+    peer = request.context.peer
+    return peer.via if peer is not None else device_of(request).kind
 
 
 def idempotency_id(request: Request) -> str:
     """The id of what is to be done once, when the request has an Idempotency-Key; else empty."""
-    return request.scope["state"].get("once", "")
+    return request.context.command_id
 
 
 async def parse_body(request: Request, kind: type[T], *, empty: T | None = None) -> T:

@@ -108,8 +108,8 @@ def build_router(
     """Each path is one of Starlette's routes, so that a method that it lacks is refused with the methods that it has;
     `serve` makes the application for all operations of a path. A path that is spelled out comes before a parameter.
 
-    Starlette tries routes one after the other, so each resource has a router of its own: a request for a session tries a
-    dozen routes instead of all."""
+    Starlette tries routes one after the other, so each resource has a router of its own: a request tries its own few
+    routes instead of all."""
     operations: dict[str, dict[str, Operation]] = {}
     found: list[tuple[str, BaseRoute]] = []
     for route in routes:

@@ -19,6 +19,7 @@ from ...protocol import PROTOCOL
 from ...protocol import node_link as p
 from ...protocol.views import DeviceView, NodeView
 from ...version import __version__
+from ..http.request_context import RequestContext, context_of
 from ..ops.logs import logger
 from . import handshake
 from .handshake import (
@@ -63,7 +64,7 @@ class Links:
         if (await receive())["type"] != "websocket.connect":
             return
         await send({"type": "websocket.accept"})
-        device: DeviceView = scope["state"]["device"]
+        device = _device_of(context_of(scope))
         work = asyncio.create_task(_Link(self._hub, self, scope, receive, send).run())
         self._open.setdefault(device.id, set()).add(work)
         if not self._hub.devices.knows(device.id):  # revoked between the gate and here
@@ -102,8 +103,8 @@ class _Link:
     def __init__(self, hub: "Hub", links: Links, scope: Any, receive: Receive, send: Send) -> None:
         self._hub = hub
         self._links = links
-        self._scope = scope
-        self._device: DeviceView = scope["state"]["device"]
+        self._context = context_of(scope)
+        self._device = _device_of(self._context)
         self._receive = receive
         self._send_frame = send
         self._log = logger("link").bind(device=self._device.id)
@@ -120,7 +121,7 @@ class _Link:
         except LinkClosing as end:
             self._log.info("link refused", node=self._node, code=end.refused.code, problem=str(end))
             if end.close == CLOSE_REFUSED:
-                self._hub.refused(self._scope, self._device, str(end))
+                self._hub.refused(self._context, str(end))
             await _send_close(self._send_frame, end)
         except Lost as end:
             await _send_close(self._send_frame, LinkClosing(CLOSE_REPLACED, "Replaced", str(end)))
@@ -234,6 +235,11 @@ class _Link:
                 await self._send_frame({"type": "websocket.send", "bytes": p.encode(frame)})
         except (TimeoutError, OSError, RuntimeError):  # whichever way the server says that nobody is there
             raise ConnectionGone from None
+
+
+def _device_of(context: RequestContext) -> DeviceView:
+    assert context.device is not None, "the middleware lets nodes in only"
+    return context.device
 
 
 async def _wait_replaced(replaced: asyncio.Event, node: str) -> None:

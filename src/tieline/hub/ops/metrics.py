@@ -1,17 +1,18 @@
 """Numbers for Prometheus: what was asked of the hub, and how things stand."""
 
 from collections import Counter as Count
-from collections.abc import Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.routing import Route, WebSocketRoute
 
 from ...bus.base import Stats
 
 if TYPE_CHECKING:
-    from ..http.responses import RequestContext
+    from ..http.request_context import RequestContext
     from ..hub import Hub
 
 MEDIA_TYPE = "text/plain; version=0.0.4"
@@ -35,15 +36,17 @@ class Metrics:
         self._registry.register(self._gauges)
         self._labels: dict[tuple[str, str, int], Counter] = {}
 
-    def request(self, scope: MutableMapping[str, Any], visit: "RequestContext", status: int, seconds: float) -> None:
+    def request(
+        self, context: "RequestContext", route: Route | WebSocketRoute | None, status: int, seconds: float
+    ) -> None:
         # The route's template, never the path: a stranger must not be able to make new series.
-        key = (visit.method, route.path if (route := scope.get("route")) else "none", status)
+        key = (context.method, route.path if route else "none", status)
         counter = self._labels.get(key)
         if counter is None:
             method = key[0] if key[0] in _METHODS else "other"
             counter = self._labels[key] = self._requests.labels(method, key[1], str(status or 101))
         counter.inc()
-        if visit.method != "WEBSOCKET":
+        if context.method != "WEBSOCKET":
             self._seconds.observe(seconds)
 
     def turn(self, outcome: str) -> None:

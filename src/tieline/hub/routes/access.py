@@ -16,7 +16,6 @@ from ..http.problems import RequestRefused
 from ..http.request import NO_CONTENT, Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
-from ..hub import caller, via
 from ..security.auth import OWNER, actor_name
 from ..security.origins import host_name, is_loopback
 
@@ -43,8 +42,8 @@ async def login(request: Request) -> Response:
     hub = request.hub
     claim = await parse_body(request, Claim)
     device, key = await hub.devices.claim(claim.secret, ("page",), name=_name(claim.name))
-    hub.login_limiter.give_back(caller(request.scope))
-    hub.audit.record("sign-in", actor_name(hub.devices.view(device)), via(request.scope))
+    hub.login_limiter.give_back(request.context.address)
+    hub.audit.record("sign-in", actor_name(hub.devices.view(device)), request.context.via)
     return json_response(_me(request, hub.devices.view(device), key))
 
 
@@ -67,7 +66,7 @@ async def offer(request: Request) -> Response:
     if wait := hub.pairing_limiter.take(device.id):
         raise RequestRefused("TooManyRequests", "too many pairing secrets", hint="Retry later.", retry_s=wait)
     secret, expires_at = await hub.devices.offer(pairing.kind, name=_name(pairing.name), by=device.id)
-    hub.audit.record("pairing", actor_name(device), via(request.scope), step="offered", kind=pairing.kind)
+    hub.audit.record("pairing", actor_name(device), request.context.via, step="offered", kind=pairing.kind)
     word = "login" if pairing.kind == "page" else "pair"
     url = f"{_url(request)}/#{word}={secret}"
     here_only = is_loopback(urlsplit(url).hostname or "")
@@ -93,9 +92,9 @@ async def pair(request: Request) -> Response:
     device, key = await hub.devices.claim(
         claim.secret, ("client", "node", "mesh"), name=_name(claim.name), node=_node(claim.node)
     )
-    hub.login_limiter.give_back(caller(request.scope))
+    hub.login_limiter.give_back(request.context.address)
     who = actor_name(hub.devices.view(device))
-    hub.audit.record("pairing", who, via(request.scope), step="paired", kind=device.kind)
+    hub.audit.record("pairing", who, request.context.via, step="paired", kind=device.kind)
     if device.kind == "node":
         await hub.nodes.add_paired(device.node, device.name)
     return json_response(Paired(device=hub.devices.view(device), key=key, hub=_url(request)), 201)
@@ -144,14 +143,14 @@ async def _revoke(request: Request, id: str) -> None:
         raise RequestRefused("Conflict", "the owner of this machine cannot be revoked", field="id")
     name = next((actor_name(one) for one in hub.devices.list() if one.id == id), id)
     await hub.devices.revoke(id)
-    hub.audit.record("revoke", actor_name(device_of(request)), via(request.scope), device=name)
+    hub.audit.record("revoke", actor_name(device_of(request)), request.context.via, device=name)
 
 
 def _url(request: Request) -> str:
     """The hub's public URL: by the host that the caller used, unless that is a loopback name."""
     hub = request.hub
     host = request.headers.get("host", "")
-    by_socket = bool(request.scope["state"].get("via"))
+    by_socket = request.context.peer is not None
     if hub.url and (by_socket or hub.config.hub.public_url or is_loopback(host_name(host))):
         return hub.url.rstrip("/")
     return f"{request.scope['scheme']}://{host}"

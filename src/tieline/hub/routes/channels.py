@@ -17,7 +17,6 @@ from ..http.problems import RequestRefused as HubRefused
 from ..http.request import Request, device_of, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
-from ..hub import via
 from ..security.auth import actor_name
 from .messages import OWNER, relay_context, relay_of, view_of
 
@@ -52,7 +51,7 @@ async def reload(request: Request) -> Response:
     wanted = await parse_body(request, ChannelReload, empty=ChannelReload())
     changes = await channels_of(request).reload(trust=wanted.trust)
     for words in changes.trusted:
-        request.hub.audit.record("code", actor_name(device_of(request)), via(request.scope), trusted=words)
+        request.hub.audit.record("code", actor_name(device_of(request)), request.context.via, trusted=words)
     return json_response(ReloadView(**asdict(changes), channels=tuple(_views(request))))
 
 

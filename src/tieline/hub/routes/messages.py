@@ -32,7 +32,6 @@ from ..http.request import Request, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import get_session
-from ..security.peer_credentials import LocalPeer
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -73,7 +72,7 @@ async def relay_context(request: Request) -> AsyncGenerator[Relay, None]:
 async def sender_of(request: Request, new: NewMessage | NewAsk) -> str:
     """The sender, set by the hub: the owner, or a session. A process of an agent never counts as the owner."""
     hub, session = request.hub, new.session
-    peer: LocalPeer | None = request.scope["state"].get("peer")
+    peer = request.context.peer
     if peer is not None and peer.mark is not None:
         if hub.local is None:
             raise HubRefused("Forbidden", "an agent of another hub or node may not send messages here")
@@ -170,7 +169,7 @@ async def show(request: Request, id: str) -> Response:
     """One message and the steps of its delivery."""
     async with relay_context(request) as relay:
         found = await relay.message(id)
-        if session := request.scope["state"]["session"]:
+        if session := request.context.session:
             own = address(f"relay.agent.{session}")
             if own not in (found.receipt.sender, found.receipt.subject):
                 raise UnknownMessage(id)

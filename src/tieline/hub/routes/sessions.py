@@ -27,7 +27,6 @@ from ...sessions.transcript import Message, fold
 from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, patch, post
-from ..hub import via
 from ..nodes.command_helpers import (
     check_client_id,
     choose_node,
@@ -147,7 +146,7 @@ async def change(request: Request, session: str) -> Response:
     done = await send_command(request, await node_of_session(hub, session), command)
     if command.policy is not None:
         levels = {name: str(level) for name, level in msgspec.to_builtins(command.policy).items()}
-        hub.audit.record("policy", actor_name(device_of(request)), via(request.scope), session=session, **levels)
+        hub.audit.record("policy", actor_name(device_of(request)), request.context.via, session=session, **levels)
     return command_response(done)
 
 

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...ids import new_id
 from ...protocol.views import DeviceView
 from ..http.problems import RequestRefused
-from ..http.responses import RequestContext, ResponseWriter
+from ..http.request_context import RequestContext
+from ..http.response_writer import ResponseWriter
 from . import access_rules
 from .idempotency import command_id, digest_of, idempotency_id
 from .peer_credentials import LocalPeer
@@ -41,21 +42,21 @@ _HEADERS = {
 _SINGLE_VALUED = ("host", "origin", "authorization", "length", "once")
 
 
-def authorize(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
+def authorize(context: RequestContext, scope: Scope, hub: "Hub") -> None:
     """Sets the request's device and session, or raises RequestRefused."""
-    said = visit.said
-    if access_rules.is_ambiguous(visit.path):
+    headers = context.headers
+    if access_rules.is_ambiguous(context.path):
         raise RequestRefused("UsageError", "ambiguous path", field="path")
-    hub.origins.check_host(said.get("host", ""), scope)
-    visit.foreign = hub.origins.check_origin(visit.method, said, scope)
-    if visit.foreign and visit.method == "OPTIONS":
+    hub.origins.check_host(headers.get("host", ""), scope)
+    context.foreign_origin = hub.origins.check_origin(context.method, headers, scope)
+    if context.foreign_origin and context.method == "OPTIONS":
         return  # a preflight has no token; the middleware answers it
-    need = access_rules.required_auth(visit.method, visit.path)
-    _identify(visit, scope, hub)
-    if need == "nothing" or (need == "first frame" and visit.device is None):
+    need = access_rules.required_auth(context.method, context.path)
+    _identify(context, hub)
+    if need == "nothing" or (need == "first frame" and context.device is None):
         return
-    device = visit.device
-    if visit.session and not access_rules.session_allowed(visit.method, visit.path, visit.session):
+    device = context.device
+    if context.session and not access_rules.session_allowed(context.method, context.path, context.session):
         raise RequestRefused(
             "Forbidden",
             "an agent may not do this; only a person may",
@@ -70,30 +71,29 @@ def authorize(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
     if need == "node" and device.kind != "node":
         raise RequestRefused("Forbidden", "only nodes may connect here", hint="Join with `tieline node join`.")
     allowed = access_rules.LIMITED_KEYS.get(device.kind)
-    if allowed is not None and need != device.kind and (visit.method, visit.path) not in allowed:
+    if allowed is not None and need != device.kind and (context.method, context.path) not in allowed:
         place = {"node": "the node link", "mesh": "the MCP server"}[device.kind]
         raise RequestRefused(
             "Forbidden", f"a {device.kind}'s key is valid for {place} only", hint="Pair this device as a client."
         )
 
 
-def _identify(visit: RequestContext, scope: Scope, hub: "Hub") -> None:
-    said = visit.said
-    if (peer := scope["state"].get("peer")) is not None:
-        scope["state"]["via"] = peer.via
-        device = _identify_peer(visit, peer, hub)
-        if visit.session or "authorization" not in said:  # an agent is its session, also with a stolen token
-            visit.device = device
+def _identify(context: RequestContext, hub: "Hub") -> None:
+    headers = context.headers
+    if (peer := context.peer) is not None:
+        device = _identify_peer(context, peer, hub)
+        if context.session or "authorization" not in headers:  # an agent is its session, also with a stolen token
+            context.device = device
             return
-    if (authorization := said.get("authorization")) is not None:
+    if (authorization := headers.get("authorization")) is not None:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() == "bearer":
-            visit.device = hub.auth.device_of(token.strip())
-        if visit.device is None and access_rules.required_auth(visit.method, visit.path) != "nothing":
+            context.device = hub.auth.device_of(token.strip())
+        if context.device is None and access_rules.required_auth(context.method, context.path) != "nothing":
             raise RequestRefused("Unauthenticated", "unknown or revoked token", field="Authorization")
 
 
-def _identify_peer(visit: RequestContext, peer: LocalPeer, hub: "Hub") -> DeviceView:
+def _identify_peer(context: RequestContext, peer: LocalPeer, hub: "Hub") -> DeviceView:
     """The device of a connection by the owner's socket."""
     if peer.problem:
         raise RequestRefused(
@@ -101,8 +101,8 @@ def _identify_peer(visit: RequestContext, peer: LocalPeer, hub: "Hub") -> Device
         )
     if peer.mark is None:
         return hub.auth.owner()
-    visit.session = hub.session_of(peer) or UNKNOWN_SESSION
-    return hub.auth.agent(visit.session)
+    context.session = hub.session_of(peer) or UNKNOWN_SESSION
+    return hub.auth.agent(context.session)
 
 
 class SecurityMiddleware:
@@ -118,83 +118,90 @@ class SecurityMiddleware:
             await self._app(scope, receive, send)
             return
         method = scope["method"] if kind == "http" else "WEBSOCKET"
-        visit = RequestContext(id=new_id(), method=method, path=scope["path"], said={})
+        state = scope["state"]
+        client = scope.get("client")
+        context = state["context"] = RequestContext(
+            id=new_id(),
+            method=method,
+            path=scope["path"],
+            address=str(client[0]) if client else "unknown",
+            peer=state.get("peer"),
+        )
         hub, began = self._hub, time.perf_counter()
-        answer = ResponseWriter(send, visit)
+        answer = ResponseWriter(send, context)
         try:
-            _parse_headers(visit, scope)
-            visit.strict = hub.origins.use_hsts(visit.said.get("host", ""), scope)
-            authorize(visit, scope, hub)
-            state = scope["state"]
-            if visit.device is not None and (known := state.get("known")):
+            _parse_headers(context, scope)
+            context.hsts = hub.origins.use_hsts(context.headers.get("host", ""), scope)
+            authorize(context, scope, hub)
+            if context.device is not None and (known := state.get("known")):
                 known()
-            state["device"], state["request"], state["once"] = visit.device, visit.id, ""
-            state["session"] = visit.session
             if kind == "websocket":
                 await self._app(scope, receive, send)
-            elif visit.foreign and visit.method == "OPTIONS":
+            elif context.foreign_origin and context.method == "OPTIONS":
                 await answer.preflight()
             else:
-                await self._handle_http(visit, scope, receive, answer)
+                await self._handle_http(context, scope, receive, answer)
         except RequestRefused as error:
-            visit.why = error.message
+            context.problem = error.message
             await answer.refuse(error, scope, receive)
         except TimeoutError:
-            hub.log.warning("took too long", method=method, path=visit.path, id=visit.id)
+            hub.log.warning("took too long", method=method, path=context.path, id=context.id)
             await answer.server_error(504, "the request took too long")
         except Exception as error:
-            hub.log.error("failed", method=method, path=visit.path, id=visit.id, exc_info=error)
+            hub.log.error("failed", method=method, path=context.path, id=context.id, exc_info=error)
             await answer.server_error(500, "internal error; the hub's log has the details")
         finally:
-            hub.note(scope, visit, answer.status, time.perf_counter() - began)
+            hub.note(context, scope.get("route"), answer.status, time.perf_counter() - began)
 
-    async def _handle_http(self, visit: RequestContext, scope: Scope, receive: Receive, answer: ResponseWriter) -> None:
-        said = visit.said
-        body = b""
-        if visit.method in UNSAFE_METHODS or "length" in said or "encoding" in said:
-            if visit.path in access_rules.RATE_LIMITED:
-                self._hub.guess(scope)
-            body = await _read_body(visit, receive)
-            receive = _replay(body, receive)
-        if visit.path in access_rules.STREAMS:
+    async def _handle_http(
+        self, context: RequestContext, scope: Scope, receive: Receive, answer: ResponseWriter
+    ) -> None:
+        headers = context.headers
+        if context.method in UNSAFE_METHODS or "length" in headers or "encoding" in headers:
+            if context.path in access_rules.RATE_LIMITED:
+                self._hub.guess(context)
+            context.body = await _read_body(context, receive)
+            receive = _replay(context.body, receive)
+        if context.path in access_rules.STREAMS:
             await self._app(scope, receive, answer.send)
             return
         async with asyncio.timeout(access_rules.RESPONSE_S):
-            key = said.get("once")
-            known = visit.device is not None or visit.path in access_rules.RATE_LIMITED  # a secret authenticates these
-            if key is None or visit.method not in UNSAFE_METHODS or not known:
+            key = headers.get("once")
+            # A secret in the body authenticates the rate-limited ones.
+            known = context.device is not None or context.path in access_rules.RATE_LIMITED
+            if key is None or context.method not in UNSAFE_METHODS or not known:
                 await self._app(scope, receive, answer.send)
                 return
-            device = visit.device.id if visit.device else ""
-            id = idempotency_id(device, visit.method, visit.path, key)
-            digest = digest_of(scope["query_string"], body)
-            scope["state"]["once"] = command_id(id, digest)
+            device = context.device.id if context.device else ""
+            id = idempotency_id(device, context.method, context.path, key)
+            digest = digest_of(scope["query_string"], context.body)
+            context.command_id = command_id(id, digest)
 
             async def call(record: Send) -> None:
                 await self._app(scope, receive, record)
 
             kept = await self._hub.idempotency.run(
-                id, digest, call, private=visit.path in access_rules.SECRET_RESPONSES
+                id, digest, call, private=context.path in access_rules.SECRET_RESPONSES
             )
             found = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept.headers]
             await answer.send_response(kept.status, found, kept.body)
 
 
-def _parse_headers(visit: RequestContext, scope: Scope) -> None:
-    said = visit.said
+def _parse_headers(context: RequestContext, scope: Scope) -> None:
+    headers = context.headers
     for name, value in scope["headers"]:
         if (known := _HEADERS.get(name)) is not None:
-            if known in said:
+            if known in headers:
                 if known in _SINGLE_VALUED:
                     raise RequestRefused("UsageError", f"duplicate header {name.decode()}", field=name.decode())
-                said[known] += ", " + value.decode("latin-1")
+                headers[known] += ", " + value.decode("latin-1")
             else:
-                said[known] = value.decode("latin-1")
+                headers[known] = value.decode("latin-1")
 
 
-async def _read_body(visit: RequestContext, receive: Receive) -> bytes:
-    limit, seconds = access_rules.body_limits(visit.path, stranger=visit.device is None)
-    length = visit.said.get("length", "")
+async def _read_body(context: RequestContext, receive: Receive) -> bytes:
+    limit, seconds = access_rules.body_limits(context.path, stranger=context.device is None)
+    length = context.headers.get("length", "")
     if length.isdigit() and int(length) > limit:
         raise _too_large(limit)
     found = b""
@@ -214,7 +221,7 @@ async def _read_body(visit: RequestContext, receive: Receive) -> bytes:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body once more for the application, then what `receive` says."""
+    """The body once more for a plain ASGI application, then what `receive` says."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

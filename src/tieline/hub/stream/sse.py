@@ -14,6 +14,7 @@ from ...protocol.problems import Problem
 from ...protocol.stream_frames import Subscribe
 from ...protocol.views import DeviceView
 from ..http.problems import RequestRefused, encode_problem, problem_from_error, problem_headers
+from ..http.request_context import context_of
 from .subscriber import Subscriber
 from .websocket import CLOSE_S, ClientStreams, Receive, Send, StreamClosing, check_subscription, start_subscription
 
@@ -30,7 +31,7 @@ async def events(streams: ClientStreams, scope: Any, receive: Receive, send: Sen
     try:
         if scope["method"] != "GET":
             raise RequestRefused("UsageError", "method not allowed", field="method", hint="Use GET.")
-        device: DeviceView | None = scope["state"].get("device")
+        device = context_of(scope).device
         if device is None:
             raise RequestRefused("Unauthenticated", "missing or invalid credentials")
         if streams.full:

@@ -35,6 +35,7 @@ from ...protocol.stream_frames import (
 from ...protocol.views import DeviceView
 from ...sessions.event_log import subject
 from ...version import __version__
+from ..http.request_context import context_of
 from ..security import access_rules
 from .encoded_frames import encode_frame
 from .subscriber import CLOSE_TRY_AGAIN, Subscriber
@@ -108,14 +109,12 @@ class ClientStreams:
 
 class _ClientSocket:
     def __init__(self, streams: ClientStreams, scope: Any, receive: Receive, send: Send) -> None:
-        state = scope["state"]
         self._streams = streams
-        self._scope = scope
-        self._mark_authenticated: Callable[[], None] = state.get("known", lambda: None)
+        self._context = context_of(scope)
+        self._mark_authenticated: Callable[[], None] = scope["state"].get("known", lambda: None)
         self._hub = streams.hub
         self._receive = receive
         self._send = send
-        self._device: DeviceView | None = state.get("device")
         self._greeted = False
         self._unregister: Callable[[], None] = lambda: None
         self._subscriber: Subscriber | None = None
@@ -127,7 +126,7 @@ class _ClientSocket:
             await self._listen()
         except StreamClosing as closing:
             if closing.code == CLOSE_UNAUTHENTICATED and closing is not self._closing:  # else: revoked, or silent
-                self._hub.refused(self._scope, self._device, str(closing))
+                self._hub.refused(self._context, str(closing))
             await self._close(closing)
         finally:
             self._unregister()
@@ -173,7 +172,7 @@ class _ClientSocket:
 
     async def _authenticate(self) -> None:
         """Who it is, by the upgrade or by the first frame, within a time that is short for strangers."""
-        if self._device is None:
+        if self._context.device is None:
             if self._streams.unauthenticated >= MAX_UNAUTHENTICATED:
                 raise StreamClosing(CLOSE_TRY_AGAIN)
             self._streams.unauthenticated += 1
@@ -187,14 +186,14 @@ class _ClientSocket:
                 self._streams.unauthenticated -= 1
             if not isinstance(frame, Authenticate):
                 raise _unauthenticated("the first frame must be authenticate")
-            self._device = self._hub.auth.device_of(frame.token)
-            if self._device is None:
+            self._context.device = self._hub.auth.device_of(frame.token)
+            if self._context.device is None:
                 raise _unauthenticated("unknown or revoked token", "token")
-            self._admit(self._device)
+            self._admit(self._context.device)
             self._mark_authenticated()
             await self._send_welcome(frame)
         else:
-            self._admit(self._device)
+            self._admit(self._context.device)
 
     def _admit(self, device: DeviceView) -> None:
         if device.kind in access_rules.LIMITED_KEYS:
@@ -205,7 +204,7 @@ class _ClientSocket:
         self._unregister = self._streams.register(device.id, self.drop)
 
     async def _send_welcome(self, frame: Authenticate | None) -> None:
-        assert self._device is not None
+        assert self._context.device is not None
         if frame is not None and frame.protocol < OLDEST:
             text = f"protocol {frame.protocol} is no longer spoken, {OLDEST} to {PROTOCOL} are"
             raise StreamClosing(
@@ -214,7 +213,7 @@ class _ClientSocket:
         if frame is not None and frame.token and self._hub.auth.device_of(frame.token) is None:
             raise _unauthenticated("unknown or revoked token", "token")
         self._greeted = True
-        one = encode_frame(Welcome(protocol=PROTOCOL, version=__version__, device=self._device.id))
+        one = encode_frame(Welcome(protocol=PROTOCOL, version=__version__, device=self._context.device.id))
         await self._send(one.message)
 
     async def _subscribe(self, frame: Subscribe) -> None:

@@ -3,11 +3,10 @@
 import asyncio
 from contextlib import suppress
 
-from msgspec import Struct
 from starlette.types import Message, Receive, Scope, Send
 
-from ...protocol.views import DeviceView
 from .problems import RequestRefused, encode_problem, http_problem, problem_from_error, problem_headers
+from .request_context import RequestContext
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
@@ -30,40 +29,29 @@ STRANGER_LINGER, STRANGER_LINGER_S = 1024 * 1024, 2.0
 NO_STORE = (b"cache-control", b"no-store")
 
 
-class RequestContext(Struct, kw_only=True):
-    """A request as the middleware sees it."""
-
-    id: str
-    method: str  # WEBSOCKET for an upgrade
-    path: str
-    said: dict[str, str]
-    device: DeviceView | None = None
-    session: str = ""  # that it speaks for, when an agent started it
-    why: str = ""  # it was refused
-    strict: bool = False  # it came by TLS, to a name that shall never be spoken to without
-    foreign: str = ""  # the configured origin that it comes from, if it is not our own
-
-
 class ResponseWriter:
     """Sends the response, with security headers."""
 
-    def __init__(self, send: Send, visit: RequestContext) -> None:
+    def __init__(self, send: Send, context: RequestContext) -> None:
         self._send = send
-        self._visit = visit
+        self._context = context
         self.status = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            found: list[tuple[bytes, bytes]] = list(message["headers"])
-            if self._visit.path.startswith("/api/") and all(name != b"cache-control" for name, _ in found):
-                found.append(NO_STORE)
-            found += SECURITY_HEADERS
-            if self._visit.strict:
-                found.append(HSTS)
-            if self._visit.foreign:
-                found += ((b"access-control-allow-origin", self._visit.foreign.encode()), (b"vary", b"Origin"))
-            message["headers"] = found
+            headers: list[tuple[bytes, bytes]] = list(message["headers"])
+            if self._context.path.startswith("/api/") and all(name != b"cache-control" for name, _ in headers):
+                headers.append(NO_STORE)
+            headers += SECURITY_HEADERS
+            if self._context.hsts:
+                headers.append(HSTS)
+            if self._context.foreign_origin:
+                headers += (
+                    (b"access-control-allow-origin", self._context.foreign_origin.encode()),
+                    (b"vary", b"Origin"),
+                )
+            message["headers"] = headers
         await self._send(message)
 
     async def send_response(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
@@ -79,20 +67,20 @@ class ResponseWriter:
         await self.send_response(204, allowed, b"")
 
     async def refuse(self, error: RequestRefused, scope: Scope, receive: Receive) -> None:
-        problem = problem_from_error(error, self._visit.id)
+        problem = problem_from_error(error, self._context.id)
         body = encode_problem(problem)
-        found = [*problem_headers(problem, error.retry_s), (b"content-length", str(len(body)).encode())]
+        headers = [*problem_headers(problem, error.retry_s), (b"content-length", str(len(body)).encode())]
         if scope["type"] == "websocket":
             self.status = problem.status
             if "websocket.http.response" not in scope.get("extensions", {}):
                 await self._send({"type": "websocket.close", "code": 4403})
                 return
             start: Message = {"type": "websocket.http.response.start", "status": problem.status}
-            await self._send({**start, "headers": [*found, *SECURITY_HEADERS]})
+            await self._send({**start, "headers": [*headers, *SECURITY_HEADERS]})
             await self._send({"type": "websocket.http.response.body", "body": body})
             return
-        found.append((b"connection", b"close"))
-        await self.send({"type": "http.response.start", "status": problem.status, "headers": found})
+        headers.append((b"connection", b"close"))
+        await self.send({"type": "http.response.start", "status": problem.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
         await self._drain_body(receive)
         await self.send({"type": "http.response.body", "body": b""})
@@ -100,10 +88,10 @@ class ResponseWriter:
     async def _drain_body(self, receive: Receive) -> None:
         """The answer is out. What is left of the body is thrown away for a while: a connection that is closed while
         its other side still speaks is reset, and the answer lost with it."""
-        said = self._visit.said
-        if not ("length" in said or "encoding" in said) or said.get("expect") or said.get("length") == "0":
+        headers = self._context.headers
+        if not ("length" in headers or "encoding" in headers) or headers.get("expect") or headers.get("length") == "0":
             return
-        left, seconds = (LINGER, LINGER_S) if self._visit.device else (STRANGER_LINGER, STRANGER_LINGER_S)
+        left, seconds = (LINGER, LINGER_S) if self._context.device else (STRANGER_LINGER, STRANGER_LINGER_S)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while left > 0:
@@ -114,10 +102,10 @@ class ResponseWriter:
 
     async def server_error(self, status: int, detail: str) -> None:
         """When nothing was sent yet there is still an answer; else the connection is all that can be ended."""
-        if self._visit.method == "WEBSOCKET":
+        if self._context.method == "WEBSOCKET":
             await self._send({"type": "websocket.close", "code": 1011})
         elif not self.status:
-            problem = http_problem(status, detail, self._visit.id)
+            problem = http_problem(status, detail, self._context.id)
             await self.send_response(
                 status, [*problem_headers(problem), (b"connection", b"close")], encode_problem(problem)
             )
