@@ -178,6 +178,26 @@ def test_the_document_has_the_mapping(policy: Policy) -> None:
     assert row(policy) in DOCUMENT.read_text().splitlines()
 
 
+@pytest.mark.parametrize("policy", every_policy(), ids=name_of)
+def test_the_receipt_says_what_a_command_can_still_do(policy: Policy) -> None:
+    told = receipt(policy)
+    sandboxed = controls(policy).sandbox != "danger-full-access"
+    notes = {capability: told.of(capability).note for capability in CAPABILITIES}
+    assert ("no command tool" in notes["shell"]) == (policy.shell == "deny")
+    assert ("may run it again outside" in notes["shell"]) == (policy.shell == "ask" and sandboxed)
+    assert ("rules/*.rules" in notes["shell"]) == (policy.shell == "ask" or (policy.shell == "allow" and sandboxed))
+    assert ("Web search is off" in notes["network"]) == (policy.network != "allow")
+    assert ("Commands have no network" in notes["network"]) == (policy.network != "allow" and policy.shell == "allow")
+    asked = policy.shell == "ask"
+    assert ("may run it again outside" in notes["network"]) == (asked and policy.network == "deny")
+    assert ("somebody allows can do it too" in notes["network"]) == (asked and policy.network == "ask")
+    assert ("rules/*.rules" in notes["network"]) == (policy.network != "allow" and policy.shell != "deny")
+    assert ("somebody allows can do it too" in notes["file_write"]) == (asked and policy.file_write == "ask")
+    assert ("read-only sandbox" in notes["file_write"]) == (policy.shell == "allow" and policy.file_write != "allow")
+    if policy.shell == "deny":
+        assert notes["file_write"] == ""
+
+
 def test_thread_parameters() -> None:
     spec = Spec(cwd="/project", policy=Policy("deny", "deny", "deny"), model="m", effort="low", system="Be brief.")
     own = {"web_search": "live", "model_verbosity": "low", "features": {"shell_tool": True, "goals": False}}

@@ -130,6 +130,26 @@ async def test_a_message_may_be_named_that_one_works_on(relay: Relay) -> None:
     assert caught.value.reason == "cycle"
 
 
+async def test_a_loop_through_a_chat_ends_too(relay: Relay) -> None:
+    """People answer there, but a bot may as well; only an inbox is where no loop can go through."""
+
+    async def take(envelope: Envelope, context: DeliveryContext) -> None:
+        return None
+
+    relay.serve("relay.chat.room", take)
+    relay.serve("relay.program2.b", take)
+    queue = relay.dispatcher.queues.match("relay.chat.room")
+    assert queue is not None
+    queue.people = True  # as the channel of a chat says
+    first = await relay.send("relay.chat.room", "1", sender=ME)
+    await over(relay, first.id)
+    second = await relay.send("relay.program2.b", "2", sender="relay.chat.room", within=first.id)
+    await over(relay, second.id)
+    with pytest.raises(Refused) as caught:
+        await relay.send("relay.chat.room", "3", sender="relay.program2.b", within=second.id)
+    assert caught.value.reason == "cycle"
+
+
 async def test_work_ends_with_its_delivery(relay: Relay) -> None:
     gate = asyncio.Event()
 

@@ -8,9 +8,12 @@ import pytest
 from msgspec.structs import replace
 from tests.relay.conftest import BOUND, over, relaying
 
+from tieline.bus import open_bus
 from tieline.channels.base import DeliveryContext, dead
 from tieline.envelopes import DeliveryResult, Envelope, Limits, ReceiptStep
 from tieline.relay import Relay
+from tieline.relay.delivery import maintenance
+from tieline.relay.storage.store import RelayStore
 from tieline.testing.wait_for import eventually
 
 ME = "relay.user.me"
@@ -26,6 +29,38 @@ async def silent(envelope: Envelope, context: DeliveryContext) -> None:
 
 async def echo(envelope: Envelope, context: DeliveryContext) -> str:
     return f"you said {envelope.payload.text}"
+
+
+async def test_the_place_that_a_restart_reads_from_is_saved_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "SAVE_INTERVAL_S", 0.01)
+    async with relaying(f"sqlite://{tmp_path}/bus.db") as relay:
+        relay.serve("relay.program2.x", silent)
+        sent = await relay.send("relay.program2.x", "x", sender=ME)
+        await over(relay, sent.id)
+        async with asyncio.timeout(BOUND):
+            while await relay.store.low_water_mark() == 0:  # noqa: ASYNC110 (a table has no event to wait for)
+                await asyncio.sleep(0.01)
+
+
+async def test_what_is_over_is_not_delivered_again_by_the_next_relay(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/bus.db"
+    got: list[str] = []
+
+    async def take(envelope: Envelope, context: DeliveryContext) -> None:
+        got.append(envelope.payload.text)
+
+    async with relaying(url) as relay:
+        relay.serve("relay.program2.x", take)
+        await over(relay, (await relay.send("relay.program2.x", "first", sender=ME)).id)
+    async with open_bus(url) as bus:
+        store = RelayStore(bus, keep_s=60, keep_unread_s=60, keep_dead_s=60, keep_keys_s=60)
+        await store.save_low_water_mark(0)  # as if it had been killed before it was saved
+    async with relaying(url) as relay:
+        relay.serve("relay.program2.x", take)
+        await over(relay, (await relay.send("relay.program2.x", "second", sender=ME)).id)
+    assert got == ["first", "second"]
 
 
 async def test_unread_mail_has_its_own_time(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.bus.conftest import address
 from tests.sessions.test_manager import ENV, FULL, pending, settled
 
@@ -16,6 +17,8 @@ from tieline.events import Answer
 from tieline.policy import Policy
 from tieline.script import Reply, Run, Say, Stall
 from tieline.sessions.manager import SessionManager
+from tieline.sessions.records import SessionRecord
+from tieline.sessions.store import SessionStore
 from tieline.testing.wait_for import eventually
 
 ASKING = Policy("ask", "ask", "ask")
@@ -110,3 +113,15 @@ async def test_several_agents_side_by_side(bus: Bus, tmp_path: Path) -> None:
         assert (await settled(router, "sleeper", "p")).outcome == "interrupted"
         lines = {session.id: session.last_line for session in router.sessions()}
         assert (lines["first"], lines["asker"]) == ("by the talker", "by the asker")
+
+
+async def test_a_session_that_was_being_added_is_found_again(tmp_path: Path) -> None:
+    """Its maker was cancelled after the write: whoever adds it again gets what was written."""
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
+        first = SessionRecord(id="one", agent="scripted", cwd="/work", node="here", title="first")
+        assert await SessionStore(bus, "here").add(first) == first
+        again = SessionStore(bus, "here")
+        assert await again.add(replace(first, title="again")) == first
+        assert again.get("one") == first
+        with pytest.raises(UsageError, match="another node"):
+            await SessionStore(bus, "there").add(replace(first, node="there"))

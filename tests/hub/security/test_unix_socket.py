@@ -79,3 +79,20 @@ def test_a_hub_that_ends_leaves_the_socket_of_the_next_one(tmp_path: Path) -> No
         probe.connect(str(second.path))
     second.close()
     assert not second.path.exists()
+
+
+def test_a_socket_that_cannot_be_made_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "own" / "socket"
+    path.mkdir(mode=0o700, parents=True)
+    path.parent.chmod(0o700)
+    made: list[socket.socket] = []
+    make = socket.socket
+
+    def noted(family: int, kind: int) -> socket.socket:
+        made.append(make(family, kind))
+        return made[-1]
+
+    monkeypatch.setattr(socket, "socket", noted)
+    with pytest.raises(UsageError, match="cannot make the socket"):
+        OwnerSocket(path)
+    assert [one.fileno() for one in made] == [-1]

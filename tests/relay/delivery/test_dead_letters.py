@@ -57,3 +57,16 @@ async def test_what_is_refused_again_stays_one_dead_letter(relay: Relay) -> None
         assert isinstance(refusal, Refused)
         assert (id, refusal.reason) == (letter.envelope.id, "cycle")
         assert await relay.dead_letters.list() == [letter]
+
+
+async def test_nothing_is_dropped_unless_it_is_named(relay: Relay) -> None:
+    async def closed(envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
+        return dead("closed")
+
+    relay.serve("relay.program2.closed", closed)
+    sent = await relay.send("relay.program2.closed", "x", sender=ME)
+    await over(relay, sent.id)
+    assert await relay.dead_letters.drop() == 0
+    assert await relay.dead_letters.retry() == []
+    assert len(await relay.dead_letters.list()) == 1
+    assert await relay.dead_letters.drop(reason="closed") == 1
