@@ -198,6 +198,13 @@ def test_the_receipt_says_what_a_command_can_still_do(policy: Policy) -> None:
         assert notes["file_write"] == ""
 
 
+@pytest.mark.parametrize("policy", every_policy(), ids=name_of)
+def test_a_turn_is_told_of_a_read_only_sandbox_with_network(policy: Policy) -> None:
+    told = controls(policy)
+    read_only = {"type": "readOnly", "networkAccess": True}
+    assert told.turn_sandbox == (read_only if told.sandbox == "read-only" and told.network else None)
+
+
 def test_thread_parameters() -> None:
     spec = Spec(cwd="/project", policy=Policy("deny", "deny", "deny"), model="m", effort="low", system="Be brief.")
     own = {"web_search": "live", "model_verbosity": "low", "features": {"shell_tool": True, "goals": False}}

@@ -6,7 +6,7 @@ import pytest
 from tests.relay.conftest import over
 
 from tieline.channels.base import DeliveryContext, dead
-from tieline.envelopes import DeliveryResult, Envelope, Limits, MessageReceipt, Refused
+from tieline.envelopes import DeliveryResult, Envelope, Limits, MessageReceipt, Refused, UnknownMessage
 from tieline.relay import Relay
 from tieline.testing.wait_for import eventually
 
@@ -69,4 +69,6 @@ async def test_nothing_is_dropped_unless_it_is_named(relay: Relay) -> None:
     assert await relay.dead_letters.drop() == 0
     assert await relay.dead_letters.retry() == []
     assert len(await relay.dead_letters.list()) == 1
+    with pytest.raises(UnknownMessage):
+        await relay.dead_letters.drop(["nonesuch"])
     assert await relay.dead_letters.drop(reason="closed") == 1
