@@ -1,0 +1,248 @@
+"""Pushes unread messages to agents in harnesses, so that nobody has to look: into a running turn, at its end, or as a
+new turn that wakes an idle session.
+
+What a harness allows is told by its `Reach`, a live way into its sessions on this machine. Hooks take messages on their
+own (`hook_events`); a push is for what no hook is about to take. Before it wakes anyone it looks whether the messages
+are still unread; one wake brings all that wait; a limit per session ends a loop of agents that wake each other.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from ..backoff import Backoff
+from ..envelopes import MessageReceipt, under
+from ..errors import TielineError
+from ..protocol.mesh import Activity
+from .framing import frame_all
+from .mesh import Mesh
+from .records import MEMBER_PREFIX, Caller, Member
+
+Rung = Literal["mid_turn", "idle_wake"]
+"""What a push can do: get into a running turn, or begin a new one in an idle session. A turn's end is for hooks."""
+
+MAX_BATCH = 20
+"""Messages of one push; the rest follow with the next."""
+PUSH_S = 20.0
+"""How long a harness may take to accept a push."""
+SETTLE_S = 2.0
+"""After a wake, a session shows that it works within this time; what comes meanwhile does not wake it a second time."""
+MAX_WAKES, WAKES_S = 20, 600.0
+"""A session is woken so often within this time. What comes beyond that waits for the next turn that a person begins."""
+GIVE_UP_S = 30.0
+"""A session that could not be reached for so long: people are notified, and the message waits for its next sign."""
+
+RETRY = Backoff(0.5, 5.0)
+
+log = logging.getLogger("tieline.mesh")
+
+
+class Unreachable(TielineError):
+    """A harness session does not take a push just now."""
+
+
+class HarnessSession(Struct, frozen=True, kw_only=True):
+    """A session that a person runs in a harness on this machine."""
+
+    harness: str
+    session: str  # the harness's own id
+    cwd: str = ""
+    activity: Activity = "unknown"
+
+
+class Reach(Protocol):
+    """A live way into the sessions of one harness on this machine."""
+
+    @property
+    def harness(self) -> str: ...
+
+    @property
+    def rungs(self) -> frozenset[Rung]: ...
+
+    def open(self, observer: "SessionObserver") -> AbstractAsyncContextManager[None]:
+        """Inside the block, the observer is told of the sessions that run, and of each change. A harness that is not
+        there, or ends, is no error: the way opens when it comes."""
+        ...
+
+    async def push(self, session: HarnessSession, text: str, sender: str) -> None:
+        """Hand a text over: when it returns the harness has it. Raises Unreachable."""
+        ...
+
+
+class SessionObserver(Protocol):
+    """Who is told of the sessions of a harness."""
+
+    async def changed(self, session: HarnessSession) -> None:
+        """It runs, and this is how it is now."""
+        ...
+
+    async def ended(self, session: HarnessSession) -> None: ...
+
+
+Notify = Callable[[Member, int], Awaitable[None]]
+"""Tells people that messages wait for a member that cannot be reached."""
+
+
+async def notify_nobody(member: Member, unread: int) -> None:
+    pass
+
+
+class Pusher:
+    """`async with Pusher(mesh, reaches, subscribe)`: an observer of the harnesses' sessions, and the one who pushes.
+
+    `installed` says whether the integration of a harness is installed for sessions in a directory: no other session is
+    registered or touched.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        reaches: Iterable[Reach],
+        subscribe: Callable[[Callable[[MessageReceipt], None]], Callable[[], None]],
+        *,
+        installed: Callable[[str, str], bool] = lambda harness, cwd: True,
+        notify: Notify = notify_nobody,
+        backoff: Backoff = RETRY,
+        give_up_s: float = GIVE_UP_S,
+        settle_s: float = SETTLE_S,
+    ) -> None:
+        self._mesh = mesh
+        self._reaches = {reach.harness: reach for reach in reaches}
+        self._subscribe = subscribe
+        self._installed = installed
+        self._notify = notify
+        self._backoff = backoff
+        self._give_up_s = give_up_s
+        self._settle_s = settle_s
+        self._sessions: dict[str, HarnessSession] = {}  # member id → its session, as its reach tells it
+        self._wakes: dict[str, deque[float]] = {}
+        self._woken: dict[str, asyncio.Event] = {}  # member id → set when it shows that it works
+        self._pushes: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "Pusher":
+        self._stack.callback(self._subscribe(self._on_receipt))
+        self._stack.push_async_callback(self._cancel_pushes)
+        for reach in self._reaches.values():
+            await self._stack.enter_async_context(reach.open(self))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    # --- sessions, as their reach tells them ---
+
+    async def changed(self, session: HarnessSession) -> None:
+        if not self._installed(session.harness, session.cwd):
+            return
+        caller = self._caller(session)
+        member = self._mesh.directory.by_session(caller.machine, session.harness, session.session)
+        if member is None or member.ended:
+            registration = await self._mesh.register_agent(caller)
+            member = self._mesh.directory.member(registration.member.id)
+        if member is None:
+            return
+        self._sessions[member.id] = session
+        if session.activity == "working" and (woken := self._woken.get(member.id)):
+            woken.set()
+        await self._mesh.heartbeat(caller, session.activity)
+        if session.activity == "idle" or "mid_turn" in self._reaches[session.harness].rungs:
+            self._push_soon(member.id)
+
+    async def ended(self, session: HarnessSession) -> None:
+        caller = self._caller(session)
+        member = self._mesh.directory.by_session(caller.machine, session.harness, session.session)
+        if member is None:
+            return
+        self._sessions.pop(member.id, None)
+        self._wakes.pop(member.id, None)
+        if not member.ended:
+            await self._mesh.end_session(caller)
+
+    def _caller(self, session: HarnessSession) -> Caller:
+        return Caller(machine=self._mesh.machine, harness=session.harness, session=session.session, cwd=session.cwd)
+
+    # --- pushing ---
+
+    def _on_receipt(self, receipt: MessageReceipt) -> None:
+        if not receipt.over and under(MEMBER_PREFIX, receipt.subject):
+            self._push_soon(receipt.subject.removeprefix(MEMBER_PREFIX + "."))
+
+    def _push_soon(self, member: str) -> None:
+        """One push at a time per member; what arrives meanwhile is looked at once more at its end."""
+        if member not in self._sessions:
+            return
+        if member in self._pushes:
+            self._again.add(member)
+            return
+        task = self._pushes[member] = asyncio.create_task(self._push(member), name=f"push-{member}")
+        task.add_done_callback(lambda _: self._pushed(member))
+
+    def _pushed(self, member: str) -> None:
+        task = self._pushes.pop(member)
+        self._woken.pop(member, None)
+        if task.cancelled():
+            return
+        if error := task.exception():
+            log.error("a push failed", exc_info=error)
+        elif member in self._again:
+            self._again.discard(member)
+            self._push_soon(member)
+
+    async def _push(self, id: str) -> None:
+        failures, began = 0, time.monotonic()
+        while (member := self._mesh.directory.member(id)) is not None and (session := self._sessions.get(id)):
+            try:
+                await self._attempt(member, session)
+                return
+            except (Unreachable, OSError, TimeoutError) as error:
+                log.info("%s could not be reached: %s", member.name, error)
+            failures += 1
+            if time.monotonic() - began > self._give_up_s:
+                await self._notify(member, self._mesh.mailbox.unread(member.address))
+                return
+            await asyncio.sleep(self._backoff.delay(failures))
+
+    async def _attempt(self, member: Member, session: HarnessSession) -> None:
+        """Hand over what is unread, if the session can take it now. Raises what `Reach.push` does."""
+        reach, mailbox = self._reaches[session.harness], self._mesh.mailbox
+        rung: Rung = "idle_wake" if session.activity == "idle" else "mid_turn"
+        if rung not in reach.rungs or not mailbox.available(member.address):
+            return
+        if rung == "idle_wake" and not self._may_wake(member.id):
+            log.warning("%s is woken too often; its messages wait for its next turn", member.name)
+            await self._notify(member, mailbox.unread(member.address))
+            return
+        offered = await self._mesh.offer(member.address, MAX_BATCH, via=rung)
+        if not offered.messages:  # another way was faster
+            return
+        ids = [message.id for message in offered.messages]
+        woken = self._woken[member.id] = asyncio.Event()
+        try:
+            async with asyncio.timeout(PUSH_S):
+                await reach.push(session, frame_all(offered.messages), offered.messages[0].sender)
+        except BaseException:
+            mailbox.release(member.address, ids)
+            raise
+        await mailbox.confirm(member.address, ids)
+        if rung == "idle_wake":
+            self._wakes.setdefault(member.id, deque(maxlen=MAX_WAKES)).append(time.monotonic())
+            with suppress(TimeoutError):  # its turn was over before it was seen, or its harness does not tell
+                await asyncio.wait_for(woken.wait(), self._settle_s)
+
+    def _may_wake(self, member: str) -> bool:
+        wakes = self._wakes.get(member, ())
+        return len(wakes) < MAX_WAKES or wakes[0] < time.monotonic() - WAKES_S
+
+    async def _cancel_pushes(self) -> None:
+        tasks = list(self._pushes.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,250 @@
+"""Pushing messages to harness sessions. The ways into harnesses here record what they are given, and fail on demand;
+the real ones are in tests/harnesses."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.relay.conftest import until
+from tieline.mesh.mesh import Mesh
+from tieline.mesh.records import Caller, Member
+
+from tieline.backoff import Backoff
+from tieline.bus import open_bus
+from tieline.config import Config
+from tieline.mesh.push import MAX_WAKES, HarnessSession, Pusher, Rung, SessionObserver, Unreachable
+from tieline.relay import Relay
+from tieline.testing.wait_for import eventually
+
+ALICE = HarnessSession(harness="recording", session="s-1", cwd="/", activity="idle")
+OWNER = Caller(person="owner")
+
+
+class RecordingReach:
+    """A way in that keeps what it was given."""
+
+    harness = "recording"
+
+    def __init__(self, *rungs: Rung) -> None:
+        self.rungs = frozenset(rungs)
+        self.pushed: list[tuple[str, str]] = []
+        self.failures = 0
+        self.entered = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.observer: SessionObserver | None = None
+
+    @asynccontextmanager
+    async def open(self, observer: SessionObserver) -> AsyncIterator[None]:
+        self.observer = observer
+        yield
+
+    async def push(self, session: HarnessSession, text: str, sender: str) -> None:
+        self.entered.set()
+        await self.go_on.wait()
+        if self.failures:
+            self.failures -= 1
+            raise Unreachable("its socket is closed")
+        self.pushed.append((session.session, text))
+
+
+class Stage:
+    """A mesh with one harness and its pusher."""
+
+    def __init__(self, mesh: Mesh, relay: Relay, reach: RecordingReach, pusher: Pusher) -> None:
+        self.mesh = mesh
+        self.relay = relay
+        self.reach = reach
+        self.pusher = pusher
+        self.notified: list[tuple[str, int]] = []
+
+    async def notify(self, member: Member, unread: int) -> None:
+        self.notified.append((member.name, unread))
+
+    async def send(self, text: str) -> str:
+        member = self.mesh.directory.by_session("here", ALICE.harness, ALICE.session)
+        assert member is not None
+        return (await self.mesh.send_message(OWNER, member.id, text)).id
+
+    async def state(self, id: str) -> str:
+        return (await self.relay.status(id)).state
+
+    async def reaches(self, id: str, state: str) -> None:
+        await until(self.relay, id, lambda receipt: any(step.state == state for step in receipt.steps))
+
+
+@asynccontextmanager
+async def stage(
+    folder: Path, *rungs: Rung, give_up_s: float = 30.0, settle_s: float = 0.02, installed: bool = True
+) -> AsyncGenerator[Stage]:
+    reach = RecordingReach(*rungs)
+    async with (
+        open_bus(f"sqlite://{folder / 'bus.db'}") as bus,
+        Relay(bus, Config()) as relay,
+        Mesh(bus, relay, machine="here") as mesh,
+    ):
+        stage: Stage
+
+        async def notify(member: Member, unread: int) -> None:
+            await stage.notify(member, unread)
+
+        pusher = Pusher(
+            mesh,
+            [reach],
+            relay.subscribe,
+            installed=lambda harness, cwd: installed,
+            notify=notify,
+            backoff=Backoff(0.01, 0.02),
+            give_up_s=give_up_s,
+            settle_s=settle_s,
+        )
+        async with pusher:
+            stage = Stage(mesh, relay, reach, pusher)
+            yield stage
+
+
+async def test_a_session_that_appears_is_a_member_with_its_presence(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake") as at:
+        await at.pusher.changed(replace(ALICE, activity="working"))
+        (member,) = [view for view in at.mesh.directory.members() if view.kind == "agent"]
+        assert (member.harness, member.session, member.activity) == ("recording", "s-1", "working")
+        await at.pusher.changed(ALICE)
+        assert at.mesh.directory.resolve(member.id).activity == "idle"
+        await at.pusher.ended(ALICE)
+        assert at.mesh.directory.resolve(member.id).ended
+        await at.pusher.changed(ALICE)
+        again = at.mesh.directory.resolve(member.id)
+        assert not again.ended
+        assert again.address == member.address
+
+
+async def test_nobody_is_registered_without_the_integration(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake", installed=False) as at:
+        await at.pusher.changed(ALICE)
+        assert [view for view in at.mesh.directory.members() if view.kind == "agent"] == []
+
+
+async def test_an_idle_session_is_woken(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake") as at:
+        await at.pusher.changed(ALICE)
+        id = await at.send("wake up")
+        await at.reaches(id, "injected")
+        ((session, text),) = at.reach.pushed
+        assert session == "s-1"
+        assert "wake up" in text
+        await at.pusher.changed(replace(ALICE, activity="working"))
+        await at.reaches(id, "seen")
+
+
+async def test_a_working_session_is_left_alone_until_it_is_idle(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake") as at:
+        await at.pusher.changed(replace(ALICE, activity="working"))
+        id = await at.send("later")
+        await at.pusher.changed(replace(ALICE, activity="working"))
+        assert at.reach.pushed == []
+        assert await at.state(id) == "stored"
+        await at.pusher.changed(ALICE)
+        await at.reaches(id, "injected")
+
+
+async def test_a_running_turn_is_joined_where_the_harness_allows_it(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        await at.pusher.changed(replace(ALICE, activity="working"))
+        id = await at.send("now")
+        await at.reaches(id, "injected")
+
+
+async def test_one_wake_brings_all_that_wait(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake") as at:
+        await at.pusher.changed(replace(ALICE, activity="working"))
+        ids = [await at.send(f"message {number}") for number in range(5)]
+        await at.pusher.changed(ALICE)
+        for id in ids:
+            await at.reaches(id, "injected")
+        ((_, text),) = at.reach.pushed
+        assert [f"message {number}" in text for number in range(5)] == [True] * 5
+
+
+async def test_what_was_fetched_meanwhile_wakes_nobody(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake") as at:
+        await at.pusher.changed(replace(ALICE, activity="working"))
+        await at.send("fetched")
+        caller = Caller(machine="here", harness=ALICE.harness, session=ALICE.session)
+        fetched = await at.mesh.fetch_messages(caller)
+        await at.mesh.confirm(caller, [message.id for message in fetched.messages])
+        await at.pusher.changed(ALICE)
+        await at.pusher.changed(ALICE)
+        assert at.reach.pushed == []
+
+
+async def test_a_push_that_fails_is_made_again_and_loses_nothing(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake") as at:
+        at.reach.failures = 3
+        await at.pusher.changed(ALICE)
+        id = await at.send("three times in vain")
+        await at.reaches(id, "injected")
+        assert len(at.reach.pushed) == 1
+
+
+async def test_people_are_notified_of_a_session_that_cannot_be_reached(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake", give_up_s=0.05) as at:
+        at.reach.failures = 1000
+        await at.pusher.changed(ALICE)
+        id = await at.send("unreachable")
+        await eventually(lambda: bool(at.notified), "nobody was notified")
+        assert at.notified[0][1] == 1
+        assert await at.state(id) == "stored"
+        at.reach.failures = 0
+        await at.pusher.changed(ALICE)  # its next sign of life
+        await at.reaches(id, "injected")
+
+
+async def test_what_arrives_during_a_push_follows_it(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake") as at:
+        at.reach.go_on.clear()
+        await at.pusher.changed(ALICE)
+        first = await at.send("first")
+        await at.reach.entered.wait()
+        second = await at.send("second")
+        at.reach.go_on.set()
+        await at.reaches(first, "injected")
+        await at.reaches(second, "injected")
+        assert ["second" in text for _, text in at.reach.pushed] == [False, True]
+
+
+async def test_a_session_that_was_just_woken_is_not_woken_again(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake", settle_s=30.0) as at:
+        await at.pusher.changed(ALICE)
+        first = await at.send("first")
+        await at.reaches(first, "injected")
+        second = await at.send("second")
+        await at.pusher.changed(replace(ALICE, activity="working"))
+        await at.reaches(first, "seen")
+        assert await at.state(second) == "stored"
+        await at.pusher.changed(ALICE)
+        await at.reaches(second, "injected")
+        assert len(at.reach.pushed) == 2
+
+
+async def test_agents_that_wake_each_other_for_ever_are_stopped(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake") as at:
+        await at.pusher.changed(ALICE)
+        for number in range(MAX_WAKES):
+            await at.reaches(await at.send(f"wake {number}"), "injected")
+        id = await at.send("one too many")
+        await eventually(lambda: bool(at.notified), "nobody was notified")
+        assert await at.state(id) == "stored"
+        assert len(at.reach.pushed) == MAX_WAKES
+
+
+@pytest.mark.parametrize("activity", ["idle", "working"])
+async def test_the_end_leaves_no_push_behind(tmp_path: Path, activity: str) -> None:
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        at.reach.go_on.clear()
+        await at.pusher.changed(replace(ALICE, activity=activity))
+        await at.send("held")
+        await at.reach.entered.wait()
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("push-")]
