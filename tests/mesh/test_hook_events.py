@@ -4,13 +4,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tieline.mesh.mesh import Mesh
-from tieline.mesh.records import Caller
-from tieline.protocol.mesh import MemberView
-
 from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.mesh.hook_events import MAX_CONTINUATIONS, HookEvent, HookEvents, HookKind, HookReply
+from tieline.mesh.mesh import Mesh
+from tieline.mesh.records import Caller
+from tieline.protocol.mesh import MemberView
 from tieline.relay import Relay
 
 SESSION = Caller(machine="here", harness="recording", session="s-1", cwd="/")

@@ -2,20 +2,20 @@
 the real ones are in tests/harnesses."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from tests.relay.conftest import until
-from tieline.mesh.mesh import Mesh
-from tieline.mesh.records import Caller, Member
 
 from tieline.backoff import Backoff
 from tieline.bus import open_bus
 from tieline.config import Config
+from tieline.mesh.mesh import Mesh
 from tieline.mesh.push import MAX_WAKES, HarnessSession, Pusher, Rung, SessionObserver, Unreachable
+from tieline.mesh.records import Caller, Member
 from tieline.relay import Relay
 from tieline.testing.wait_for import eventually
 
@@ -38,7 +38,7 @@ class RecordingReach:
         self.observer: SessionObserver | None = None
 
     @asynccontextmanager
-    async def open(self, observer: SessionObserver) -> AsyncIterator[None]:
+    async def open(self, observer: SessionObserver) -> AsyncGenerator[None]:
         self.observer = observer
         yield
 

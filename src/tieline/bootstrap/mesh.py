@@ -1,13 +1,51 @@
-"""Puts together the mesh of a hub: its members are harness sessions that register, the hub's sessions and people."""
+"""Puts together the mesh of a hub: its members are harness sessions that register, the hub's sessions and people; what
+is unread is pushed to them."""
 
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from importlib import import_module
 
+from ..harnesses import registry
+from ..harnesses.base import InstallOptions
+from ..harnesses.installer import installed_for
 from ..hub.hub import Hub
 from ..mesh.mesh import Mesh
+from ..mesh.push import Pusher, Reach
 from ..node.node_identity import identify
 from ..protocol.stream_frames import AnyHubFrame, GoneFrame, SessionFrame
 from ..relay import Relay
+
+REACHES: Mapping[str, str] = {}
+"""Harness → the module and class of the live way into its sessions, made with the environment."""
+LOOK_AGAIN_S = 10.0
+"""An integration that was installed or removed meanwhile is noticed after so long."""
+
+
+def reaches(env: Mapping[str, str]) -> list[Reach]:
+    def create(path: str) -> Reach:
+        module, _, kind = path.partition(":")
+        return getattr(import_module(f"tieline.harnesses.{module}"), kind)(env)
+
+    return [create(path) for path in REACHES.values()]
+
+
+class InstalledIntegrations:
+    """Whether the integration of a harness is installed for sessions in a directory."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._options = InstallOptions(env=env, program="tieline", python="python3")
+        self._known: dict[tuple[str, str], tuple[float, bool]] = {}
+
+    def __call__(self, harness: str, cwd: str) -> bool:
+        now = time.monotonic()
+        at, installed = self._known.get((harness, cwd), (-LOOK_AGAIN_S, False))
+        if now - at >= LOOK_AGAIN_S:
+            if len(self._known) > 1000:
+                self._known.clear()
+            installed = installed_for(registry.create(harness), self._options, cwd)
+            self._known[harness, cwd] = (now, installed)
+        return installed
 
 
 @asynccontextmanager
@@ -29,7 +67,8 @@ async def open_mesh(hub: Hub, relay: Relay) -> AsyncGenerator[Mesh, None]:
             mesh.directory.put_session(record)
         hub.mesh = mesh
         try:
-            yield mesh
+            async with Pusher(mesh, reaches(hub.env), relay.subscribe, installed=InstalledIntegrations(hub.env)):
+                yield mesh
         finally:
             hub.mesh = None
             unsubscribe()

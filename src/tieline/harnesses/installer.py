@@ -88,6 +88,17 @@ def look(harness: Harness, options: InstallOptions) -> list[FileState]:
     return [_look(file) for file in harness.files(options)]
 
 
+def installed_for(harness: Harness, options: InstallOptions, cwd: str) -> bool:
+    """Whether the integration is installed for a session in that directory: for the whole user, or in a project that
+    the directory is in."""
+    scopes = ["", *(str(folder) for folder in (Path(cwd), *Path(cwd).parents) if cwd)]
+    return any(
+        look_at.state != "missing"
+        for scope in scopes
+        for look_at in look(harness, msgspec.structs.replace(options, project=scope))
+    )
+
+
 def _look(file: ManagedFile) -> FileState:
     state: State = "missing"
     problem = ""

@@ -227,7 +227,7 @@ class Pusher:
         woken = self._woken[member.id] = asyncio.Event()
         try:
             async with asyncio.timeout(PUSH_S):
-                await reach.push(session, frame_all(offered.messages), offered.messages[0].sender)
+                await reach.push(session, frame_all(offered.messages), next(iter(offered.messages)).sender)
         except BaseException:
             mailbox.release(member.address, ids)
             raise
