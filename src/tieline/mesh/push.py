@@ -238,7 +238,7 @@ class Pusher:
                 await asyncio.wait_for(woken.wait(), self._settle_s)
 
     def _may_wake(self, member: str) -> bool:
-        wakes = self._wakes.get(member, ())
+        wakes = self._wakes.get(member, deque[float]())
         return len(wakes) < MAX_WAKES or wakes[0] < time.monotonic() - WAKES_S
 
     async def _cancel_pushes(self) -> None:
