@@ -10,7 +10,7 @@ import heapq
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from msgspec import Struct
@@ -38,7 +38,7 @@ from .records import (
     encode,
     member_id,
 )
-from .search import MAX_CANDIDATES, MemberIndex
+from .search import MemberIndex
 
 MEMBER_NAMES = "member_names"
 STALE_S = 15 * 60.0
@@ -50,6 +50,9 @@ UPKEEP_S = 60.0
 TRIES = 16
 """Of a write that another hub was faster with."""
 MAX_SUFFIX = 1000
+
+_PERSON, _SESSION = "person ", "session "
+"""Keys of the index that are no members of the table begin with one of these."""
 
 log = logging.getLogger("tieline.mesh")
 
@@ -65,18 +68,10 @@ class Filters(Struct, frozen=True, kw_only=True):
     harness: str = ""
     kind: str = ""
 
-    def match(self, member: MemberView) -> bool:
-        return all(
-            not wanted or wanted.casefold() == getattr(member, name).casefold() for name, wanted in self._wanted()
-        )
-
-    def _wanted(self) -> Iterator[tuple[str, str]]:
-        for name in self.__struct_fields__:
-            yield name, project_name(self.project) if name == "project" else getattr(self, name)
-
-    @property
-    def any(self) -> bool:
-        return any(getattr(self, name) for name in self.__struct_fields__)
+    def facets(self) -> dict[str, str]:
+        """What is asked for, in the spelling that is kept."""
+        asked = {name: value for name in self.__struct_fields__ if (value := getattr(self, name))}
+        return {**asked, "project": project_name(self.project)} if self.project else asked
 
 
 NO_FILTERS = Filters()
@@ -117,7 +112,8 @@ class Directory:
         self._people = people
         self._clock = clock
         self._members: dict[str, Member] = {}
-        self._sessions: dict[str, SessionRecord] = {}
+        self._sessions: dict[str, MemberView] = {}
+        self._session_ids: dict[str, str] = {}  # by address, which has no capitals
         self._by_name: dict[str, dict[str, None]] = {}
         self._by_token: dict[str, str] = {}
         self._by_session: dict[tuple[str, str, str], str] = {}
@@ -153,22 +149,31 @@ class Directory:
 
     def view(self, member: Member) -> MemberView:
         seen = self._seen_at(member)
-        fields = {
-            name: getattr(member, name)
-            for name in MemberView.__struct_fields__
-            if name in Member.__struct_fields__ and name != "seen_at"
-        }
         return MemberView(
-            **fields,
+            id=member.id,
+            name=member.name,
             address=member.address,
-            seen_at=seen,
+            kind=member.kind,
+            description=member.description,
+            project=member.project,
+            role=member.role,
+            specialisation=member.specialisation,
+            branch=member.branch,
+            harness=member.harness,
+            session=member.session,
+            machine=member.machine,
+            cwd=member.cwd,
+            activity=member.activity,
             stale=not member.ended and self._clock() - seen > STALE_S,
+            ended=member.ended,
             unread=self._unread(member.address),
+            created_at=member.created_at,
+            seen_at=seen,
         )
 
     def session_view(self, session: str) -> MemberView:
-        if record := self._sessions.get(session):
-            return self._view_of_session(record)
+        if view := self._sessions.get(session):
+            return self._show(view)
         raise UnknownMember(session)
 
     def person_view(self, name: str) -> MemberView:
@@ -178,27 +183,28 @@ class Directory:
     def members(
         self, filters: Filters = NO_FILTERS, *, limit: int = MAX_MEMBERS, ended: bool = False
     ) -> list[MemberView]:
-        """Everything with an inbox, the last seen first."""
-        found = (view for view in self._views() if (ended or not view.ended) and filters.match(view))
-        return heapq.nlargest(min(limit, MAX_MEMBERS), found, key=lambda view: (view.kind == "person", view.seen_at))
+        """Everything with an inbox: people first, then the last seen. With `ended`, also members whose session is
+        over."""
+        self._index_people()
+        found = [record for key in self._index.having(filters.facets()) if (record := self._record(key)) is not None]
+        if ended:
+            found += [member for member in self._members.values() if member.ended and _fits(member, filters)]
+        newest = heapq.nlargest(min(limit, MAX_MEMBERS), found, key=self._order)
+        return [self._show(record) for record in newest]
 
     def find(self, query: str, filters: Filters = NO_FILTERS, *, limit: int = 20) -> list[MemberMatch]:
-        """The best matches first; of equals, the last seen."""
+        """The best matches first; of equals, the last seen. An empty query fits everyone."""
         if not any(character.isalnum() for character in query):
             return [MemberMatch(member=view) for view in self.members(filters, limit=limit)]
-        people = {f"person {name}": name for name in self._person_names()}
-        for key, name in people.items():
-            if key not in self._index:
-                self._index.put(key, name, ("person",))
-        among = None
-        if filters.any:
-            among = {key for key, view in self._keyed_views() if not view.ended and filters.match(view)}
-        matches: list[MemberMatch] = []
-        for key, score in self._index.find(query, among):
-            if (view := self._view_by_key(key)) is not None and not view.ended:
-                matches.append(MemberMatch(member=view, score=score))
-        matches.sort(key=lambda match: (-match.score, match.member.stale, -match.member.seen_at))
-        return matches[: min(limit, MAX_CANDIDATES)]
+        self._index_people()
+        facets = filters.facets()
+        found = [
+            (score, record)
+            for key, score in self._index.find(query, self._index.having(facets) if facets else None)
+            if (record := self._record(key)) is not None
+        ]
+        found.sort(key=lambda match: (match[0], self._order(match[1])), reverse=True)
+        return [MemberMatch(member=self._show(record), score=score) for score, record in found[:limit]]
 
     def resolve(self, text: str) -> MemberView:
         """By `@name`, name, member id, session id or whole address."""
@@ -216,12 +222,11 @@ class Directory:
         raise UnknownMember(text, tuple(match.member.name for match in self.find(name, limit=3)))
 
     def _by_address(self, address: str) -> MemberView:
-        for prefix, known in (
-            (MEMBER_PREFIX, {id: id for id in self._members}),
-            (SESSION_PREFIX, {id.casefold(): id for id in self._sessions}),
-        ):
-            if under(prefix, address) and (id := known.get(address.removeprefix(prefix + "."))):
-                return self.view(self._members[id]) if prefix == MEMBER_PREFIX else self.session_view(id)
+        id = address.removeprefix(MEMBER_PREFIX + ".")
+        if member := self._members.get(id):
+            return self.view(member)
+        if (key := self._session_ids.get(address)) is not None:
+            return self.session_view(key)
         if under(MEMBER_PREFIX, address):  # a message to it would never be read
             raise UnknownMember(address)
         if under(PERSON_PREFIX, address):
@@ -334,13 +339,14 @@ class Directory:
         if record.archived or record.status == "closed":
             self.remove_session(record.id)
             return
-        self._sessions[record.id] = record
-        view = self._view_of_session(record)
-        self._index.put(f"session {record.id}", view.name, _texts(view))
+        view = self._sessions[record.id] = _session_view(record)
+        self._session_ids[view.address] = record.id
+        self._index.put(f"{_SESSION}{record.id}", view.name, _texts(view), _facets(view))
 
     def remove_session(self, id: str) -> None:
-        if self._sessions.pop(id, None) is not None:
-            self._index.remove(f"session {id}")
+        if view := self._sessions.pop(id, None):
+            del self._session_ids[view.address]
+            self._index.remove(f"{_SESSION}{id}")
 
     # --- names ---
 
@@ -406,7 +412,10 @@ class Directory:
         self._by_token[member.token_hash] = member.id
         if member.session:
             self._by_session[(member.machine, member.harness, member.session)] = member.id
-        self._index.put(member.id, member.name, _texts(member))
+        if member.ended:
+            self._index.remove(member.id)
+        else:
+            self._index.put(member.id, member.name, _texts(member), _facets(member))
 
     def _drop(self, id: str) -> None:
         if member := self._members.pop(id, None):
@@ -428,51 +437,27 @@ class Directory:
         named = [self._members[id] for id in self._by_name.get(name_key(name), ())]
         return max(named, key=lambda member: (not member.ended, member.seen_at), default=None)
 
-    def _seen_at(self, member: Member) -> float:
+    def _seen_at(self, member: Member | MemberView) -> float:
         return max(member.seen_at, self._seen.get(member.id, 0.0))
-
-    def _view_of_session(self, record: SessionRecord) -> MemberView:
-        kinds: dict[str, Activity] = {"working": "working", "waiting": "working", "idle": "idle"}
-        address = normalize_address(f"{SESSION_PREFIX}.{record.id}")
-        return MemberView(
-            id=record.id,
-            name=record.id,
-            kind="session",
-            description=record.title,
-            project=project_name(record.cwd.rstrip("/").rpartition("/")[2]),
-            branch=record.branch,
-            harness=record.agent,
-            session=record.native_id,
-            machine=record.node,
-            cwd=record.cwd,
-            address=address,
-            activity=kinds.get(record.status, "unknown"),
-            unread=self._unread(address),
-            created_at=record.created_at,
-            seen_at=record.active_at or record.created_at,
-        )
 
     def _person_names(self) -> list[str]:
         return list(dict.fromkeys((OWNER_NAME, *self._people())))
 
-    def _views(self) -> Iterator[MemberView]:
-        return (view for _, view in self._keyed_views())
-
-    def _keyed_views(self) -> Iterator[tuple[str, MemberView]]:
+    def _index_people(self) -> None:
         for name in self._person_names():
-            yield f"person {name}", self.person_view(name)
-        for record in self._sessions.values():
-            yield f"session {record.id}", self._view_of_session(record)
-        for member in self._members.values():
-            yield member.id, self.view(member)
+            if (key := f"{_PERSON}{name}") not in self._index:
+                self._index.put(key, name, (), {"kind": "person"})
 
-    def _view_by_key(self, key: str) -> MemberView | None:
-        kind, _, id = key.partition(" ")
-        if kind == "person":
-            return self.person_view(id)
-        if kind == "session":
-            return self.session_view(id)
-        return self.view(self._members[key]) if key in self._members else None
+    def _record(self, key: str) -> Member | MemberView | None:
+        if key.startswith(_PERSON):
+            return self.person_view(key.removeprefix(_PERSON))
+        return self._members.get(key) or self._sessions.get(key.removeprefix(_SESSION))
+
+    def _show(self, record: Member | MemberView) -> MemberView:
+        return self.view(record) if isinstance(record, Member) else replace(record, unread=self._unread(record.address))
+
+    def _order(self, record: Member | MemberView) -> tuple[bool, float]:
+        return record.kind == "person", self._seen_at(record)
 
     # --- upkeep ---
 
@@ -507,20 +492,37 @@ class Directory:
         return old
 
 
-def _texts(member: Member | MemberView) -> Iterable[str]:
-    cwd = member.cwd.rpartition("/")[2]
-    return (
-        member.role,
-        member.specialisation,
-        member.project,
-        member.harness,
-        member.branch,
-        member.machine,
-        cwd,
-        member.id,
-        member.session,
-        member.description,
+def _session_view(record: SessionRecord) -> MemberView:
+    activities: dict[str, Activity] = {"working": "working", "waiting": "working", "idle": "idle"}
+    return MemberView(
+        id=record.id,
+        name=record.id,
+        kind="session",
+        description=record.title,
+        project=project_name(record.cwd.rstrip("/").rpartition("/")[2]),
+        branch=record.branch,
+        harness=record.agent,
+        session=record.native_id,
+        machine=record.node,
+        cwd=record.cwd,
+        address=normalize_address(f"{SESSION_PREFIX}.{record.id}"),
+        activity=activities.get(record.status, "unknown"),
+        created_at=record.created_at,
+        seen_at=record.active_at or record.created_at,
     )
+
+
+def _texts(member: Member | MemberView) -> Iterable[str]:
+    fields = (member.role, member.specialisation, member.project, member.harness, member.branch, member.machine)
+    return (*fields, member.cwd.rpartition("/")[2], member.description)
+
+
+def _facets(member: Member | MemberView) -> dict[str, str]:
+    return {name: getattr(member, name) for name in Filters.__struct_fields__}
+
+
+def _fits(member: Member, filters: Filters) -> bool:
+    return all(getattr(member, name).casefold() == value.casefold() for name, value in filters.facets().items())
 
 
 def _digest(text: str) -> str:
