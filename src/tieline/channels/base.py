@@ -10,12 +10,12 @@ the suite that every channel passes.
 - `status` is a plain value, at any time.
 
 A channel's module offers three names: `NAME` (for people), `CONFIG` (a frozen msgspec Struct, the schema of its
-`config`), and `create(id, config, surroundings)`. Its config is checked against CONFIG before `create` is called.
+`config`), and `create(id, config, context)`. Its config is checked against CONFIG before `create` is called.
 """
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypedDict, Unpack, runtime_checkable
 
 from msgspec import Struct
 
@@ -67,42 +67,38 @@ class DeliveryContext(Protocol):
         ...
 
 
+class AskOptions(TypedDict, total=False):
+    """Options of `Sender.ask`."""
+
+    limits: Limits | None
+    key: str  # the same key again is the same message
+    within: str  # the message that the sender is working on, where the relay cannot know it
+
+
+class SendOptions(AskOptions, total=False):
+    """Options of `Sender.send`."""
+
+    reply_to: str
+    in_reply_to: str
+    thread: str
+
+
 class Sender(Protocol):
-    """Sends as one address, which the relay stamps."""
+    """Sends as one address, which the relay stamps on each message."""
 
     @property
     def subject(self) -> str: ...
 
-    async def send(
-        self,
-        subject: str,
-        payload: Payload | str,
-        *,
-        reply_to: str = "",
-        in_reply_to: str = "",
-        thread: str = "",
-        limits: Limits | None = None,
-        key: str = "",
-        within: str = "",
-    ) -> MessageReceipt:
-        """Stored when it returns. Raises Refused with a reason code; after a BusError or RelayStandby nobody knows
-        whether it is stored. The same `key` again is the same message.
-
-        `within` names the message that the sender is working on, for one that the relay does not know to be."""
+    async def send(self, subject: str, payload: Payload | str, **options: Unpack[SendOptions]) -> MessageReceipt:
+        """Stored when it returns. Raises Refused with a reason code. After a BusError or RelayStandby it is unknown
+        whether it is stored."""
         ...
 
     async def ask(
-        self,
-        subject: str,
-        payload: Payload | str,
-        *,
-        timeout: float = 60.0,
-        limits: Limits | None = None,
-        key: str = "",
-        within: str = "",
+        self, subject: str, payload: Payload | str, *, timeout: float = 60.0, **options: Unpack[AskOptions]
     ) -> Envelope:
-        """The answer. Raises Refused, or Unanswered when none came: in time, or because the other side went idle or
-        died without one."""
+        """The answer. Raises Refused, or Unanswered when there is none: in time, or because the other side went idle
+        or failed."""
         ...
 
 
@@ -273,6 +269,7 @@ def time_left(context: DeliveryContext) -> float:
 __all__ = [
     "MAX_CONCURRENT",
     "AskNote",
+    "AskOptions",
     "AskService",
     "AttachmentRef",
     "Channel",
@@ -287,6 +284,7 @@ __all__ = [
     "Payload",
     "Progress",
     "RelayAccess",
+    "SendOptions",
     "Sender",
     "SessionNodeOffline",
     "SessionRequest",

@@ -1,8 +1,11 @@
 """Sends as one address, which the relay stamps on the message."""
 
-from ..envelopes import Envelope, Limits, MessageReceipt, Payload, address
+from typing import Unpack
+
+from ..channels.base import AskOptions, SendOptions
+from ..envelopes import Envelope, MessageReceipt, Payload, address
 from .request_reply import RequestReply
-from .submit import SendRequest, Submitter
+from .submit import SendRequest, Submitter, as_payload
 
 
 class AddressSender:
@@ -13,44 +16,13 @@ class AddressSender:
         self._submitter = submitter
         self._request_reply = request_reply
 
-    async def send(
-        self,
-        subject: str,
-        payload: Payload | str,
-        *,
-        reply_to: str = "",
-        in_reply_to: str = "",
-        thread: str = "",
-        limits: Limits | None = None,
-        key: str = "",
-        within: str = "",
-    ) -> MessageReceipt:
+    async def send(self, subject: str, payload: Payload | str, **options: Unpack[SendOptions]) -> MessageReceipt:
         return await self._submitter.send(
-            SendRequest(
-                sender=self.subject,
-                subject=subject,
-                payload=Payload(payload) if isinstance(payload, str) else payload,
-                reply_to=reply_to,
-                in_reply_to=in_reply_to,
-                thread=thread,
-                limits=limits,
-                key=key,
-                within=within,
-            )
+            SendRequest(sender=self.subject, subject=subject, payload=as_payload(payload), **options)
         )
 
     async def ask(
-        self,
-        subject: str,
-        payload: Payload | str,
-        *,
-        timeout: float = 60.0,
-        limits: Limits | None = None,
-        key: str = "",
-        within: str = "",
+        self, subject: str, payload: Payload | str, *, timeout: float = 60.0, **options: Unpack[AskOptions]
     ) -> Envelope:
-        payload = Payload(payload) if isinstance(payload, str) else payload
-        request = SendRequest(
-            sender=self.subject, subject=subject, payload=payload, limits=limits, key=key, within=within
-        )
+        request = SendRequest(sender=self.subject, subject=subject, payload=as_payload(payload), **options)
         return await self._request_reply.ask(request, timeout)

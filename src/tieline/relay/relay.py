@@ -8,16 +8,16 @@ a message that was offered is offered again, by the same id; a message that is o
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Unpack
 
 from msgspec.structs import replace
 
 from ..bus.base import Bus
-from ..channels.base import Channel, Progress
+from ..channels.base import AskOptions, Channel, Progress, SendOptions
 from ..config import Config
 from ..envelopes import (
     DeadLetter,
     Envelope,
-    Limits,
     Message,
     MessageReceipt,
     Payload,
@@ -42,7 +42,7 @@ from .settings import Settings
 from .storage.inbox import MessageInbox
 from .storage.lease import ActiveRelayLease
 from .storage.store import RelayStore, derived_id
-from .submit import REPLY_PREFIX, SendRequest, Submitter
+from .submit import REPLY_PREFIX, SendRequest, Submitter, as_payload
 
 INBOXES = ("relay.user", "relay.program", "relay.member")
 """Below these prefixes, every address is an inbox."""
@@ -148,33 +148,11 @@ class Relay:
         return ChannelRelay(queue, self.store, sender=self.sender, status=self.status, progress=self.progress)
 
     async def send(
-        self,
-        subject: str,
-        payload: Payload | str,
-        *,
-        sender: str,
-        reply_to: str = "",
-        in_reply_to: str = "",
-        thread: str = "",
-        limits: Limits | None = None,
-        key: str = "",
-        within: str = "",
-        id: str = "",
+        self, subject: str, payload: Payload | str, *, sender: str, id: str = "", **options: Unpack[SendOptions]
     ) -> MessageReceipt:
-        """Stored when it returns; see `channels.base.Sender`."""
+        """Stored when it returns; see `channels.base.Sender`. The same `id` again is the same message."""
         return await self.submitter.send(
-            SendRequest(
-                sender=sender,
-                subject=subject,
-                payload=Payload(payload) if isinstance(payload, str) else payload,
-                reply_to=reply_to,
-                in_reply_to=in_reply_to,
-                thread=thread,
-                limits=limits,
-                key=key,
-                within=within,
-                id=id,
-            )
+            SendRequest(sender=sender, subject=subject, payload=as_payload(payload), id=id, **options)
         )
 
     async def ask(
@@ -184,12 +162,10 @@ class Relay:
         *,
         sender: str,
         timeout: float = 60.0,
-        limits: Limits | None = None,
-        key: str = "",
-        within: str = "",
+        **options: Unpack[AskOptions],
     ) -> Envelope:
         """The answer; see `channels.base.Sender`."""
-        return await self.sender(sender).ask(subject, payload, timeout=timeout, limits=limits, key=key, within=within)
+        return await self.sender(sender).ask(subject, payload, timeout=timeout, **options)
 
     async def _resend(self, dead_letter: DeadLetter) -> MessageReceipt:
         old = dead_letter.envelope

@@ -67,6 +67,10 @@ class SendRequest(Struct, frozen=True, kw_only=True):
     resend: bool = False  # a person sends a dead letter again
 
 
+def as_payload(payload: Payload | str) -> Payload:
+    return Payload(payload) if isinstance(payload, str) else payload
+
+
 class Submitter:
     def __init__(
         self,
