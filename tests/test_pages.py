@@ -1,6 +1,9 @@
 """The README and the tutorial, run from their first command to their last on machines of their own."""
 
 import asyncio
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,8 +15,10 @@ import pytest
 from tests.console_page import WAIT_S, ConsolePage
 
 from tieline.client import connect
+from tieline.testing.rig import scratch_env
 
 ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
 
 
 @contextmanager
@@ -120,6 +125,28 @@ def test_the_readme_is_true(tmp_path: Path) -> None:
     file.write_text(file.read_text() + README)
     with played(page):
         assert page.ran > 12
+
+
+@pytest.mark.slow
+def test_make_up_starts_the_hub(tmp_path: Path) -> None:
+    """The README's first command. `make wheel` and `uvx` are run by packaging/test_wheel.py."""
+    (tmp_path / "tieline.toml").write_text("[hub]\nport = 0\n")
+    env = scratch_env(tmp_path / "home", path="/usr/bin:/bin", TIELINE_CONFIG=str(tmp_path / "tieline.toml"))
+    make = ["make", "-s", "-o", "setup", "up", f"BIN={BIN}"]
+    try:
+        up = subprocess.run(make, cwd=ROOT, env=env, capture_output=True, text=True, timeout=WAIT_S)
+        assert up.returncode == 0, up.stdout + up.stderr
+        assert "Tieline is at http://127.0.0.1:" in up.stdout and "/#login=" in up.stdout
+        assert f". {BIN}/activate" in up.stdout, "it says how this shell finds `tieline`"
+    finally:
+        subprocess.run([BIN / "tieline", "down"], env=env, check=True, capture_output=True, timeout=WAIT_S)
+
+
+def test_the_readme_names_targets_of_make() -> None:
+    named = re.findall(r"^make ([a-z-]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert {"up", "test", "wheel"} <= set(named)
+    for target in named:
+        subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
 
 
 def test_a_page_that_says_something_untrue_is_seen(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ async def open_relay(hub: Hub, *, watch: bool = True, wait: bool = True) -> Asyn
 
 
 class HubSessions:
-    """Sessions of every node, told through the switch (`channels.base.Sessions`)."""
+    """Sessions of every node, by commands to it (`channels.base.SessionService`)."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
