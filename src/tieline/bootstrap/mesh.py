@@ -10,6 +10,7 @@ from ..harnesses import registry
 from ..harnesses.base import InstallOptions
 from ..harnesses.installer import installed_for
 from ..hub.hub import Hub
+from ..mesh.mcp_endpoint import McpEndpoint
 from ..mesh.mesh import Mesh
 from ..mesh.push import Pusher, Reach
 from ..node.node_identity import identify
@@ -67,8 +68,11 @@ async def open_mesh(hub: Hub, relay: Relay) -> AsyncGenerator[Mesh, None]:
             mesh.directory.put_session(record)
         hub.mesh = mesh
         try:
-            async with Pusher(mesh, reaches(hub.env), relay.subscribe, installed=InstalledIntegrations(hub.env)):
+            async with (
+                McpEndpoint(mesh) as hub.mcp,
+                Pusher(mesh, reaches(hub.env), relay.subscribe, installed=InstalledIntegrations(hub.env)),
+            ):
                 yield mesh
         finally:
-            hub.mesh = None
+            hub.mesh = hub.mcp = None
             unsubscribe()

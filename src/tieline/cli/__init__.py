@@ -28,6 +28,11 @@ def main() -> None:
 
             gc.enable()
             _leave(run_and_report(lambda: execute(request)))
+    if arguments[:1] == ["mcp"]:  # every harness session starts one: it is up before Typer would be imported
+        from .mcp.stdio_bridge import run
+
+        if (status := run(arguments[1:])) is not None:
+            _leave(status)
     from .app import start
 
     gc.enable()

@@ -41,6 +41,7 @@ PARTS = (
     "routes.dead_letters",
     "routes.channels",
     "routes.webhooks",
+    "routes.mcp",
     "http.static_files",
 )
 

@@ -39,6 +39,7 @@ from .stream.encoded_frames import EventSummary
 from .stream.fanout import Fanout
 
 if TYPE_CHECKING:
+    from ..mesh.mcp_endpoint import McpEndpoint
     from ..mesh.mesh import Mesh
     from ..node.command_executor import CommandExecutor
     from ..relay import Relay
@@ -84,6 +85,7 @@ class Hub:
         self.relay: Relay | None = None  # the daemon gives them
         self.channels: ChannelSet | None = None
         self.mesh: Mesh | None = None
+        self.mcp: McpEndpoint | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Hub":

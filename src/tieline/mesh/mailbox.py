@@ -52,6 +52,7 @@ class Mailbox:
         self._handed: dict[str, dict[str, None]] = {}  # address → ids that were handed over and not seen yet
         self._work: dict[str, _Work] = {}
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+        self._listeners: dict[str, list[Callable[[], None]]] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def __enter__(self) -> "Mailbox":
@@ -93,6 +94,23 @@ class Mailbox:
                 if not self._waiters[address]:
                     del self._waiters[address]
         return True
+
+    def is_awaited(self, address: str) -> bool:
+        """Whether somebody waits for its messages."""
+        return address in self._waiters
+
+    def on_message(self, address: str, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener` for each message that arrives at the address. Returns a function that ends it."""
+        self._listeners.setdefault(address, []).append(listener)
+
+        def end() -> None:
+            left = self._listeners.get(address, [])
+            if listener in left:
+                left.remove(listener)
+            if not left:
+                self._listeners.pop(address, None)
+
+        return end
 
     # --- handing over ---
 
@@ -191,8 +209,12 @@ class Mailbox:
     def _on_receipt(self, receipt: MessageReceipt) -> None:
         if receipt.over:
             self._leases.pop(receipt.id, None)
-        elif receipt.subject in self._waiters:
+            return
+        if receipt.subject in self._waiters:
             self._wake(receipt.subject)
+        if receipt.state == "stored":
+            for listener in tuple(self._listeners.get(receipt.subject, ())):
+                listener()
 
     def _wake(self, address: str) -> None:
         for waiter in self._waiters.get(address, ()):

@@ -307,7 +307,7 @@ class Mesh:
         return self._sent(receipt)
 
     async def broadcast_message(
-        self, caller: Caller, text: str, filters: Filters = NO_FILTERS, reply_wanted: bool = False
+        self, caller: Caller, text: str, filters: Filters = NO_FILTERS, reply_wanted: bool = False, key: str = ""
     ) -> Broadcast:
         """To every agent and session that fits, each a message of its own, all in one thread. People are left out
         unless `kind` asks for them."""
@@ -327,13 +327,16 @@ class Mesh:
         thread, results = new_id(), list[BroadcastResult]()
         for member in receivers:
             try:
-                sent = await self._send(me, member, text, thread=thread, reply_wanted=reply_wanted)
+                own = f"{key}-{member.id}" if key else ""
+                sent = await self._send(me, member, text, thread=thread, reply_wanted=reply_wanted, key=own)
                 results.append(BroadcastResult(to=member.name, address=member.address, message=sent))
             except Refused as error:
                 results.append(BroadcastResult(to=member.name, address=member.address, problem=error.message))
         return Broadcast(thread=thread, results=tuple(results))
 
-    async def reply(self, caller: Caller, message_id: str, text: str, reply_wanted: bool = True) -> SentMessage:
+    async def reply(
+        self, caller: Caller, message_id: str, text: str, reply_wanted: bool = True, key: str = ""
+    ) -> SentMessage:
         """To whoever sent that message, in its thread."""
         me = await self._active(caller)
         message = await self._own_message(me, message_id)
@@ -348,10 +351,13 @@ class Mesh:
             sender=me.address,
             reply_to=me.address if reply_wanted else "",
             in_reply_to=message_id,
+            key=key,
         )
         return self._sent(receipt)
 
-    async def ask_agent(self, caller: Caller, to: str, text: str, timeout_s: float = 60.0) -> AgentAnswer:
+    async def ask_agent(
+        self, caller: Caller, to: str, text: str, timeout_s: float = 60.0, key: str = ""
+    ) -> AgentAnswer:
         """Send and wait for the answer. An answer that comes later is an ordinary message."""
         me = self._with_inbox(await self._active(caller))
         timeout_s = min(max(timeout_s, 0.1), MAX_WAIT_S)
@@ -368,7 +374,7 @@ class Mesh:
 
         unsubscribe = self._relay.subscribe(on_receipt)
         try:
-            sent = await self._send(me, self.directory.resolve(to), text)
+            sent = await self._send(me, self.directory.resolve(to), text, key=key)
             on_receipt(await self._relay.status(sent.id))
             await asyncio.wait((finished,), timeout=timeout_s)
         finally:

@@ -1,0 +1,1 @@
+"""`tieline mcp`: the mesh's MCP server on standard input and output."""

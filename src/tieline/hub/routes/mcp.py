@@ -1,0 +1,144 @@
+"""The MCP server of the mesh: Streamable HTTP at `/mcp`, and where a bridge confirms what it handed over."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ...mesh.mcp_caller import MAX_WORD, McpRequest
+from ...mesh.mcp_endpoint import McpEndpoint
+from ...mesh.records import Caller
+from ...protocol.views import DeviceView
+from ..http.problems import RequestRefused
+from ..http.request import NO_CONTENT, Request, parse_body
+from ..http.route_spec import RouteSpec
+from ..http.routing import asgi, post
+from ..hub import via
+from ..security.access_rules import MCP, MCP_DELIVERED
+from ..security.auth import OWNER, actor_name
+from ..security.middleware import UNKNOWN_SESSION
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+MAX_CWD = 4096
+
+
+class Delivered(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a bridge wrote to its harness."""
+
+    delivery: str
+
+
+@post(MCP_DELIVERED, tags=["mesh"], spec=RouteSpec(body=Delivered, status=204, problems=("NotFound",)))
+async def delivered(request: Request) -> Response:
+    """Confirm that the messages of a tool's result reached the harness. `tieline mcp` does it."""
+    confirmed = await parse_body(request, Delivered)
+    hub = request.hub
+    if hub.mcp is None or not await hub.mcp.delivered(confirmed.delivery):
+        raise RequestRefused("NotFound", "no such delivery (any more): its messages are unread again", field="delivery")
+    return NO_CONTENT
+
+
+def mcp_request(
+    hub: "Hub", endpoint: McpEndpoint, scope: Scope, hand_over: Callable[[Caller, tuple[str, ...]], str]
+) -> McpRequest:
+    """Who calls, as the connection and the bridge's headers tell."""
+    state = scope["state"]
+    device: DeviceView = state["device"]
+    headers = Headers(scope=scope)
+    session: str = state["session"]
+    mcp_session = headers.get("mcp-session-id", "")[:MAX_WORD]
+    bridge = _word(headers, "x-tieline-bridge")
+    local = device.id == OWNER
+    caller = (
+        Caller(driven=session)
+        if session
+        else Caller(
+            machine=endpoint.mesh.machine if local else f"{device.name}-{device.id[-6:]}",
+            harness=_word(headers, "x-tieline-harness"),
+            session=_word(headers, "x-tieline-session"),
+            cwd=_word(headers, "x-tieline-cwd", MAX_CWD) if local else "",
+        )
+    )
+
+    def refused(who: str, why: str) -> None:
+        hub.audit.record("refusal", f"{actor_name(device)} {who}", via(scope), why=why, request=f"POST {MCP}")
+
+    connection = f"bridge-{bridge}" if bridge else f"mcp-{mcp_session}" if mcp_session else ""
+    return McpRequest(
+        principal=device.id,
+        caller=caller,
+        connection=connection,
+        mcp_session=mcp_session,
+        key=_word(headers, "x-tieline-key"),
+        confirms=bool(bridge),
+        hand_over=hand_over,
+        refused=refused,
+    )
+
+
+def _word(headers: Headers, name: str, limit: int = MAX_WORD) -> str:
+    """A header's value; what is not plain ASCII comes in base64, as MCP has it."""
+    value = headers.get(name, "").strip()
+    if value.startswith("=?base64?") and value.endswith("?="):
+        try:
+            value = base64.b64decode(value[9:-2], validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            raise RequestRefused("UsageError", f"{name} is not base64 of UTF-8", field=name) from None
+    if len(value) > limit or not value.isprintable():
+        raise RequestRefused("UsageError", f"{name} is longer than {limit} or not printable", field=name)
+    return value
+
+
+async def _handle(hub: "Hub", scope: Scope, receive: Receive, send: Send) -> None:
+    """A revoked device's requests end at once."""
+    if scope["type"] != "http":
+        raise RequestRefused("NotFound", "no WebSocket at this path")
+    endpoint = hub.mcp
+    if endpoint is None:
+        raise RequestRefused("NotFound", "this hub runs no mesh")
+    if scope["state"]["session"] == UNKNOWN_SESSION:
+        raise RequestRefused("Forbidden", "it cannot be told which session's agent this is")
+    if hub.relay is None or not hub.relay.active:
+        raise RequestRefused("RelayStandby", "the relay of this hub is not active (yet)", retry_s=1.0)
+    device: DeviceView = scope["state"]["device"]
+    limit = asyncio.timeout(None)
+
+    def drop(id: str) -> None:
+        if id == device.id:
+            with suppress(RuntimeError):
+                limit.reschedule(0)
+
+    forget, closed = hub.devices.on_revoke(drop), hub.devices.connected(device.id)
+    try:
+        async with limit:
+            await endpoint.handle(
+                scope,
+                receive,
+                send,
+                request=lambda hand_over: mcp_request(hub, endpoint, scope, hand_over),
+                connected=scope["state"].get("connected", lambda: True),
+            )
+    except TimeoutError:
+        if not limit.expired():
+            raise
+    finally:
+        forget()
+        closed()
+
+
+def routes(hub: "Hub") -> list[Any]:
+    # Plain ASGI: the SDK answers requests itself, some with an endless stream.
+    @asgi(MCP)
+    async def mcp(scope: Scope, receive: Receive, send: Send) -> None:
+        await _handle(hub, scope, receive, send)
+
+    return [mcp, delivered]

@@ -1,0 +1,87 @@
+"""Who calls: the transport before the harness, the harness before the model, and nobody as somebody else."""
+
+from typing import Any
+
+import pytest
+
+from tieline.mesh.errors import NotYours
+from tieline.mesh.mcp_caller import Callers, McpRequest, harness_of, thread_of
+from tieline.mesh.records import Caller
+
+V7 = "019a8f6e-1c2d-7abc-8def-0123456789ab"
+V4 = "6f1c1d1e-5b8a-4c3e-9a55-0123456789ab"
+
+
+def request(connection: str = "bridge-1", refused: list[str] | None = None, **known: str) -> McpRequest:
+    told = refused if refused is not None else []
+    return McpRequest(
+        principal="owner",
+        caller=Caller(machine="here", **known),
+        connection=connection,
+        hand_over=lambda caller, ids: "",
+        refused=lambda who, why: told.append(why),
+    )
+
+
+def identify(callers: Callers, made: McpRequest, meta: dict[str, Any] | None = None, **said: str) -> Caller:
+    return callers.identify(made, meta=meta or {}, client=said.pop("client", ""), **said)
+
+
+def test_the_header_then_the_call_then_the_argument_then_the_connection() -> None:
+    callers = Callers()
+    codex = {"threadId": V7}
+    assert identify(callers, request(session="s1", harness="claude-code"), codex).session == "s1"
+    found = identify(callers, request(), codex)
+    assert (found.session, found.harness) == (V7, "codex")
+    assert identify(callers, request(connection="bridge-2"), session_id="s3", client="opencode").session == "s3"
+    assert identify(callers, request(connection="bridge-3")).session == "bridge-3"
+    assert identify(callers, request(connection="")).session == ""
+
+
+def test_a_connection_remembers_what_was_said_once() -> None:
+    callers = Callers()
+    said = identify(callers, request(), session_id="ses_1", client="opencode")
+    again = identify(callers, request(), client="opencode", token="t")
+    assert (again.session, again.harness, again.token) == (said.session, "opencode", "t")
+    assert identify(callers, request(connection="bridge-9")).session == "bridge-9"  # another one does not
+
+
+@pytest.mark.parametrize("known", [{"session": "mine"}, {}])
+def test_a_model_cannot_name_another_session(known: dict[str, str]) -> None:
+    refused: list[str] = []
+    meta = {} if known else {"threadId": "mine"}
+    with pytest.raises(NotYours, match="this is the session mine, not theirs"):
+        identify(Callers(), request(refused=refused, **known), meta, session_id="theirs")
+    assert refused == ["this is the session mine, not theirs"]
+    assert identify(Callers(), request(**known), meta, session_id="mine").session == "mine"
+
+
+def test_a_driven_agent_is_its_session_whatever_it_says() -> None:
+    own = Caller(driven="s1")
+    made = McpRequest(principal="x", caller=own, hand_over=lambda caller, ids: "", refused=lambda who, why: None)
+    assert identify(Callers(), made, {"threadId": "t"}, session_id="other", token="stolen") == own
+
+
+@pytest.mark.parametrize(
+    ("client", "session", "harness"),
+    [
+        ("claude-code", "", "claude-code"),
+        ("codex-mcp-client", V4, "codex"),
+        ("gemini-cli-mcp-client-tieline", "", "gemini"),
+        ("Visual Studio Code", "", "copilot"),
+        ("", V7, "codex"),
+        ("", V4, "claude-code"),
+        ("", "ses_4a3b", "opencode"),
+        ("My Own Client!", "", "my-own-client"),
+        ("", "", "generic"),
+    ],
+)
+def test_the_harness_by_its_own_name_or_by_its_ids(client: str, session: str, harness: str) -> None:
+    assert harness_of(client, session) == harness
+
+
+def test_codex_names_its_thread_in_three_places() -> None:
+    assert thread_of({"threadId": "a", "sessionId": "b"}) == "a"
+    assert thread_of({"sessionId": "b"}) == "b"
+    assert thread_of({"x-codex-turn-metadata": {"thread_id": "c"}}) == "c"
+    assert thread_of({"threadId": 3, "x-codex-turn-metadata": "no"}) == ""

@@ -1,0 +1,378 @@
+"""The MCP server with the SDK's own client: both transports, both revisions of the protocol."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import mcp_types as types
+import pytest
+import pytest_asyncio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.mesh.mcp_clients import REVISIONS, MeshHub, Transport, call, mesh_hub, refusal, text_of
+
+from tieline.mesh.mcp_tools import TOOLS
+from tieline.testing.wait_for import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+WAYS = [(transport, mode) for transport in ("http", "stdio") for mode in REVISIONS]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[MeshHub, None]:
+    async with mesh_hub(tmp_path_factory.mktemp("mesh")) as started:
+        yield started
+
+
+def state(mesh: MeshHub, id: str) -> str:
+    assert mesh.hub.relay is not None
+    live = mesh.hub.relay.dispatcher.in_flight.get(id)
+    return live.receipt.state if live else "over"
+
+
+@pytest.mark.parametrize(("transport", "mode"), WAYS)
+async def test_two_agents_find_each_other_and_talk(mesh: MeshHub, transport: Transport, mode: str) -> None:
+    own = f"{transport}-{mode}"
+    async with (
+        mesh.client(f"a-{own}", transport=transport, mode=mode) as alice,
+        mesh.client(f"b-{own}", transport=transport, mode=mode) as bob,
+    ):
+        listed = {tool.name: tool for tool in (await alice.list_tools()).tools}
+        assert set(listed) == set(TOOLS)
+        assert listed["list_agents"].annotations and listed["list_agents"].annotations.read_only_hint
+        me = await call(alice, "register_agent", name=f"alice-{own}", description="writes the parser", role="backend")
+        again = await call(alice, "register_agent", name=f"alice-{own}")
+        assert again["known"] and again["member"]["id"] == me["member"]["id"]
+        await call(bob, "register_agent", name=f"bob-{own}", description="reviews the stylesheets")
+        found = await call(alice, "find_agents", query=f"stylesheets bob-{own}")
+        assert found["matches"][0]["member"]["name"] == f"bob-{own}"
+
+        waiting = asyncio.create_task(call(bob, "wait_for_messages", timeout_s=30))
+        sent = await call(alice, "send_message", to=f"bob-{own}", text="please look at main.css")
+        (message,) = (await waiting)["messages"]
+        assert message["id"] == sent["id"] and message["sender"] == f"alice-{own}"
+        assert "please look at main.css" in message["text"] and message["text"].startswith("<peer-message-")
+        await eventually(lambda: state(mesh, sent["id"]) == "over", "it was not confirmed")
+        assert (await call(alice, "message_status", message_id=sent["id"]))["state"] == "injected"
+        assert (await call(bob, "fetch_messages"))["messages"] == []
+        assert (await call(alice, "message_status", message_id=sent["id"]))["state"] == "seen"
+
+        await call(bob, "reply", message_id=sent["id"], text="it is fine")
+        (answer,) = (await call(alice, "fetch_messages"))["messages"]
+        assert answer["in_reply_to"] == sent["id"] and "it is fine" in answer["text"]
+        assert (await call(alice, "message_status", message_id=sent["id"]))["state"] == "answered"
+        history = await call(alice, "fetch_message_history", **{"with": f"bob-{own}"})
+        assert {one["id"] for one in history["messages"]} == {sent["id"], answer["id"]}
+
+
+async def test_an_answer_is_waited_for(mesh: MeshHub) -> None:
+    async with mesh.client("ask-a") as alice, mesh.client("ask-b") as bob:
+        await call(alice, "register_agent", name="asker")
+        await call(bob, "register_agent", name="answerer")
+        asking = asyncio.create_task(call(alice, "ask_agent", to="answerer", text="how much?", timeout_s=60))
+        (question,) = (await call(bob, "wait_for_messages", timeout_s=30))["messages"]
+        await call(bob, "reply", message_id=question["id"], text="forty-two")
+        assert "forty-two" in (await asking)["answer"]["text"]
+        assert (await call(alice, "fetch_messages"))["messages"] == []  # it was handed over as the answer
+        late = await call(alice, "ask_agent", to="answerer", text="and now?", timeout_s=1)
+        assert late["reason"] == "timeout" and late["question"]["state"] == "stored"
+
+
+async def test_what_members_of_a_project_share(mesh: MeshHub) -> None:
+    async with mesh.client("share-a") as alice, mesh.client("share-b") as bob:
+        await call(alice, "register_agent", name="sharer", project="atlas", role="docs")
+        await call(bob, "register_agent", name="taker", project="atlas", role="docs")
+        await call(alice, "shared_notes", action="put", key="api", text="frozen until friday")
+        note = (await call(bob, "shared_notes", action="get", key="api"))["notes"][0]
+        assert (note["text"], note["by"]) == ("frozen until friday", "sharer")
+        assert (await call(alice, "reserve_paths", patterns=["src/api/**"], note="rewriting"))["leases"]
+        result = await bob.call_tool("reserve_paths", {"patterns": ["src/api/routes.py"]})
+        assert "sharer" in text_of(result) and "rewriting" in text_of(result)
+        assert (await call(alice, "release_paths"))["released"]
+        assert (await call(bob, "reserve_paths", patterns=["src/api/routes.py"]))["leases"]
+        done = await call(alice, "broadcast_message", text="done", project="atlas", role="docs")
+        assert [one["to"] for one in done["results"]] == ["taker"]
+        assert len((await call(bob, "fetch_messages"))["messages"]) == 1
+        assert (await call(bob, "heartbeat", activity="idle"))["activity"] == "idle"
+        assert (await call(bob, "get_session_binding"))["session_id"] == "share-b"
+        assert (await call(bob, "update_agent_profile", role="tests"))["role"] == "tests"
+
+
+@pytest.mark.parametrize("mode", REVISIONS)
+async def test_a_call_that_waits_says_so(mesh: MeshHub, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tieline.mesh import mcp_server
+
+    monkeypatch.setattr(mcp_server, "PROGRESS_S", 0.1)
+    heard: list[float] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        heard.append(done)
+
+    async with mesh.client(f"progress-{mode}", mode=mode) as client:
+        await call(client, "register_agent")
+        result = await client.call_tool("wait_for_messages", {"timeout_s": 1}, progress_callback=progress)
+        assert text_of(result) == "No message within 1 s."
+    assert len(heard) >= 2 and heard == sorted(heard)
+
+
+# --- told without being asked --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_a_subscriber_is_told_of_a_message(mesh: MeshHub, transport: Transport) -> None:
+    told = asyncio.Event()
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification) and str(message.params.uri) == "tieline://inbox":
+            told.set()
+
+    own = f"told-{transport}"
+    async with (
+        mesh.client(own, transport=transport, message_handler=hear) as listener,
+        mesh.client(f"{own}-b") as sender,
+    ):
+        await call(listener, "register_agent", name=own)
+        await call(sender, "register_agent")
+        (inbox,) = (await listener.list_resources()).resources
+        await listener.session.subscribe_resource(str(inbox.uri))
+        async with asyncio.timeout(30):
+            while not told.is_set():  # the client opens its stream in its own time
+                await call(sender, "send_message", to=own, text="hello")
+                try:
+                    await asyncio.wait_for(told.wait(), 1)
+                except TimeoutError:
+                    continue
+        (content,) = (await listener.read_resource("tieline://inbox")).contents
+        assert isinstance(content, types.TextResourceContents) and "unread" in content.text
+        await listener.session.unsubscribe_resource("tieline://inbox")
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_a_listener_without_a_session_is_told_of_a_message(mesh: MeshHub, transport: Transport) -> None:
+    own = f"listen-{transport}"
+    async with (
+        mesh.client(own, transport=transport, mode="2026-07-28") as listener,
+        mesh.client(f"{own}-b") as sender,
+    ):
+        await call(listener, "register_agent", name=own)
+        await call(sender, "register_agent")
+        async with asyncio.timeout(30), listener.listen(resource_subscriptions=["tieline://inbox"]) as events:
+            await call(sender, "send_message", to=own, text="hello")
+            async for event in events:
+                assert "inbox" in str(event)
+                break
+
+
+async def test_only_the_own_inbox_is_a_resource(mesh: MeshHub) -> None:
+    async with mesh.client("stranger") as client:
+        for uri in ("tieline://inbox/mb-0", "file:///etc/passwd"):
+            with pytest.raises(Exception, match="no resource"):
+                await client.read_resource(uri)
+        with pytest.raises(Exception, match="not registered"):
+            await client.read_resource("tieline://inbox")
+
+
+# --- nothing is lost -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", REVISIONS)
+async def test_a_client_that_vanishes_while_it_waits_loses_nothing(mesh: MeshHub, mode: str) -> None:
+    own = f"vanish-{mode}"
+    async with mesh.client(f"{own}-b") as sender, mesh.client(own) as registered:
+        address = (await call(registered, "register_agent", name=own))["member"]["address"]
+        await call(sender, "register_agent")
+        async with mesh.client(own, mode=mode) as vanishing:
+            waiting = asyncio.create_task(vanishing.call_tool("wait_for_messages", {"timeout_s": 30}))
+            await eventually(lambda: mesh.mesh.mailbox.is_awaited(address), "it does not wait")
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        sent = await call(sender, "send_message", to=own, text="still there?")
+        async with asyncio.timeout(30):
+            (message,) = (await call(registered, "wait_for_messages", timeout_s=20))["messages"]
+        assert message["id"] == sent["id"]
+
+
+async def test_a_bridge_confirms_what_it_wrote(mesh: MeshHub) -> None:
+    """Over HTTP with a bridge's header: until it confirms, the message is not handed over."""
+    headers = {"X-Tieline-Harness": "test", "X-Tieline-Session": "confirming", "X-Tieline-Bridge": "b1"}
+    async with mesh.client("confirming-b") as sender, mesh.http({**headers, **ACCEPT}) as http:
+        await call(sender, "register_agent")
+        await modern(http, "register_agent", name="confirming")
+        sent = await call(sender, "send_message", to="confirming", text="hello")
+        result = await modern(http, "fetch_messages")
+        delivery = result["_meta"]["tieline/delivery"]
+        assert state(mesh, sent["id"]) == "stored"
+        assert (await call(sender, "message_status", message_id=sent["id"]))["state"] == "stored"
+        assert (await modern(http, "fetch_messages"))["structuredContent"]["messages"] == []  # it is on its way
+        assert (await http.post("/mcp/delivered", json={"delivery": delivery})).status_code == 204
+        assert (await call(sender, "message_status", message_id=sent["id"]))["state"] == "injected"
+        again = await http.post("/mcp/delivered", json={"delivery": delivery})
+        assert (again.status_code, again.json()["field"]) == (404, "delivery")
+
+
+async def test_the_same_request_again_happens_once(mesh: MeshHub) -> None:
+    headers = {"X-Tieline-Harness": "test", "X-Tieline-Session": "again", "X-Tieline-Bridge": "b2"}
+    async with mesh.http({**headers, **ACCEPT}) as http:
+        await modern(http, "register_agent", name="again")
+        http.headers["X-Tieline-Key"] = "b2-7"
+        one = await modern(http, "send_message", to="again", text="once")
+        two = await modern(http, "send_message", to="again", text="once")
+        assert one["structuredContent"]["id"] == two["structuredContent"]["id"]
+        del http.headers["X-Tieline-Key"]
+        assert len((await modern(http, "fetch_messages"))["structuredContent"]["messages"]) == 1
+
+
+async def modern(http: httpx.AsyncClient, tool: str, **arguments: Any) -> dict[str, Any]:
+    reply = await http.post("/mcp", json=envelope(tool, arguments), headers=modern_headers("tools/call", tool))
+    return reply.json()["result"]
+
+
+def envelope(tool: str, arguments: object) -> dict[str, Any]:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {"name": tool, "arguments": arguments, "_meta": meta}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+def modern_headers(method: str, name: str) -> dict[str, str]:
+    return {"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name}
+
+
+# --- who may -------------------------------------------------------------------------------------------------
+
+
+async def test_every_kind_of_key_at_the_door(mesh: MeshHub) -> None:
+    hub = mesh.hub
+    (_, node), (_, own) = await hub.devices.add("node", "n", node="n1"), await hub.devices.add("mesh", "laptop")
+    async with httpx.AsyncClient(base_url=mesh.serving.url, headers=ACCEPT, timeout=30) as http:
+        body = envelope("register_agent", {"name": "from-afar"})
+        headers = modern_headers("tools/call", "register_agent")
+        for key, status in (("", 401), ("tl_nobody", 401), (node, 403)):
+            known = {"Authorization": f"Bearer {key}"} if key else {}
+            for method, path in (("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("POST", "/mcp/delivered")):
+                reply = await http.request(method, path, json=body, headers={**headers, **known})
+                assert reply.status_code == status, (key, method, path)
+        known = {"Authorization": f"Bearer {own}"}
+        made = (await http.post("/mcp", json=body, headers={**headers, **known})).json()["result"]
+        member = made["structuredContent"]["member"]
+        assert member["machine"].startswith("laptop-")  # another machine's sessions are others, whatever it says
+
+
+async def test_nobody_is_somebody_else(mesh: MeshHub) -> None:
+    async with mesh.client("honest") as honest, mesh.client("mallory") as mallory:
+        victim = await call(honest, "register_agent", name="honest")
+        assert "this is the session mallory, not honest" in await refusal(
+            mallory, "register_agent", name="x", session_id="honest"
+        )
+        await call(mallory, "register_agent", name="mallory")
+        assert "belongs to honest" in await refusal(
+            mallory, "send_message", to="honest", text="x", token=victim["token"]
+        )
+        assert "token" in await refusal(mallory, "fetch_messages", token="tm_guessed")
+        assert "another" in await refusal(mallory, "bind_session", agent_id=victim["member"]["id"])
+        assert "taken by" in await refusal(mallory, "register_agent", name="honest")
+        assert "person" in await refusal(mallory, "register_agent", name="owner")
+        note = await call(honest, "send_message", to="honest", text="secret")
+        assert "secret" not in await refusal(mallory, "message_status", message_id=note["id"])
+        await call(honest, "fetch_messages")
+    audit = Path(mesh.env["TIELINE_HOME"], "audit.jsonl")
+    assert "this is the session mallory, not honest" in audit.read_text()
+
+
+async def test_a_session_is_for_the_device_that_opened_it(mesh: MeshHub) -> None:
+    (_, one), (_, other) = await mesh.hub.devices.add("mesh", "one"), await mesh.hub.devices.add("mesh", "other")
+    async with httpx.AsyncClient(base_url=mesh.serving.url, headers=ACCEPT, timeout=30) as http:
+        session = await opened(http, one)
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        for key, status in ((one, 200), (other, 404)):
+            headers = {"Authorization": f"Bearer {key}", "Mcp-Session-Id": session}
+            assert (await http.post("/mcp", json=ping, headers=headers)).status_code == status
+
+
+async def test_revoking_ends_an_open_stream(mesh: MeshHub) -> None:
+    device, key = await mesh.hub.devices.add("mesh", "lost")
+    async with httpx.AsyncClient(base_url=mesh.serving.url, headers=ACCEPT, timeout=30) as http:
+        session = await opened(http, key)
+        headers = {"Authorization": f"Bearer {key}", "Mcp-Session-Id": session}
+        async with asyncio.timeout(30), http.stream("GET", "/mcp", headers=headers) as stream:
+            assert stream.status_code == 200
+            await mesh.hub.devices.revoke(device.id)
+            try:
+                async for _ in stream.aiter_bytes():
+                    pass
+            except httpx.RemoteProtocolError:
+                pass  # cut off in the middle
+
+
+async def opened(http: httpx.AsyncClient, key: str) -> str:
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    headers = {"Authorization": f"Bearer {key}"}
+    reply = await http.post("/mcp", json=body, headers=headers)
+    session = reply.headers["mcp-session-id"]
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    await http.post("/mcp", json=ready, headers={**headers, "Mcp-Session-Id": session})
+    return session
+
+
+# --- malformed calls -----------------------------------------------------------------------------------------
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=10,
+)
+names = st.sampled_from([*sorted(TOOLS), "", "nonsense", "__class__"])
+arguments = st.dictionaries(
+    st.sampled_from(["odd", *sorted({name for tool in TOOLS.values() for name in tool.schema()["properties"]})]),
+    anything,
+    max_size=5,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=names, given_arguments=arguments | anything)
+async def test_odd_calls_get_clear_answers(mesh: MeshHub, name: str, given_arguments: Any) -> None:
+    if isinstance(given_arguments, dict) and "timeout_s" in given_arguments:
+        given_arguments = {**given_arguments, "timeout_s": "soon"}  # else it waits
+    headers = {"X-Tieline-Harness": "test", "X-Tieline-Session": "fuzz", **ACCEPT}
+    async with mesh.http(headers) as http:
+        if name == "wait_for_messages":
+            name = "fetch_messages"
+        if name == "ask_agent":
+            given_arguments = {"to": 3}
+        reply = await http.post(
+            "/mcp", json=envelope(name, given_arguments), headers=modern_headers("tools/call", name)
+        )
+    assert reply.status_code in (200, 400, 404)
+    told = reply.json()
+    if "error" in told:
+        assert told["error"]["code"] in (-32602, -32600, -32601, -32020, -32001)
+    elif told["result"].get("isError"):
+        assert told["result"]["structuredContent"]["error"]["message"]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(body=st.binary(max_size=200) | anything.map(lambda value: json.dumps(value).encode()), new=st.booleans())
+async def test_odd_bodies_break_nothing(mesh: MeshHub, body: bytes, new: bool) -> None:
+    headers = {**ACCEPT, "Content-Type": "application/json", **(modern_headers("ping", "") if new else {})}
+    async with mesh.http(headers) as http:
+        reply = await http.post("/mcp", content=body)
+        assert 200 <= reply.status_code < 500
+        assert (await http.get("/healthz")).status_code == 200
+
+
+async def test_limits_are_clear_when_they_are_hit(mesh: MeshHub) -> None:
+    async with mesh.client("limits") as client:
+        await call(client, "register_agent", name="limits")
+        assert "1,048,576" in await refusal(client, "send_message", to="limits", text="x" * (1024 * 1024 + 1))
+        assert "<= 50" in await refusal(client, "fetch_messages", limit=51)
+        assert "is empty" in await refusal(client, "send_message", to="limits", text=" ")
+        sent = await call(client, "send_message", to="limits", text="y" * (1024 * 1024))
+        assert sent["state"] == "stored"
+        (message,) = (await call(client, "fetch_messages"))["messages"]
+        assert len(message["text"]) > 1024 * 1024
