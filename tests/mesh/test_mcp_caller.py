@@ -12,11 +12,13 @@ V7 = "019a8f6e-1c2d-7abc-8def-0123456789ab"
 V4 = "6f1c1d1e-5b8a-4c3e-9a55-0123456789ab"
 
 
-def request(connection: str = "bridge-1", refused: list[str] | None = None, **known: str) -> McpRequest:
+def request(
+    connection: str = "bridge-1", refused: list[str] | None = None, *, harness: str = "", session: str = ""
+) -> McpRequest:
     told = refused if refused is not None else []
     return McpRequest(
         principal="owner",
-        caller=Caller(machine="here", **known),
+        caller=Caller(machine="here", harness=harness, session=session),
         connection=connection,
         hand_over=lambda caller, ids: "",
         refused=lambda who, why: told.append(why),
@@ -46,14 +48,14 @@ def test_a_connection_remembers_what_was_said_once() -> None:
     assert identify(callers, request(connection="bridge-9")).session == "bridge-9"  # another one does not
 
 
-@pytest.mark.parametrize("known", [{"session": "mine"}, {}])
-def test_a_model_cannot_name_another_session(known: dict[str, str]) -> None:
+@pytest.mark.parametrize("known", ["mine", ""])
+def test_a_model_cannot_name_another_session(known: str) -> None:
     refused: list[str] = []
     meta = {} if known else {"threadId": "mine"}
     with pytest.raises(NotYours, match="this is the session mine, not theirs"):
-        identify(Callers(), request(refused=refused, **known), meta, session_id="theirs")
+        identify(Callers(), request("bridge-1", refused, session=known), meta, session_id="theirs")
     assert refused == ["this is the session mine, not theirs"]
-    assert identify(Callers(), request(**known), meta, session_id="mine").session == "mine"
+    assert identify(Callers(), request(session=known), meta, session_id="mine").session == "mine"
 
 
 def test_a_driven_agent_is_its_session_whatever_it_says() -> None:

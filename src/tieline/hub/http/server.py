@@ -237,8 +237,9 @@ def _bounded_protocol(head_s: float) -> type[HttpToolsProtocol]:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            self.scope.setdefault("state", {})["known"] = self.known
-            self.scope["state"]["connected"] = lambda: not self.transport.is_closing()
+            state = self.scope.setdefault("state", {})
+            state["known"] = self.known
+            state["connected"] = lambda: not self.transport.is_closing()
             self._part, self._head, self._unended = "head", 0, 0
             self._begun += 1
 

@@ -18,9 +18,9 @@ from ...mesh.records import Caller
 from ...protocol.views import DeviceView
 from ..http.problems import RequestRefused
 from ..http.request import NO_CONTENT, Request, parse_body
+from ..http.request_context import RequestContext, context_of
 from ..http.route_spec import RouteSpec
 from ..http.routing import asgi, post
-from ..hub import via
 from ..security.access_rules import MCP, MCP_DELIVERED
 from ..security.auth import OWNER, actor_name
 from ..security.middleware import UNKNOWN_SESSION
@@ -51,10 +51,9 @@ def mcp_request(
     hub: "Hub", endpoint: McpEndpoint, scope: Scope, hand_over: Callable[[Caller, tuple[str, ...]], str]
 ) -> McpRequest:
     """Who calls, as the connection and the bridge's headers tell."""
-    state = scope["state"]
-    device: DeviceView = state["device"]
+    context = context_of(scope)
+    device, session = _device(context), context.session
     headers = Headers(scope=scope)
-    session: str = state["session"]
     mcp_session = headers.get("mcp-session-id", "")[:MAX_WORD]
     bridge = _word(headers, "x-tieline-bridge")
     local = device.id == OWNER
@@ -70,7 +69,7 @@ def mcp_request(
     )
 
     def refused(who: str, why: str) -> None:
-        hub.audit.record("refusal", f"{actor_name(device)} {who}", via(scope), why=why, request=f"POST {MCP}")
+        hub.audit.record("refusal", f"{actor_name(device)} {who}", context.via, why=why, request=f"POST {MCP}")
 
     connection = f"bridge-{bridge}" if bridge else f"mcp-{mcp_session}" if mcp_session else ""
     return McpRequest(
@@ -83,6 +82,12 @@ def mcp_request(
         hand_over=hand_over,
         refused=refused,
     )
+
+
+def _device(context: RequestContext) -> DeviceView:
+    if context.device is None:
+        raise RequestRefused("Unauthenticated", "missing or invalid credentials")
+    return context.device
 
 
 def _word(headers: Headers, name: str, limit: int = MAX_WORD) -> str:
@@ -102,14 +107,14 @@ async def _handle(hub: "Hub", scope: Scope, receive: Receive, send: Send) -> Non
     """A revoked device's requests end at once."""
     if scope["type"] != "http":
         raise RequestRefused("NotFound", "no WebSocket at this path")
-    endpoint = hub.mcp
+    endpoint, context = hub.mcp, context_of(scope)
     if endpoint is None:
         raise RequestRefused("NotFound", "this hub runs no mesh")
-    if scope["state"]["session"] == UNKNOWN_SESSION:
+    if context.session == UNKNOWN_SESSION:
         raise RequestRefused("Forbidden", "it cannot be told which session's agent this is")
     if hub.relay is None or not hub.relay.active:
         raise RequestRefused("RelayStandby", "the relay of this hub is not active (yet)", retry_s=1.0)
-    device: DeviceView = scope["state"]["device"]
+    device = _device(context)
     limit = asyncio.timeout(None)
 
     def drop(id: str) -> None:
