@@ -380,7 +380,7 @@ async def test_limits_are_clear_when_they_are_hit(mesh: MeshHub) -> None:
         assert "1,048,576" in await refusal(client, "send_message", to="limits", text="x" * (1024 * 1024 + 1))
         assert "<= 50" in await refusal(client, "fetch_messages", limit=51)
         assert "is empty" in await refusal(client, "send_message", to="limits", text=" ")
-        sent = await call(client, "send_message", to="limits", text="y" * (700 * 1024))
+        sent = await call(client, "send_message", to="limits", text="y" * (200 * 1024))
         assert sent["state"] == "stored"
         (message,) = (await call(client, "fetch_messages"))["messages"]
-        assert len(message["text"]) > 700 * 1024
+        assert len(message["text"]) > 200 * 1024
