@@ -322,7 +322,7 @@ def test_devices_are_listed_and_revoked_with_what_they_let_in(hub: Setting, tmp_
     elsewhere.env = {**elsewhere.env, "TIELINE_HUB": one["url"], "TIELINE_TOKEN": paired.key}
     assert "first" in ok(elsewhere, "devices"), "its key opens the hub over TCP"
     assert "Revoked first" in ok(hub, "devices", "--revoke", short_id(found["id"]))
-    assert "not known" in elsewhere.run("devices").stderr
+    assert "unknown or revoked token" in elsewhere.run("devices").stderr
     assert "first" not in ok(hub, "devices")
     told = ok(hub, "audit", "--since", "1h")
     assert "revoke" in told and "pairing" in told
