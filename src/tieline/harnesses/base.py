@@ -221,3 +221,18 @@ def is_our_group(value: Any) -> bool:
     hooks: Any = cast("dict[str, Any]", value).get("hooks") if isinstance(value, dict) else None
     handlers = cast("list[Any]", hooks) if isinstance(hooks, list) else []
     return bool(handlers) and all(is_our_handler(each) for each in handlers)
+
+
+def is_ours(path: tuple[str | int, ...], value: Any) -> bool:
+    """Whether an entry of a JSON configuration is ours, in every shape that harnesses have for it."""
+    match path:
+        case ("mcpServers" | "servers" | "mcp", "tieline"):
+            return is_our_server(value)
+        case ("hooks", str(), int()):
+            return is_our_group(value) or is_our_handler(value)
+        case ("hooks", str(), int(), "hooks", int()):
+            return is_our_handler(value)
+        case ("enabledMcpjsonServers", int()):  # Claude Code's list of approved servers
+            return value == SERVER
+        case _:
+            return False

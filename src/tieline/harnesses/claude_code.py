@@ -13,9 +13,7 @@ from .base import (
     ManagedFile,
     hook_command,
     http_headers,
-    is_our_group,
-    is_our_handler,
-    is_our_server,
+    is_ours,
     mcp_url,
     stdio_entry,
 )
@@ -51,8 +49,8 @@ class ClaudeCode(Harness):
     def files(self, options: InstallOptions) -> list[ManagedFile]:
         folder, servers, settings, memory = self._places(options)
         return [
-            ManagedFile(servers, JsonEntries({"mcpServers": {SERVER: _server(options)}}, _is_ours), "MCP server"),
-            ManagedFile(settings, JsonEntries(_settings(options), _is_ours), "hooks"),
+            ManagedFile(servers, JsonEntries({"mcpServers": {SERVER: _server(options)}}, is_ours), "MCP server"),
+            ManagedFile(settings, JsonEntries(_settings(options), is_ours), "hooks"),
             ManagedFile(memory, MarkedBlock(self.name, PROTOCOL), "instructions"),
             ManagedFile(folder / "skills/tieline/SKILL.md", WholeFile(self.name, SKILL), "skill /tieline"),
         ]
@@ -89,17 +87,3 @@ def _settings(options: InstallOptions) -> dict[str, Any]:
     # A server of a project's .mcp.json waits for an approval; installing it is one.
     approval = {"enabledMcpjsonServers": [SERVER]} if options.project else {}
     return {"hooks": hooks, **approval}
-
-
-def _is_ours(path: tuple[str | int, ...], value: Any) -> bool:
-    match path:
-        case ("mcpServers", "tieline"):
-            return is_our_server(value)
-        case ("hooks", str(), int()):
-            return is_our_group(value)
-        case ("hooks", str(), int(), "hooks", int()):
-            return is_our_handler(value)
-        case ("enabledMcpjsonServers", int()):
-            return value == SERVER
-        case _:
-            return False

@@ -11,8 +11,7 @@ from .base import (
     InstallOptions,
     ManagedFile,
     hook_command,
-    is_our_group,
-    is_our_handler,
+    is_ours,
     mcp_url,
     server_environment,
 )
@@ -57,7 +56,7 @@ class Codex(Harness):
             ManagedFile(skills / "tieline/SKILL.md", WholeFile(self.name, SKILL), "skill $tieline"),
         ]
         if options.hooks:
-            files.append(ManagedFile(folder / "hooks.json", JsonEntries(_hooks(options), _is_ours), "hooks"))
+            files.append(ManagedFile(folder / "hooks.json", JsonEntries(_hooks(options), is_ours), "hooks"))
         return files
 
     def notes(self, options: InstallOptions) -> list[str]:
@@ -91,13 +90,3 @@ def _text(value: str) -> str:
 def _hooks(options: InstallOptions) -> dict[str, Any]:
     handler = {"type": "command", "command": hook_command(Codex.name, options), "timeout": HOOK_TIMEOUT_S}
     return {"hooks": {event: [{"hooks": [handler]}] for event in HOOKS}}
-
-
-def _is_ours(path: tuple[str | int, ...], value: Any) -> bool:
-    match path:
-        case ("hooks", str(), int()):
-            return is_our_group(value)
-        case ("hooks", str(), int(), "hooks", int()):
-            return is_our_handler(value)
-        case _:
-            return False

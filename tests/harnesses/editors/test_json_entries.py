@@ -4,7 +4,7 @@ import json
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tieline.harnesses.editors.base import CannotEdit
@@ -26,6 +26,9 @@ def is_ours(path: tuple[str | int, ...], value: Any) -> bool:
 
 
 EDITOR = JsonEntries(ENTRIES, is_ours)
+FEW = JsonEntries({"mcpServers": {"tieline": SERVER}}, is_ours)
+FRAMED = JsonEntries({"hooks": {"Stop": [{"ours": 1}]}}, is_ours, {"version": 1})
+EDITORS = pytest.mark.parametrize("editor", [EDITOR, FEW, FRAMED], ids=["all", "few", "framed"])
 
 # --- any JSON text, in any formatting ---------------------------------------------------------------------------
 
@@ -62,13 +65,19 @@ def files(draw: st.DrawFn) -> str:
     return draw(st.sampled_from(["", "\ufeff"])) + draw(BLANKS) + draw(texts()) + draw(BLANKS)
 
 
-@settings(max_examples=60)
-@given(files())
-def test_in_twice_and_out_once_is_the_file_as_it_was(text: str) -> None:
-    once = EDITOR.install(text)
-    assert EDITOR.install(once) == once != text
-    assert EDITOR.uninstall(once) == text
-    assert EDITOR.uninstall(text) == text
+@EDITORS
+@settings(max_examples=50)
+@given(text=files())
+@example(text='{"mcpServers":{}}')
+@example(text='{"version":1,"hooks":{}}')
+@example(text='{"version":1,"hooks":{"Stop":[]}}')
+@example(text="{}")
+@example(text='{ // note\r\n\t"hooks" : {"Stop": [\r\n]},}')
+def test_in_twice_and_out_once_is_the_file_as_it_was(editor: JsonEntries, text: str) -> None:
+    once = editor.install(text)
+    assert editor.install(once) == once != text
+    assert editor.uninstall(once) == text
+    assert editor.uninstall(text) == text
 
 
 @settings(max_examples=60)
@@ -94,11 +103,15 @@ def test_an_empty_file_is_empty_again(text: str) -> None:
     assert EDITOR.uninstall(once) == text
 
 
-def test_a_file_that_we_made_goes_again() -> None:
-    made = EDITOR.install(None)
-    assert json.loads(made) == ENTRIES
-    assert EDITOR.install(made) == made
-    assert EDITOR.uninstall(made) is None
+@EDITORS
+def test_a_file_that_we_made_goes_again(editor: JsonEntries) -> None:
+    made = editor.install(None)
+    assert editor.install(made) == made
+    assert editor.uninstall(made) is None
+
+
+def test_a_file_that_we_made_has_its_frame() -> None:
+    assert json.loads(FRAMED.install(None)) == {"version": 1, "hooks": {"Stop": [{"ours": 1}]}}
 
 
 VALUES = st.recursive(

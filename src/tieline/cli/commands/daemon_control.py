@@ -26,6 +26,7 @@ from ...sessions.records import SessionRecord
 from ..terminal.formatting import print_json
 from ..terminal.qr_code import show_link
 from ..terminal.sanitize import clean, one_line
+from .harnesses import HarnessReport, found_here
 
 START_S = 60.0
 STOP_S = 30.0
@@ -57,6 +58,7 @@ class DaemonReport(Struct, frozen=True, kw_only=True):
     waiting: int = 0
     asks: int = 0
     problem: str = ""
+    harnesses: tuple[HarnessReport, ...] = ()
 
 
 def start(*, node: bool, foreground: bool, host: str, port: int | None, insecure: bool) -> int:
@@ -236,11 +238,11 @@ def _wait_until(gone: Callable[[], bool], within: float) -> bool:
 
 def show(*, json: bool) -> int:
     config = configuration.load()
-    report = asyncio.run(_report(config))
+    report = replace(asyncio.run(_report(config)), harnesses=tuple(found_here(config)))
     if json:
         print_json(report)
     else:
-        print("\n".join(_lines(report)))
+        print("\n".join([*_lines(report), *_harness_lines(report)]))
     return 0 if report.running and not report.problem else 1
 
 
@@ -304,3 +306,11 @@ def _lines(report: DaemonReport) -> list[str]:
     lines.append(f"sessions  {report.sessions}: {report.working} working, {report.waiting} waiting for you")
     lines.append(f"asks      {report.asks} pending")
     return lines
+
+
+def _harness_lines(report: DaemonReport) -> list[str]:
+    words = {"yes": "Tieline is installed", "partly": "Tieline is installed in part", "no": "Tieline is not installed"}
+    return [
+        f"harness   {each.harness}: {words[each.installed]}" + (f" ({one_line(each.hint, 80)})" if each.hint else "")
+        for each in report.harnesses
+    ]

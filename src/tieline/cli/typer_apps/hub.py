@@ -38,8 +38,18 @@ def down() -> None:
     raise typer.Exit(stop())
 
 
-def status(json: Json = False) -> None:
+def status(
+    harnesses: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="HARNESS", help="What is installed in these, instead.", show_default=False),
+    ] = None,
+    json: Json = False,
+) -> None:
     """What runs here: the hub, its machines, sessions, and who waits for you. Exit status 1 when nothing runs."""
+    if harnesses:
+        from ..commands.harnesses import status
+
+        raise typer.Exit(status(harnesses, json=json))
     from ..commands.daemon_control import show
 
     raise typer.Exit(show(json=json))
@@ -80,6 +90,7 @@ tieline down
     status: """
 tieline status
 tieline status --json | jq .asks
+tieline status claude-code codex         what is installed in these harnesses
 """,
     pair: """
 tieline pair                             a browser: a phone, another computer

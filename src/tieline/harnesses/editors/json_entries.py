@@ -17,18 +17,23 @@ INDENT = re.compile(r"[ \t]*")
 
 
 class JsonEntries:
-    """`entries` is merged into the file: objects into objects of the same key, items into arrays."""
+    """`entries` is merged into the file: objects into objects of the same key, items into arrays.
 
-    def __init__(self, entries: Mapping[str, Any], is_ours: IsOurs) -> None:
+    `frame` is what the file must have besides, as its version: it comes and goes with a file that we made.
+    """
+
+    def __init__(self, entries: Mapping[str, Any], is_ours: IsOurs, frame: Mapping[str, Any] | None = None) -> None:
         self._entries = entries
         self._is_ours = is_ours
+        self._frame = frame or {}
 
     def install(self, text: str | None) -> str:
         bare = text if text is None else self.uninstall(text)
+        whole = _render({**self._frame, **self._entries})
         if bare is None:
-            return _render(self._entries) + "\n"
+            return whole + "\n"
         if _is_blank(bare):
-            return f"{bare}{line_break(bare)}{_render(self._entries)}"
+            return f"{bare}{line_break(bare)}{whole}"
         edits: list[tuple[int, str]] = []
         _merge(bare, parse(bare), self._entries, (), self._is_ours, edits)
         for at, added in sorted(edits, reverse=True):
@@ -39,7 +44,7 @@ class JsonEntries:
         if _is_blank(text):
             return text
         node = parse(text)
-        if _is_emptied(node, (), self._is_ours) and _is_made_by_us(node):
+        if _is_made_by_us(node, (), self._is_ours_or_frame):
             if node.start == 0 and _is_blank(text[node.end :]):
                 return None
             return text[: node.start].removesuffix(line_break(text)) + text[node.end :]  # it was put into an empty file
@@ -48,6 +53,11 @@ class JsonEntries:
         for start, end in sorted(cuts, reverse=True):
             text = text[:start] + text[end:]
         return text
+
+    def _is_ours_or_frame(self, path: Path, value: Any) -> bool:
+        if self._is_ours(path, value):
+            return True
+        return len(path) == 1 and path[0] in self._frame and value == self._frame[str(path[0])]
 
 
 def _is_blank(text: str) -> bool:
@@ -123,22 +133,17 @@ def _line_start(text: str, at: int) -> int:
 def _goes(child: Child, path: Path, is_ours: IsOurs) -> bool:
     """Whether a child goes as a whole: an entry of ours, or a container that we made and that holds nothing else."""
     here = (*path, child.key)
-    if is_ours(here, child.value.value):
-        return True
-    return _is_emptied(child.value, here, is_ours) and _is_made_by_us(child.value)
+    return is_ours(here, child.value.value) or _is_made_by_us(child.value, here, is_ours)
 
 
-def _is_emptied(node: Node, path: Path, is_ours: IsOurs) -> bool:
-    """Whether it is a container that has something, and nothing that is not ours."""
-    return bool(node.children) and all(
-        is_ours((*path, child.key), child.value.value) or _is_emptied(child.value, (*path, child.key), is_ours)
-        for child in node.children
+def _is_made_by_us(container: Node, path: Path, is_ours: IsOurs) -> bool:
+    """Whether nothing but ours is in it, and the first of it follows the bracket at once (the rule of this package)."""
+    children = container.children
+    return (
+        bool(children)
+        and children[0].start == container.start + 1
+        and all(_goes(child, path, is_ours) for child in children)
     )
-
-
-def _is_made_by_us(container: Node) -> bool:
-    """Whether its first child follows the bracket at once: see the rule in this package's docstring."""
-    return bool(container.children) and container.children[0].start == container.start + 1
 
 
 def _cut(text: str, node: Node, path: Path, is_ours: IsOurs, cuts: list[tuple[int, int]]) -> None:

@@ -1,0 +1,285 @@
+"""`tieline install`, `tieline uninstall`, `tieline harnesses`: Tieline inside the programs in which people run agents."""
+
+import difflib
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from ... import config as configuration
+from ...bootstrap.process_lock import read_running
+from ...config import Config
+from ...errors import TielineError, UsageError
+from ...harnesses import installer, registry
+from ...harnesses.base import Detection, Harness, InstallOptions, Transport
+from ...harnesses.installer import FileChange, FileState
+from ..errors import FAILED, print_error
+from ..terminal.formatting import print_json
+from ..terminal.sanitize import clean, one_line
+from ..terminal.tables import Cell, print_rows
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    path: str
+    what: str
+    action: str
+
+
+class HarnessChange(Struct, frozen=True, kw_only=True):
+    """One harness, as `tieline install --json` tells it."""
+
+    harness: str
+    changes: tuple[Change, ...] = ()
+    applied: bool = False
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class HarnessReport(Struct, frozen=True, kw_only=True):
+    """One harness, as `tieline harnesses --json` and `tieline status --json` tell it."""
+
+    harness: str
+    display_name: str
+    found: bool
+    program: str = ""
+    version: str = ""
+    tested: str = ""
+    installed: str = "no"
+    """`yes`, `partly` (or by another version of Tieline), `no`."""
+    files: tuple[FileState, ...] = ()
+    hint: str = ""
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    names: tuple[str, ...]
+    project: str = ""
+    transport: Transport = "stdio"
+    hooks: bool = False
+    dry_run: bool = False
+    yes: bool = False
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    harness: Harness
+    changes: list[FileChange]
+    applied: bool = False
+    problem: str = ""
+
+
+# --- installing ----------------------------------------------------------------------------------------------------
+
+
+def install(request: Request) -> int:
+    return _change(request, installing=True)
+
+
+def uninstall(request: Request) -> int:
+    return _change(request, installing=False)
+
+
+def _change(request: Request, *, installing: bool) -> int:
+    config = configuration.load()
+    options = _options(config, request)
+    plans = [_plan(each, options, installing) for each in _chosen(request.names, options, installing=installing)]
+    if not request.json:
+        _show(plans, diff=request.dry_run)
+    if not request.dry_run and any(plan.changes for plan in plans):
+        if not request.names and not request.yes and not _agreed(installing):
+            return FAILED
+        plans = [_applied(plan, config.environ) for plan in plans]
+    if request.json:
+        print_json([_told(plan, options, installing) for plan in plans])
+    else:
+        _report([_told(plan, options, installing) for plan in plans], installing=installing, dry_run=request.dry_run)
+    return FAILED if any(plan.problem for plan in plans) else 0
+
+
+def _plan(harness: Harness, options: InstallOptions, installing: bool) -> Plan:
+    try:
+        plan = installer.plan_install if installing else installer.plan_uninstall
+        return Plan(harness, plan(harness, options))
+    except TielineError as error:
+        return Plan(harness, [], problem=str(error))
+
+
+def _applied(plan: Plan, env: Mapping[str, str]) -> Plan:
+    if not plan.changes:
+        return plan
+    try:
+        installer.apply(plan.changes, env)
+    except TielineError as error:
+        return replace(plan, problem=str(error))
+    return replace(plan, applied=True)
+
+
+def _told(plan: Plan, options: InstallOptions, installing: bool) -> HarnessChange:
+    return HarnessChange(
+        harness=plan.harness.name,
+        changes=tuple(Change(path=each.path, what=each.what, action=each.action) for each in plan.changes),
+        applied=plan.applied,
+        notes=tuple(plan.harness.notes(options)) if installing and not plan.problem else (),
+        problem=plan.problem,
+    )
+
+
+def _options(config: Config, request: Request) -> InstallOptions:
+    project = ""
+    if request.project:
+        folder = Path(request.project).expanduser().absolute()
+        if not folder.is_dir():
+            raise UsageError(f"{folder} is no folder", field="project", hint="Name the folder of a project.")
+        project = str(folder)
+    running = read_running(config.environ)
+    return InstallOptions(
+        env=config.environ,
+        program=_program(config.environ),
+        python=sys.executable,
+        project=project,
+        transport=request.transport,
+        url=running.url.rstrip("/") if running else f"http://127.0.0.1:{config.hub.port}",
+        hooks=request.hooks,
+    )
+
+
+def _program(env: Mapping[str, str]) -> str:
+    beside = Path(sys.executable).with_name("tieline")
+    found = str(beside) if beside.exists() else shutil.which("tieline", path=env.get("PATH", ""))
+    if not found:
+        raise TielineError("the program `tieline` was not found", hint="Install Tieline so that `tieline` is on PATH.")
+    return str(Path(found).absolute())
+
+
+def _chosen(names: Sequence[str], options: InstallOptions, *, installing: bool) -> list[Harness]:
+    if names:
+        return [registry.create(name) for name in dict.fromkeys(names)]
+    every = [registry.create(name) for name in registry.names()]
+    if installing:
+        return [harness for harness in every if harness.detect(options.env, version=False).found]
+    return [harness for harness in every if any(each.state != "missing" for each in _states(harness, options))]
+
+
+def _show(plans: Sequence[Plan], *, diff: bool) -> None:
+    rows = [(plan.harness.name, change.action, change.what, change.path) for plan in plans for change in plan.changes]
+    if rows:
+        print_rows(("harness", "will", "what", "file"), rows)
+    if diff:
+        for plan in plans:
+            for change in plan.changes:
+                print(clean(_diff(change)))
+
+
+def _diff(change: FileChange) -> str:
+    old, new = ((content or b"").decode(errors="replace").splitlines() for content in (change.old, change.new))
+    return "\n".join(difflib.unified_diff(old, new, change.path, change.path, lineterm="", n=1))
+
+
+def _agreed(installing: bool) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is there to agree", field="yes", hint="Add --yes, or name the harnesses.")
+    reply = input(f"{'Install' if installing else 'Remove'} this? [y/N] ")
+    return reply.strip().lower() in ("y", "yes")
+
+
+def _report(told: Sequence[HarnessChange], *, installing: bool, dry_run: bool) -> None:
+    if not told:
+        print(
+            "No harness was found here. `tieline harnesses` shows which ones are known."
+            if installing
+            else "Nothing is installed."
+        )
+    for each in told:
+        if each.problem:
+            print_error(f"tieline: {each.harness}: {each.problem}")
+        elif dry_run:
+            print(f"{each.harness}: {len(each.changes)} files would change")
+        elif each.applied:
+            print(f"{each.harness}: {'installed' if installing else 'removed'}")
+        else:
+            print(f"{each.harness}: {'is installed already' if installing else 'is not installed'}")
+        for note in each.notes:
+            print(f"  {clean(note)}")
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+def show(names: Sequence[str], *, project: str, json: bool) -> int:
+    """All known harnesses, or those that are named: found, version, installed."""
+    config = configuration.load()
+    options = _options(config, Request(names=(), project=project))
+    reports = inspect(names or registry.names(), options, version=True)
+    if json:
+        print_json(reports)
+        return 0
+    rows: list[tuple[Cell, ...]] = [
+        (each.harness, each.version or ("found" if each.found else "-"), each.installed, one_line(each.hint, 60))
+        for each in reports
+    ]
+    print_rows(("harness", "version", "installed", ""), rows)
+    return 0
+
+
+def status(names: Sequence[str], *, json: bool) -> int:
+    """The files of these harnesses. Exit status 1 when one of them is not installed."""
+    reports = inspect(names, _options(configuration.load(), Request(names=())), version=True)
+    if json:
+        print_json(reports)
+    else:
+        rows = [
+            (each.harness, file.state, file.what, file.path + (f" ({file.problem})" if file.problem else ""))
+            for each in reports
+            for file in each.files
+        ]
+        print_rows(("harness", "state", "what", "file"), rows)
+    return 0 if all(each.installed == "yes" for each in reports) else FAILED
+
+
+def found_here(config: Config) -> list[HarnessReport]:
+    """The harnesses of this machine, without a start of any of them."""
+    reports = inspect(registry.names(), _options(config, Request(names=())), version=False)
+    return [each for each in reports if each.found]
+
+
+def inspect(names: Sequence[str], options: InstallOptions, *, version: bool) -> list[HarnessReport]:
+    harnesses = [registry.create(name) for name in dict.fromkeys(names)]
+
+    def detect(harness: Harness) -> Detection:
+        return harness.detect(options.env, version=version)
+
+    with ThreadPoolExecutor(max_workers=4) as threads:
+        found = list(threads.map(detect, harnesses))
+    return [_inspected(harness, each, options) for harness, each in zip(harnesses, found, strict=True)]
+
+
+def _inspected(harness: Harness, detection: Detection, options: InstallOptions) -> HarnessReport:
+    files = _states(harness, options)
+    there = [each.state for each in files]
+    installed = "yes" if files and set(there) == {"installed"} else "no" if set(there) <= {"missing"} else "partly"
+    hint = f"tieline install {harness.name}" if detection.found and installed != "yes" else ""
+    return HarnessReport(
+        harness=harness.name,
+        display_name=harness.display_name,
+        found=detection.found,
+        program=detection.program,
+        version=detection.version,
+        tested=harness.tested,
+        installed=installed,
+        files=tuple(files),
+        hint=next((each.problem for each in files if each.problem), hint),
+    )
+
+
+def _states(harness: Harness, options: InstallOptions) -> list[FileState]:
+    """With the transport that is installed, whichever it is."""
+    other: Transport = "http" if options.transport == "stdio" else "stdio"
+    first = installer.look(harness, options)
+    if all(each.state != "outdated" for each in first):
+        return first
+    second = installer.look(harness, structs.replace(options, transport=other))
+    return second if all(each.state != "outdated" for each in second) else first

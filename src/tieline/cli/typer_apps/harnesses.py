@@ -1,0 +1,109 @@
+"""`tieline install|uninstall|harnesses`, as Typer declares them."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ..help import HelpCommand
+from .options import HARNESSES_PANEL, Json
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="HARNESS", help="Which ones. Default: all that are found here.", show_default=False),
+]
+Project = Annotated[str, typer.Option(metavar="DIR", help="In this project's files only.")]
+Global = Annotated[bool, typer.Option("--global", help="In your own configuration (the default).")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, line by line; change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
+
+
+class TransportChoice(StrEnum):
+    STDIO = "stdio"
+    HTTP = "http"
+
+
+def install(
+    names: Names = None,
+    project: Project = "",
+    for_all: Global = False,
+    transport: Annotated[
+        TransportChoice,
+        typer.Option(help="How the harness reaches the hub: a program that it starts, or the hub's address."),
+    ] = TransportChoice.STDIO,
+    hooks: Annotated[bool, typer.Option("--hooks", help="Codex: also hooks, which you must approve in it.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Tell your harnesses of Tieline, so that their agents find each other and exchange messages.
+
+    Writes an MCP server, hooks or a plugin, instructions and a slash command into their configuration; everything else
+    in those files stays as it is."""
+    from ..commands import harnesses
+
+    _one_scope(project, for_all)
+    request = harnesses.Request(
+        names=tuple(names or ()),
+        project=project,
+        transport=transport.value,
+        hooks=hooks,
+        dry_run=dry_run,
+        yes=yes,
+        json=json,
+    )
+    raise typer.Exit(harnesses.install(request))
+
+
+def uninstall(
+    names: Names = None,
+    project: Project = "",
+    for_all: Global = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Take Tieline out of your harnesses again. Their files are then as they were."""
+    from ..commands import harnesses
+
+    _one_scope(project, for_all)
+    request = harnesses.Request(names=tuple(names or ()), project=project, dry_run=dry_run, yes=yes, json=json)
+    raise typer.Exit(harnesses.uninstall(request))
+
+
+def list_harnesses(names: Names = None, project: Project = "", json: Json = False) -> None:
+    """Which harnesses are here, in which version, and whether Tieline is installed in them."""
+    from ..commands import harnesses
+
+    raise typer.Exit(harnesses.show(names or [], project=project, json=json))
+
+
+def _one_scope(project: str, for_all: bool) -> None:
+    if project and for_all:
+        from ...errors import UsageError
+
+        raise UsageError("--project and --global exclude each other", field="project", hint="Give one of them.")
+
+
+EXAMPLES = {
+    "install": """
+tieline install                          all that are found, after a question
+tieline install claude-code codex
+tieline install --dry-run
+tieline install opencode --project .
+tieline install gemini --transport http
+""",
+    "uninstall": """
+tieline uninstall
+tieline uninstall codex --dry-run
+""",
+    "harnesses": """
+tieline harnesses
+tieline harnesses --json | jq '.[] | select(.found) | .harness'
+""",
+}
+
+
+def add(app: typer.Typer) -> None:
+    for name, verb in (("install", install), ("uninstall", uninstall), ("harnesses", list_harnesses)):
+        app.command(name, cls=HelpCommand, epilog=EXAMPLES[name], rich_help_panel=HARNESSES_PANEL)(verb)
