@@ -1,4 +1,4 @@
-"""`tieline install`, `tieline uninstall`, `tieline harnesses`: Tieline inside the programs in which people run agents."""
+"""`tieline install`, `uninstall` and `harnesses`: Tieline inside the programs in which people run agents."""
 
 import difflib
 import shutil

@@ -1,0 +1,123 @@
+"""`tieline install`, `uninstall`, `harnesses` and `status HARNESS`, run as a person does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tieline.testing.cli_process import CliProcess
+
+SETTINGS = '{\n  // mine\n  "theme": "dark",\n}'
+
+
+@pytest.fixture
+def home(cli: CliProcess) -> Path:
+    """With Claude Code and Codex, to judge by their folders."""
+    home = Path(cli.env["HOME"])
+    (home / ".claude").mkdir(parents=True)
+    (home / ".claude/settings.json").write_text(SETTINGS)
+    (home / ".codex").mkdir()
+    return home
+
+
+def ok(cli: CliProcess, *arguments: str) -> str:
+    ended = cli.run(*arguments)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_install_status_and_uninstall(cli: CliProcess, home: Path) -> None:
+    said = ok(cli, "install", "claude-code", "codex")
+    assert "claude-code: installed" in said and "codex: installed" in said
+    assert "mcp_servers.tieline" in (home / ".codex/config.toml").read_text()
+    assert cli.program in (home / ".claude.json").read_text()
+    assert "is installed already" in ok(cli, "install", "codex")
+
+    rows = [line.split()[:2] for line in ok(cli, "status", "claude", "codex").splitlines()[1:]]
+    assert {state for _, state in rows} == {"installed"} and {name for name, _ in rows} == {"claude-code", "codex"}
+    status = cli.run("status", "--json")
+    assert [(each["harness"], each["installed"]) for each in json.loads(status.stdout)["harnesses"]] == [
+        ("claude-code", "yes"),
+        ("codex", "yes"),
+    ]
+
+    assert "codex: removed" in ok(cli, "uninstall", "--yes")
+    assert (home / ".claude/settings.json").read_text() == SETTINGS
+    assert list((home / ".codex").iterdir()) == [] and not (home / ".claude.json").exists()
+    assert "Nothing is installed." in ok(cli, "uninstall", "--yes")
+    missing = cli.run("status", "codex")
+    assert missing.returncode == 1 and "missing" in missing.stdout
+
+
+def test_a_dry_run_shows_each_line_and_changes_nothing(cli: CliProcess, home: Path) -> None:
+    said = ok(cli, "install", "--dry-run")
+    assert "+[mcp_servers.tieline]" in said and '+  "hooks"' in said
+    assert "4 files would change" in said
+    assert (home / ".claude/settings.json").read_text() == SETTINGS and not (home / ".codex/config.toml").exists()
+
+
+def test_without_names_a_person_is_asked(cli: CliProcess, home: Path) -> None:
+    refused = cli.run("install")
+    assert refused.returncode == 2 and "--yes" in refused.stderr
+    for answer, installed in (("\n", False), ("y\n", True)):
+        with cli.terminal("install", columns=200) as terminal:
+            terminal.expect("Install this? [y/N]")
+            terminal.send(answer)
+            assert terminal.wait() == (0 if installed else 1)
+        assert (home / ".codex/config.toml").exists() == installed
+
+
+def test_json_tells_what_was_done(cli: CliProcess, home: Path) -> None:
+    (told,) = json.loads(ok(cli, "install", "codex", "--hooks", "--json"))
+    assert told["harness"] == "codex" and told["applied"] and not told["problem"]
+    assert {each["what"]: each["action"] for each in told["changes"]}["hooks"] == "create"
+    assert "/hooks" in told["notes"][0]
+
+
+def test_one_project_only(cli: CliProcess, home: Path) -> None:
+    ok(cli, "install", "claude-code", "codex", "--project", ".")
+    assert (cli.place / ".mcp.json").exists() and (cli.place / ".codex/config.toml").exists()
+    assert list((home / ".codex").iterdir()) == []
+    ok(cli, "uninstall", "--project", ".", "--yes")
+    assert list(cli.place.iterdir()) == []
+
+
+def test_the_hubs_address_where_the_harness_dials_itself(cli: CliProcess, home: Path) -> None:
+    cli.configure("[hub]\nport = 4321\n")
+    ok(cli, "install", "claude-code", "--transport", "http")
+    entry = json.loads((home / ".claude.json").read_text())["mcpServers"]["tieline"]
+    assert entry["url"] == "http://127.0.0.1:4321/mcp"
+    assert "installed" in ok(cli, "status", "claude-code"), "whichever the transport is"
+
+
+def test_one_bad_file_does_not_stop_the_others(cli: CliProcess, home: Path) -> None:
+    (home / ".claude.json").write_text("{oops")
+    ended = cli.run("install", "claude-code", "codex")
+    assert ended.returncode == 1
+    assert "line 1, column 2" in ended.stderr and "codex: installed" in ended.stdout
+    assert (home / ".claude.json").read_text() == "{oops"
+    assert (home / ".claude/settings.json").read_text() == SETTINGS, "nothing of a harness is half installed"
+
+
+def test_harnesses_lists_what_is_known(cli: CliProcess, home: Path) -> None:
+    (home / "bin").mkdir()
+    (home / "bin/codex").write_text("#!/bin/sh\necho 9.8.7\n")
+    (home / "bin/codex").chmod(0o755)
+    cli.env = {**cli.env, "PATH": f"{home}/bin:{cli.env['PATH']}"}
+    assert "9.8.7" in ok(cli, "harnesses") and "tieline install codex" in ok(cli, "harnesses")
+    found = {each["harness"]: each for each in json.loads(ok(cli, "harnesses", "--json"))}
+    assert found["codex"]["program"] == f"{home}/bin/codex" and found["codex"]["installed"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("install", "claud-code"), "Did you mean claude-code?"),
+        (("install", "codex", "--project", "nowhere"), "is no folder"),
+        (("install", "codex", "--project", ".", "--global"), "exclude each other"),
+        (("uninstall", "emacs"), "There are:"),
+    ],
+)
+def test_a_wrong_call_says_what_to_do(arguments: tuple[str, ...], told: str, cli: CliProcess) -> None:
+    ended = cli.run(*arguments)
+    assert ended.returncode == 2 and told in ended.stderr

@@ -1,0 +1,265 @@
+"""Installing on real files: twice in, once out, and every byte is as it was."""
+
+import json
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tieline.harnesses import installer, registry
+from tieline.harnesses.base import InstallOptions, Transport
+from tieline.harnesses.installer import CannotInstall
+
+SETTINGS = b"""\
+// mine\r
+{\r
+\t"theme" : "dark",   // keep\r
+\t"hooks": {\r
+\t\t"Stop": [ {"hooks":[{"type":"command","command":"say done"}]} ], /* and this */\r
+\t\t"PreToolUse": [],\r
+\t},\r
+\t"mcpServers": {"other" : {"command":"x","args":[ ]},},\r
+\t"servers": {}, "mcp": { },\r
+}\r
+"""
+ODD_TOML = b"""\
+# mine
+model   =  "o3"   # keep\r
+[mcp_servers.other]
+command='x'
+[[list]]
+  a = [ 1,
+2 ]
+[projects."/a b"]
+trust_level = "trusted\""""
+MARKDOWN = b"# My rules\r\n\r\n- be brief\r\n<!-- a comment -->"
+
+
+def options(home: Path, **more: Any) -> InstallOptions:
+    return InstallOptions(env={"HOME": str(home)}, program="/opt/bin/tieline", python="/opt/bin/python", **more)
+
+
+def content(root: Path) -> dict[str, bytes | None]:
+    """Every file and folder, except Tieline's own."""
+    own = root / ".local"
+    return {
+        str(path.relative_to(root)): path.read_bytes() if path.is_file() else None
+        for path in sorted(root.rglob("*"))
+        if path != own and own not in path.parents
+    }
+
+
+def install(name: str, given: InstallOptions) -> bool:
+    """Whether anything changed."""
+    changes = installer.plan_install(registry.create(name), given)
+    installer.apply(changes, given.env)
+    return bool(changes)
+
+
+def uninstall(name: str, given: InstallOptions) -> bool:
+    changes = installer.plan_uninstall(registry.create(name), given)
+    installer.apply(changes, given.env)
+    return bool(changes)
+
+
+def nasty(path: Path) -> bytes | None:
+    """What a person may have in such a file. None: the file would be ours as a whole."""
+    if "tieline" in path.parent.name or path.stem == "tieline":
+        return None
+    return {".json": SETTINGS, ".toml": ODD_TOML, ".md": MARKDOWN}[path.suffix]
+
+
+SCOPES = ("global", "project")
+TRANSPORTS: tuple[Transport, ...] = ("stdio", "http")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("name", registry.names())
+def test_twice_in_and_once_out_leaves_a_persons_files_as_they_were(
+    name: str, scope: str, transport: Transport, tmp_path: Path
+) -> None:
+    project = str(tmp_path / "a project") if scope == "project" else ""
+    given = options(tmp_path, project=project, transport=transport, hooks=True)
+    for file in registry.create(name).files(given):
+        if text := nasty(file.path):
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            file.path.write_bytes(text)
+    before = content(tmp_path)
+    assert install(name, given)
+    once = content(tmp_path)
+    assert not install(name, given)
+    assert content(tmp_path) == once != before
+    assert {each.state for each in installer.look(registry.create(name), given)} == {"installed"}
+    assert uninstall(name, given)
+    assert content(tmp_path) == before
+    assert not uninstall(name, given)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("name", registry.names())
+def test_what_was_made_goes_again(name: str, scope: str, tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    given = options(tmp_path, project=str(tmp_path / "p") if scope == "project" else "")
+    before = content(tmp_path)
+    install(name, given)
+    assert len(content(tmp_path)) > len(before)
+    uninstall(name, given)
+    assert content(tmp_path) == before
+
+
+def test_all_harnesses_together_in_and_out_in_any_order(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_bytes(MARKDOWN)
+    given = options(tmp_path / "home", project=str(tmp_path))
+    before = content(tmp_path)
+    for name in registry.names():
+        install(name, given)
+    for name in registry.names():
+        assert not install(name, given), f"{name} is written anew after the others"
+    for name in registry.names():  # the first in is the first out: shared files stay for the others
+        uninstall(name, given)
+    after = {path: text for path, text in content(tmp_path).items() if not path.startswith("home")}
+    assert after == {path: text for path, text in before.items() if not path.startswith("home")}
+
+
+def test_other_entries_are_read_as_before(tmp_path: Path) -> None:
+    given = options(tmp_path)
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex/config.toml").write_bytes(ODD_TOML)
+    install("codex", given)
+    new = tomllib.loads((tmp_path / ".codex/config.toml").read_text())
+    ours = new["mcp_servers"].pop("tieline")
+    assert new == tomllib.loads(ODD_TOML.decode())
+    assert (ours["command"], ours["args"]) == ("/opt/bin/tieline", ["mcp"])
+
+
+def test_a_link_stays_a_link_and_the_mode_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    real = tmp_path / "dotfiles/claude.json"
+    real.write_text('{"a": 1}')
+    real.chmod(0o640)
+    (tmp_path / ".claude.json").symlink_to(real)
+    given = options(tmp_path)
+    install("claude-code", given)
+    assert (tmp_path / ".claude.json").is_symlink()
+    assert "tieline" in json.loads(real.read_text())["mcpServers"]
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    uninstall("claude-code", given)
+    assert (tmp_path / ".claude.json").is_symlink() and real.read_text() == '{"a": 1}'
+
+
+def test_a_loop_of_links_is_told(tmp_path: Path) -> None:
+    (tmp_path / ".claude.json").symlink_to(tmp_path / ".claude.json")
+    with pytest.raises(CannotInstall, match=r"\.claude\.json"):
+        installer.plan_install(registry.create("claude-code"), options(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "text", "told"),
+    [
+        ("claude-code", ".claude.json", b'{"a": 1,\n  oops}', "line 2, column 3"),
+        ("codex", ".codex/config.toml", b"a = 1\nb = = 2\n", "line 2, column 5"),
+        ("claude-code", ".claude/CLAUDE.md", b"one\ntwo \xff", "not UTF-8 text (line 2)"),
+        ("claude-code", ".claude.json", b'{"mcpServers": {"tieline": {"command": "mine"}}}', "did not write it"),
+        ("codex", ".codex/config.toml", b"mcp_servers = {}\n", "written inline"),
+        ("codex", ".agents/skills/tieline/SKILL.md", b"mine", "did not write"),
+    ],
+)
+def test_a_file_that_cannot_be_changed_is_left_alone(
+    name: str, path: str, text: bytes, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_bytes(text)
+    before = content(tmp_path)
+    given = options(tmp_path)
+    with pytest.raises(CannotInstall) as caught:
+        installer.plan_install(registry.create(name), given)
+    assert told in caught.value.message and str(tmp_path / path) in caught.value.message
+    assert content(tmp_path) == before
+    states = {each.path: each for each in installer.look(registry.create(name), given)}
+    if "line " in told:  # not readable at all: `tieline status` says so too
+        assert told in states[str(tmp_path / path)].problem
+
+
+def test_all_files_or_none(tmp_path: Path) -> None:
+    """The third file cannot be written: the two before it are as they were."""
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/settings.json").write_bytes(SETTINGS)
+    given = options(tmp_path)
+    changes = installer.plan_install(registry.create("claude-code"), given)
+    before = content(tmp_path)
+    (tmp_path / ".claude/CLAUDE.md").write_text("written meanwhile")
+    with pytest.raises(CannotInstall, match="another program has changed it"):
+        installer.apply(changes, given.env)
+    (tmp_path / ".claude/CLAUDE.md").unlink()
+    assert content(tmp_path) == before
+
+
+def test_a_backup_of_every_changed_file_is_kept_and_only_some_of_them(tmp_path: Path) -> None:
+    (tmp_path / ".claude.json").write_text('{"a": 1}')
+    given = options(tmp_path)
+    backups = tmp_path / ".local/state/tieline/harness-backups"
+    for _ in range(installer.BACKUPS_KEPT):
+        install("claude-code", given)
+        uninstall("claude-code", given)
+    kept = list(backups.rglob("*.claude.json"))
+    assert len(kept) == installer.BACKUPS_KEPT
+    assert any(path.read_text() == '{"a": 1}' for path in kept)
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in kept)
+
+
+def test_a_folder_that_was_there_stays(tmp_path: Path) -> None:
+    (tmp_path / ".agents/skills").mkdir(parents=True)
+    given = options(tmp_path)
+    install("codex", given)
+    uninstall("codex", given)
+    assert content(tmp_path) == {".agents": None, ".agents/skills": None}
+
+
+def test_another_program_path_is_outdated_and_installing_mends_it(tmp_path: Path) -> None:
+    old = options(tmp_path)
+    install("claude-code", old)
+    moved = InstallOptions(env=old.env, program="/new/tieline", python="/new/python")
+    states = {each.what: each.state for each in installer.look(registry.create("claude-code"), moved)}
+    assert states["MCP server"] == "outdated" and states["instructions"] == "installed"
+    install("claude-code", moved)
+    assert "/opt/bin" not in (tmp_path / ".claude.json").read_text()
+    assert uninstall("claude-code", moved)
+    assert content(tmp_path) == {}
+
+
+def test_a_server_of_a_moved_state_folder_is_told_where_it_is(tmp_path: Path) -> None:
+    given = InstallOptions(
+        env={"HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "elsewhere")}, program="/t/tieline", python="/p"
+    )
+    install("claude-code", given)
+    entry = json.loads((tmp_path / ".claude.json").read_text())["mcpServers"]["tieline"]
+    assert entry["env"]["TIELINE_HOME"] == str(tmp_path / "elsewhere")
+
+
+def test_detection_reads_path_folder_and_version(tmp_path: Path) -> None:
+    harness = registry.create("codex")
+    env = {"HOME": str(tmp_path), "PATH": str(tmp_path / "bin")}
+    assert not harness.detect(env).found
+    (tmp_path / ".codex").mkdir()
+    assert harness.detect(env).paths == (str(tmp_path / ".codex"),)
+    program = tmp_path / "bin/codex"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho codex-cli 1.2.3.\n")
+    program.chmod(0o755)
+    found = harness.detect(env)
+    assert (found.program, found.version) == (str(program), "1.2.3")
+    program.rename(tmp_path / "bin/real")
+    package = tmp_path / "package.json"
+    package.write_text('{"name": "@openai/codex", "version": "4.5.6"}')
+    program.symlink_to(tmp_path / "bin/real")
+    assert harness.detect(env).version == "4.5.6"
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_harness_says_what_it_is(name: str) -> None:
+    harness = registry.create(name)
+    assert harness.name == name and harness.display_name
+    assert harness.capabilities.transports and harness.capabilities.instructions
