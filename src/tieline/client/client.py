@@ -6,13 +6,14 @@ from typing import Literal
 from ..environment import inherited
 from ..protocol.stream_frames import AnyHubFrame, Subscribe
 from .hub_address import find_hub
+from .members import MembersApi
 from .messages import MessagesApi
 from .nodes import AccessApi, NodesApi
 from .sessions import SessionsApi
 from .stream import Connection, StreamTransport, follow
 
 
-class Client(SessionsApi, NodesApi, AccessApi, MessagesApi):
+class Client(SessionsApi, NodesApi, AccessApi, MessagesApi, MembersApi):
     """`async with Client(url, token) as client`; `socket` is the owner's way in, on the hub's own machine.
 
     Whatever changes something is sent with an id of its own and again when the connection is lost on the way: it

@@ -42,6 +42,7 @@ PARTS = (
     "routes.channels",
     "routes.webhooks",
     "routes.mcp",
+    "routes.members",
     "http.static_files",
 )
 

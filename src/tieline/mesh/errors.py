@@ -15,7 +15,9 @@ class UnknownMember(UsageError):
     def __init__(self, name: str, close: tuple[str, ...] = ()) -> None:
         likely = f"Did you mean {' or '.join(close)}? " if close else ""
         super().__init__(
-            f"no member {name[:80]!r} in the mesh", field="to", hint=f"{likely}list_agents and find_agents show who is."
+            f"no member {name[:80]!r} in the mesh",
+            field="to",
+            hint=f"{likely}list_agents, find_agents and `tieline members` show who is.",
         )
 
 

@@ -148,7 +148,9 @@ class MemberIndex:
     def _collect(self, found: dict[str, None], words: Sequence[str], among: Set[str] | None) -> None:
         """Adds members that have all these words, as long as there is room."""
         first, *others = sorted((self._members[word] for word in words), key=len)
-        members = first.intersection(*others, *(() if among is None else (among,))) if others or among else first
+        members = first.intersection(*others) if others else first
+        if among is not None:
+            members = members & among
         found.update(dict.fromkeys(islice(members, MAX_CANDIDATES - len(found))))
 
 

@@ -6,7 +6,6 @@ from typing import Literal
 from msgspec import Struct
 
 from ..envelopes import State
-from .request_bodies import Body
 
 MemberKind = Literal["agent", "session", "person"]
 """agent: lives in a harness that a person started · session: an agent that Tieline drives · person: a human."""
@@ -17,9 +16,6 @@ MAX_FETCH = 50
 """Messages of one fetch."""
 MAX_MEMBERS = 500
 """Members of one list."""
-
-
-# --- answers -------------------------------------------------------------------------------------------------
 
 
 class MemberView(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -167,10 +163,3 @@ class PathReservation(Struct, frozen=True, kw_only=True):
     project: str
     leases: tuple[PathLease, ...] = ()
     conflicts: tuple[PathLease, ...] = ()
-
-
-# --- requests ------------------------------------------------------------------------------------------------
-
-
-class NewNote(Body, frozen=True, kw_only=True):
-    text: str

@@ -10,7 +10,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-PARTS = ("stream_frames", "request_bodies", "views", "access", "audit", "pagination", "problems", "push", "messages")
+PARTS = (
+    "stream_frames",
+    "request_bodies",
+    "views",
+    "access",
+    "audit",
+    "pagination",
+    "problems",
+    "push",
+    "messages",
+    "mesh",
+)
 
 
 def schema() -> dict[str, Any]:

@@ -44,6 +44,7 @@ AGENTS = {
     ("POST", "/api/v1/messages"),
     ("POST", "/api/v1/messages/ask"),
     ("GET", "/api/v1/messages/x"),
+    ("GET", "/api/v1/members"),
     ("GET", "/mcp"),
     ("POST", "/mcp"),
     ("DELETE", "/mcp"),
@@ -52,7 +53,7 @@ AGENTS = {
 """Open for what an agent started, beside its own session."""
 PAGE = re.compile(
     r"/(?:index\.html|sw\.js|manifest\.webmanifest|favicon\.ico|robots\.txt|assets/.*|icons/.*"
-    r"|new|settings|messages|messages/.*|inboxes|dead|channels|s/.*)?"
+    r"|new|settings|messages|messages/.*|members|members/.*|inboxes|dead|channels|s/.*)?"
 )
 """The page: the same for everybody, which a test makes sure of."""
 

@@ -7,7 +7,7 @@ import typer
 from ..help import HelpCommand, add_family
 from .options import MESSAGES_PANEL, Json, MessageId
 
-To = Annotated[str, typer.Argument(metavar="ADDRESS", help="Who it is for: relay.agent.<session>, relay.user.owner …")]
+To = Annotated[str, typer.Argument(metavar="TO", help="Who it is for: @name of a member, relay.agent.<session> …")]
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="What to say; `-` reads it from standard input.")]
 Within = Annotated[
     str, typer.Option(metavar="ID", help="The message you work on: this one inherits what is left of its budget.")
@@ -109,7 +109,7 @@ def listed(
 
 
 def inbox(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Whose; yours by default.")] = "",
+    address: Annotated[str, typer.Argument(metavar="WHOSE", help="An address or @name; yours by default.")] = "",
     take: Annotated[bool, typer.Option("--take", help="Read what waits: it is seen then.")] = False,
     every: Annotated[bool, typer.Option("--all", help="All addresses that mail waits for.")] = False,
     limit: Annotated[int, typer.Option(metavar="N", help="At most so many.")] = 50,
@@ -123,7 +123,8 @@ def inbox(
 
 ABOUT = "Messages between agents, people and everything else with an address."
 VERBS = {
-    "send": (send, 'tieline message send relay.agent.shop.fixer "the build is red"\n'
+    "send": (send, 'tieline message send @shop-codex "the build is red"\n'
+             'tieline message send relay.agent.shop.fixer "the build is red"\n'
              'tieline message send relay.telegram.phone.4711 "done" --no-reply\n'
              "tieline message send relay.webhook.ci '{\"n\": 1}' --type application/json\n"
              "git log -1 | tieline message send relay.user.owner -"),

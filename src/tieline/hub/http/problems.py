@@ -16,6 +16,7 @@ STATUS: dict[str, int] = {
     "Unauthenticated": 401,
     "Forbidden": 403,
     "NotFound": 404,
+    "UnknownMember": 404,
     "UnknownNode": 404,
     "UnknownMessage": 404,
     "SlowRequest": 408,

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parents[1] / "static"
 
-PAGE_PATHS = ("/", "/index.html", "/new", "/settings", "/messages", "/inboxes", "/dead", "/channels")
-PAGE_PATH_TEMPLATES = ("/s/{id}", "/s/{id}/{sheet}", "/messages/{id}")
+PAGE_PATHS = ("/", "/index.html", "/new", "/settings", "/members", "/messages", "/inboxes", "/dead", "/channels")
+PAGE_PATH_TEMPLATES = ("/s/{id}", "/s/{id}/{sheet}", "/messages/{id}", "/members/{id}")
 
 MEDIA_TYPES = {
     ".html": "text/html",

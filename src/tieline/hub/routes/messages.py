@@ -9,7 +9,9 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from ...channels.inbound_http import HTTP_STATUS
-from ...envelopes import Message, Refused, Unanswered, UnknownMessage, address
+from ...envelopes import Message, Refused, Unanswered, UnknownMessage, address, under
+from ...errors import UsageError
+from ...mesh.records import MEMBER_PREFIX
 from ...protocol.messages import (
     MAX_ASK_S,
     MAX_PAGE,
@@ -32,6 +34,7 @@ from ..http.request import Request, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import get_session
+from .members import address_of
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -92,7 +95,7 @@ def view_of(message: Message) -> MessageView:
 @post(
     "/api/v1/messages",
     tags=TAGS,
-    spec=RouteSpec(body=NewMessage, response=MessageView, status=201, problems=("NotFound",)),
+    spec=RouteSpec(body=NewMessage, response=MessageView, status=201, problems=("NotFound", "UnknownMember")),
 )
 async def send(request: Request) -> Response:
     """Send a message. It is durable when this returns; its receipt tells its progress."""
@@ -100,10 +103,10 @@ async def send(request: Request) -> Response:
     sender = await sender_of(request, new)
     async with relay_context(request) as relay:
         receipt = await relay.send(
-            new.to,
+            address_of(request, new.to),
             new.payload(),
             sender=sender,
-            reply_to="" if new.no_reply else new.reply_to or sender,
+            reply_to="" if new.no_reply else address_of(request, new.reply_to) or sender,
             in_reply_to=new.in_reply_to,
             thread=new.thread,
             limits=new.limits,
@@ -113,7 +116,11 @@ async def send(request: Request) -> Response:
         return json_response(view_of(await relay.message(receipt.id)), 201)
 
 
-@post("/api/v1/messages/ask", tags=TAGS, spec=RouteSpec(body=NewAsk, response=AnswerView, problems=("NotFound",)))
+@post(
+    "/api/v1/messages/ask",
+    tags=TAGS,
+    spec=RouteSpec(body=NewAsk, response=AnswerView, problems=("NotFound", "UnknownMember")),
+)
 async def ask(request: Request) -> Response:
     """Send a message and wait for its answer. Without an answer, `reason` and the receipt tell why."""
     new = await parse_body(request, NewAsk)
@@ -122,7 +129,7 @@ async def ask(request: Request) -> Response:
     async with relay_context(request) as relay:
         try:
             found = await relay.ask(
-                new.to,
+                address_of(request, new.to),
                 new.payload(),
                 sender=sender,
                 timeout=timeout,
@@ -233,11 +240,11 @@ def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
     )
 
 
-@get("/api/v1/inboxes/{subject}", tags=TAGS, spec=RouteSpec(response=list[MessageView]))
+@get("/api/v1/inboxes/{subject}", tags=TAGS, spec=RouteSpec(response=list[MessageView], problems=("UnknownMember",)))
 async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
-    """The messages of an address, the newest first. They stay unread."""
+    """The messages of an address or of a member, the newest first. They stay unread."""
     async with relay_context(request) as relay:
-        subject = address(subject)
+        subject = address(address_of(request, subject))
         lane = relay.dispatcher.queues.match(subject)
         if lane is not None and lane.kind == "inbox":
             return json_response([view_of(message) for message in await relay.inbox(subject).messages(limit=limit)])
@@ -250,13 +257,20 @@ async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
 @post(
     "/api/v1/inboxes/{subject}/read",
     tags=TAGS,
-    spec=RouteSpec(body=InboxRead, body_required=False, response=list[MessageView], problems=("UnknownMessage",)),
+    spec=RouteSpec(
+        body=InboxRead, body_required=False, response=list[MessageView], problems=("UnknownMessage", "UnknownMember")
+    ),
 )
 async def read(request: Request, subject: str) -> Response:
     """Read messages of an inbox: those named, or the oldest unread. They are marked as seen."""
     wanted = await parse_body(request, InboxRead, empty=InboxRead())
     async with relay_context(request) as relay:
-        found = relay.inbox(address(subject))
+        subject = address(address_of(request, subject))
+        if under(MEMBER_PREFIX, subject):  # its receipt would say that the agent has seen it
+            raise UsageError(
+                "an agent takes its messages itself", field="subject", hint="Look at its inbox without taking them."
+            )
+        found = relay.inbox(subject)
         limit = min(max(wanted.limit, 1), MAX_PAGE)
         ids = wanted.ids or tuple(receipt.id for receipt in found.unread()[:limit])
         return json_response([view_of(await found.read(id)) for id in ids])

@@ -30,6 +30,7 @@ PUBLIC: frozenset[tuple[str, str]] = frozenset(
         ("GET", "/new"),
         ("GET", "/settings"),
         ("GET", "/messages"),
+        ("GET", "/members"),
         ("GET", "/inboxes"),
         ("GET", "/dead"),
         ("GET", "/channels"),
@@ -40,6 +41,7 @@ PUBLIC_PREFIXES: tuple[tuple[str, str], ...] = (
     ("GET", "/icons/"),
     ("GET", "/s/"),
     ("GET", "/messages/"),
+    ("GET", "/members/"),
     ("POST", "/hooks/"),  # each request carries the signature of its channel
 )
 
@@ -68,9 +70,10 @@ SESSION_ALLOWED: tuple[tuple[str, str], ...] = (
     ("POST", f"{API}/messages"),
     ("POST", f"{API}/messages/ask"),
     ("GET", f"{API}/messages/{{message}}"),  # those that its session sent or was sent
+    ("GET", f"{API}/members"),  # its tool list_agents shows the same
     *sorted(MCP_ROUTES),
 )
-"""All that an agent's processes may do: send messages as their session, and read that session."""
+"""All that an agent's processes may do: send messages as their session, read that session, and see who is a member."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""

@@ -1,0 +1,71 @@
+"""`tieline members`: who is in the mesh, as a table or JSON."""
+
+from collections.abc import Sequence
+from typing import cast, get_args
+
+from ...client.client import Client
+from ...errors import UsageError
+from ...protocol.mesh import Activity, MemberView
+from .. import hub_connection
+from ..terminal.formatting import print_json, time_ago
+from ..terminal.tables import Cell, print_rows
+
+STYLES = {"working": "green", "stale": "yellow"}
+
+
+def members(
+    query: str,
+    *,
+    project: str,
+    role: str,
+    harness: str,
+    machine: str,
+    activity: str,
+    ended: bool,
+    limit: int,
+    json: bool,
+) -> int:
+    if activity and activity not in get_args(Activity):
+        raise UsageError(f"{activity!r} is no activity", field="activity", hint="Use working, idle or unknown.")
+
+    async def work(client: Client) -> int:
+        found = await client.members(
+            query,
+            project=project,
+            role=role,
+            harness=harness,
+            machine=machine,
+            activity=cast("Activity", activity) or None,
+            ended=ended,
+            limit=limit,
+        )
+        if json:
+            print_json(found)
+        else:
+            titles = ("name", "does", "project", "harness", "machine", "presence", "unread", "seen")
+            print_rows(titles, [_row(member) for member in found], "Nobody fits." if query else "Nobody is here yet.")
+        return 0
+
+    return hub_connection.run_with_client(work)
+
+
+def _row(member: MemberView) -> Sequence[Cell]:
+    presence = presence_of(member)
+    return (
+        member.name,
+        " · ".join(part for part in (member.role, member.specialisation, member.description) if part),
+        member.project,
+        member.harness or member.kind,
+        member.machine,
+        (presence, STYLES.get(presence, "")),
+        str(member.unread or ""),
+        time_ago(member.seen_at) if member.seen_at else "",
+    )
+
+
+def presence_of(member: MemberView) -> str:
+    if member.ended:
+        return "ended"
+    if member.stale:
+        return "stale"
+    return "" if member.activity == "unknown" else member.activity
