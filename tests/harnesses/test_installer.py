@@ -66,7 +66,7 @@ def uninstall(name: str, given: InstallOptions) -> bool:
 
 def nasty(path: Path) -> bytes | None:
     """What a person may have in such a file. None: the file would be ours as a whole."""
-    if "tieline" in path.parent.name or path.stem == "tieline":
+    if "tieline" in path.parent.name or path.name.startswith("tieline."):
         return None
     return {".json": SETTINGS, ".toml": ODD_TOML, ".md": MARKDOWN}[path.suffix]
 

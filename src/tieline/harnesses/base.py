@@ -228,6 +228,8 @@ def is_ours(path: tuple[str | int, ...], value: Any) -> bool:
     match path:
         case ("mcpServers" | "servers" | "mcp", "tieline"):
             return is_our_server(value)
+        case ("hooks", int()):  # Kiro
+            return isinstance(value, dict) and is_our_handler(cast("dict[str, Any]", value).get("action"))
         case ("hooks", str(), int()):
             return is_our_group(value) or is_our_handler(value)
         case ("hooks", str(), int(), "hooks", int()):

@@ -18,9 +18,7 @@ from .base import (
     stdio_entry,
 )
 from .editors.json_entries import JsonEntries
-from .editors.marked_block import MarkedBlock
-from .editors.whole_file import WholeFile
-from .instructions import PROTOCOL, SKILL
+from .instructions import instructions_in, skill_in
 
 TOOL_HOOKS = ("UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
 """Events by a call of our tool. At SessionStart the MCP server may not be connected yet: that one is a command."""
@@ -51,8 +49,8 @@ class ClaudeCode(Harness):
         return [
             ManagedFile(servers, JsonEntries({"mcpServers": {SERVER: _server(options)}}, is_ours), "MCP server"),
             ManagedFile(settings, JsonEntries(_settings(options), is_ours), "hooks"),
-            ManagedFile(memory, MarkedBlock(self.name, PROTOCOL), "instructions"),
-            ManagedFile(folder / "skills/tieline/SKILL.md", WholeFile(self.name, SKILL), "skill /tieline"),
+            instructions_in(memory, self.name),
+            skill_in(folder / "skills", self.name),
         ]
 
     def _places(self, options: InstallOptions) -> tuple[Path, Path, Path, Path]:

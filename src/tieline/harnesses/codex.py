@@ -16,9 +16,8 @@ from .base import (
     server_environment,
 )
 from .editors.json_entries import JsonEntries
-from .editors.marked_block import MarkedBlock, TomlBlock
-from .editors.whole_file import WholeFile
-from .instructions import PROTOCOL, SKILL
+from .editors.marked_block import TomlBlock
+from .instructions import instructions_in, shared_skills, skill_in
 
 HOOKS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop")
 HOOK_TIMEOUT_S = 10
@@ -49,11 +48,10 @@ class Codex(Harness):
         home = options.folder("CODEX_HOME", ".codex")
         folder = options.root / ".codex" if options.project else home
         memory = options.root / "AGENTS.md" if options.project else home / "AGENTS.md"
-        skills = (options.root if options.project else options.home) / ".agents/skills"
         files = [
             ManagedFile(folder / "config.toml", TomlBlock(self.name, _server(options)), "MCP server"),
-            ManagedFile(memory, MarkedBlock(self.name, PROTOCOL), "instructions"),
-            ManagedFile(skills / "tieline/SKILL.md", WholeFile(self.name, SKILL), "skill $tieline"),
+            instructions_in(memory, self.name),
+            skill_in(shared_skills(options), self.name, "$tieline"),
         ]
         if options.hooks:
             files.append(ManagedFile(folder / "hooks.json", JsonEntries(_hooks(options), is_ours), "hooks"))

@@ -1,6 +1,10 @@
 """What an agent inside a harness is told about Tieline: protocol instructions, a skill, a slash command."""
 
-from .editors.whole_file import MARK
+from pathlib import Path
+
+from .base import InstallOptions, ManagedFile
+from .editors.marked_block import MarkedBlock
+from .editors.whole_file import MARK, WholeFile
 
 PROTOCOL = """\
 ## Other agents on this machine (Tieline)
@@ -50,3 +54,17 @@ description = "Who else works here, and what is unread (Tieline)"
 prompt = '''
 {WHO_IS_HERE}'''
 """
+
+
+def instructions_in(file: Path, harness: str) -> ManagedFile:
+    """A block in the file from which the harness reads what its agents are to know."""
+    return ManagedFile(file, MarkedBlock(harness, PROTOCOL), "instructions")
+
+
+def skill_in(skills: Path, harness: str, typed: str = "/tieline") -> ManagedFile:
+    return ManagedFile(skills / "tieline/SKILL.md", WholeFile(harness, SKILL), f"skill {typed}")
+
+
+def shared_skills(options: InstallOptions) -> Path:
+    """The folder of skills that most harnesses read."""
+    return (options.root if options.project else options.home) / ".agents/skills"

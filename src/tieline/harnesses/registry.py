@@ -8,10 +8,20 @@ from .base import Harness
 BUILT_IN: dict[str, str] = {
     "claude-code": "claude_code:ClaudeCode",
     "codex": "codex:Codex",
+    "cursor": "cursor:Cursor",
+    "copilot": "copilot:Copilot",
+    "vscode": "vscode:VsCode",
+    "kiro": "kiro:Kiro",
+    "amazon-q": "amazon_q:AmazonQ",
+    "qwen": "qwen:Qwen",
+    "generic": "generic:Generic",
 }
 """In the order in which they are shown."""
 
-ALIASES = {"claude": "claude-code", "gemini-cli": "gemini", "github-copilot": "copilot", "q": "amazon-q"}
+ALIASES = {
+    "claude": "claude-code", "gemini-cli": "gemini", "github-copilot": "copilot", "copilot-cli": "copilot",
+    "copilot-vscode": "vscode", "vs-code": "vscode", "q": "amazon-q", "kiro-cli": "kiro", "qwen-code": "qwen",
+}  # fmt: skip
 
 
 def names() -> list[str]:

@@ -45,7 +45,12 @@ DELIVERY_META = "tieline/delivery"
 VERSION_META = "io.modelcontextprotocol/protocolVersion"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods whose subject the sessionless revision wants in a header."""
-SESSION_VARIABLES = (("CLAUDE_CODE_SESSION_ID", "claude-code"), ("GEMINI_SESSION_ID", "gemini"))
+SESSION_VARIABLES = (
+    ("CLAUDE_CODE_SESSION_ID", "claude-code"),
+    ("GEMINI_SESSION_ID", "gemini"),
+    ("COPILOT_AGENT_SESSION_ID", "copilot"),
+    ("QWEN_CODE_SESSION_ID", "qwen"),
+)
 """Where harnesses tell the programs that they start which session it is."""
 
 

@@ -1,0 +1,61 @@
+"""Qwen Code: MCP server and Claude-shaped command hooks in one file, instructions in QWEN.md, a skill."""
+
+from typing import Any
+
+from .base import (
+    KEY_VARIABLE,
+    SERVER,
+    Capabilities,
+    Harness,
+    InstallOptions,
+    ManagedFile,
+    hook_command,
+    http_headers,
+    is_ours,
+    mcp_url,
+    stdio_entry,
+)
+from .editors.json_entries import JsonEntries
+from .instructions import instructions_in, skill_in
+
+HOOKS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
+HOOK_TIMEOUT_MS = 10_000
+
+
+class Qwen(Harness):
+    name = "qwen"
+    display_name = "Qwen Code"
+    programs = ("qwen",)
+    package = "@qwen-code/qwen-code"
+    folders = (".qwen",)
+    capabilities = Capabilities(
+        hooks="command hooks",
+        mid_turn="after a tool call (hook)",
+        turn_end="`Stop` hook",
+        session_id="hook input, `QWEN_CODE_SESSION_ID`",
+        registers_itself=True,
+        instructions="`QWEN.md`",
+        compaction="`QWEN.md` stays in its context; `SessionStart` fires",
+        slash_command="skill `/tieline`",
+    )
+
+    def files(self, options: InstallOptions) -> list[ManagedFile]:
+        folder = (options.root if options.project else options.home) / ".qwen"
+        memory = options.root / "QWEN.md" if options.project else folder / "QWEN.md"
+        entries = {"mcpServers": {SERVER: _server(options)}, **_hooks(options)}
+        return [
+            ManagedFile(folder / "settings.json", JsonEntries(entries, is_ours), "MCP server, hooks"),
+            instructions_in(memory, self.name),
+            skill_in(folder / "skills", self.name),
+        ]
+
+
+def _server(options: InstallOptions) -> dict[str, Any]:
+    if options.transport == "http":
+        return {"httpUrl": mcp_url(options), "headers": http_headers(Qwen.name, f"${{{KEY_VARIABLE}}}")}
+    return stdio_entry(Qwen.name, options)
+
+
+def _hooks(options: InstallOptions) -> dict[str, Any]:
+    handler = {"type": "command", "command": hook_command(Qwen.name, options), "timeout": HOOK_TIMEOUT_MS}
+    return {"hooks": {event: [{"hooks": [handler]}] for event in HOOKS}}
