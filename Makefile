@@ -78,8 +78,9 @@ check: setup ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-docs: setup ## write docs/configuration.md from the types of the configuration
+docs: setup ## write docs/configuration.md and the tables of docs/harnesses.md from the code
 	$(BIN)/python -m tieline.cli.commands.config_reference > docs/configuration.md
+	$(BIN)/python -m tieline.cli.commands.harness_reference docs/harnesses.md
 
 chaos: setup ## a minute of a link that breaks, hubs and nodes that are killed; on SQLite and on NATS
 	CHAOS_SECONDS=60 $(BIN)/python -m pytest -q tests/node/test_chaos.py

@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from tieline.cli.app import HELP, app
-from tieline.cli.commands import config_reference
+from tieline.cli.commands import config_reference, harness_reference
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -194,6 +194,11 @@ def test_the_check_of_commands_can_fail(line: str, fault: str | None) -> None:
 
 def test_the_reference_of_the_configuration_is_made_from_its_types() -> None:
     assert (ROOT / "docs/configuration.md").read_text() == config_reference.reference(), "run `make docs`"
+
+
+def test_the_tables_of_the_harnesses_are_made_from_the_integrations() -> None:
+    written = (ROOT / "docs/harnesses.md").read_text()
+    assert written == harness_reference.page(written), "run `make docs`"
 
 
 def test_every_key_of_the_configuration_has_a_meaning_and_a_true_example() -> None:

@@ -258,6 +258,31 @@ def test_detection_reads_path_folder_and_version(tmp_path: Path) -> None:
     assert harness.detect(env).version == "4.5.6"
 
 
+ENTRIES: dict[str, tuple[str, str, dict[Transport, Any]]] = {
+    "claude-code": (".claude.json", "mcpServers", {"stdio": "command", "http": "url"}),
+    "cursor": (".cursor/mcp.json", "mcpServers", {"stdio": "command", "http": "url"}),
+    "copilot": (".copilot/mcp-config.json", "mcpServers", {"stdio": "command", "http": "url"}),
+    "kiro": (".kiro/settings/mcp.json", "mcpServers", {"stdio": "command", "http": "url"}),
+    "amazon-q": (".aws/amazonq/mcp.json", "mcpServers", {"stdio": "command", "http": "url"}),
+    "qwen": (".qwen/settings.json", "mcpServers", {"stdio": "command", "http": "httpUrl"}),
+    "codex": (".codex/config.toml", "mcp_servers", {"stdio": "command", "http": "url"}),
+}
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("name", ENTRIES)
+def test_the_entries_of_each_harness(name: str, transport: Transport, tmp_path: Path) -> None:
+    """The server as the harness reads it, and an instruction or a skill beside it."""
+    path, table, keys = ENTRIES[name]
+    install(name, options(tmp_path, transport=transport, url="https://hub.example"))
+    written = (tmp_path / path).read_text()
+    server = (tomllib.loads if path.endswith("toml") else json.loads)(written)[table]["tieline"]
+    assert server[keys[transport]] == {"stdio": "/opt/bin/tieline", "http": "https://hub.example/mcp"}[transport]
+    assert "TIELINE_MESH_KEY" in written if transport == "http" else server["args"] == ["mcp"]
+    others = [path for path in tmp_path.rglob("*.md") if "register_agent" in path.read_text()]
+    assert others, "nothing tells its agents what to do"
+
+
 @pytest.mark.parametrize("name", registry.names())
 def test_every_harness_says_what_it_is(name: str) -> None:
     harness = registry.create(name)

@@ -31,6 +31,7 @@ class Kiro(Harness):
     folders = (".kiro",)
     capabilities = Capabilities(
         hooks="command hooks",
+        mid_turn="with your next prompt (hook)",
         session_id="hook input",
         registers_itself=True,
         instructions="a steering file",

@@ -88,6 +88,8 @@ def test_the_hubs_address_where_the_harness_dials_itself(cli: CliProcess, home: 
     entry = json.loads((home / ".claude.json").read_text())["mcpServers"]["tieline"]
     assert entry["url"] == "http://127.0.0.1:4321/mcp"
     assert "installed" in ok(cli, "status", "claude-code"), "whichever the transport is"
+    ok(cli, "install", "claude-code", "--transport", "http", "--url", "https://hub.example/")
+    assert '"https://hub.example/mcp"' in (home / ".claude.json").read_text()
 
 
 def test_one_bad_file_does_not_stop_the_others(cli: CliProcess, home: Path) -> None:
@@ -115,6 +117,7 @@ def test_harnesses_lists_what_is_known(cli: CliProcess, home: Path) -> None:
         (("install", "claud-code"), "Did you mean claude-code?"),
         (("install", "codex", "--project", "nowhere"), "is no folder"),
         (("install", "codex", "--project", ".", "--global"), "exclude each other"),
+        (("install", "codex", "--url", "http://127.0.0.1:1"), "--transport http"),
         (("uninstall", "emacs"), "There are:"),
     ],
 )

@@ -58,6 +58,7 @@ class Request(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     project: str = ""
     transport: Transport = "stdio"
+    url: str = ""
     hooks: bool = False
     dry_run: bool = False
     yes: bool = False
@@ -135,16 +136,22 @@ def _options(config: Config, request: Request) -> InstallOptions:
         if not folder.is_dir():
             raise UsageError(f"{folder} is no folder", field="project", hint="Name the folder of a project.")
         project = str(folder)
-    running = read_running(config.environ)
+    if request.url and request.transport != "http":
+        raise UsageError("--url is for --transport http", field="url", hint="Add --transport http, or leave it out.")
     return InstallOptions(
         env=config.environ,
         program=_program(config.environ),
         python=sys.executable,
         project=project,
         transport=request.transport,
-        url=running.url.rstrip("/") if running else f"http://127.0.0.1:{config.hub.port}",
+        url=(request.url or _own_url(config)).rstrip("/"),
         hooks=request.hooks,
     )
+
+
+def _own_url(config: Config) -> str:
+    running = read_running(config.environ)
+    return running.url if running else f"http://127.0.0.1:{config.hub.port}"
 
 
 def _program(env: Mapping[str, str]) -> str:

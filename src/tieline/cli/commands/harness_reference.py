@@ -1,0 +1,55 @@
+"""The tables of `docs/harnesses.md`: `python -m tieline.cli.commands.harness_reference docs/harnesses.md`."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ...harnesses import registry
+from ...harnesses.base import Harness
+
+BEGIN = "<!-- Made by `make docs` from the integrations in the code. Change the texts there. -->"
+END = "<!-- Here ends what `make docs` made. -->"
+
+Column = tuple[str, Callable[[Harness], str]]
+
+DELIVERY: Sequence[Column] = (
+    ("harness", lambda each: each.display_name),
+    ("how we hear of its sessions", lambda each: each.capabilities.hooks),
+    ("into a running turn", lambda each: each.capabilities.mid_turn),
+    ("at the end of a turn", lambda each: each.capabilities.turn_end),
+    ("wakes an idle one", lambda each: each.capabilities.idle_wake),
+)
+INSTALLED: Sequence[Column] = (
+    ("harness", lambda each: each.display_name),
+    ("command", lambda each: f"`tieline install {each.name}`"),
+    ("tried with", lambda each: each.tested or "(after its documentation)"),
+    ("MCP", lambda each: ", ".join(each.capabilities.transports)),
+    ("session id from", lambda each: each.capabilities.session_id or "the agent's own call"),
+    ("registers itself", lambda each: "yes" if each.capabilities.registers_itself else "no: the agent does"),
+    ("instructions in", lambda each: each.capabilities.instructions),
+    ("after compaction", lambda each: each.capabilities.compaction),
+    ("you type", lambda each: each.capabilities.slash_command),
+)
+
+
+def tables() -> str:
+    harnesses = [registry.create(name) for name in registry.names()]
+    return "\n\n".join(_table(columns, harnesses) for columns in (INSTALLED, DELIVERY))
+
+
+def _table(columns: Sequence[Column], harnesses: Sequence[Harness]) -> str:
+    rows = [[text(each) or "–" for _, text in columns] for each in harnesses]
+    lines = [[head for head, _ in columns], ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def page(text: str) -> str:
+    """The page with its tables as they must be."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1])
+    file.write_text(page(file.read_text()))
