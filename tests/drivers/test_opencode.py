@@ -1,13 +1,12 @@
 """OpenCode against the contracts: the real program over the scripted model."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.drivers.opencode_sessions import PROGRAM, kept_open
 
-from tieline.api import open_session
 from tieline.testing.driver_contract import DriverContract
 from tieline.testing.driver_contract.spending import SpendingContract
 from tieline.testing.policy_contract import PolicyContract, Web, loopback_web
@@ -15,19 +14,6 @@ from tieline.testing.rig import Rig
 from tieline.testing.rigs.opencode import OpenCodeRig
 
 pytestmark = pytest.mark.real
-
-PROGRAM = str(Path(__file__).parent.parent / "agents/node_modules/.bin/opencode")
-
-
-@asynccontextmanager
-async def kept_open(home: Path) -> AsyncGenerator[OpenCodeRig, None]:
-    """One server for many sessions, as in real life. (A start takes six seconds of a processor.)"""
-    home.mkdir(exist_ok=True)
-    async with (
-        OpenCodeRig(home / "home", PROGRAM) as rig,
-        open_session(rig.driver, cwd=home, policy="full", **rig.options),
-    ):
-        yield rig
 
 
 @pytest_asyncio.fixture(scope="class", loop_scope="class")

@@ -1,47 +1,41 @@
-"""What is OpenCode's own: its rules and the user's, subagents, remembered asks, efforts, one server for many."""
+"""What is OpenCode's own: its rules and the user's, subagents, remembered asks, efforts. Most on one server."""
 
 import asyncio
-import os
-import signal
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
+import pytest_asyncio
+from tests.drivers.opencode_sessions import PROGRAM, kept_open, one_turn, open_
 
 from tieline.api import open_session
-from tieline.bus import open_bus
-from tieline.config import Config
 from tieline.drivers.base import Attachment, Prompt
 from tieline.drivers.opencode.driver import create
-from tieline.drivers.opencode.launch import native_binary
-from tieline.drivers.prestart import prestart
-from tieline.errors import AgentMissing, AgentStartFailed, Unsupported, UsageError
-from tieline.events import Answer, Ask, Command, Diff, Edit, Event, OtherAction, ToolResult, ToolUse
+from tieline.errors import Unsupported, UsageError
+from tieline.events import Answer, Ask, Command, Diff, Edit, OtherAction, ToolResult, ToolUse
 from tieline.policy import Policy
-from tieline.processes import spawn
 from tieline.script import Call, Fail, Run, Say, Stall, Write
-from tieline.sessions.manager import SessionManager
-from tieline.sessions.session import Session
-from tieline.testing.rig import scratch_env
-from tieline.testing.rigs.opencode import OpenCodeRig
+from tieline.testing.rigs.opencode import BorrowedRig, OpenCodeRig
 from tieline.testing.stream_checks import collect, done, of, the
-from tieline.testing.wait_for import eventually
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
-PROGRAM = str(Path(__file__).parent.parent / "agents/node_modules/.bin/opencode")
 FULL = Policy("allow", "allow", "allow")
 ASK_SHELL = Policy("allow", "ask", "allow")
 DENY_SHELL = Policy("allow", "deny", "allow")
 
 
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[OpenCodeRig]:
-    async with OpenCodeRig(tmp_path / "home", PROGRAM) as rig:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OpenCodeRig]:
+    async with kept_open(tmp_path_factory.mktemp("opencode")) as rig:
         yield rig
+
+
+@pytest.fixture
+def rig(server: OpenCodeRig) -> BorrowedRig:
+    return server.borrow()
 
 
 @pytest.fixture
@@ -49,16 +43,6 @@ def place(tmp_path: Path) -> Path:
     place = tmp_path / "place"
     place.mkdir()
     return place
-
-
-def open_(rig: OpenCodeRig, place: Path, **options: Any) -> Session:
-    chosen: dict[str, Any] = {"policy": FULL, **rig.options, **options}
-    return open_session(rig.driver, cwd=place, **chosen)
-
-
-async def one_turn(rig: OpenCodeRig, place: Path, **options: Any) -> list[Event]:
-    async with open_(rig, place, **options) as session:
-        return await collect(session.turn("go"))
 
 
 def yes(ask: Ask) -> bool:
@@ -107,7 +91,7 @@ async def test_nor_are_the_users_denials_widened(tmp_path: Path, place: Path) ->
     assert [result.status for result in of(seen, ToolResult)] == ["denied", "ok"]
 
 
-async def test_a_redirection_alone_is_not_asked_for(rig: OpenCodeRig, place: Path) -> None:
+async def test_a_redirection_alone_is_not_asked_for(rig: BorrowedRig, place: Path) -> None:
     """The receipt says so. When this fails, OpenCode has become better than our word: change the receipt."""
     (place / "kept.txt").write_text("content")
     rig.play([Run("> kept.txt")], [Say("Emptied.")])
@@ -118,30 +102,28 @@ async def test_a_redirection_alone_is_not_asked_for(rig: OpenCodeRig, place: Pat
     assert (place / "kept.txt").read_text() == ""
 
 
-async def test_tools_that_are_offered(rig: OpenCodeRig, place: Path) -> None:
+async def test_tools_that_are_offered(rig: BorrowedRig, place: Path) -> None:
     def offered() -> set[str]:
         return {tool["function"]["name"] for tool in rig.model.requests[-1]["tools"]}
 
-    async with open_(rig, place):  # keeps the server for the others
-        await one_turn(rig, place, disallowed_tools=["grep", "write"])
-        assert not {"grep", "write", "edit"} & offered(), "write and edit are one permission"
-        assert {"bash", "read"} <= offered()
-        await one_turn(rig, place, allowed_tools=["read", "bash"], policy=DENY_SHELL)
-        assert offered() == {"read"}, "allowing a tool does not widen the policy"
+    await one_turn(rig, place, disallowed_tools=["grep", "write"])
+    assert not {"grep", "write", "edit"} & offered(), "write and edit are one permission"
+    assert {"bash", "read"} <= offered()
+    await one_turn(rig, place, allowed_tools=["read", "bash"], policy=DENY_SHELL)
+    assert offered() == {"read"}, "allowing a tool does not widen the policy"
 
 
-async def test_outside_the_directory(rig: OpenCodeRig, place: Path, tmp_path: Path) -> None:
+async def test_outside_the_directory(rig: BorrowedRig, place: Path, tmp_path: Path) -> None:
     """Another matter than the capability: people are asked, unless commands are allowed anyway."""
     target = tmp_path / "outside.txt"
     asked = Asked()
-    async with open_(rig, place):  # keeps the server for the others
-        rig.play([Write(str(target), "x\n")], [Say("Written.")])
-        await one_turn(rig, place, policy=Policy("allow", "deny", "allow"), on_ask=asked)
-        assert [(ask.capability, ask.action) for ask in asked.asks] == [(None, OtherAction())]
-        assert "outside the session's directory" in asked.asks[0].reason
-        assert target.exists()
-        rig.play([Write(str(target), "y\n")], [Say("Written.")])
-        seen = await one_turn(rig, place, policy=FULL)
+    rig.play([Write(str(target), "x\n")], [Say("Written.")])
+    await one_turn(rig, place, policy=Policy("allow", "deny", "allow"), on_ask=asked)
+    assert [(ask.capability, ask.action) for ask in asked.asks] == [(None, OtherAction())]
+    assert "outside the session's directory" in asked.asks[0].reason
+    assert target.exists()
+    rig.play([Write(str(target), "y\n")], [Say("Written.")])
+    seen = await one_turn(rig, place, policy=FULL)
     assert not of(seen, Ask)
     assert target.read_text() == "y\n"
 
@@ -149,7 +131,7 @@ async def test_outside_the_directory(rig: OpenCodeRig, place: Path, tmp_path: Pa
 # --- asks --------------------------------------------------------------------------------------------------
 
 
-async def test_one_refusal_does_not_refuse_the_others(rig: OpenCodeRig, place: Path) -> None:
+async def test_one_refusal_does_not_refuse_the_others(rig: BorrowedRig, place: Path) -> None:
     both = asyncio.Event()
     asked: list[Ask] = []
 
@@ -167,14 +149,14 @@ async def test_one_refusal_does_not_refuse_the_others(rig: OpenCodeRig, place: P
     assert done(seen).text == "One of them.", "the model was told and went on"
 
 
-async def test_two_refusals_at_once(rig: OpenCodeRig, place: Path) -> None:
+async def test_two_refusals_at_once(rig: BorrowedRig, place: Path) -> None:
     rig.play([Run("touch one.txt"), Run("touch two.txt")], [Say("Neither.")])
     seen = await one_turn(rig, place, policy=ASK_SHELL)
     assert [result.status for result in of(seen, ToolResult)] == ["denied", "denied"]
     assert done(seen).text == "Neither."
 
 
-async def test_remembered_for_the_session(rig: OpenCodeRig, place: Path) -> None:
+async def test_remembered_for_the_session(rig: BorrowedRig, place: Path) -> None:
     """OpenCode's own `always` would hold for every session of the directory."""
     asked: list[Ask] = []
 
@@ -199,7 +181,7 @@ async def test_remembered_for_the_session(rig: OpenCodeRig, place: Path) -> None
     assert not (place / "three.txt").exists(), "another session is another matter"
 
 
-async def test_an_edit_is_asked_with_its_diff(rig: OpenCodeRig, place: Path) -> None:
+async def test_an_edit_is_asked_with_its_diff(rig: BorrowedRig, place: Path) -> None:
     (place / "a.txt").write_text("one\ntwo\n")
     edit = {"filePath": str(place / "a.txt"), "oldString": "two", "newString": "three"}
     rig.play([Call("read", {"filePath": str(place / "a.txt")})], [Call("edit", edit)], [Say("Edited.")])
@@ -216,7 +198,7 @@ TASK = Call("task", {"description": "Touch a file", "prompt": "touch it", "subag
 
 
 @pytest.mark.parametrize("policy", [FULL, ASK_SHELL, DENY_SHELL], ids=lambda policy: policy.shell)
-async def test_a_subagent_is_held_to_the_policy(rig: OpenCodeRig, place: Path, policy: Policy) -> None:
+async def test_a_subagent_is_held_to_the_policy(rig: BorrowedRig, place: Path, policy: Policy) -> None:
     rig.play([TASK], [Run("touch by-subagent.txt")], [Say("Sub done.")], [Say("Main done.")])
     seen = await one_turn(rig, place, policy=policy, on_ask=yes)
     assert (place / "by-subagent.txt").exists() == (policy.shell != "deny")
@@ -229,7 +211,7 @@ async def test_a_subagent_is_held_to_the_policy(rig: OpenCodeRig, place: Path, p
     assert ((tokens.input or 0) + (tokens.cache_read or 0), tokens.output) == rig.model.told, "the subagent's count"
 
 
-async def test_a_subagent_that_would_not_ask(rig: OpenCodeRig, place: Path) -> None:
+async def test_a_subagent_that_would_not_ask(rig: BorrowedRig, place: Path) -> None:
     """A project brings an agent along that may run anything: it is not started where commands are to be asked for."""
     agents = place / ".opencode" / "agent"
     agents.mkdir(parents=True)
@@ -243,16 +225,15 @@ async def test_a_subagent_that_would_not_ask(rig: OpenCodeRig, place: Path) -> N
     assert not (place / "by-lax.txt").exists()
 
 
-async def test_a_subagent_taken_up_again_under_a_stricter_policy(rig: OpenCodeRig, place: Path) -> None:
-    async with open_(rig, place):  # keeps the server for the others
-        rig.play([TASK], [Say("Sub done.")], [Say("Main done.")])
-        async with open_(rig, place) as session:
-            seen = await collect(session.turn("go"))
-            native_id = session.native_id
-        child = the(seen, ToolResult).output.split('"')[1]
-        again = Call("task", {**TASK.input, "task_id": child})
-        rig.play([again], [Run("touch by-subagent.txt")], [Say("Sub done.")], [Say("Main done.")])
-        seen = await one_turn(rig, place, policy=DENY_SHELL, resume=native_id)
+async def test_a_subagent_taken_up_again_under_a_stricter_policy(rig: BorrowedRig, place: Path) -> None:
+    rig.play([TASK], [Say("Sub done.")], [Say("Main done.")])
+    async with open_(rig, place) as session:
+        seen = await collect(session.turn("go"))
+        native_id = session.native_id
+    child = the(seen, ToolResult).output.split('"')[1]
+    again = Call("task", {**TASK.input, "task_id": child})
+    rig.play([again], [Run("touch by-subagent.txt")], [Say("Sub done.")], [Say("Main done.")])
+    seen = await one_turn(rig, place, policy=DENY_SHELL, resume=native_id)
     assert not (place / "by-subagent.txt").exists()
     task, run = of(seen, ToolUse)
     assert run.parent == task.id
@@ -262,19 +243,17 @@ async def test_a_subagent_taken_up_again_under_a_stricter_policy(rig: OpenCodeRi
 # --- options -----------------------------------------------------------------------------------------------
 
 
-async def test_effort(rig: OpenCodeRig, place: Path) -> None:
-    async with open_(rig, place):  # keeps the server for the others
-        await one_turn(rig, place, effort="high")
-        assert '"reasoning_effort":"high"' in rig.heard()
-        with pytest.raises(Unsupported, match="effort 'max' with the model scripted/scripted"):
-            await one_turn(rig, place, effort="max")
+async def test_effort(rig: BorrowedRig, place: Path) -> None:
+    await one_turn(rig, place, effort="high")
+    assert '"reasoning_effort":"high"' in rig.heard()
+    with pytest.raises(Unsupported, match=f"effort 'max' with the model {rig.options['model']}"):
+        await one_turn(rig, place, effort="max")
 
 
-async def test_model_and_agent(rig: OpenCodeRig, place: Path) -> None:
-    async with open_(rig, place):  # keeps the server for the others
-        with pytest.raises(UsageError, match="names no provider"):
-            await one_turn(rig, place, model="scripted")
-        seen = await one_turn(rig, place, model="scripted/none-such")
+async def test_model_and_agent(rig: BorrowedRig, place: Path) -> None:
+    with pytest.raises(UsageError, match="names no provider"):
+        await one_turn(rig, place, model="scripted")
+    seen = await one_turn(rig, place, model="scripted/none-such")
     assert done(seen).status == "error"
     assert "Model not found" in done(seen).error
     driver = create("mine", {"command": [PROGRAM], "agent": "plan"})
@@ -288,23 +267,23 @@ async def test_model_and_agent(rig: OpenCodeRig, place: Path) -> None:
             pass
 
 
-async def test_text_attachment(rig: OpenCodeRig, place: Path) -> None:
+async def test_text_attachment(rig: BorrowedRig, place: Path) -> None:
     notes = Attachment(data=b"# the word is pelican\n", media_type="text/markdown", name="notes.md")
     async with open_(rig, place) as session:
         await collect(session.turn(Prompt("which word?", (notes,))))
     assert "the word is pelican" in rig.heard()
 
 
-async def test_budget(rig: OpenCodeRig, place: Path) -> None:
+async def test_budget(rig: BorrowedRig, place: Path) -> None:
     rig.play(*[[Run(f"echo {number}")] for number in range(5)])
     seen = await one_turn(rig, place, max_budget_usd=0.000001)
     assert done(seen).status == "max_budget"
     assert (done(seen).tokens or pytest.fail("no tokens")).cost_usd
 
 
-async def test_diff_of_a_repository(rig: OpenCodeRig, place: Path) -> None:
+async def test_diff_of_a_repository(rig: BorrowedRig, place: Path) -> None:
     """With git, OpenCode takes snapshots: the diff also has what commands have changed."""
-    await asyncio.to_thread(subprocess.run, ["git", "init", "-q"], cwd=place, env=rig.env, check=True)
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q"], cwd=place, env=rig.options["env"], check=True)
     rig.play([Write(str(place / "a.txt"), "one\n")], [Run("echo two > b.txt")], [Say("Both.")])
     seen = await one_turn(rig, place)
     diff = the(seen, Diff)
@@ -312,7 +291,7 @@ async def test_diff_of_a_repository(rig: OpenCodeRig, place: Path) -> None:
     assert "+one" in diff.diff and "+two" in diff.diff
 
 
-async def test_resume_elsewhere(rig: OpenCodeRig, place: Path, tmp_path: Path) -> None:
+async def test_resume_elsewhere(rig: BorrowedRig, place: Path, tmp_path: Path) -> None:
     async with open_(rig, place) as session:
         native_id = session.native_id
     other = tmp_path / "other"
@@ -321,7 +300,7 @@ async def test_resume_elsewhere(rig: OpenCodeRig, place: Path, tmp_path: Path) -
         await one_turn(rig, other, resume=native_id)
 
 
-async def test_a_turn_right_after_an_interrupt_and_an_error(rig: OpenCodeRig, place: Path) -> None:
+async def test_a_turn_right_after_an_interrupt_and_an_error(rig: BorrowedRig, place: Path) -> None:
     """The last turn's echoes on the event stream end no other turn."""
     rig.play([Say("Beginning. "), Stall()], [Say("second")], [Fail(400, "wrong")], [Say("fourth")])
     async with open_(rig, place) as session:
@@ -337,10 +316,11 @@ async def test_a_turn_right_after_an_interrupt_and_an_error(rig: OpenCodeRig, pl
     assert [each.text for each in statuses[1::2]] == ["second", "fourth"]
 
 
-async def test_interrupt_at_once(rig: OpenCodeRig, place: Path) -> None:
+async def test_interrupt_at_once(rig: BorrowedRig, place: Path) -> None:
     """Before the session is at work: an abort has no effect there, and yet the turn ends, and nothing goes on."""
-    rig.play([Stall()], [Say("after")])
     async with open_(rig, place) as session:
+        await collect(session.turn("go"))  # the first one starts what the directory needs, which nothing can stop
+        rig.play([Stall()])
         turn = session.turn("go")
         first = await anext(turn)
         await session.interrupt()
@@ -351,136 +331,7 @@ async def test_interrupt_at_once(rig: OpenCodeRig, place: Path) -> None:
         assert done(await collect(session.turn("again"))).text == "after"
 
 
-# --- the server --------------------------------------------------------------------------------------------
-
-
-async def test_one_server_for_many(rig: OpenCodeRig, tmp_path: Path) -> None:
-    places = [tmp_path / name for name in "abc"]
-    for each in places:
-        each.mkdir()
-    rig.model.choose = lambda body: [Run("pwd")] if body["messages"][-1]["role"] == "user" else [Say("Ran.")]
-    async with open_(rig, places[0]) as one, open_(rig, places[1]) as two, open_(rig, places[1]) as three:
-        assert len(spawn.live()) == 1
-        turns = await asyncio.gather(*(collect(each.turn("go")) for each in (one, two, three)))
-        told = [the(seen, ToolResult).output.strip() for seen in turns]
-        assert told == [str(places[0]), str(places[1]), str(places[1])]
-        other = {**rig.env, "SOME_OTHER": "environment"}
-        async with open_(rig, places[2], env=other):
-            assert len(spawn.live()) == 2, "another environment is another server"
-        assert len(spawn.live()) == 1
-    assert not spawn.live()
-
-
-async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig, place: Path, tmp_path: Path) -> None:
-    """Between two turns, without anybody asking for it, and the node looks at the agent again."""
-    lost: list[str] = []
-    config = Config(environ=rig.env)
-    async with (
-        open_bus(f"sqlite://{tmp_path}/bus.db") as bus,
-        SessionManager(bus, config, drivers={"opencode": rig.driver}) as router,
-    ):
-        router.lost.append(lost.append)
-        session = await router.create("opencode", cwd=str(place), policy=FULL, model=str(rig.options.get("model", "")))
-        rig.play([Say("Before.")], [Say("After.")])
-        await router.prompt(session.id, "go")
-        await eventually(lambda: router.get(session.id).turns == 1, "no turn", timeout=90)
-        router.runners[session.id]._opened = 0.0  # pyright: ignore[reportPrivateUsage] (it has lived for long)
-        (first,) = spawn.live().values()
-        os.kill(first, signal.SIGKILL)
-        await eventually(lambda: first not in spawn.live().values() and bool(spawn.live()), "no other", timeout=60)
-        await eventually(lambda: lost == ["opencode"], "nobody was told")
-        await router.prompt(session.id, "go on")
-        await eventually(lambda: router.get(session.id).turns == 2, "no turn", timeout=90)
-        assert (router.get(session.id).outcome, router.get(session.id).last_line) == ("success", "After.")
-    assert not spawn.live()
-
-
-async def test_cancelled_while_it_starts(rig: OpenCodeRig, place: Path) -> None:
-    opening = asyncio.create_task(one_turn(rig, place))
-    await eventually(lambda: bool(spawn.live()), "it never started")
-    opening.cancel()
-    await asyncio.gather(opening, return_exceptions=True)
-    assert not spawn.live()
-    assert done(await one_turn(rig, place)).status == "success", "the next one starts a server of its own"
-
-
-async def test_started_ahead(rig: OpenCodeRig, place: Path) -> None:
-    env = {**rig.env, "PATH": f"{Path(PROGRAM).parent}:{rig.env['PATH']}"}
-    prestart("opencode", env)
-    (early,) = spawn.live().values()
-    async with open_session(create("opencode", {}), cwd=place, env=env) as session:
-        assert list(spawn.live().values()) == [early], "the very same one"
-        assert done(await collect(session.turn("go"))).status == "success"
-    assert not spawn.live()
-
-
-async def test_missing(place: Path, tmp_path: Path) -> None:
-    env = scratch_env(tmp_path / "home", path="/nowhere")
-    driver = create("opencode", {})
-    with pytest.raises(AgentMissing, match="npm install"):
-        async with open_session(driver, cwd=place, env=env):
-            pass
-    probe = await driver.probe(env)
-    assert not probe.found
-    assert "npm install" in probe.hint
-
-
-@pytest.mark.parametrize(
-    ("program", "told"),
-    [
-        ("echo 'wrong library' >&2; exit 3", "status 3"),
-        ("while :; do echo garbage; done", "does not speak as an OpenCode server"),
-        ("exit 0", "did not come up"),
-        ("head -c 100000000 /dev/zero", "does not speak as an OpenCode server"),
-    ],
-)
-async def test_a_program_that_is_none(place: Path, tmp_path: Path, program: str, told: str) -> None:
-    fake = tmp_path / "fake"
-    fake.write_text(f"#!/bin/sh\n{program}\n")
-    fake.chmod(0o755)
-    env = scratch_env(tmp_path / "home", path="/usr/bin:/bin")
-    with pytest.raises(AgentStartFailed, match=told) as failure:
-        async with asyncio.timeout(20), open_session(create("x", {"command": [str(fake)]}), cwd=place, env=env):
-            pass
-    if "library" in program:
-        assert "wrong library" in str(failure.value)
-    assert not spawn.live()
-
-
-async def test_a_broken_configuration(tmp_path: Path, place: Path) -> None:
-    async with OpenCodeRig(tmp_path / "home", PROGRAM, config={"model": 7}) as rig:
-        with pytest.raises(AgentStartFailed, match=r"opencode\.json"):
-            await one_turn(rig, place)
-    with pytest.raises(UsageError, match="OPENCODE_CONFIG_CONTENT is not plain JSON"):
-        await one_turn(rig, place, env={**rig.env, "OPENCODE_CONFIG_CONTENT": "{// a comment\n}"})
-
-
-def test_options() -> None:
-    with pytest.raises(UsageError, match="unknown field `colour`"):
-        create("opencode", {"colour": "red"})
-    with pytest.raises(UsageError, match="a url and command"):
-        create("opencode", {"url": "http://127.0.0.1:1", "command": ["x"]})
-
-
-def test_the_program_behind_the_wrapper(tmp_path: Path) -> None:
-    import platform
-    import sys
-
-    machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    wrapper = tmp_path / "node_modules/opencode-ai/bin/opencode"
-    real = tmp_path / f"node_modules/opencode-{sys.platform}-{machine}/bin/opencode"
-    for path, text in ((wrapper, "#!/usr/bin/env node\n"), (real, "native")):
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
-        path.chmod(0o755)
-    link = tmp_path / "opencode"
-    link.symlink_to(wrapper)
-    assert native_binary(str(link)) == str(real)
-    assert native_binary(str(real)) == str(real)
-    assert native_binary(str(tmp_path / "missing")) == str(tmp_path / "missing")
-
-
-async def test_a_prompt_brings_its_own_instruction(rig: OpenCodeRig, place: Path) -> None:
+async def test_a_prompt_brings_its_own_instruction(rig: BorrowedRig, place: Path) -> None:
     """Beside the session's own, and for its turn alone."""
     rig.play([Say("one")], [Say("two")])
     async with open_(rig, place, system="You are a parrot.") as session:

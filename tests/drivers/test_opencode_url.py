@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx2
 import pytest
+import pytest_asyncio
+from tests.drivers.opencode_sessions import PROGRAM
 
 from tieline.api import open_session
 from tieline.drivers.base import McpServer
@@ -21,20 +23,24 @@ from tieline.policy import Policy
 from tieline.processes.async_process import Process
 from tieline.script import Call, Run, Say, Stall
 from tieline.sessions.session import Session
-from tieline.testing.rigs.opencode import OpenCodeRig
+from tieline.testing.rigs.opencode import BorrowedRig, OpenCodeRig
 from tieline.testing.stream_checks import collect, done, of, the, verify
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
-PROGRAM = str(Path(__file__).parent.parent / "agents/node_modules/.bin/opencode")
 ASK_SHELL = Policy("allow", "ask", "allow")
 WAIT_S = 30.0
 
 
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[OpenCodeRig]:
-    async with OpenCodeRig(tmp_path / "home", PROGRAM) as rig:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def owner(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OpenCodeRig]:
+    async with OpenCodeRig(tmp_path_factory.mktemp("opencode") / "home", PROGRAM) as rig:
         yield rig
+
+
+@pytest.fixture
+def rig(owner: OpenCodeRig) -> BorrowedRig:
+    return owner.borrow()
 
 
 @pytest.fixture
@@ -69,21 +75,25 @@ class Served:
         await self._client.aclose()
 
 
-@pytest.fixture
-async def served(rig: OpenCodeRig, place: Path) -> AsyncIterator[Served]:
-    argv, env = launch_command(rig.env, [PROGRAM])
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def address(owner: OpenCodeRig) -> AsyncIterator[tuple[str, str]]:
+    """URL and password of one server for all of these tests, which none of them ends."""
+    argv, env = launch_command(owner.env, [PROGRAM])
     async with Process.start(argv, cwd="/", env=env) as process:
         url = ""
         async for batch in process.lines():
             url = next((line.split()[-1].decode() for line in batch if b"listening" in line), "")
             if url:
                 break
-        served = Served(url, env["OPENCODE_SERVER_PASSWORD"], place)
-        try:
-            yield served
-        finally:
-            await served.close()
-            process.signal(signal.SIGTERM)
+        yield url, env["OPENCODE_SERVER_PASSWORD"]
+        process.signal(signal.SIGTERM)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def served(address: tuple[str, str], place: Path) -> AsyncIterator[Served]:
+    served = Served(*address, place)
+    yield served
+    await served.close()
 
 
 class Way:
@@ -140,7 +150,7 @@ class Way:
 
 @asynccontextmanager
 async def through(
-    way: Way | Served, served: Served, rig: OpenCodeRig, place: Path, **options: Any
+    way: Way | Served, served: Served, rig: BorrowedRig, place: Path, **options: Any
 ) -> AsyncGenerator[Session, None]:
     driver = create("opencode", {"url": way.url, "password": served.password})
     chosen: dict[str, Any] = {"policy": Policy("allow", "allow", "allow"), **rig.options, **options}
@@ -178,7 +188,7 @@ def finished(messages: list[dict[str, Any]]) -> bool:
 LONG = "".join(f"word {number} " for number in range(60))
 
 
-async def test_cut_in_the_middle_of_a_text(served: Served, rig: OpenCodeRig, place: Path) -> None:
+async def test_cut_in_the_middle_of_a_text(served: Served, rig: BorrowedRig, place: Path) -> None:
     """Cut again and again while text streams: it is whole in the end, and told once."""
     rig.play([Say(LONG, chunks=40, delay_s=0.02), Run("echo in-between")], [Say(LONG, chunks=40, delay_s=0.02)])
     async with Way(port(served)) as way, through(way, served, rig, place) as session:
@@ -197,7 +207,7 @@ async def test_cut_in_the_middle_of_a_text(served: Served, rig: OpenCodeRig, pla
         assert done(again).text == "Done."
 
 
-async def test_an_ask_while_cut_off(served: Served, rig: OpenCodeRig, place: Path) -> None:
+async def test_an_ask_while_cut_off(served: Served, rig: BorrowedRig, place: Path) -> None:
     rig.play([Say("First."), Run("touch asked.txt")], [Say("Then.")])
     asked: list[Ask] = []
 
@@ -220,7 +230,7 @@ async def test_an_ask_while_cut_off(served: Served, rig: OpenCodeRig, place: Pat
     assert done(seen).status == "success"
 
 
-async def test_an_end_while_cut_off(served: Served, rig: OpenCodeRig, place: Path) -> None:
+async def test_an_end_while_cut_off(served: Served, rig: BorrowedRig, place: Path) -> None:
     """A turn that came to its end meanwhile: all of it is told, and its end."""
     todos = Call("todowrite", {"todos": [{"content": "Look", "status": "pending", "priority": "low"}]})
     task = Call("task", {"description": "Sub", "prompt": "sub", "subagent_type": "general"})
@@ -243,7 +253,7 @@ async def test_an_end_while_cut_off(served: Served, rig: OpenCodeRig, place: Pat
     assert done(seen).usage == "complete"
 
 
-async def test_cut_off_for_good(served: Served, rig: OpenCodeRig, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cut_off_for_good(served: Served, rig: BorrowedRig, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tieline.drivers.opencode.event_stream.GIVE_UP_S", 1.0)
     rig.play([Say(LONG, chunks=40, delay_s=0.05)])
     async with Way(port(served)) as way, through(way, served, rig, place) as session:
@@ -261,7 +271,7 @@ async def test_cut_off_for_good(served: Served, rig: OpenCodeRig, place: Path, m
 # --- somebody else's server --------------------------------------------------------------------------------
 
 
-async def test_given_address(served: Served, rig: OpenCodeRig, place: Path) -> None:
+async def test_given_address(served: Served, rig: BorrowedRig, place: Path) -> None:
     async with through(served, served, rig, place) as session:
         assert done(await collect(session.turn("go"))).status == "success"
         said = await served.get(f"/session/{session.native_id}/message")
@@ -305,7 +315,7 @@ async def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("reply", ["once", "reject"])
-async def test_answered_elsewhere(served: Served, rig: OpenCodeRig, place: Path, reply: str) -> None:
+async def test_answered_elsewhere(served: Served, rig: BorrowedRig, place: Path, reply: str) -> None:
     """Somebody at the same server is quicker: our ask is withdrawn, and what happens is told as it is."""
     never = asyncio.Event()
 
@@ -324,7 +334,7 @@ async def test_answered_elsewhere(served: Served, rig: OpenCodeRig, place: Path,
     assert of(seen, Done)[0].text == "Seen."
 
 
-async def test_aborted_elsewhere(served: Served, rig: OpenCodeRig, place: Path) -> None:
+async def test_aborted_elsewhere(served: Served, rig: BorrowedRig, place: Path) -> None:
     rig.play([Say(LONG, chunks=40, delay_s=0.05), Stall()])
     async with through(served, served, rig, place) as session:
 

@@ -9,9 +9,12 @@ const python = process.env.PYTHON ?? (existsSync(venvPython) ? venvPython : 'pyt
 
 describe('invisible characters', () => {
   it('are those of the hub, over all code points', () => {
-    const marks = execFileSync(python, ['-c', 'from tieline.visible_text import hidden; print("".join("01"[hidden(chr(code))] for code in range(0x110000)))'], { encoding: 'utf8', maxBuffer: 1 << 26 })
+    // Nine of ten code points are not printable, and Python sorts those out without a call of ours for each.
+    const shown = execFileSync(python, ['-c', 'from tieline.visible_text import hidden; print(*(ord(one) for one in filter(str.isprintable, map(chr, range(0x110000))) if not hidden(one)))'], { encoding: 'utf8', maxBuffer: 1 << 26 })
+    const seen = new Uint8Array(0x110000)
+    for (const code of [9, 10, ...shown.split(' ').map(Number)]) seen[code] = 1
     const wrong = []
-    for (let code = 0; code < 0x110000; code++) if (isHidden(code) !== (marks[code] === '1') && code !== 10 && code !== 9) wrong.push(code.toString(16))
+    for (let code = 0; code < 0x110000; code++) if (isHidden(code) === (seen[code] === 1)) wrong.push(code.toString(16))
     expect(wrong).toEqual([])
   })
   it('become marks, and the rest stays', () => {
