@@ -160,8 +160,15 @@ class OpenCodeConversation:
             self._fail(turn, self._death or f"{self._agent} did not take the prompt: {error}")
 
     async def _abort(self, turn: Turn) -> None:
-        if not await self._api.abort_until(self._ended, INTERRUPT_GRACE_S) and not turn.ended:
-            self._give_up()
+        course = self._state
+
+        def unbegun() -> bool:
+            return bool(course.prompt) and not course.begun
+
+        stopped = await self._api.abort_until(self._ended, INTERRUPT_GRACE_S, unbegun)
+        if not turn.ended:
+            if not stopped:
+                self._give_up()
             self._finish(turn)
 
     def _give_up(self) -> None:
@@ -293,6 +300,7 @@ class OpenCodeConversation:
         self._ending = True
         self._asks.end(turn)
         self._state.end(turn, self.normaliser)
+        self._began.set()  # nobody waits for that any more
         self._ended.set()
 
     def _fail(self, turn: Turn, message: str, code: str = "") -> None:

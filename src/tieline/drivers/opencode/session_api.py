@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +13,8 @@ from .server import OpenCodeError, OpenCodeServer, Unreachable
 
 ABORT_AGAIN_S = 0.4
 """An abort has no effect before the session is busy: it is sent again until the turn has ended."""
+ABORTS_UNBEGUN = 2
+"""Or until the session has stayed idle after this many aborts that came when it had the prompt: then it dropped it."""
 DIFF_S = 5.0
 
 
@@ -40,17 +42,22 @@ class SessionApi:
     async def abort(self) -> None:
         await self.request("POST", f"{self._session}/abort")
 
-    async def abort_until(self, ended: asyncio.Event, within: float) -> bool:
-        """Whether the turn has ended by then."""
+    async def abort_until(self, ended: asyncio.Event, within: float, unbegun: Callable[[], bool]) -> bool:
+        """Whether the turn has ended by then. `unbegun`: whether the session has the prompt and does not work on it."""
         deadline = time.monotonic() + within
+        dropped = 0
         while True:
+            waited = unbegun()
             with suppress(OpenCodeError, Unreachable):
                 await self.abort()
+                dropped += waited
             with suppress(TimeoutError):
                 async with asyncio.timeout(ABORT_AGAIN_S):
                     await ended.wait()
-            if ended.is_set() or time.monotonic() > deadline:
-                return ended.is_set()
+            if ended.is_set() or (dropped >= ABORTS_UNBEGUN and unbegun()):
+                return True
+            if time.monotonic() > deadline:
+                return False
 
     async def diff(self, since: str) -> Diff | None:
         """What has changed since a message, as OpenCode's snapshots know it: also what commands did. None where it does
