@@ -57,6 +57,8 @@ LAYERS: list[set[str]] = [
         "harnesses.base",
         "harnesses.editors",
         "harnesses.hook",
+        "harnesses.hook_handler",
+        "harnesses.hook_shapes",
         "harnesses.installer",
         "harnesses.instructions",
         "harnesses.registry",

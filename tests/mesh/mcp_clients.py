@@ -47,7 +47,13 @@ class MeshHub(Struct, frozen=True):
 
     @asynccontextmanager
     async def client(
-        self, session: str, *, transport: Transport = "http", mode: str = "legacy", **more: Any
+        self,
+        session: str,
+        *,
+        transport: Transport = "http",
+        mode: str = "legacy",
+        harness: str = "test",
+        **more: Any,
     ) -> AsyncGenerator[Client, None]:
         """One harness session's client."""
         if transport == "stdio":
@@ -55,7 +61,7 @@ class MeshHub(Struct, frozen=True):
             async with Client(server, mode=mode, **more) as client:
                 yield client
             return
-        headers = {"X-Tieline-Harness": "test", "X-Tieline-Session": session, "X-Tieline-Cwd": self.env["HOME"]}
+        headers = {"X-Tieline-Harness": harness, "X-Tieline-Session": session, "X-Tieline-Cwd": self.env["HOME"]}
         async with (
             self.http(headers) as http,
             Client(streamable_http_client(self.url, http_client=http), mode=mode, **more) as client,

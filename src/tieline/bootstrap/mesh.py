@@ -8,8 +8,11 @@ from importlib import import_module
 
 from ..harnesses import registry
 from ..harnesses.base import InstallOptions
+from ..harnesses.hook_handler import HarnessHooks
 from ..harnesses.installer import installed_for
+from ..harnesses.instructions import PROTOCOL
 from ..hub.hub import Hub
+from ..mesh.hook_events import HookEvents
 from ..mesh.mcp_endpoint import McpEndpoint
 from ..mesh.mesh import Mesh
 from ..mesh.push import Pusher, Reach
@@ -67,12 +70,13 @@ async def open_mesh(hub: Hub, relay: Relay) -> AsyncGenerator[Mesh, None]:
         for record in hub.state.sessions.values():
             mesh.directory.put_session(record)
         hub.mesh = mesh
+        hub.hooks = HarnessHooks(HookEvents(mesh, PROTOCOL), mesh.machine)
         try:
             async with (
-                McpEndpoint(mesh) as hub.mcp,
+                McpEndpoint(mesh, hub.hooks) as hub.mcp,
                 Pusher(mesh, reaches(hub.env), relay.subscribe, installed=InstalledIntegrations(hub.env)),
             ):
                 yield mesh
         finally:
-            hub.mesh = hub.mcp = None
+            hub.mesh = hub.mcp = hub.hooks = None
             unsubscribe()

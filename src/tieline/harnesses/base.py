@@ -13,12 +13,11 @@ from typing import Any, ClassVar, Literal, cast
 import msgspec
 
 from ..environment import state_folder
+from ..protocol.mesh import HOOK_TOOL
 from .editors.base import Editor
 
 SERVER = "tieline"
 """What our MCP server is called in every harness."""
-HOOK_TOOL = "harness_hook"
-"""The MCP tool that a harness with hooks of type `mcp_tool` calls with a hook's input."""
 KEY_VARIABLE = "TIELINE_MESH_KEY"
 """With transport http: the variable that holds the key, so that no configuration file holds a secret."""
 VERSION_S = 10.0

@@ -43,6 +43,7 @@ PARTS = (
     "routes.webhooks",
     "routes.mcp",
     "routes.members",
+    "routes.harness_hooks",
     "http.static_files",
 )
 

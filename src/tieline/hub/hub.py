@@ -39,6 +39,7 @@ from .stream.encoded_frames import EventSummary
 from .stream.fanout import Fanout
 
 if TYPE_CHECKING:
+    from ..harnesses.hook_handler import HarnessHooks
     from ..mesh.mcp_endpoint import McpEndpoint
     from ..mesh.mesh import Mesh
     from ..node.command_executor import CommandExecutor
@@ -86,6 +87,7 @@ class Hub:
         self.channels: ChannelSet | None = None
         self.mesh: Mesh | None = None
         self.mcp: McpEndpoint | None = None
+        self.hooks: HarnessHooks | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Hub":

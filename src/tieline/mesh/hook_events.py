@@ -5,11 +5,12 @@ An integration reads its harness's own input into a `HookEvent` and writes a `Ho
 module names no harness.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from ..protocol.mesh import MAX_FETCH
+from ..protocol.mesh import MAX_FETCH, MemberView
 from .framing import frame_all
 from .mesh import Mesh
 from .records import Caller
@@ -37,6 +38,20 @@ class HookReply(Struct, frozen=True, kw_only=True):
     handed: tuple[str, ...] = ()
 
 
+class NativeReply(Struct, frozen=True, kw_only=True):
+    """What a hook prints for its harness; empty when there is nothing to say. `handed` as in HookReply."""
+
+    caller: Caller  # the session that it is for
+    text: str = ""
+    handed: tuple[str, ...] = ()
+
+
+class NativeHooks(Protocol):
+    """Hooks in the words of their harness."""
+
+    async def handle(self, caller: Caller, harness: str, input: Mapping[str, Any]) -> NativeReply: ...
+
+
 class HookEvents:
     def __init__(self, mesh: Mesh, instructions: str) -> None:
         self._mesh = mesh
@@ -47,7 +62,7 @@ class HookEvents:
         """`caller` is the session that the hook belongs to."""
         if caller.driven:  # its messages come to it as prompts
             return HookReply()
-        me = (await self._mesh.register_agent(caller)).member  # harmless when it is known
+        me = await self._member(caller)
         match event.kind:
             case "session_end":
                 self._continuations.pop(me.id, None)
@@ -69,6 +84,13 @@ class HookEvents:
             case "other":
                 await self._mesh.heartbeat(caller)
                 return HookReply()
+
+    async def _member(self, caller: Caller) -> MemberView:
+        """A session that is known is not registered again: a new token would make the agent's own one invalid."""
+        known = self._mesh.directory.by_session(caller.machine, caller.harness, caller.session)
+        if known is None or known.ended:
+            return (await self._mesh.register_agent(caller)).member
+        return self._mesh.directory.view(known)
 
     async def _at_turn_end(self, caller: Caller, event: HookEvent, id: str, address: str) -> HookReply:
         await self._mesh.heartbeat(caller)  # it went on with what it was handed

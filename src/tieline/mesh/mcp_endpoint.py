@@ -5,16 +5,14 @@ or, where a bridge stands between, when the bridge has said that it wrote it to 
 """
 
 import asyncio
-import secrets
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from starlette.types import Message, Receive, Scope, Send
 
-from ..errors import TielineError
-from .mailbox import LEASE_S
+from .deliveries import Deliveries
+from .hook_events import NativeHooks
 from .mcp_caller import McpRequest
 from .mesh import Mesh
 from .records import Caller
@@ -26,15 +24,16 @@ STOP_S = 5.0
 
 
 class McpEndpoint:
-    """`async with McpEndpoint(mesh) as endpoint`."""
+    """`async with McpEndpoint(mesh, hooks) as endpoint`. `hooks` answers the tool that harnesses' hooks call."""
 
-    def __init__(self, mesh: Mesh) -> None:
+    def __init__(self, mesh: Mesh, hooks: NativeHooks | None = None) -> None:
         self.mesh = mesh
+        self.deliveries = Deliveries(mesh)
+        self._hooks = hooks
         self._server: McpServer | None = None
         self._loading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
-        self._deliveries: dict[str, tuple[Caller, tuple[str, ...]]] = {}
 
     async def __aenter__(self) -> "McpEndpoint":
         return self
@@ -61,13 +60,11 @@ class McpEndpoint:
         arrived: set[str] = set()
 
         def hand_over(caller: Caller, ids: tuple[str, ...]) -> str:
-            id = secrets.token_urlsafe(16)
+            id = self.deliveries.begin(caller, ids)
             if facts.closed:
-                self.mesh.release(caller, ids)
-                return id
-            self._deliveries[id] = (caller, ids)
-            carried[id] = ids[0].encode()
-            asyncio.get_running_loop().call_later(LEASE_S, self._deliveries.pop, id, None)
+                self.deliveries.failed(id)
+            else:
+                carried[id] = ids[0].encode()
             return id
 
         async def watched_send(message: Message) -> None:
@@ -84,29 +81,16 @@ class McpEndpoint:
             facts.closed = True
             for id in carried:
                 if id not in arrived:
-                    self._release(id)
+                    self.deliveries.failed(id)
                 elif not facts.confirms:
-                    await self.delivered(id)
-
-    async def delivered(self, delivery: str) -> bool:
-        """The messages of that delivery arrived. Whether it is known (still)."""
-        found = self._deliveries.pop(delivery, None)
-        if found is None:
-            return False
-        await self.mesh.confirm(*found)
-        return True
-
-    def _release(self, delivery: str) -> None:
-        if found := self._deliveries.pop(delivery, None):
-            with suppress(TielineError):  # the relay is elsewhere now: the lease is gone with it
-                self.mesh.release(*found)
+                    await self.deliveries.delivered(id)
 
     async def _loaded(self) -> "McpServer":
         if self._server is None:
             async with self._loading:
                 if self._server is None:
                     module = await asyncio.to_thread(import_module, f"{__package__}.mcp_server")
-                    server: McpServer = module.McpServer(self.mesh)
+                    server: McpServer = module.McpServer(self.mesh, self._hooks)
                     started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     self._task = asyncio.create_task(self._run(server, started), name="mcp-server")
                     await started

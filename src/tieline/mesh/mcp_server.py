@@ -26,7 +26,9 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import TielineError
 from ..ids import new_id
+from ..protocol.mesh import HOOK_TOOL
 from ..version import __version__
+from .hook_events import NativeHooks
 from .mcp_caller import Callers, McpRequest
 from .mcp_tools import INSTRUCTIONS, TOOLS, Tool, ToolArguments, ToolCall, ToolResult
 from .mesh import Mesh
@@ -50,10 +52,11 @@ for _noisy in ("mcp", "sse_starlette"):
 
 
 class McpServer:
-    """`async with McpServer(mesh).run()`; then `handle` is an ASGI application."""
+    """`async with McpServer(mesh, hooks).run()`; then `handle` is an ASGI application."""
 
-    def __init__(self, mesh: Mesh) -> None:
+    def __init__(self, mesh: Mesh, hooks: NativeHooks | None = None) -> None:
         self._mesh = mesh
+        self._hooks = hooks
         self._schemas = {tool.name: tool.schema() for tool in TOOLS.values()}
         self._tools = types.ListToolsResult(tools=[self._describe(tool) for tool in TOOLS.values()])
         self._callers = Callers()
@@ -86,14 +89,14 @@ class McpServer:
         with self._in_use(request.mcp_session, over=scope["method"] == "DELETE"):
             await self._manager.handle_request(scope, receive, send)
 
-    def _identify(self, context: Context, arguments: ToolArguments | None = None) -> Caller:
+    def _identify(self, context: Context, arguments: ToolArguments | None = None, session_id: str = "") -> Caller:
         client = context.session.client_params
         return self._callers.identify(
             _request(context),
             meta=cast("Mapping[str, Any]", context.meta or {}),
             client=client.client_info.name if client else "",
             token=arguments.token if arguments else "",
-            session_id=getattr(arguments, "session_id", ""),
+            session_id=session_id or getattr(arguments, "session_id", ""),
         )
 
     # --- tools ---------------------------------------------------------------------------------------------
@@ -111,6 +114,8 @@ class McpServer:
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = TOOLS.get(params.name)
+        if params.name == HOOK_TOOL and self._hooks is not None:
+            return await self._call_hook(context, self._hooks, params.arguments or {})
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"no tool {params.name[:80]!r}; tools/list has all")
         request = _request(context)
@@ -123,7 +128,18 @@ class McpServer:
             return _problem("UsageError", f"wrong arguments for {tool.name}: {error}", "See its input schema.")
         except TielineError as error:
             return _problem(type(error).__name__, error.message, error.hint, str(getattr(error, "field", "")))
-        return self._result(request, caller, result)
+        return self._result(request, caller, result.text, result.value, result.handed)
+
+    async def _call_hook(self, context: Context, hooks: NativeHooks, input: Mapping[str, Any]) -> types.CallToolResult:
+        """A harness's hook of type `mcp_tool`: the text is the hook's output. The tool is not listed, so no model pays
+        for it; one that calls it all the same is still only its own session."""
+        request = _request(context)
+        try:
+            caller = self._identify(context, session_id=str(input.get("session_id") or ""))
+            reply = await hooks.handle(caller, caller.harness, input)
+        except TielineError as error:
+            return _problem(type(error).__name__, error.message, error.hint, str(getattr(error, "field", "")))
+        return self._result(request, reply.caller, reply.text or "{}", None, reply.handed)
 
     async def _with_progress(self, context: Context, tool: Tool, call: ToolCall[Any]) -> ToolResult:
         """The result; meanwhile the client hears that the call still runs."""
@@ -144,14 +160,16 @@ class McpServer:
                 with suppress(asyncio.CancelledError):
                     await running
 
-    def _result(self, request: McpRequest, caller: Caller, result: ToolResult) -> types.CallToolResult:
+    def _result(
+        self, request: McpRequest, caller: Caller, text: str, value: dict[str, Any] | None, handed: tuple[str, ...]
+    ) -> types.CallToolResult:
         meta: dict[str, Any] = {}
-        if result.handed:
-            delivery = request.hand_over(caller, result.handed)
+        if handed:
+            delivery = request.hand_over(caller, handed)
             if request.confirms:
                 meta[DELIVERY_META] = delivery
         return types.CallToolResult(
-            content=[types.TextContent(text=result.text)], structured_content=result.value, _meta=meta or None
+            content=[types.TextContent(text=text)], structured_content=value, _meta=meta or None
         )
 
     # --- the inbox as a resource ---------------------------------------------------------------------------

@@ -7,6 +7,9 @@ from msgspec import Struct
 
 from ..envelopes import State
 
+HOOK_TOOL = "harness_hook"
+"""The MCP tool that a harness with hooks of type `mcp_tool` calls with a hook's input. It is not listed."""
+
 MemberKind = Literal["agent", "session", "person"]
 """agent: lives in a harness that a person started · session: an agent that Tieline drives · person: a human."""
 
@@ -163,3 +166,15 @@ class PathReservation(Struct, frozen=True, kw_only=True):
     project: str
     leases: tuple[PathLease, ...] = ()
     conflicts: tuple[PathLease, ...] = ()
+
+
+class HookActivity(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The hooks of one harness session since this hub started."""
+
+    harness: str
+    session: str
+    event: str  # the last one, as the harness calls it
+    fired_at: float
+    fired: int = 1
+    doubled_at: float = 0.0  # when one event fired two hooks: the integration is installed twice
+    doubled_by: str = ""  # the harness that the second hook named

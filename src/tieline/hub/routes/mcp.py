@@ -22,7 +22,8 @@ from ..http.request_context import RequestContext, context_of
 from ..http.route_spec import RouteSpec
 from ..http.routing import asgi, post
 from ..security.access_rules import MCP, MCP_DELIVERED
-from ..security.auth import OWNER, actor_name
+from ..security.auth import actor_name
+from ..security.harness_caller import harness_caller
 from ..security.middleware import UNKNOWN_SESSION
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ async def delivered(request: Request) -> Response:
     """Confirm that the messages of a tool's result reached the harness. `tieline mcp` does it."""
     confirmed = await parse_body(request, Delivered)
     hub = request.hub
-    if hub.mcp is None or not await hub.mcp.delivered(confirmed.delivery):
+    if hub.mcp is None or not await hub.mcp.deliveries.delivered(confirmed.delivery):
         raise RequestRefused("NotFound", "no such delivery (any more): its messages are unread again", field="delivery")
     return NO_CONTENT
 
@@ -52,20 +53,16 @@ def mcp_request(
 ) -> McpRequest:
     """Who calls, as the connection and the bridge's headers tell."""
     context = context_of(scope)
-    device, session = _device(context), context.session
+    device = _device(context)
     headers = Headers(scope=scope)
     mcp_session = headers.get("mcp-session-id", "")[:MAX_WORD]
     bridge = _word(headers, "x-tieline-bridge")
-    local = device.id == OWNER
-    caller = (
-        Caller(driven=session)
-        if session
-        else Caller(
-            machine=endpoint.mesh.machine if local else f"{device.name}-{device.id[-6:]}",
-            harness=_word(headers, "x-tieline-harness"),
-            session=_word(headers, "x-tieline-session"),
-            cwd=_word(headers, "x-tieline-cwd", MAX_CWD) if local else "",
-        )
+    caller = harness_caller(
+        context,
+        endpoint.mesh,
+        harness=_word(headers, "x-tieline-harness"),
+        session=_word(headers, "x-tieline-session"),
+        cwd=_word(headers, "x-tieline-cwd", MAX_CWD),
     )
 
     def refused(who: str, why: str) -> None:

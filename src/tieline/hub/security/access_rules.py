@@ -58,7 +58,10 @@ MCP_ROUTES: frozenset[tuple[str, str]] = frozenset(
     {("GET", MCP), ("POST", MCP), ("DELETE", MCP), ("POST", MCP_DELIVERED)}
 )
 
-LIMITED_KEYS: Mapping[str, frozenset[tuple[str, str]]] = {"node": _OWN, "mesh": _OWN | MCP_ROUTES}
+HARNESS_HOOKS = f"{API}/harness-hooks"
+_MESH_ROUTES = MCP_ROUTES | {("POST", HARNESS_HOOKS)}
+
+LIMITED_KEYS: Mapping[str, frozenset[tuple[str, str]]] = {"node": _OWN, "mesh": _OWN | _MESH_ROUTES}
 """By kind of device, all that its key allows; a node's also opens NODE_ONLY. A compromised node cannot command the
 others, and whoever reads a harness's configuration file can send messages but decide nothing."""
 
@@ -71,7 +74,7 @@ SESSION_ALLOWED: tuple[tuple[str, str], ...] = (
     ("POST", f"{API}/messages/ask"),
     ("GET", f"{API}/messages/{{message}}"),  # those that its session sent or was sent
     ("GET", f"{API}/members"),  # its tool list_agents shows the same
-    *sorted(MCP_ROUTES),
+    *sorted(_MESH_ROUTES),
 )
 """All that an agent's processes may do: send messages as their session, read that session, and see who is a member."""
 
@@ -86,7 +89,9 @@ STREAMS: frozenset[str] = frozenset({f"{API}/stream/sse", MCP})
 
 MAX_BODY = 256 * 1024
 MAX_PROMPT_BODY = 8 * 1024 * 1024
-MAX_MCP_BODY = 8 * 1024 * 1024  # a message of 1 MiB has up to six times as many bytes in JSON
+MAX_MCP_BODY = (
+    8 * 1024 * 1024
+)  # a message of 1 MiB has up to six times as many bytes in JSON; a hook tells a tool's result
 BODY_S = 20.0
 MAX_SECRET_BODY = 4 * 1024
 UNAUTHENTICATED_BODY_S = 10.0
@@ -131,7 +136,7 @@ def body_limits(path: str, *, stranger: bool = False) -> tuple[int, float]:
     """Maximum bytes of a request's body, and seconds for it to arrive."""
     if stranger:
         return MAX_SECRET_BODY if path in RATE_LIMITED else MAX_BODY, UNAUTHENTICATED_BODY_S
-    if path == MCP:
+    if path in (MCP, HARNESS_HOOKS):
         return MAX_MCP_BODY, PROMPT_BODY_S
     return (MAX_PROMPT_BODY, PROMPT_BODY_S) if _PROMPTS.fullmatch(path) else (MAX_BODY, BODY_S)
 

@@ -72,7 +72,7 @@ def authorize(context: RequestContext, scope: Scope, hub: "Hub") -> None:
         raise RequestRefused("Forbidden", "only nodes may connect here", hint="Join with `tieline node join`.")
     allowed = access_rules.LIMITED_KEYS.get(device.kind)
     if allowed is not None and need != device.kind and (context.method, context.path) not in allowed:
-        place = {"node": "the node link", "mesh": "the MCP server"}[device.kind]
+        place = {"node": "the node link", "mesh": "the MCP server and hooks"}[device.kind]
         raise RequestRefused(
             "Forbidden", f"a {device.kind}'s key is valid for {place} only", hint="Pair this device as a client."
         )

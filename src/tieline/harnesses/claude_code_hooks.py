@@ -1,0 +1,19 @@
+"""The hooks of Claude Code, as commands, `http` or `mcp_tool`."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from ..mesh.hook_events import HookKind
+from .hook_shapes import HookShape
+
+
+class ClaudeCodeHooks(HookShape):
+    kinds: ClassVar[Mapping[str, HookKind]] = {
+        "SessionStart": "session_start",
+        "UserPromptSubmit": "prompt",
+        "PostToolUse": "tool_done",
+        "PostToolUseFailure": "tool_done",
+        "Stop": "turn_end",
+        "SessionEnd": "session_end",
+    }
+    with_context = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "Stop"})

@@ -1,0 +1,90 @@
+"""How the hooks of each harness read and write: its input as a HookEvent, a HookReply as its output.
+
+`HookShape` is the form that Claude Code brought up and that others follow. A harness has a module `<name>_hooks` with a
+subclass that says what is different; it is imported when one of its hooks fires.
+"""
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, ClassVar
+
+from ..errors import UsageError
+from ..mesh.hook_events import HookEvent, HookKind, HookReply
+
+SHAPES: dict[str, str] = {
+    "claude-code": "claude_code_hooks:ClaudeCodeHooks",
+    "codex": "codex_hooks:CodexHooks",
+    "gemini": "gemini_hooks:GeminiHooks",
+}
+"""Harness → module and class of its shape."""
+
+_created: dict[str, "HookShape"] = {}
+
+
+def shape_of(harness: str) -> "HookShape":
+    """Raises UsageError for a harness whose hooks are not known."""
+    if harness not in SHAPES:
+        raise UsageError(
+            f"the hooks of {harness[:40]!r} are not known", field="harness", hint=f"Known are: {', '.join(SHAPES)}."
+        )
+    if harness not in _created:
+        module, _, kind = SHAPES[harness].partition(":")
+        _created[harness] = getattr(import_module(f".{module}", __package__), kind)()
+    return _created[harness]
+
+
+class HookShape:
+    """Hooks of Claude Code's form. A subclass names its events, and overrides what is different."""
+
+    kinds: ClassVar[Mapping[str, HookKind]]
+    """Its events by name. Others are a sign of life."""
+    with_context: ClassVar[frozenset[str]]
+    """Events to which the harness takes an answer for the model."""
+    refusal: ClassVar[str] = "block"
+    """The decision by which the end of a turn is refused, so that it goes on."""
+
+    def event_name(self, input: Mapping[str, Any]) -> str:
+        return text(input, "hook_event_name", "event")
+
+    def session(self, input: Mapping[str, Any]) -> str:
+        return text(input, "session_id")
+
+    def cwd(self, input: Mapping[str, Any]) -> str:
+        return text(input, "cwd")
+
+    def tool_use(self, input: Mapping[str, Any]) -> str:
+        """An id that two events never share; empty where the harness gives none."""
+        return text(input, "tool_use_id")
+
+    def read(self, input: Mapping[str, Any]) -> HookEvent:
+        name = self.event_name(input)
+        return HookEvent(
+            kind=self.kind(name, input),
+            session=self.session(input),
+            cwd=self.cwd(input),
+            continued=flag(input, "stop_hook_active"),
+            takes_context=name in self.with_context,
+        )
+
+    def kind(self, name: str, input: Mapping[str, Any]) -> HookKind:
+        kind = self.kinds.get(name, "other")
+        return "compacted" if kind == "session_start" and text(input, "source") == "compact" else kind
+
+    def write(self, event: str, reply: HookReply) -> str:
+        """What the hook prints; empty when there is nothing to say."""
+        if reply.continue_with:
+            return json.dumps({"decision": self.refusal, "reason": reply.continue_with})
+        if reply.context:
+            return json.dumps({"hookSpecificOutput": {"hookEventName": event, "additionalContext": reply.context}})
+        return ""
+
+
+def text(input: Mapping[str, Any], *names: str) -> str:
+    """The first of these fields that is a text."""
+    return next((value for name in names if isinstance(value := input.get(name), str) and value), "")
+
+
+def flag(input: Mapping[str, Any], name: str) -> bool:
+    """Hooks that call a tool give every value as a text."""
+    return input.get(name) in (True, "true")

@@ -1,0 +1,83 @@
+"""Where the hooks of harnesses report, and get what they print: `hook.py`, or the harness itself by HTTP."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ...mesh.deliveries import Deliveries
+from ...mesh.hook_events import NativeReply
+from ...mesh.records import Caller
+from ...protocol.mesh import HookActivity
+from ..http.problems import RequestRefused
+from ..http.request import JSON, Request, json_response, parse_body
+from ..http.route_spec import RouteSpec
+from ..http.routing import get, post
+from ..security.access_rules import HARNESS_HOOKS
+from ..security.harness_caller import harness_caller
+from ..security.middleware import UNKNOWN_SESSION
+
+DELIVERY_HEADER = "x-tieline-delivery"
+"""The delivery that a hook confirms at MCP_DELIVERED once it has printed the reply."""
+CONFIRMS_HEADER = "x-tieline-confirms"
+"""In the request: the hook does that. Else a reply counts as handed over when it was written to an open connection."""
+
+
+class HookResponse(Response):
+    """What the hook prints. The messages in it are confirmed when it arrived, and else unread again."""
+
+    media_type = JSON
+
+    def __init__(self, reply: NativeReply, deliveries: Deliveries, caller: Caller, *, confirms: bool) -> None:
+        super().__init__(reply.text)
+        self._deliveries = deliveries
+        self._confirms = confirms
+        self._delivery = deliveries.begin(caller, reply.handed) if reply.handed else ""
+        if self._delivery and confirms:
+            self.headers[DELIVERY_HEADER] = self._delivery
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connected: Callable[[], bool] = scope["state"].get("connected", lambda: True)
+        arrived = False
+        try:
+            await super().__call__(scope, receive, send)
+            arrived = connected()
+        finally:
+            if self._delivery and not arrived:
+                self._deliveries.failed(self._delivery)
+        if self._delivery and not self._confirms:
+            await self._deliveries.delivered(self._delivery)
+
+
+@post(
+    HARNESS_HOOKS,
+    tags=["mesh"],
+    spec=RouteSpec(body=dict[str, Any], response=dict[str, Any], problems=("NotFound", "RelayStandby")),
+)
+async def fire(request: Request, harness: str) -> Response:
+    """A hook of a harness session fired; the body is what the harness gave it. The response is what the hook prints:
+    context for the model, or a reason for the turn to go on. It is empty when there is nothing to say."""
+    hub, context = request.hub, request.context
+    input: Mapping[str, Any] = await parse_body(request, dict[str, Any])
+    if hub.mcp is None or hub.hooks is None:
+        raise RequestRefused("NotFound", "this hub runs no mesh")
+    if context.session == UNKNOWN_SESSION:
+        return Response(media_type=JSON)  # of some agent of ours: its messages come to it as prompts
+    if hub.relay is None or not hub.relay.active:
+        raise RequestRefused("RelayStandby", "the relay of this hub is not active (yet)", retry_s=1.0)
+    caller = harness_caller(context, hub.mcp.mesh)
+    reply = await hub.hooks.handle(caller, harness, input)
+    confirms = CONFIRMS_HEADER in request.headers
+    return HookResponse(reply, hub.mcp.deliveries, reply.caller, confirms=confirms)
+
+
+@get(HARNESS_HOOKS, tags=["mesh"], spec=RouteSpec(response=list[HookActivity]))
+async def activity(request: Request) -> Response:
+    """When hooks of harness sessions fired since this hub started, the latest first."""
+    hooks = request.hub.hooks
+    return json_response([] if hooks is None else hooks.activity())
+
+
+def routes(hub: object) -> list[Any]:
+    return [fire, activity]
