@@ -118,6 +118,21 @@ class RelayConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = ()
 
 
+class MeshConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Agents that people run in harnesses exchange messages. When an agent has not taken a message for a while, people
+    are notified."""
+
+    notify_after_s: Annotated[
+        float, setting("Seconds after which people are notified of a message that an agent has not taken.", 120.0)
+    ] = 30.0
+    notify: Annotated[
+        bool, setting("Notify by push to your devices and by all channels of the type `notify`.", False)
+    ] = True
+    desktop: Annotated[
+        bool, setting("Notify on this machine's desktop, where it has `notify-send` or `osascript`.", False)
+    ] = True
+
+
 class ChannelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A channel delivers messages to one kind of endpoint. One of `type`, `package` and `path` names its code."""
 
@@ -226,6 +241,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pool: PoolConfig = PoolConfig()
     watchdog: WatchdogConfig = WatchdogConfig()
     relay: RelayConfig = RelayConfig()
+    mesh: MeshConfig = MeshConfig()
     channels: tuple[ChannelConfig, ...] = ()
     schedules: tuple[ScheduleConfig, ...] = ()
     environ: Mapping[str, str] = {}  # set by the loader: the process's environment

@@ -15,7 +15,8 @@ from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.mesh.mesh import Mesh
 from tieline.mesh.push import MAX_WAKES, HarnessSession, Pusher, Rung, SessionObserver, Unreachable
-from tieline.mesh.records import Caller, Member
+from tieline.mesh.records import Caller
+from tieline.mesh.unread_notices import UnreadNotice, UnreadNotices
 from tieline.relay import Relay
 from tieline.testing.wait_for import eventually
 
@@ -59,10 +60,10 @@ class Stage:
         self.relay = relay
         self.reach = reach
         self.pusher = pusher
-        self.notified: list[tuple[str, int]] = []
+        self.notices: list[UnreadNotice] = []
 
-    async def notify(self, member: Member, unread: int) -> None:
-        self.notified.append((member.name, unread))
+    async def notify(self, notice: UnreadNotice) -> None:
+        self.notices.append(notice)
 
     async def send(self, text: str) -> str:
         member = self.mesh.directory.by_session("here", ALICE.harness, ALICE.session)
@@ -88,20 +89,19 @@ async def stage(
     ):
         stage: Stage
 
-        async def notify(member: Member, unread: int) -> None:
-            await stage.notify(member, unread)
+        async def notify(notice: UnreadNotice) -> None:
+            await stage.notify(notice)
 
         pusher = Pusher(
             mesh,
             [reach],
             relay.subscribe,
             installed=lambda harness, cwd: installed,
-            notify=notify,
             backoff=Backoff(0.01, 0.02),
             give_up_s=give_up_s,
             settle_s=settle_s,
         )
-        async with pusher:
+        async with pusher, UnreadNotices(mesh, relay.subscribe, notify, after_s=0.05):
             stage = Stage(mesh, relay, reach, pusher)
             yield stage
 
@@ -194,8 +194,8 @@ async def test_people_are_notified_of_a_session_that_cannot_be_reached(tmp_path:
         at.reach.failures = 1000
         await at.pusher.changed(ALICE)
         id = await at.send("unreachable")
-        await eventually(lambda: bool(at.notified), "nobody was notified")
-        assert at.notified[0][1] == 1
+        await eventually(lambda: bool(at.notices), "nobody was notified")
+        assert at.notices[0].unread == 1
         assert await at.state(id) == "stored"
         at.reach.failures = 0
         await at.pusher.changed(ALICE)  # its next sign of life
@@ -235,7 +235,7 @@ async def test_agents_that_wake_each_other_for_ever_are_stopped(tmp_path: Path) 
         for number in range(MAX_WAKES):
             await at.reaches(await at.send(f"wake {number}"), "injected")
         id = await at.send("one too many")
-        await eventually(lambda: bool(at.notified), "nobody was notified")
+        await eventually(lambda: bool(at.notices), "nobody was notified")
         assert await at.state(id) == "stored"
         assert len(at.reach.pushed) == MAX_WAKES
 

@@ -6,22 +6,33 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from importlib import import_module
 
+from ..envelopes import under
+from ..errors import TielineError
 from ..harnesses import registry
 from ..harnesses.base import InstallOptions
 from ..harnesses.hook_handler import HarnessHooks
 from ..harnesses.installer import installed_for
 from ..harnesses.instructions import PROTOCOL
 from ..hub.hub import Hub
+from ..hub.push.rules import MessagesUnread
+from ..mesh.desktop_notification import notify_desktop
 from ..mesh.hook_events import HookEvents
 from ..mesh.mcp_endpoint import McpEndpoint
 from ..mesh.mesh import Mesh
 from ..mesh.push import Pusher, Reach
+from ..mesh.unread_notices import UnreadNotice, UnreadNotices
 from ..node.node_identity import identify
 from ..protocol.stream_frames import AnyHubFrame, GoneFrame, SessionFrame
 from ..relay import Relay
 
 REACHES: Mapping[str, str] = {}
 """Harness → the module and class of the live way into its sessions, made with the environment."""
+SENDER, NOTIFY_PREFIX = "relay.system.mesh", "relay.notify"
+REASONS = {
+    "idle": "It is idle, and its harness cannot be woken from here: give it a prompt.",
+    "ended": "Its session is over: resume it, and it gets them.",
+}
+"""Why an agent did not take its messages, and what a person can do."""
 LOOK_AGAIN_S = 10.0
 """An integration that was installed or removed meanwhile is noticed after so long."""
 
@@ -52,6 +63,39 @@ class InstalledIntegrations:
         return installed
 
 
+class PeopleNotifier:
+    """Tells people of messages that an agent does not take, by all ways that they have set up."""
+
+    def __init__(self, hub: Hub, relay: Relay) -> None:
+        self._hub = hub
+        self._relay = relay
+
+    async def __call__(self, notice: UnreadNotice) -> None:
+        member, config = notice.member, self._hub.config
+        body = f"From {notice.sender}. " + REASONS["ended" if member.ended else "idle"]
+        if config.mesh.notify:
+            self._hub.push.on_messages_unread(
+                MessagesUnread(
+                    member=member.id,
+                    title=notice.title,
+                    last=notice.last,
+                    sender=notice.sender,
+                    machine=member.machine,
+                )
+            )
+            for channel in self._hub.channels.reports() if self._hub.channels else ():
+                if under(NOTIFY_PREFIX, channel.prefix) and channel.state in ("running", "starting", "failing"):
+                    await self._send(channel.prefix, f"{notice.title}. {body}", notice.last)
+        if config.mesh.desktop:
+            await notify_desktop(self._hub.env, notice.title, body)
+
+    async def _send(self, address: str, text: str, last: str) -> None:
+        try:
+            await self._relay.send(address, text, sender=SENDER, key=f"unread-{last}")
+        except TielineError as error:
+            self._hub.log.warning("people are not notified of a message", address=address, problem=str(error))
+
+
 @asynccontextmanager
 async def open_mesh(hub: Hub, relay: Relay) -> AsyncGenerator[Mesh, None]:
     """The hub's mesh, inside the block."""
@@ -75,6 +119,9 @@ async def open_mesh(hub: Hub, relay: Relay) -> AsyncGenerator[Mesh, None]:
             async with (
                 McpEndpoint(mesh, hub.hooks) as hub.mcp,
                 Pusher(mesh, reaches(hub.env), relay.subscribe, installed=InstalledIntegrations(hub.env)),
+                UnreadNotices(
+                    mesh, relay.subscribe, PeopleNotifier(hub, relay), after_s=hub.config.mesh.notify_after_s
+                ),
             ):
                 yield mesh
         finally:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Literal, Protocol
 
@@ -36,7 +36,8 @@ SETTLE_S = 2.0
 MAX_WAKES, WAKES_S = 20, 600.0
 """A session is woken so often within this time. What comes beyond that waits for the next turn that a person begins."""
 GIVE_UP_S = 30.0
-"""A session that could not be reached for so long: people are notified, and the message waits for its next sign."""
+"""A session that could not be reached for so long is left alone until its next sign; people are notified meanwhile
+(`unread_notices`)."""
 
 RETRY = Backoff(0.5, 5.0)
 
@@ -85,14 +86,6 @@ class SessionObserver(Protocol):
     async def ended(self, session: HarnessSession) -> None: ...
 
 
-Notify = Callable[[Member, int], Awaitable[None]]
-"""Tells people that messages wait for a member that cannot be reached."""
-
-
-async def notify_nobody(member: Member, unread: int) -> None:
-    pass
-
-
 class Pusher:
     """`async with Pusher(mesh, reaches, subscribe)`: an observer of the harnesses' sessions, and the one who pushes.
 
@@ -107,7 +100,6 @@ class Pusher:
         subscribe: Callable[[Callable[[MessageReceipt], None]], Callable[[], None]],
         *,
         installed: Callable[[str, str], bool] = lambda harness, cwd: True,
-        notify: Notify = notify_nobody,
         backoff: Backoff = RETRY,
         give_up_s: float = GIVE_UP_S,
         settle_s: float = SETTLE_S,
@@ -116,7 +108,6 @@ class Pusher:
         self._reaches = {reach.harness: reach for reach in reaches}
         self._subscribe = subscribe
         self._installed = installed
-        self._notify = notify
         self._backoff = backoff
         self._give_up_s = give_up_s
         self._settle_s = settle_s
@@ -206,7 +197,6 @@ class Pusher:
                 log.info("%s could not be reached: %s", member.name, error)
             failures += 1
             if time.monotonic() - began > self._give_up_s:
-                await self._notify(member, self._mesh.mailbox.unread(member.address))
                 return
             await asyncio.sleep(self._backoff.delay(failures))
 
@@ -218,7 +208,6 @@ class Pusher:
             return
         if rung == "idle_wake" and not self._may_wake(member.id):
             log.warning("%s is woken too often; its messages wait for its next turn", member.name)
-            await self._notify(member, mailbox.unread(member.address))
             return
         offered = await self._mesh.offer(member.address, MAX_BATCH, via=rung)
         if not offered.messages:  # another way was faster

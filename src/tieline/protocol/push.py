@@ -34,7 +34,7 @@ class NoticeAction(Struct, frozen=True):
 class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the service worker gets. An answer to an ask goes to `POST /api/v1/asks/<ask>/answer`, with the digest."""
 
-    kind: Literal["ask", "turn", "node", "test"]
+    kind: Literal["ask", "turn", "node", "message", "test"]
     tag: str  # a later one with the same tag takes its place
     title: str
     body: str = ""

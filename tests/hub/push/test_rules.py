@@ -7,7 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from tieline.events import Ask, Command, Edit, Question
-from tieline.hub.push.rules import AskPending, NodeWentOffline, PushTrigger, Subscription, TurnFinished, decide, notice
+from tieline.hub.push.rules import (
+    AskPending,
+    MessagesUnread,
+    NodeWentOffline,
+    PushTrigger,
+    Subscription,
+    TurnFinished,
+    decide,
+    notice,
+)
 from tieline.sessions.records import AskRecord
 
 NOW = 1_000_000.0
@@ -30,7 +39,10 @@ ASK = AskPending(
 )
 TURN = TurnFinished(session="s1", seq=9, status="success", text="I removed the secret.", agent="codex", title="Secret")
 NODE = NodeWentOffline(node="n1", name="laptop", since=NOW - 30)
-FACTS: list[PushTrigger] = [ASK, TURN, NODE]
+MESSAGES = MessagesUnread(
+    member="mb-1", title="2 messages wait for reviewer", last="m2", sender="alice", machine="laptop"
+)
+FACTS: list[PushTrigger] = [ASK, TURN, NODE, MESSAGES]
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: type(fact).__name__)
@@ -49,7 +61,7 @@ def test_nobody_subscribed_nothing_pushed() -> None:
 def test_no_content_unless_it_is_wanted(fact: PushTrigger) -> None:
     shut = notice(fact, content=False, now=NOW)
     assert "secret" not in f"{shut.title} {shut.body}".lower()
-    if fact is not NODE:
+    if fact not in (NODE, MESSAGES):
         shown = notice(fact, content=True, now=NOW)
         assert "secret" in shown.body.lower()
 
@@ -124,10 +136,16 @@ def test_tags_replace_what_is_older() -> None:
     later = replace(TURN, seq=10)
     assert notice(TURN, content=False, now=NOW).tag == notice(later, content=False, now=NOW).tag
     assert TURN.id != later.id
-    assert len({notice(fact, content=False, now=NOW).tag for fact in FACTS}) == 3
+    assert len({notice(fact, content=False, now=NOW).tag for fact in FACTS}) == 4
 
 
 def test_long_content_is_one_line() -> None:
     asked = replace(ASK.ask.ask, action=Edit(tuple(f"file{number}.py" for number in range(100))))
     made = notice(replace(ASK, ask=replace(ASK.ask, ask=asked)), content=True, now=NOW)
     assert len(made.body.splitlines()[-1]) <= 160
+
+
+def test_messages_that_wait_name_the_agent_and_the_sender() -> None:
+    told = notice(MESSAGES, content=False, now=NOW)
+    assert (told.kind, told.title, told.tag) == ("message", "2 messages wait for reviewer", "member-mb-1")
+    assert told.body == "laptop · from alice"

@@ -11,6 +11,7 @@ from ...config import (
     ChannelConfig,
     Config,
     HubConfig,
+    MeshConfig,
     PoolConfig,
     RelayConfig,
     ScheduleConfig,
@@ -23,7 +24,7 @@ from ...policy import PRESETS
 from ...relay.plugins.loader import BUILT_IN as CHANNELS
 from ...sessions.agent_options import Warm
 
-ABOVE = ("agents", "channels", "hub", "pool", "relay", "schedules", "watchdog")
+ABOVE = ("agents", "channels", "hub", "mesh", "pool", "relay", "schedules", "watchdog")
 """Keys of the whole file that are sections of their own."""
 
 HEAD = """\
@@ -81,6 +82,7 @@ def tables() -> Iterator[tuple[str, str, type[Struct]]]:
     yield "Agents that are started with the hub", "[[pool.warm]]", Warm
     yield "The watchdog", "[watchdog]", WatchdogConfig
     yield "The relay", "[relay]", RelayConfig
+    yield "The mesh", "[mesh]", MeshConfig
     yield "Messages at their times", "[[schedules]]", ScheduleConfig
     yield "Agents", "[agents.NAME]", AgentEntry
     for kind, module in DRIVERS.items():

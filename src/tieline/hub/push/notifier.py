@@ -23,7 +23,17 @@ from ..security.devices import Devices
 from ..state.live_state import LiveState
 from ..stream.encoded_frames import EventSummary
 from ..stream.fanout import Fanout
-from .rules import TEST_TTL_S, AskPending, NodeWentOffline, Push, PushTrigger, TurnFinished, decide, test_notice
+from .rules import (
+    TEST_TTL_S,
+    AskPending,
+    MessagesUnread,
+    NodeWentOffline,
+    Push,
+    PushTrigger,
+    TurnFinished,
+    decide,
+    test_notice,
+)
 from .sender import PushResult, PushSender
 from .subscriptions import Subscriptions
 
@@ -107,6 +117,9 @@ class PushNotifier:
         return list(await asyncio.gather(*map(self._send, pushes)))
 
     # --- what happens; none of these waits ---
+
+    def on_messages_unread(self, fact: MessagesUnread) -> None:
+        self._enqueue(fact)
 
     def _on_state_changed(self, frame: AnyHubFrame) -> None:
         match frame:

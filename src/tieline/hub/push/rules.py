@@ -1,9 +1,9 @@
 """What to push for what happened: a pure function.
 
-An ask that waits, a turn that finished, a machine that stays away: each is pushed once, to every subscription, and only
-when it is news and nobody is looking. What the agent does is nobody's business on a locked screen: a notification tells
-that somebody is needed and by whom; more only where the subscription says so. It can be allowed from there only where
-all of it is there to be read.
+An ask that waits, a turn that finished, a machine that stays away, messages that an agent does not take: each is pushed
+once, to every subscription, and only when it is news and nobody is looking. What the agent does is nobody's business on
+a locked screen: a notification tells that somebody is needed and by whom; more only where the subscription says so. It
+can be allowed from there only where all of it is there to be read.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ ASK_TTL_S = 600
 """An ask is worth waking a phone for, not for long; one that expires earlier is not kept beyond that."""
 TURN_TTL_S = 600
 NODE_TTL_S = 600
+MESSAGE_TTL_S = 600
 TEST_TTL_S = 60
 SHORTEST_TTL_S = 15
 LINE = 160
@@ -69,7 +70,21 @@ class NodeWentOffline(Struct, frozen=True, kw_only=True):
         return f"node.{self.node}.{int(self.since * 1000)}"
 
 
-PushTrigger = AskPending | TurnFinished | NodeWentOffline
+class MessagesUnread(Struct, frozen=True, kw_only=True):
+    """An agent in a harness has not taken its messages for a while."""
+
+    member: str
+    title: str
+    last: str  # id of the newest message
+    sender: str = ""  # its sender's name
+    machine: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"message.{self.last}"
+
+
+PushTrigger = AskPending | TurnFinished | NodeWentOffline | MessagesUnread
 
 # --- what is pushed ------------------------------------------------------------------------------------------
 
@@ -121,6 +136,8 @@ def decide(
             ttl, urgency = TURN_TTL_S, "normal"
         case NodeWentOffline():
             ttl, urgency = NODE_TTL_S, "normal"
+        case MessagesUnread():
+            ttl, urgency = MESSAGE_TTL_S, "normal"
     return tuple(
         Push(subscription=one, notice=notice(fact, content=one.content, now=now), ttl_s=ttl, urgency=urgency)
         for one in subscriptions
@@ -166,6 +183,14 @@ def notice(fact: PushTrigger, *, content: bool, now: float) -> Notice:
                 body="Its sessions cannot be reached until it is back.",
                 node=fact.node,
                 at=fact.since or now,
+            )
+        case MessagesUnread():
+            return Notice(
+                kind="message",
+                tag=f"member-{fact.member}",
+                title=_line(fact.title),
+                body=_lines(_where(fact.machine, f"from {fact.sender}" if fact.sender else "")),
+                at=now,
             )
 
 
