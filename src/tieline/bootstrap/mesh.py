@@ -25,7 +25,9 @@ from ..node.node_identity import identify
 from ..protocol.stream_frames import AnyHubFrame, GoneFrame, SessionFrame
 from ..relay import Relay
 
-REACHES: Mapping[str, str] = {}
+REACHES: Mapping[str, str] = {
+    "claude-code": "claude_code_reach:ClaudeCodeReach",
+}
 """Harness → the module and class of the live way into its sessions, made with the environment."""
 SENDER, NOTIFY_PREFIX = "relay.system.mesh", "relay.notify"
 REASONS = {

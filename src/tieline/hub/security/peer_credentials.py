@@ -6,18 +6,17 @@ A connection is whoever made it: it is looked at once, when it comes. What canno
 
 import os
 import socket
-import struct
 import sys
 from pathlib import Path
 
 from msgspec import Struct
 
 from ...processes.ancestry import UNKNOWN, agent_ancestor
+from ...processes.socket_peer import peer_process
 
 MAX_COMMAND = 120
 """Characters of a caller's command that are told."""
 _PEERPIDFD = 77  # Linux 6.5; Python has no name for it yet
-_LOCAL_PEERCRED, _LOCAL_PEERPID = 1, 2  # macOS
 
 
 class LocalPeer(Struct, frozen=True, kw_only=True):
@@ -35,7 +34,7 @@ class LocalPeer(Struct, frozen=True, kw_only=True):
 def peer_of(connection: socket.socket) -> LocalPeer:
     """Never raises: a peer that cannot be known has a `problem`."""
     try:
-        pid, uid = _credentials(connection)
+        pid, uid = peer_process(connection)
     except OSError as error:
         return LocalPeer(problem=f"the system does not say which process connected: {error.strerror}")
     if uid != os.getuid():
@@ -54,16 +53,6 @@ def peer_of(connection: socket.socket) -> LocalPeer:
         why = "it cannot be told that a person started this process, and only a person may do this"
         return LocalPeer(pid=pid, problem=why, command=command)
     return LocalPeer(pid=pid, mark=mark, cwd=cwd, command=command)
-
-
-def _credentials(connection: socket.socket) -> tuple[int, int]:
-    """Process and user, as they were when it connected."""
-    if sys.platform == "darwin":
-        (pid,) = struct.unpack("i", connection.getsockopt(0, _LOCAL_PEERPID, 4))
-        _, uid = struct.unpack("II", connection.getsockopt(0, _LOCAL_PEERCRED, 8))
-        return pid, uid
-    pid, uid, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return pid, uid
 
 
 def _pidfd(connection: socket.socket) -> int | None:

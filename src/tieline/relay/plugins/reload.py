@@ -16,9 +16,9 @@ from ...channels.base import Channel, ChannelContext
 from ...config import ChannelConfig, Config
 from ...environment import config_path
 from ...errors import BusError, TielineError, UsageError
+from ...file_watcher import watch
 from ..relay import Relay
 from .channel_reports import Changes, ChannelReport, ChannelSlot, build_report, entries
-from .file_watcher import watch
 from .loader import ChannelError, LoadedChannel, build, check_entry, unload
 from .trust import ChannelCode, Trust, local_file, read_code
 

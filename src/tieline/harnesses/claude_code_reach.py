@@ -1,0 +1,214 @@
+"""The live way into Claude Code's terminals: each has a file that tells its session and what it is doing, and a socket
+that takes a message of a peer as a new turn.
+
+Only an idle session is woken over the socket. What is written there during a turn waits in the memory of Claude Code
+until the running tool is over, and is lost with it; the hooks hand it over when the model is asked next.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+import time
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from contextlib import asynccontextmanager, suppress
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ..file_watcher import watch
+from ..mesh.push import HarnessSession, Rung, SessionObserver, Unreachable
+from ..processes.ancestry import agent_ancestor
+from ..processes.process_table import process_info
+from ..processes.socket_peer import peer_process
+from ..protocol.mesh import Activity
+from ..safe_file_read import read_regular
+
+LOOK_S = 2.0
+"""How often running sessions are looked at: a process that was killed leaves its file as it is."""
+ABSENT_S = 30.0
+"""How often Claude Code is looked for where it was never used."""
+REFRESH_S = 60.0
+"""How often an unchanged session is reported again: it is alive."""
+REFUSAL_S = 0.5
+"""What Claude Code refuses makes it close the connection at once, within this time."""
+MAX_FILE = 64 * 1024
+MAX_FILES = 1000
+MAX_SESSIONS = 200
+MAX_LINE = 1024 * 1024
+"""A longer line is refused by Claude Code."""
+
+ACTIVITIES: Mapping[str, Activity] = {"": "idle", "idle": "idle", "busy": "working", "waiting": "working"}
+"""By the status in a session's file: it has none before the first turn, and waits while it asks for a permission."""
+
+log = logging.getLogger("tieline.mesh")
+
+
+class SessionFile(Struct, frozen=True, rename="camel"):
+    """`sessions/PID.json`, what we need of it."""
+
+    pid: int
+    session_id: str
+    cwd: str = ""
+    started_at: float = 0
+    proc_start: str = ""
+    kind: str = ""
+    entrypoint: str = ""
+    messaging_socket_path: str = ""
+    status: str = ""
+
+    @property
+    def of_a_person(self) -> bool:
+        return self.kind == "interactive" and not self.entrypoint.startswith("sdk")
+
+    @property
+    def has_its_own_socket(self) -> bool:
+        """The file may be anybody's: a path that no Claude Code would choose is not connected to."""
+        path = Path(self.messaging_socket_path)
+        return path.is_absolute() and path.name == f"{self.pid}.sock" and path.parent.name.startswith("cc-socks")
+
+    @property
+    def state(self) -> str:
+        """Of its process, as the kernel writes it. Empty: it is over, and its number may be another's."""
+        if sys.platform != "linux":
+            return "S" if _runs(self.pid) else ""
+        found = process_info(self.pid)
+        return "" if found is None or found.over or str(found.start) != self.proc_start else found.state
+
+
+class ClaudeCodeReach:
+    """`push` works inside `open`."""
+
+    harness = "claude-code"
+    rungs: frozenset[Rung] = frozenset({"idle_wake"})
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._home = Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME", "/")) / ".claude")
+        self._folder = self._home / "sessions"
+        self._files: dict[str, SessionFile] = {}  # session → its file
+        self._told: dict[str, HarnessSession] = {}
+        self._driven: dict[tuple[int, str], bool] = {}  # process → whether it descends from an agent
+        self._changed = asyncio.Event()
+
+    @asynccontextmanager
+    async def open(self, observer: SessionObserver) -> AsyncGenerator[None, None]:
+        tasks = [asyncio.create_task(part, name="claude-code-reach") for part in (self._watch(), self._tell(observer))]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def push(self, session: HarnessSession, text: str, sender: str) -> None:
+        file = self._files.get(session.session)
+        if file is None or not file.state:
+            raise Unreachable("this session of Claude Code has ended")
+        if file.state in "Tt":  # it would take the message when it goes on, however often it was sent meanwhile
+            raise Unreachable("this Claude Code is suspended")
+        message = {"role": "user", "content": text}
+        line = msgspec.json.encode({"type": "user", "msgV": 1, "msg_id": str(uuid.uuid4()), "message": message}) + b"\n"
+        if len(line) > MAX_LINE:
+            raise Unreachable("the message is longer than Claude Code takes over its socket; its hooks take it")
+        try:
+            await _hand_over(file, line)
+        except OSError as error:
+            raise Unreachable(f"Claude Code did not take the message: {error.strerror or error}") from None
+
+    # --- sessions ---
+
+    async def _watch(self) -> None:
+        while not self._home.is_dir():  # noqa: ASYNC110 (nothing tells of it)
+            await asyncio.sleep(ABSENT_S)
+        async for _ in watch(lambda: [self._folder / "none", *self._paths()]):
+            self._changed.set()
+
+    async def _tell(self, observer: SessionObserver) -> None:
+        refresh_at = time.monotonic() + REFRESH_S
+        while True:
+            self._changed.clear()
+            self._files = self._persons(await asyncio.to_thread(self._read))
+            if refresh := time.monotonic() >= refresh_at:
+                refresh_at = time.monotonic() + REFRESH_S
+            for id in self._told.keys() - self._files.keys():
+                await _report(observer.ended(self._told.pop(id)))
+            for id, file in self._files.items():
+                activity = ACTIVITIES.get(file.status, "unknown")
+                session = HarnessSession(harness=self.harness, session=id, cwd=file.cwd, activity=activity)
+                if refresh or self._told.get(id) != session:
+                    self._told[id] = session
+                    await _report(observer.changed(session))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S if self._files else None):
+                    await self._changed.wait()
+
+    def _paths(self) -> list[Path]:
+        try:
+            with os.scandir(self._folder) as entries:
+                return [Path(entry) for entry in islice(entries, MAX_FILES) if entry.name.endswith(".json")]
+        except OSError:
+            return []
+
+    def _read(self) -> list[SessionFile]:
+        """Those whose process lives, the newest last."""
+        before = {f"{file.pid}.json": file for file in self._files.values()}
+        found: list[SessionFile] = []
+        for path in self._paths():
+            try:
+                file = msgspec.json.decode(read_regular(path, MAX_FILE), type=SessionFile)
+            except OSError:
+                continue
+            except msgspec.MsgspecError:  # it is being written, or is none
+                file = before.get(path.name)
+            if file and path.name == f"{file.pid}.json" and file.of_a_person and file.has_its_own_socket and file.state:
+                found.append(file)
+        return sorted(found, key=lambda file: file.started_at)[-MAX_SESSIONS:]
+
+    def _persons(self, files: list[SessionFile]) -> dict[str, SessionFile]:
+        """By session, without those of agents. What two terminals have resumed is the newer one's."""
+        known = {(file.pid, file.proc_start): file for file in files}
+        self._driven = {
+            key: self._driven[key] if key in self._driven else agent_ancestor(file.pid) is not None
+            for key, file in known.items()
+        }
+        return {file.session_id: file for key, file in known.items() if not self._driven[key]}
+
+
+async def _hand_over(file: SessionFile, line: bytes) -> None:
+    """Raises OSError and Unreachable. There is no answer; when Claude Code ends the connection after us, it has read
+    the line."""
+    reader, writer = await asyncio.open_unix_connection(file.messaging_socket_path)
+    try:
+        if peer_process(writer.get_extra_info("socket")) != (file.pid, os.getuid()):
+            raise Unreachable("the socket of this session belongs to another process")
+        writer.write(line)
+        await writer.drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REFUSAL_S):
+                if not await reader.read(1):
+                    raise Unreachable("Claude Code takes no messages from other programs")
+        writer.write_eof()
+        while await reader.read(4096):
+            pass
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+async def _report(told: Awaitable[None]) -> None:
+    try:
+        await told
+    except Exception:  # the next change is told all the same
+        log.exception("a session of Claude Code could not be reported")
