@@ -196,7 +196,7 @@ def test_what_waits_for_a_channel_that_fails_says_so(hub: Setting) -> None:
 @pytest.mark.slow
 def test_bad_usage_is_told(hub: Setting) -> None:
     for arguments, words in [
-        (("message", "send", "nowhere", "x"), "begins with relay."),
+        (("message", "send", "nowhere", "x"), "no member 'nowhere'"),
         (("message", "send", "relay.user.ada", "{", "--type", "application/json"), "not JSON"),
         (("message", "send", "relay.user.ada", "x", "--attach", "missing.txt"), "no file missing.txt"),
         (("message", "status", "unknown"), "no message 'unknown'"),
