@@ -64,7 +64,10 @@ async def test_everyone_with_an_inbox_is_listed_and_found(hub: Running, mesh: Me
     assert [member.name for member in await client.members("migrations", activity="working")] == ["ada"]
     for spelling in ("@ada", "ada", ada.id, ada.address):
         assert (await client.member(spelling)).id == ada.id
-    assert (await client.member(session["id"])).kind == "session"
+    driven = await client.member(session["id"])
+    node = hub.hub.node
+    assert node is not None
+    assert (driven.kind, driven.machine) == ("session", node.name)
     with pytest.raises(UsageError, match="no member 'adda'") as unknown:
         await client.member("adda")
     assert "ada" in unknown.value.hint

@@ -24,6 +24,7 @@ from ..mesh.unread_notices import UnreadNotice, UnreadNotices
 from ..node.node_identity import identify
 from ..protocol.stream_frames import AnyHubFrame, GoneFrame, SessionFrame
 from ..relay import Relay
+from ..sessions.records import SessionRecord
 
 REACHES: Mapping[str, str] = {
     "claude-code": "claude_code_reach:ClaudeCodeReach",
@@ -105,16 +106,20 @@ async def open_mesh(hub: Hub, relay: Relay) -> AsyncGenerator[Mesh, None]:
     def on_refused(who: str, why: str) -> None:
         hub.audit.record("refusal", who, "mesh", why=why)
 
+    def put_session(record: SessionRecord) -> None:
+        node = hub.state.nodes.get(record.node)
+        mesh.directory.put_session(record, machine=node.name if node else record.node)
+
     def on_frame(frame: AnyHubFrame) -> None:
         if isinstance(frame, SessionFrame):
-            mesh.directory.put_session(frame.session)
+            put_session(frame.session)
         elif isinstance(frame, GoneFrame) and frame.kind == "session":
             mesh.directory.remove_session(frame.id)
 
     async with Mesh(hub.bus, relay, machine=identify(hub.env).name, on_refused=on_refused) as mesh:
         unsubscribe = hub.state.subscribe(on_frame)
         for record in hub.state.sessions.values():
-            mesh.directory.put_session(record)
+            put_session(record)
         hub.mesh = mesh
         hub.hooks = HarnessHooks(HookEvents(mesh, PROTOCOL), mesh.machine)
         try:

@@ -335,11 +335,11 @@ class Directory:
 
     # --- driven sessions ---
 
-    def put_session(self, record: SessionRecord) -> None:
+    def put_session(self, record: SessionRecord, *, machine: str = "") -> None:
         if record.archived or record.status == "closed":
             self.remove_session(record.id)
             return
-        view = self._sessions[record.id] = _session_view(record)
+        view = self._sessions[record.id] = _session_view(record, machine or record.node)
         self._session_ids[view.address] = record.id
         self._index.put(f"{_SESSION}{record.id}", view.name, _texts(view), _facets(view))
 
@@ -492,7 +492,7 @@ class Directory:
         return old
 
 
-def _session_view(record: SessionRecord) -> MemberView:
+def _session_view(record: SessionRecord, machine: str) -> MemberView:
     activities: dict[str, Activity] = {"working": "working", "waiting": "working", "idle": "idle"}
     return MemberView(
         id=record.id,
@@ -503,7 +503,7 @@ def _session_view(record: SessionRecord) -> MemberView:
         branch=record.branch,
         harness=record.agent,
         session=record.native_id,
-        machine=record.node,
+        machine=machine,
         cwd=record.cwd,
         address=normalize_address(f"{SESSION_PREFIX}.{record.id}"),
         activity=activities.get(record.status, "unknown"),

@@ -4,6 +4,8 @@ import { useEffect, useRef } from 'preact/hooks'
 import { Login } from '../auth/login'
 import { commandsOfMissingSessions, PendingCommands } from '../commands/pending-commands'
 import { ConnectionBar } from '../connection/connection-bar'
+import { MemberPage } from '../members/member-page'
+import { Members } from '../members/members'
 import { Channels } from '../messages/channels'
 import { DeadLetters } from '../messages/dead-letters'
 import { Inboxes } from '../messages/inboxes'
@@ -32,7 +34,7 @@ effect(() => {
 
 const LINKS: readonly (readonly [string, string, string, readonly Route['page'][]])[] = [
   ['/', 'sessions', 'Sessions', ['home', 'session', 'new']],
-  ['/messages', 'message', 'Messages', ['messages', 'message', 'inboxes', 'dead', 'channels']],
+  ['/messages', 'message', 'Messages', ['messages', 'message', 'members', 'member', 'inboxes', 'dead', 'channels']],
   ['/settings', 'settings', 'Settings', ['settings']],
 ]
 
@@ -56,6 +58,8 @@ function Content({ at }: { at: Route }) {
     case 'settings': return <Settings />
     case 'messages': return <MessageThreads />
     case 'message': return <MessageThread id={at.id} />
+    case 'members': return <Members />
+    case 'member': return <MemberPage key={at.id} id={at.id} />
     case 'inboxes': return <Inboxes />
     case 'dead': return <DeadLetters />
     case 'channels': return <Channels />

@@ -2,9 +2,9 @@
 import { computed, signal } from '@preact/signals'
 
 export type Route =
-  | { readonly page: 'home' | 'new' | 'settings' | 'messages' | 'inboxes' | 'dead' | 'channels' | 'unknown' }
+  | { readonly page: 'home' | 'new' | 'settings' | 'members' | 'messages' | 'inboxes' | 'dead' | 'channels' | 'unknown' }
   | { readonly page: 'session'; readonly id: string; readonly sheet: '' | 'diff' | 'info' }
-  | { readonly page: 'message'; readonly id: string }
+  | { readonly page: 'message' | 'member'; readonly id: string }
 
 export function parseRoute(path: string): Route {
   const parts = path.split('/').filter(Boolean).map(decodeSegment)
@@ -12,7 +12,8 @@ export function parseRoute(path: string): Route {
   if (!first) return { page: 'home' }
   if (first === 's' && second) return { page: 'session', id: second, sheet: third === 'diff' || third === 'info' ? third : '' }
   if (first === 'messages' && second) return { page: 'message', id: second }
-  if (!second && (first === 'new' || first === 'settings' || first === 'messages' || first === 'inboxes' || first === 'dead' || first === 'channels')) return { page: first }
+  if (first === 'members' && second) return { page: 'member', id: second }
+  if (!second && (first === 'new' || first === 'settings' || first === 'members' || first === 'messages' || first === 'inboxes' || first === 'dead' || first === 'channels')) return { page: first }
   return { page: 'unknown' }
 }
 

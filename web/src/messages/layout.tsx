@@ -1,6 +1,8 @@
 /** Shared by the message pages: the tabs, a message with its receipt, labels for addresses. */
+import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
-import { useEffect } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
+import { get } from '../api/client'
 import type * as P from '../generated/protocol'
 import { ago, sessionTitle } from '../shared/format'
 import { connectionState, nodes, now, sessions } from '../store/store'
@@ -9,10 +11,15 @@ import { Icon } from '../ui/icons'
 
 export const OWNER = 'relay.user.owner'
 const POLL_MS = 4000
+/** Names of agents in harnesses, by address. */
+const memberNames = signal<ReadonlyMap<string, string>>(new Map())
 
-const TABS = [['messages', 'Threads'], ['inboxes', 'Inboxes'], ['dead', 'Dead letters'], ['channels', 'Channels']] as const
+const TABS = [['messages', 'Threads'], ['members', 'Members'], ['inboxes', 'Inboxes'], ['dead', 'Dead letters'], ['channels', 'Channels']] as const
 
 export function MessagesLayout(props: { at: (typeof TABS)[number][0]; title: string; children: ComponentChildren; actions?: ComponentChildren }) {
+  useEffect(() => {
+    get<P.MemberView[]>('members?kind=agent&ended=true').then((all) => { memberNames.value = new Map(all.map((one) => [one.address, one.name])) }, () => undefined)
+  }, [])
   return (
     <Pane>
       <header class="pane-head"><div class="pane-title"><h1>{props.title}</h1></div>{props.actions}</header>
@@ -27,11 +34,12 @@ export function MessagesLayout(props: { at: (typeof TABS)[number][0]; title: str
 /** Fetches again every few seconds while the page is visible. */
 export function usePolled<T>(fetch: () => Promise<T>, dependencies: readonly unknown[]) {
   const fetched = useFetched(fetch, [...dependencies, connectionState.value.state === 'online'])
-  const { reload } = fetched
+  const latest = useRef(fetched)
+  latest.current = fetched
   useEffect(() => {
-    const timer = setInterval(() => { if (document.visibilityState === 'visible') reload() }, POLL_MS)
+    const timer = setInterval(() => { if (document.visibilityState === 'visible') latest.current.reload() }, POLL_MS)
     return () => clearInterval(timer)
-  }, [reload])
+  }, []) // a render does not start the interval anew
   return fetched
 }
 
@@ -40,7 +48,7 @@ export function addressLabel(address: string): string {
   if (address === OWNER) return 'you'
   const session = sessions.value.get(address.replace(/^relay\.agent\./, ''))
   if (session) return `${sessionTitle(session)} (${session.agent}${nodes.value.size > 1 ? `, ${nodes.value.get(session.node)?.name ?? session.node}` : ''})`
-  return address.replace(/^relay\./, '')
+  return memberNames.value.get(address) ?? address.replace(/^relay\./, '')
 }
 
 const FAILED_STATES = new Set(['failed', 'expired', 'dead'])

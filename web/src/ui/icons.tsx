@@ -20,6 +20,7 @@ const PATHS: Record<string, string> = {
   up: 'M6 15l6-6 6 6',
   settings: 'M4 7h10M18 7h2M4 17h2M10 17h10M16 5v4M8 15v4',
   sessions: 'M4 5h16v11H9l-5 4z',
+  members: 'M9 5a3.5 3.5 0 1 0 0 7 3.5 3.5 0 0 0 0-7zM3 20a6 6 0 0 1 12 0M16 6a3 3 0 0 1 0 6M17 15a5 5 0 0 1 4 5',
   message: 'M4 6h16v12H4zM4 7l8 6 8-6',
   inbox: 'M4 13l3-8h10l3 8v6H4zM4 13h5l1 3h4l1-3h5',
   dead: 'M12 4l9 16H3zM12 10v4M12 17v.5',
