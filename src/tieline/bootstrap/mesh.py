@@ -28,6 +28,7 @@ from ..sessions.records import SessionRecord
 
 REACHES: Mapping[str, str] = {
     "claude-code": "claude_code_reach:ClaudeCodeReach",
+    "codex": "codex_reach:CodexReach",
 }
 """Harness → the module and class of the live way into its sessions, made with the environment."""
 SENDER, NOTIFY_PREFIX = "relay.system.mesh", "relay.notify"

@@ -1,17 +1,16 @@
-"""JSON-RPC over a child's standard streams, one message a line; both sides may send requests.
+"""JSON-RPC over a stream of lines, one message a line; both sides may send requests.
 
-`async with Peer(process, handler) as peer` reads until the block is left. Notifications reach the handler in
+`async with Peer(stream, handler) as peer` reads until the block is left. Notifications reach the handler in
 order; each request of the other side runs in a task of its own, owned by the peer, and always gets a response.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
 import msgspec
 
-from ..processes.async_process import Process
 from .lines import LineTooLong
 
 MAX_EARLY = 8
@@ -35,6 +34,18 @@ class PeerGone(ConnectionError):
     """The other side closed the stream, or broke it."""
 
 
+class LineStream(Protocol):
+    """What carries the messages: a child's standard streams, a WebSocket."""
+
+    async def write(self, data: bytes) -> None:
+        """Raises ConnectionError when the other side is gone, TimeoutError when it does not read."""
+        ...
+
+    def lines(self) -> AsyncIterator[list[bytes]]:
+        """In the batches they arrive in. Raises LineTooLong."""
+        ...
+
+
 class Handler(Protocol):
     def notified(self, method: str, params: dict[str, Any]) -> None: ...
 
@@ -54,7 +65,7 @@ class Handler(Protocol):
 class Peer:
     def __init__(
         self,
-        process: Process,
+        stream: LineStream,
         handler: Handler,
         *,
         version: str | None = "2.0",
@@ -62,7 +73,7 @@ class Peer:
     ) -> None:
         """`room` is awaited between reads: it holds the other side while whoever takes its messages is behind."""
         self._room = room
-        self._process = process
+        self._stream = stream
         self._handler = handler
         self._head: dict[str, Any] = {"jsonrpc": version} if version else {}
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
@@ -84,6 +95,11 @@ class Peer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the stream is over."""
+        return self._gone is not None
 
     async def request(self, method: str, params: Mapping[str, Any], *, timeout: float) -> Any:
         """The result. Raises RpcError, PeerGone, TimeoutError."""
@@ -113,14 +129,14 @@ class Peer:
 
     async def _write(self, line: bytes) -> None:
         try:
-            await self._process.write(line + b"\n")
+            await self._stream.write(line + b"\n")
         except (ConnectionError, TimeoutError) as error:
             raise PeerGone(str(error) or "the peer does not read") from error
 
     async def _read(self) -> None:
         reason = "it closed its output"
         try:
-            async for batch in self._process.lines():
+            async for batch in self._stream.lines():
                 for line in batch:
                     self._take(line)
                 if self._room is not None:

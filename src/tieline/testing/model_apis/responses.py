@@ -27,9 +27,17 @@ class Responses:
 
     @staticmethod
     async def aside(request: HttpRequest) -> bool:
-        if request.method == "POST":
+        """The list of models, and the title that Codex's terminal asks for beside a thread's first turn."""
+        if request.method != "POST":
+            await request.respond(200, b'{"models":[],"data":[]}')
+            return True
+        about: dict[str, Any] = request.json().get("client_metadata") or {}
+        if '"thread_source":"thread_title"' not in about.get("x-codex-turn-metadata", ""):
             return False
-        await request.respond(200, b'{"models":[],"data":[]}')
+        voice = Responses(request)
+        await voice.start()
+        await voice.say('{"title":"A scripted title"}', first=True, last=True)
+        await voice.finish()
         return True
 
     def __init__(self, request: HttpRequest) -> None:

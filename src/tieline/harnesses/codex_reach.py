@@ -1,0 +1,352 @@
+"""The live way into Codex's terminals: they are clients of a daemon of their CODEX_HOME, and so are we.
+
+The daemon tells every client which threads it has loaded and what each is doing, and takes turns for them. We never
+subscribe to a thread (`thread/resume`): a subscriber is asked for approvals, which are the terminal's to answer, and
+keeps the thread loaded when its terminal is gone.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from ..backoff import Backoff
+from ..mesh.push import HarnessSession, Rung, SessionObserver, Unreachable
+from ..protocol.mesh import Activity
+from ..version import __version__
+from ..wire.jsonrpc import Peer, PeerGone, RpcError
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+LOOK_S = 2.0
+"""How often the socket is looked for, and whether any terminal is left."""
+ABSENT_S = 30.0
+"""The same, where Codex was never used."""
+FIRST_S = 2.0
+"""A daemon takes its first client's name for its own; this long after its start, its terminal has been the first."""
+ENDING_S = 1.0
+"""A terminal that resumes a thread unloads and loads it; only what stays away so long has ended."""
+LOST_S = 10.0
+"""A daemon that ended may be restarted, and its terminals reconnect; after so long their sessions have ended."""
+REFRESH_S = 60.0
+"""How often an unchanged session is reported again: it is alive."""
+REQUEST_S = 10.0
+MAX_SESSIONS = 200
+MAX_MESSAGE = 16 * 1024 * 1024
+RETRY = Backoff(0.5, 15.0)
+
+log = logging.getLogger("tieline.mesh")
+
+
+class Status(Struct, frozen=True):
+    type: str = ""
+
+
+class Thread(Struct, frozen=True, rename="camel"):
+    id: str
+    cwd: str = ""
+    ephemeral: bool = False
+    status: Status = Status()
+    parent_thread_id: str | None = None
+    thread_source: str | None = None
+
+    @property
+    def of_a_person(self) -> bool:
+        """Codex has threads of its own too: for titles, for subagents."""
+        return not self.ephemeral and not self.parent_thread_id and self.thread_source in (None, "user")
+
+
+class CodexReach:
+    """`push` works inside `open`."""
+
+    harness = "codex"
+    rungs: frozenset[Rung] = frozenset({"mid_turn", "idle_wake"})
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._home = Path(env.get("CODEX_HOME") or Path(env.get("HOME", "/")) / ".codex")
+        self._socket = self._home / "app-server-control" / "app-server-control.sock"
+        self._peer: Peer | None = None
+        self._lost_at = 0.0
+        self._sessions: dict[str, HarnessSession] = {}
+        self._told: dict[str, HarnessSession] = {}
+        self._left_at: dict[str, float] = {}  # when a session that was told of went away
+        self._changed = asyncio.Event()
+        self._unread: set[str] = set()  # threads that have to be read
+        self._own: deque[str] = deque(maxlen=MAX_SESSIONS)  # threads that Codex uses for itself
+        self._news = asyncio.Event()  # there is something to read, or the connection is over
+
+    @asynccontextmanager
+    async def open(self, observer: SessionObserver) -> AsyncGenerator[None, None]:
+        parts = (self._stay_connected(), self._watch_terminals(), self._tell(observer))
+        tasks = [asyncio.create_task(part, name="codex-reach") for part in parts]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def push(self, session: HarnessSession, text: str, sender: str) -> None:
+        peer, thread = self._peer, session.session
+        if peer is None:
+            raise Unreachable("the daemon of Codex is not running")
+        words = {"threadId": thread, "input": [{"type": "text", "text": text}]}
+        try:
+            if turn := await self._running_turn(peer, thread):
+                try:
+                    await peer.request("turn/steer", {**words, "expectedTurnId": turn}, timeout=REQUEST_S)
+                    return
+                except RpcError:
+                    if await self._running_turn(peer, thread):  # it is one that takes no input: a review, a compaction
+                        raise
+            await peer.request("turn/start", words, timeout=REQUEST_S)
+        except (RpcError, PeerGone, TimeoutError) as error:
+            raise Unreachable(f"Codex did not take the message: {str(error) or 'no answer in time'}") from None
+
+    async def _running_turn(self, peer: Peer, thread: str) -> str:
+        """Its id, or nothing."""
+        known = self._sessions.get(thread)
+        if known is not None and known.activity == "idle":  # a turn that began just now takes `turn/start` as its input
+            return ""
+        latest = {"threadId": thread, "limit": 1, "sortDirection": "desc", "itemsView": "notLoaded"}
+        answer = await peer.request("thread/turns/list", latest, timeout=REQUEST_S)
+        turns = msgspec.convert(answer, _Turns).data
+        return turns[0].id if turns and turns[0].status == "inProgress" else ""
+
+    # --- the connection ---
+
+    async def _stay_connected(self) -> None:
+        failures, refused = 0, (0, 0)
+        while True:
+            found = await self._appears(refused if failures else (0, 0), RETRY.delay(max(failures, 1)))
+            failures = 0 if found != refused else failures
+            try:
+                await self._serve()
+                failures, refused = 0, (0, 0)
+            except (OSError, TimeoutError, RpcError, msgspec.ValidationError) as error:
+                failures, refused = failures + 1, found
+                log.debug("the daemon of Codex: %s", error)
+            except Exception:
+                failures, refused = failures + 1, found
+                log.exception("the connection to the daemon of Codex failed")
+
+    async def _appears(self, refused: tuple[int, int], delay_s: float) -> tuple[int, int]:
+        """Wait for the daemon's socket. One that refused us is tried again after the delay, a new one as soon as its
+        terminal has been its first client."""
+        until = time.monotonic() + delay_s
+        while True:
+            with suppress(OSError):
+                about = self._socket.stat()
+                found = (about.st_ino, about.st_mtime_ns)
+                wait_s = until - time.monotonic() if found == refused else about.st_mtime + FIRST_S - time.time()
+                if wait_s <= 0:
+                    return found
+                await asyncio.sleep(min(wait_s, LOOK_S))
+                continue
+            await asyncio.sleep(LOOK_S if self._home.exists() else ABSENT_S)
+
+    async def _serve(self) -> None:
+        """One connection, until it is over."""
+        from websockets.asyncio.client import unix_connect
+        from websockets.exceptions import WebSocketException
+
+        try:
+            async with unix_connect(
+                os.path.realpath(self._socket),  # the link is often longer than an address may be
+                "ws://localhost/",
+                compression=None,
+                max_size=MAX_MESSAGE,
+                open_timeout=REQUEST_S,
+                close_timeout=1.0,
+                ping_interval=None,  # a unix socket's end is seen
+            ) as socket:
+                self._news.clear()
+                async with Peer(_WebSocketLines(socket), self, version=None) as peer:
+                    await self._read_threads(peer)
+        except WebSocketException as error:
+            raise PeerGone(str(error)) from None
+        finally:
+            self._peer = None
+            self._lost_at = time.monotonic()
+
+    async def _read_threads(self, peer: Peer) -> None:
+        hello = {
+            "clientInfo": {"name": "tieline", "title": "Tieline", "version": __version__},
+            "capabilities": {"experimentalApi": True},
+        }
+        await peer.request("initialize", hello, timeout=REQUEST_S)
+        await peer.notify("initialized")
+        loaded = msgspec.convert(await peer.request("thread/loaded/list", {}, timeout=REQUEST_S), _Loaded).data
+        for gone in self._sessions.keys() - set(loaded):
+            self._leave(gone)
+        self._unread = set(loaded)
+        self._peer = peer
+        while not peer.gone:
+            while self._unread:
+                id = self._unread.pop()
+                try:
+                    answer = await peer.request("thread/read", {"threadId": id}, timeout=REQUEST_S)
+                except RpcError:  # it is no more
+                    self._leave(id)
+                else:
+                    self._take(msgspec.convert(answer, _Read).thread)
+            await self._news.wait()
+            self._news.clear()
+
+    # --- what the daemon says ---
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        match method:
+            case "thread/started":
+                self._take(msgspec.convert(params["thread"], Thread))
+            case "thread/status/changed":
+                id, status = str(params["threadId"]), msgspec.convert(params["status"], Status)
+                if status.type == "notLoaded":
+                    self._leave(id)
+                elif known := self._sessions.get(id):
+                    self._put(msgspec.structs.replace(known, activity=_activity(status)))
+                elif id not in self._own:
+                    self._unread.add(id)
+                    self._news.set()
+            case "thread/closed" | "thread/archived" | "thread/deleted":
+                self._leave(str(params["threadId"]))
+            case _:
+                pass
+
+    async def requested(self, method: str, params: dict[str, Any]) -> Any:
+        await asyncio.get_running_loop().create_future()  # the terminal answers; an answer of ours would decide for it
+
+    def garbage(self, line: bytes) -> None:
+        log.debug("the daemon of Codex sent %r", line[:200])
+
+    def gone(self, reason: str) -> None:
+        self._news.set()
+
+    def _take(self, thread: Thread) -> None:
+        if not thread.of_a_person:
+            self._own.append(thread.id)
+        elif thread.status.type == "notLoaded":
+            self._leave(thread.id)
+        elif thread.id in self._sessions or len(self._sessions) < MAX_SESSIONS:
+            activity = _activity(thread.status)
+            self._put(HarnessSession(harness=self.harness, session=thread.id, cwd=thread.cwd, activity=activity))
+
+    def _put(self, session: HarnessSession) -> None:
+        self._sessions[session.session] = session
+        self._left_at.pop(session.session, None)
+        self._changed.set()
+
+    def _leave(self, id: str) -> None:
+        if self._sessions.pop(id, None) is not None:
+            self._left_at[id] = time.monotonic()
+            self._changed.set()
+
+    # --- what the observer is told ---
+
+    async def _tell(self, observer: SessionObserver) -> None:
+        refresh_at = time.monotonic() + REFRESH_S
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ENDING_S if self._left_at else REFRESH_S):
+                    await self._changed.wait()
+            self._changed.clear()
+            now = time.monotonic()
+            if now >= refresh_at:
+                refresh_at = now + REFRESH_S
+                self._told.clear()
+            for id, session in list(self._sessions.items()):
+                if self._told.get(id) != session:
+                    self._told[id] = session
+                    await self._report(observer.changed(session))
+            for id, at in list(self._left_at.items()):
+                if now - at >= ENDING_S and self._left_at.pop(id, None) is not None:
+                    session = self._told.pop(id, None) or HarnessSession(harness=self.harness, session=id)
+                    await self._report(observer.ended(session))
+
+    async def _report(self, told: Any) -> None:
+        try:
+            await told
+        except Exception:  # the next change is told all the same
+            log.exception("a session of Codex could not be reported")
+
+    async def _watch_terminals(self) -> None:
+        """A daemon keeps a thread for half an hour after its last terminal has gone, and tells nobody that it went."""
+        alone = 0
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if not self._sessions:
+                alone = 0
+            elif self._peer is None:
+                if time.monotonic() - self._lost_at > LOST_S:
+                    for id in list(self._sessions):
+                        self._leave(id)
+            else:
+                alone = alone + 1 if await asyncio.to_thread(_clients, self._socket) == 1 else 0
+                if alone >= 2:  # a terminal that reconnects is away for a moment
+                    for id, session in list(self._sessions.items()):
+                        if session.activity != "working":  # it may have been left to work in the background
+                            self._leave(id)
+
+
+class _WebSocketLines:
+    """A WebSocket as JSON-RPC sees it: one message is one line."""
+
+    def __init__(self, socket: "ClientConnection") -> None:
+        self._socket = socket
+
+    async def write(self, data: bytes) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                await self._socket.send(data.rstrip(b"\n"), text=True)
+        except ConnectionClosed as error:
+            raise BrokenPipeError(str(error)) from None
+
+    async def lines(self) -> AsyncIterator[list[bytes]]:
+        from websockets.exceptions import ConnectionClosed
+
+        with suppress(ConnectionClosed):
+            while True:
+                yield [await self._socket.recv(decode=False)]
+
+
+class _Turn(Struct, frozen=True):
+    id: str
+    status: str = ""
+
+
+class _Turns(Struct, frozen=True):
+    data: list[_Turn]
+
+
+class _Loaded(Struct, frozen=True):
+    data: list[str]
+
+
+class _Read(Struct, frozen=True):
+    thread: Thread
+
+
+def _activity(status: Status) -> Activity:
+    return "working" if status.type == "active" else "idle"
+
+
+def _clients(socket: Path) -> int:
+    """How many are connected to a unix socket. -1: this system does not tell."""
+    try:
+        lines = Path("/proc/net/unix").read_text(errors="replace").splitlines()
+    except OSError:
+        return -1
+    path = os.path.realpath(socket)
+    rows = (line.split(maxsplit=7) for line in lines)
+    return sum(len(row) == 8 and row[5] == "03" and row[7] == path for row in rows)  # 03: connected

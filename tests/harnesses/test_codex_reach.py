@@ -1,0 +1,192 @@
+"""The way into Codex's terminals, with the real Codex in a real terminal."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import tieline
+from tieline import config as configuration
+from tieline.bootstrap.daemon import hub_on
+from tieline.harnesses import installer
+from tieline.harnesses.base import InstallOptions
+from tieline.harnesses.codex import Codex
+from tieline.harnesses.codex_reach import CodexReach
+from tieline.mesh.push import HarnessSession, Unreachable
+from tieline.mesh.records import Caller
+from tieline.protocol.mesh import MemberView
+from tieline.script import Call, Run, Say
+from tieline.testing.harness_terminals import HarnessHome, codex_home
+from tieline.testing.rigs.codex import CodexRig
+from tieline.testing.wait_for import eventually
+
+pytestmark = pytest.mark.real
+
+BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
+OWNER = Caller(person="owner")
+BOUND = 60.0
+
+
+class Sessions:
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, HarnessSession] = {}
+        self.activities: list[str] = []
+        self.over: list[str] = []
+
+    async def changed(self, session: HarnessSession) -> None:
+        self.running[session.session] = session
+        self.activities.append(session.activity)
+
+    async def ended(self, session: HarnessSession) -> None:
+        self.running.pop(session.session, None)
+        self.over.append(session.session)
+
+    async def only(self, activity: str) -> HarnessSession:
+        """The only session that runs, once it is like that."""
+
+        def is_so() -> bool:
+            return [session.activity for session in self.running.values()] == [activity]
+
+        await eventually(is_so, f"no session is {activity}", timeout=BOUND)
+        return next(iter(self.running.values()))
+
+
+@asynccontextmanager
+async def reached(home: HarnessHome) -> AsyncGenerator[tuple[CodexReach, Sessions], None]:
+    sessions, reach = Sessions(), CodexReach(home.env)
+    async with reach.open(sessions):
+        yield reach, sessions
+
+
+async def test_an_idle_terminal_wakes_and_its_presence_is_told(tmp_path: Path) -> None:
+    async with (
+        codex_home(tmp_path, BINARIES) as home,
+        reached(home) as (reach, sessions),
+        home.terminal() as terminal,
+    ):
+        session = await sessions.only("idle")
+        assert (session.harness, session.cwd) == ("codex", str(home.project))
+        home.rig.play([Say("I am awake.")])
+        await reach.push(session, "wake up, Codex", "alice")
+        await terminal.shows("wake up, Codex")
+        await terminal.shows("I am awake.")
+        await eventually(lambda: "working" in sessions.activities, "it was never told to work")
+        await sessions.only("idle")
+        await terminal.key("C-c")
+        await eventually(lambda: sessions.over == [session.session], "its end was not told")
+        assert '"originator":"codex-tui"' in rollout(home)  # the daemon did not take our name for its own
+
+
+async def test_a_message_gets_into_a_running_turn(tmp_path: Path) -> None:
+    async with (
+        codex_home(tmp_path, BINARIES) as home,
+        reached(home) as (reach, sessions),
+        home.terminal() as terminal,
+    ):
+        await sessions.only("idle")
+        home.rig.play([Run("while [ ! -e go ]; do sleep 0.1; done")], [Say("The turn is over.")])
+        await terminal.submit("wait for the file")
+        session = await sessions.only("working")
+        await reach.push(session, "news in between", "alice")
+        assert "news in between" not in home.rig.heard()  # the tool is not interrupted
+        (home.project / "go").touch()
+        await terminal.shows("The turn is over.")
+        await sessions.only("idle")
+        assert "news in between" in home.rig.heard()
+
+
+async def test_its_permission_prompt_is_left_to_the_terminal(tmp_path: Path) -> None:
+    async with (
+        codex_home(tmp_path, BINARIES) as home,
+        reached(home) as (reach, sessions),
+        home.terminal() as terminal,
+    ):
+        session = await sessions.only("idle")
+        beyond = {"cmd": "touch allowed", "sandbox_permissions": "require_escalated", "justification": "May I?"}
+        home.rig.play([Call("exec_command", beyond)], [Say("It was allowed.")])
+        await reach.push(session, "touch a file", "alice")
+        await terminal.shows("May I?")
+        await sessions.only("working")
+        await terminal.key("y")
+        await terminal.shows("It was allowed.")
+        assert (home.project / "allowed").exists()
+
+
+async def test_a_daemon_that_is_killed_ends_its_sessions_and_takes_no_push(tmp_path: Path) -> None:
+    async with codex_home(tmp_path, BINARIES) as home, reached(home) as (reach, sessions), home.terminal():
+        session = await sessions.only("idle")
+        pid = msgspec.json.decode((home.home / ".codex/app-server-daemon/daemon.pid").read_bytes())["pid"]
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(Unreachable):
+            for _ in range(1000):
+                await reach.push(session, "anyone there?", "alice")
+                await asyncio.sleep(0)
+        await eventually(lambda: sessions.over == [session.session], "its end was not told", timeout=BOUND)
+
+
+async def test_a_session_that_we_drive_is_not_told_of(tmp_path: Path) -> None:
+    async with codex_home(tmp_path, BINARIES) as home, reached(home) as (_, sessions), home.terminal():
+        session = await sessions.only("idle")
+        home.rig.play([Say("Driven.")])
+        assert isinstance(home.rig, CodexRig)
+        async with tieline.open_session(home.rig.driver, cwd=home.project, env=dict(home.env)) as driven:
+            async for _event in driven.turn("hello"):
+                pass
+        assert list(sessions.running) == [session.session]
+        assert not sessions.over
+
+
+async def test_without_codex_nothing_happens(tmp_path: Path) -> None:
+    sessions, reach = Sessions(), CodexReach({"HOME": str(tmp_path)})
+    async with reach.open(sessions):
+        with pytest.raises(Unreachable, match="not running"):
+            await reach.push(HarnessSession(harness="codex", session="none"), "hello", "alice")
+    assert not sessions.running
+
+
+async def test_a_message_to_a_member_wakes_its_terminal_also_after_a_restart_of_the_hub(tmp_path: Path) -> None:
+    async with codex_home(tmp_path, BINARIES) as home:
+        options = InstallOptions(env=home.env, program="/nowhere/tieline", python="python3")
+        installer.apply(installer.plan_install(Codex(), options), home.env)
+        state = {"TIELINE_HOME": str(tmp_path / "state"), "TIELINE_HUB__PORT": "0"}
+        config = configuration.load(environ={**home.env, **state})
+        async with home.terminal() as terminal:
+            async with hub_on(config) as (hub, _):
+                assert hub.mesh is not None
+                member = await present(lambda: hub.mesh.directory.members() if hub.mesh else [])
+                assert (member.harness, member.activity) == ("codex", "idle")
+                home.rig.play([Say("The first has come.")])
+                sent = await hub.mesh.send_message(OWNER, member.id, "the first message")
+                await terminal.shows("The first has come.")
+                status = await hub.mesh.message_status(OWNER, sent.id)
+                assert status.injected_at
+            async with hub_on(config) as (hub, _):
+                assert hub.mesh is not None
+                again = await present(lambda: hub.mesh.directory.members() if hub.mesh else [])
+                assert again.id == member.id
+                home.rig.play([Say("The second has come.")])
+                await hub.mesh.send_message(OWNER, member.id, "the second message")
+                await terminal.shows("The second has come.")
+        assert str(home.rig.model.requests[-1]).count("the first message") == 1
+
+
+async def present(members: Callable[[], list[MemberView]]) -> MemberView:
+    """The agent of the terminal, once it is there and idle."""
+
+    def agents() -> list[MemberView]:
+        return [member for member in members() if member.kind == "agent" and member.activity == "idle"]
+
+    await eventually(lambda: bool(agents()), "no agent is there", timeout=BOUND)
+    (member,) = agents()
+    return member
+
+
+def rollout(home: HarnessHome) -> str:
+    return "".join(path.read_text() for path in (home.home / ".codex/sessions").rglob("*.jsonl"))
