@@ -196,12 +196,13 @@ def hook_program() -> Path:
     return Path(__file__).with_name("hook.py")
 
 
-def hook_command(harness: str, options: InstallOptions) -> str:
-    """A command hook: a program of the standard library that is gone at once when no hub runs."""
+def hook_command(harness: str, options: InstallOptions, event: str = "") -> str:
+    """A command hook: a program of the standard library that is gone at once when no hub runs. `event` is for
+    harnesses whose input does not name it."""
     import shlex
 
     socket = str(Path(state_folder(options.env)) / "own" / "hub.sock")
-    return shlex.join([options.python, "-I", "-S", str(hook_program()), harness, socket])
+    return shlex.join([options.python, "-I", "-S", str(hook_program()), harness, socket, *([event] if event else [])])
 
 
 def is_our_handler(value: Any) -> bool:

@@ -30,7 +30,6 @@ class Copilot(Harness):
     folders = (".copilot",)
     capabilities = Capabilities(
         hooks="command hooks",
-        mid_turn="after a tool call (hook)",
         turn_end="`agentStop` hook",
         session_id="hook input, `COPILOT_AGENT_SESSION_ID`",
         registers_itself=True,
@@ -68,5 +67,8 @@ def _server(options: InstallOptions) -> dict[str, Any]:
 
 
 def _hooks(options: InstallOptions) -> dict[str, Any]:
-    handler = {"type": "command", "bash": hook_command(Copilot.name, options), "timeoutSec": HOOK_TIMEOUT_S}
-    return {"hooks": {event: [handler] for event in HOOKS}}
+    def handler(event: str) -> dict[str, Any]:
+        command = hook_command(Copilot.name, options, event)
+        return {"type": "command", "bash": command, "timeoutSec": HOOK_TIMEOUT_S}
+
+    return {"hooks": {event: [handler(event)] for event in HOOKS}}

@@ -1,43 +1,88 @@
-"""The command hook of harnesses: `python -I -S hook.py HARNESS SOCKET < input`.
+"""The command hook of harnesses: `python -I -S hook.py HARNESS SOCKET [EVENT] < input`.
 
-It posts what the harness gave it to the hub's socket and prints the hub's reply. When no hub answers it ends at once
-with status 0 and no output, so that the harness goes on as if there were no hook. Standard library only, and as little
-of it as possible: it is started for every event of a harness.
+It posts what the harness gave it to the hub's socket, prints the hub's reply, and then confirms the messages in it. It
+always ends with status 0 and within BOUND_S, so that the harness goes on whatever happens here. When no hub runs it
+says nothing at all, since harnesses show their user what a hook says. Standard library only, and as little of it as
+possible: it is started for every event of a harness.
 """
 
 import sys
-from _socket import AF_UNIX, SHUT_WR, SOCK_STREAM, socket
+from _socket import AF_UNIX, SOCK_STREAM, socket
+from time import monotonic
 
-CONNECT_S = 0.5
-REPLY_S = 5.0
+BOUND_S = 2.0
 MAX_INPUT = 8 << 20
-MAX_REPLY = 8 << 20
+MAX_REPLY = 16 << 20
 
 
-def main() -> None:
-    harness, path = sys.argv[1], sys.argv[2]
-    body = sys.stdin.buffer.read(MAX_INPUT)
-    connection = socket(AF_UNIX, SOCK_STREAM)
-    connection.settimeout(CONNECT_S)
-    connection.connect(path)
-    connection.settimeout(REPLY_S)
-    head = (
-        f"POST /api/v1/harness-hooks/{harness} HTTP/1.1\r\nHost: tieline\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+class Hub:
+    def __init__(self, path: str) -> None:
+        self._deadline = monotonic() + BOUND_S
+        self._socket = socket(AF_UNIX, SOCK_STREAM)
+        self._wait()
+        self._socket.connect(path)
+
+    def post(self, path: str, headers: str, body: bytes) -> "tuple[bytes, bytes, bytes]":
+        """The status, the head and the body of the response."""
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n{headers}\r\n"
+        )
+        self._wait()
+        self._socket.sendall(head.encode() + body)
+        reply = b""
+        while b"\r\n\r\n" not in reply:
+            reply += self._receive()
+        head, _, body = reply.partition(b"\r\n\r\n")
+        length = int(header(head, b"content-length") or b"0")
+        while len(body) < min(length, MAX_REPLY):
+            body += self._receive()
+        return head.split(b" ", 2)[1], head, body
+
+    def _receive(self) -> bytes:
+        self._wait()
+        part = self._socket.recv(65536)
+        if not part:
+            raise OSError("the hub closed the connection")
+        return part
+
+    def _wait(self) -> None:
+        self._socket.settimeout(max(0.001, self._deadline - monotonic()))
+
+
+def header(head: bytes, name: bytes) -> bytes:
+    for line in head.split(b"\r\n"):
+        key, _, value = line.partition(b":")
+        if key.lower() == name:
+            return value.strip()
+    return b""
+
+
+def main(harness: str, path: str, event: str = "") -> str:
+    """What went wrong, in one line."""
+    body = sys.stdin.buffer.read(MAX_INPUT + 1)
+    if len(body) > MAX_INPUT:
+        return f"the harness's input has more than {MAX_INPUT >> 20} MiB"
+    try:
+        hub = Hub(path)
+    except OSError:
+        return ""  # no hub runs
+    status, head, reply = hub.post(
+        f"/api/v1/harness-hooks?harness={harness}&event={event}", "X-Tieline-Confirms: 1\r\n", body
     )
-    connection.sendall(head.encode() + body)
-    connection.shutdown(SHUT_WR)
-    reply = b""
-    while len(reply) < MAX_REPLY and (part := connection.recv(65536)):
-        reply += part
-    status, _, rest = reply.partition(b"\r\n")
-    if status.split(b" ")[1:2] == [b"200"]:
-        sys.stdout.buffer.write(rest.partition(b"\r\n\r\n")[2])
-        sys.stdout.buffer.flush()
+    if status != b"200":
+        return f"the hub refused it: {reply[:500].decode(errors='replace')}"
+    sys.stdout.buffer.write(reply)
+    sys.stdout.buffer.flush()
+    if delivery := header(head, b"x-tieline-delivery"):
+        hub.post("/mcp/delivered", "Connection: close\r\n", b'{"delivery":"%b"}' % delivery)
+    return ""
 
 
 if __name__ == "__main__":
-    try:  # noqa: SIM105 (contextlib would be one more import)
-        main()
-    except (OSError, IndexError, ValueError):
-        pass
+    try:
+        problem = main(*sys.argv[1:])
+    except (OSError, IndexError, ValueError, TypeError) as error:
+        problem = f"{error}"
+    if problem:
+        sys.stderr.write(f"tieline hook: {problem}\n".replace("\n", " ").strip() + "\n")

@@ -16,6 +16,10 @@ SHAPES: dict[str, str] = {
     "claude-code": "claude_code_hooks:ClaudeCodeHooks",
     "codex": "codex_hooks:CodexHooks",
     "gemini": "gemini_hooks:GeminiHooks",
+    "qwen": "qwen_hooks:QwenHooks",
+    "cursor": "cursor_hooks:CursorHooks",
+    "copilot": "copilot_hooks:CopilotHooks",
+    "kiro": "kiro_hooks:KiroHooks",
 }
 """Harness → module and class of its shape."""
 

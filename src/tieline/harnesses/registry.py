@@ -8,6 +8,7 @@ from .base import Harness
 BUILT_IN: dict[str, str] = {
     "claude-code": "claude_code:ClaudeCode",
     "codex": "codex:Codex",
+    "gemini": "gemini:Gemini",
     "cursor": "cursor:Cursor",
     "copilot": "copilot:Copilot",
     "vscode": "vscode:VsCode",

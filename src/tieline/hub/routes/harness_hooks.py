@@ -55,9 +55,10 @@ class HookResponse(Response):
     tags=["mesh"],
     spec=RouteSpec(body=dict[str, Any], response=dict[str, Any], problems=("NotFound", "RelayStandby")),
 )
-async def fire(request: Request, harness: str) -> Response:
+async def fire(request: Request, harness: str, event: str = "") -> Response:
     """A hook of a harness session fired; the body is what the harness gave it. The response is what the hook prints:
-    context for the model, or a reason for the turn to go on. It is empty when there is nothing to say."""
+    context for the model, or a reason for the turn to go on. It is empty when there is nothing to say. `event` is for
+    harnesses whose input does not name it."""
     hub, context = request.hub, request.context
     input: Mapping[str, Any] = await parse_body(request, dict[str, Any])
     if hub.mcp is None or hub.hooks is None:
@@ -66,6 +67,8 @@ async def fire(request: Request, harness: str) -> Response:
         return Response(media_type=JSON)  # of some agent of ours: its messages come to it as prompts
     if hub.relay is None or not hub.relay.active:
         raise RequestRefused("RelayStandby", "the relay of this hub is not active (yet)", retry_s=1.0)
+    if event:
+        input = {"hook_event_name": event, **input}
     caller = harness_caller(context, hub.mcp.mesh)
     reply = await hub.hooks.handle(caller, harness, input)
     confirms = CONFIRMS_HEADER in request.headers
