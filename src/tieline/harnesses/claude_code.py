@@ -20,8 +20,10 @@ from .base import (
 from .editors.json_entries import JsonEntries
 from .instructions import instructions_in, skill_in
 
-TOOL_HOOKS = ("UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
-"""Events by a call of our tool. At SessionStart the MCP server may not be connected yet: that one is a command."""
+TOOL_HOOKS = ("UserPromptSubmit", "PostToolUse", "Stop")
+"""Events by a call of our tool, which starts no process."""
+COMMAND_HOOKS = ("SessionStart", "SessionEnd")
+"""At the start the MCP server may not be connected yet; at the end Claude Code calls no tools any more."""
 HOOK_TIMEOUT_S = 10
 
 
@@ -33,7 +35,7 @@ class ClaudeCode(Harness):
     folders = (".claude",)
     tested = "2.1.325"
     capabilities = Capabilities(
-        hooks="`mcp_tool` hooks (no process); a command at the start of a session",
+        hooks="`mcp_tool` hooks (no process); a command at the start and the end of a session",
         mid_turn="after a tool call (hook)",
         turn_end="`Stop` hook",
         idle_wake="its messaging socket",
@@ -52,6 +54,11 @@ class ClaudeCode(Harness):
             instructions_in(memory, self.name),
             skill_in(folder / "skills", self.name),
         ]
+
+    def notes(self, options: InstallOptions) -> list[str]:
+        if not options.project:
+            return []
+        return ["Claude Code asks once whether it may use the server, unless git ignores .claude/settings.local.json."]
 
     def _places(self, options: InstallOptions) -> tuple[Path, Path, Path, Path]:
         """Its folder, the file of its MCP servers, the file of its hooks, its instructions."""
@@ -73,7 +80,7 @@ def _server(options: InstallOptions) -> dict[str, Any]:
 
 
 def _settings(options: InstallOptions) -> dict[str, Any]:
-    start = {"type": "command", "command": hook_command(ClaudeCode.name, options), "timeout": HOOK_TIMEOUT_S}
+    command = {"type": "command", "command": hook_command(ClaudeCode.name, options), "timeout": HOOK_TIMEOUT_S}
     call = {
         "type": "mcp_tool",
         "server": SERVER,
@@ -81,7 +88,8 @@ def _settings(options: InstallOptions) -> dict[str, Any]:
         "input": {"event": "${hook_event_name}", "session_id": "${session_id}", "cwd": "${cwd}"},
         "timeout": HOOK_TIMEOUT_S,
     }
-    hooks = {"SessionStart": [{"hooks": [start]}], **{event: [{"hooks": [call]}] for event in TOOL_HOOKS}}
-    # A server of a project's .mcp.json waits for an approval; installing it is one.
+    hooks = {event: [{"hooks": [command]}] for event in COMMAND_HOOKS}
+    hooks |= {event: [{"hooks": [call]}] for event in TOOL_HOOKS}
+    # A server of a project's .mcp.json waits for an approval. This is one where git ignores the file: see `notes`.
     approval = {"enabledMcpjsonServers": [SERVER]} if options.project else {}
     return {"hooks": hooks, **approval}
