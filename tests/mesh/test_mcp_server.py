@@ -377,10 +377,16 @@ async def test_odd_bodies_break_nothing(mesh: MeshHub, body: bytes, new: bool) -
 async def test_limits_are_clear_when_they_are_hit(mesh: MeshHub) -> None:
     async with mesh.client("limits") as client:
         await call(client, "register_agent", name="limits")
-        assert "1,048,576" in await refusal(client, "send_message", to="limits", text="x" * (1024 * 1024 + 1))
+        too_long = "the message has 778,241 bytes as JSON, the most is 778,240"
+        assert too_long in await refusal(client, "send_message", to="limits", text="x" * 778_239)
         assert "<= 50" in await refusal(client, "fetch_messages", limit=51)
         assert "is empty" in await refusal(client, "send_message", to="limits", text=" ")
         sent = await call(client, "send_message", to="limits", text="y" * (200 * 1024))
         assert sent["state"] == "stored"
         (message,) = (await call(client, "fetch_messages"))["messages"]
         assert len(message["text"]) > 200 * 1024
+        for text in ("x" * 778_238, "\n" * 100 + "é" * 389_000, "last"):
+            await call(client, "send_message", to="limits", text=text)
+            result = await client.call_tool("fetch_messages", {})
+            assert text in text_of(result)  # the longest goes through, its text being there once
+        assert result.structured_content is not None

@@ -6,7 +6,7 @@ import pytest
 from tests.bus.conftest import address
 from tests.mesh.conftest import OWNER, harness, open_mesh, within
 
-from tieline.envelopes import Refused, UnknownMessage
+from tieline.envelopes import UnknownMessage
 from tieline.errors import UsageError
 from tieline.mesh.directory import Filters
 from tieline.mesh.errors import NameTaken, NotRegistered, NotYours, UnknownMember
@@ -106,12 +106,29 @@ async def test_people_and_limits(mesh: Mesh) -> None:
     await members(mesh)
     sent = await mesh.send_message(ANNA, "owner", "please look")
     assert [one.id for one in (await mesh.fetch_messages(OWNER)).messages] == [sent.id]
-    with pytest.raises(UsageError, match="1,048,576"):
-        await mesh.send_message(ANNA, "bob", "x" * (MAX_TEXT + 1))
-    with pytest.raises(Refused, match="limit"):
-        await mesh.send_message(ANNA, "bob", "x" * (MAX_TEXT - 100))
+    with pytest.raises(UsageError, match="778,241 bytes as JSON, the most is 778,240"):
+        await mesh.send_message(ANNA, "bob", "x" * (MAX_TEXT - 1))
+    with pytest.raises(UsageError, match="as JSON"):
+        await mesh.send_message(ANNA, "bob", '"' * (MAX_TEXT // 2))
     with pytest.raises(UsageError, match="50"):
         await mesh.fetch_messages(BOB, limit=51)
+
+
+async def test_a_fetch_is_bounded_by_bytes_and_the_rest_stays_unread(mesh: Mesh) -> None:
+    await members(mesh)
+    whole, half, small = "w" * (MAX_TEXT - 2), "h" * (MAX_TEXT // 2), "s"
+    sent = [(await mesh.send_message(ANNA, "bob", text)).id for text in (half, small, half, whole, half)]
+    fetched: list[list[str]] = []
+    for left in (2, 1, 0):
+        got = await mesh.fetch_messages(BOB)
+        assert got.left == left
+        fetched.append([message.id for message in got.messages])
+        await mesh.confirm(BOB, fetched[-1])
+    assert fetched == [sent[:3], sent[3:4], sent[4:]]
+    newest = await mesh.fetch_message_history(BOB)
+    assert [message.id for message in newest] == sent[4:]
+    older = await mesh.fetch_message_history(BOB, before=newest[-1].id)
+    assert [message.id for message in older] == sent[3:4]
 
 
 async def test_a_members_mail_is_its_own(tmp_path: Path) -> None:

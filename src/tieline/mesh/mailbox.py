@@ -10,10 +10,11 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..envelopes import Envelope, Message, MessageReceipt, UnknownMessage
+from ..envelopes import MAX_ENVELOPE, Envelope, Message, MessageReceipt, UnknownMessage
 from ..errors import TielineError
 from ..protocol.mesh import MAX_FETCH
 from ..relay import Relay
@@ -23,8 +24,15 @@ LEASE_S = 60.0
 WORKING_S = 600.0
 """A member works on a message for so long at most, unless it says earlier that it is idle: what it sends meanwhile
 inherits the message's budget."""
+MAX_FETCH_BYTES = MAX_ENVELOPE
+"""Bytes of the texts, as JSON, that are handed over at once; but always one message."""
 MAX_HANDED = 200
 """Messages per member that were handed over and not seen yet."""
+
+
+def size_of(text: str) -> int:
+    """Bytes of a text as JSON."""
+    return len(msgspec.json.encode(text))
 
 
 class _Lease(Struct, frozen=True):
@@ -117,7 +125,8 @@ class Mailbox:
     async def offer(
         self, address: str, limit: int = MAX_FETCH, *, via: str = "", only: Iterable[str] = ()
     ) -> list[Message]:
-        """Lends the oldest unread messages out (or those of `only`), for LEASE_S."""
+        """Lends the oldest unread messages out (or those of `only`), for LEASE_S. What is too much at once stays
+        unread."""
         wanted = set(only)
         receipts = [receipt for receipt in self.available(address) if not wanted or receipt.id in wanted]
         chosen = receipts[: max(0, min(limit, MAX_FETCH))]
@@ -125,11 +134,21 @@ class Mailbox:
         for receipt in chosen:
             self._leases[receipt.id] = _Lease(via, until)
         inbox = self._relay.inbox(address)
+        offered: list[Message] = []
+        room = MAX_FETCH_BYTES
         try:
-            return [Message(receipt=receipt, envelope=await inbox.envelope(receipt)) for receipt in chosen]
+            for receipt in chosen:
+                envelope = await inbox.envelope(receipt)
+                room -= size_of(envelope.payload.as_text()) if envelope else 0
+                if offered and room < 0:
+                    break
+                offered.append(Message(receipt=receipt, envelope=envelope))
         except BaseException:
             self.release(address, (receipt.id for receipt in chosen))
             raise
+        if rest := chosen[len(offered) :]:
+            self.release(address, (receipt.id for receipt in rest))
+        return offered
 
     async def confirm(self, address: str, ids: Iterable[str], *, seen: bool = False) -> list[MessageReceipt]:
         """They arrived: they are no longer unread. With `seen`, the member went on with them as well."""

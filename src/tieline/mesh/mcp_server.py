@@ -29,6 +29,7 @@ from ..ids import new_id
 from ..protocol.mesh import HOOK_TOOL
 from ..version import __version__
 from .hook_events import NativeHooks
+from .mailbox import size_of
 from .mcp_caller import Callers, McpRequest
 from .mcp_tools import INSTRUCTIONS, TOOLS, Tool, ToolArguments, ToolCall, ToolResult
 from .mesh import Mesh
@@ -39,6 +40,8 @@ MAX_SESSIONS = 2000
 IDLE_S = 3600.0
 """A session without a request for so long is over; the client opens another one."""
 MAX_BODY = 8 * 1024 * 1024
+MAX_RESULT = 960 * 1024
+"""Bytes of a result as JSON: the SDK's client takes events of 1 MiB."""
 PROGRESS_S = 5.0
 """How often a call that waits says so: harnesses give up on a call that says nothing."""
 MAX_SUBSCRIPTIONS = 2000
@@ -168,6 +171,8 @@ class McpServer:
             delivery = request.hand_over(caller, handed)
             if request.confirms:
                 meta[DELIVERY_META] = delivery
+        if value is not None and size_of(text) + len(msgspec.json.encode(value)) > MAX_RESULT:
+            value = None  # the text has it all: clients then show that
         return types.CallToolResult(
             content=[types.TextContent(text=text)], structured_content=value, _meta=meta or None
         )

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from ..bus.base import Bus
-from ..envelopes import Message, MessageReceipt, Refused, UnknownMessage
+from ..envelopes import MAX_ENVELOPE, Message, MessageReceipt, Refused, UnknownMessage
 from ..errors import UsageError
 from ..ids import new_id
 from ..protocol.mesh import (
@@ -41,14 +41,15 @@ from . import search
 from .directory import NO_FILTERS, Directory, Filters, Profile
 from .errors import NotRegistered, NotYours
 from .framing import frame
-from .mailbox import Mailbox
+from .mailbox import MAX_FETCH_BYTES, Mailbox, size_of
 from .notes import SharedNotes
 from .path_leases import TTL_S, PathLeases
 from .project import project_name, project_of
 from .records import PERSON_PREFIX, Caller, Member
 
-MAX_TEXT = 1024 * 1024
-"""Bytes of a message's text."""
+MAX_TEXT = MAX_ENVELOPE - 8 * 1024
+"""Bytes of a message's text as JSON. The rest of the envelope is for addresses and the budget; MCP clients take events
+of 1 MiB, so more would not reach a receiver either."""
 MAX_WAIT_S = 100.0
 """A call may not take longer; whoever wants to wait longer calls again."""
 MAX_BROADCAST = 100
@@ -446,7 +447,11 @@ class Mesh:
             ]
             envelopes = [one for one, _ in sorted(both, key=lambda found: found[0].id, reverse=True)][:limit]
         messages: list[PeerMessage] = []
+        room = MAX_FETCH_BYTES
         for envelope in envelopes:
+            room -= size_of(envelope.payload.as_text())
+            if messages and room < 0:
+                break  # the last one's id gives the rest
             with_receipt = await self._status(envelope.id)
             if with_receipt is not None:
                 messages.append(self._peer_message(Message(receipt=with_receipt, envelope=envelope)))
@@ -563,12 +568,11 @@ def _binding(member: Member) -> SessionBinding:
 
 
 def _check_text(text: str) -> str:
-    size = len(text.encode(errors="replace"))
     if not text.strip():
         raise UsageError("the message is empty", field="text")
-    if size > MAX_TEXT:
+    if (size := size_of(text)) > MAX_TEXT:
         raise UsageError(
-            f"the message has {size:,} bytes, the most is {MAX_TEXT:,}",
+            f"the message has {size:,} bytes as JSON, the most is {MAX_TEXT:,}",
             field="text",
             hint="Write it into a file, and send the path.",
         )

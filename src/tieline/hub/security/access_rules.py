@@ -89,9 +89,7 @@ STREAMS: frozenset[str] = frozenset({f"{API}/stream/sse", MCP})
 
 MAX_BODY = 256 * 1024
 MAX_PROMPT_BODY = 8 * 1024 * 1024
-MAX_MCP_BODY = (
-    8 * 1024 * 1024
-)  # a message of 1 MiB has up to six times as many bytes in JSON; a hook tells a tool's result
+MAX_MCP_BODY = 8 * 1024 * 1024  # a message may be sent escaped, six bytes for one; a hook tells a tool's result
 BODY_S = 20.0
 MAX_SECRET_BODY = 4 * 1024
 UNAUTHENTICATED_BODY_S = 10.0
