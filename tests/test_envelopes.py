@@ -1,5 +1,6 @@
 """Messages as values: addresses, envelopes on the wire, what a receipt says."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,11 +92,19 @@ PAYLOADS = st.builds(
 
 @given(PAYLOADS, st.floats(0, 10**10), st.lists(st.text(max_size=10), max_size=4).map(tuple))
 def test_envelopes_survive_the_wire(payload: Payload, at: float, ancestors: tuple[str, ...]) -> None:
+    budget = Budget(hops=2, max_hops=5, ancestors=ancestors, expires_at=at + 60, calls_left=7)
     envelope = Envelope(
-        id="i", subject="relay.a", sender="relay.b", payload=payload, budget=Budget(ancestors=ancestors), created_at=at
+        id="i", subject="relay.a", sender="relay.b", payload=payload, budget=budget, created_at=at, reply_to="relay.c"
     )
     assert decode_envelope(encode(envelope)) == envelope
-    assert b'"from":"relay.b"' in encode(envelope)
+    sent = msgspec.json.decode(encode(envelope))
+    assert (sent["from"], sent["reply_to"], sent["created_at"]) == ("relay.b", "relay.c", at)
+    assert {name: sent["budget"][name] for name in ("hops", "max_hops", "expires_at", "calls_left")} == {
+        "hops": 2,
+        "max_hops": 5,
+        "expires_at": at + 60,
+        "calls_left": 7,
+    }
     letter = DeadLetter(envelope=envelope, reason="cycle")
     assert decode_dead(encode(letter)) == letter
 

@@ -204,6 +204,8 @@ def test_import_is_light() -> None:
     code = f"import sys; {use}; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30).stdout
     tops = {name.split(".")[0] for name in loaded.split()}
+    adapters = [name for name in loaded.split() if is_adapter(name.removeprefix("tieline."))]
+    assert adapters == [], "a driver, a bus or a channel is loaded when it is asked for"
     bare = subprocess.run(
         [sys.executable, "-c", "import sys; print('\\n'.join(sys.modules))"],
         capture_output=True,

@@ -33,9 +33,15 @@ from tieline.sessions.manager import SessionManager
 from tieline.sessions.records import PromptRecord
 from tieline.testing.channel_contract import FakeDeliveryContext, FakeOutlet
 from tieline.testing.in_process_hub import hub_around
+from tieline.testing.wait_for import at_work_in, eventually
 
 ME = "relay.user.me"
 BOB = "relay.agent.shop.bob"
+PROGRAMS = {
+    "gone": {"type": "shell", "command": ["/no-such-program"], "output": "text"},
+    "sleeper": {"type": "shell", "command": ["/bin/sh", "-c", "touch at-work; exec sleep 300"], "output": "text"},
+}
+"""Agents beside the scripted one."""
 
 
 class Setting:
@@ -70,9 +76,8 @@ async def setting(
     told: list[str] = []
     stalled = asyncio.Event()
     driver = Scripted(replies, on_model_input=told.append, on_stall=stalled.set)
-    gone = {"type": "shell", "command": ["/no-such-program"], "output": "text"}
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(place.parent / "state")}
-    config = Config(default_agent="scripted", environ=env, agents={"gone": gone})
+    config = Config(default_agent="scripted", environ=env, agents={agent: PROGRAMS[agent]} if agent in PROGRAMS else {})
     async with (
         open_bus(url) as bus,
         node(bus, config, drivers={"scripted": driver}) as router,
@@ -175,11 +180,22 @@ async def test_so_many_sessions_at_a_time(tmp_path: Path) -> None:
         patient = await here.relay.send("relay.agent.shop.e", "hi", sender=ME)
         receipt = await over(here.relay, late.id)
         assert (receipt.state, receipt.reason) == ("dead", "max_concurrent_exceeded")
+        assert session_of("shop", "d") not in {session.id for session in here.router.sessions()}, "nothing was begun"
         waiting = await here.relay.status(patient.id)
         assert (waiting.state, waiting.waiting) == ("stored", "max_concurrent_exceeded")
         await here.router.abort(session_of("shop", "a"))
         assert (await over(here.relay, sent[0].id)).reason == "interrupted"
         await until(here.relay, patient.id, lambda r: r.state == "seen")
+
+
+async def test_the_configuration_says_how_many_sessions_at_a_time(tmp_path: Path) -> None:
+    async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Stall()], max_concurrent=1) as here:
+        first = await here.relay.send("relay.agent.shop.a", "work", sender=ME)
+        await until(here.relay, first.id, lambda r: r.state == "seen")
+        second = await here.relay.send("relay.agent.shop.b", "work", sender=ME)
+        await until(here.relay, second.id, lambda r: r.waiting == "max_concurrent_exceeded")
+        await here.router.abort(session_of("shop", "a"))
+        await until(here.relay, second.id, lambda r: r.state == "seen")
 
 
 @pytest.mark.slow
@@ -226,6 +242,19 @@ async def test_an_agent_that_cannot_be_started(tmp_path: Path) -> None:
         (letter,) = await here.relay.dead_letters.list()
         assert letter.detail.startswith(f"{BOB}: "), "whom it was for"
         assert "no-such-program" in letter.detail
+
+
+@pytest.mark.slow
+async def test_an_agent_that_outlives_its_time_has_no_process_left(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    limits = Limits(ttl_s=5)
+    async with setting(f"sqlite://{tmp_path}/bus.db", place, agent="sleeper") as here:
+        sent = await here.relay.send(BOB, "work", sender=ME, limits=limits)
+        await eventually((place / "at-work").exists, "it was not started", timeout=60)
+        receipt = await over(here.relay, sent.id)
+        assert (receipt.state, receipt.reason) == ("dead", "timeout")
+        await eventually(lambda: not at_work_in(place), "its process works on", timeout=60)
 
 
 async def test_a_time_limit_of_the_channels_own(tmp_path: Path) -> None:
@@ -413,6 +442,7 @@ async def test_a_delivery_that_is_cut_off_anywhere_is_taken_up_again(tmp_path: P
             await asyncio.gather(task, return_exceptions=True)
             result = await within(channel.deliver(envelope.subject, envelope, FakeDeliveryContext()))
             assert (result.status, result.response_text) == ("delivered", "x"), rounds
+            assert result.session_id == session_of("shop", "bob")
         assert here.router.get(session_of("shop", "bob")).turns == 30
         await channel.stop()
 

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 from tests.client.proxy import Proxy
-from tests.hub.conftest import Running
+from tests.hub.conftest import Running, running
 
 from tieline.client import Client, HubUnreachable, NoHub, Unauthorized, connect
+from tieline.drivers.base import Driver
+from tieline.drivers.scripted import Scripted
 from tieline.errors import TielineError, UnknownAgent, UsageError
 from tieline.events import Done, Text, TurnStarted
 from tieline.protocol.request_bodies import (
@@ -29,6 +31,7 @@ from tieline.protocol.views import CommandView, PromptView
 from tieline.script import Inquire, Run, Say, Stall
 from tieline.sessions.pending_asks import AlreadyAnswered
 from tieline.sessions.records import AskRecord, SessionRecord
+from tieline.testing.rigs.shell import JSONL, ShellRig
 
 BOUND_S = 30.0
 
@@ -279,6 +282,29 @@ async def test_the_stream_tells_what_happens(by: Any, hub: Running, client: Clie
     assert {(frame.session, frame.at > 0) for frame in seen if isinstance(frame, EventFrame)} == {(made.id, True)}
     log = await client.events(made.id)
     assert [frame.seq for frame in log.events] == [frame.seq for frame in seen if isinstance(frame, EventFrame)]
+
+
+async def test_one_stream_has_the_sessions_of_every_driver(tmp_path: Path) -> None:
+    program = ShellRig(tmp_path / "program", JSONL)
+    program.play([Say("By a program.")])
+    drivers: dict[str, Driver] = {"scripted": Scripted([[Say("By a script.")]]), "scripted-shell": program.driver}
+    agents: dict[str, str] = {}
+    said: dict[str, str] = {}
+    async with (
+        running(tmp_path, drivers=drivers) as hub,
+        Client(hub.url, hub.token) as client,
+        asyncio.timeout(BOUND_S),
+        aclosing(client.stream()) as frames,
+    ):
+        async for frame in frames:
+            if isinstance(frame, Ready) and not agents:
+                for agent in drivers:
+                    agents[(await session(hub, client, agent=agent, prompt="go")).id] = agent
+            elif isinstance(frame, EventFrame) and isinstance(frame.event, Done):
+                said[agents[frame.session]] = frame.event.text
+                if len(said) == 2:
+                    break
+    assert said == {"scripted": "By a script.", "scripted-shell": "By a program."}
 
 
 @pytest.mark.slow

@@ -59,7 +59,8 @@ async def test_arguments_and_environment_reach_every_agent(kind: str, program: P
     driver = made(kind, command=[str(program)], args=["--more", "of it"], env={"MOOD": "calm", "RECORD": str(tmp_path)})
     env = {**scratch_env(tmp_path / "home", path="/usr/bin:/bin"), "MOOD": "wild", "STAYS": "yes"}
     env["ANTHROPIC_API_KEY"] = "x"
-    opening = open_session(driver, cwd=tmp_path, env=env, policy=FULL, accept_unenforced=True)
+    system = "Speak like a ferryman." if driver.features.system != "none" else ""
+    opening = open_session(driver, cwd=tmp_path, env=env, policy=FULL, accept_unenforced=True, system=system)
     if kind == "shell":  # it takes any program
         async with opening as session:
             assert done(await collect(session.turn("hello"))).status == "success"
@@ -73,6 +74,7 @@ async def test_arguments_and_environment_reach_every_agent(kind: str, program: P
     seen = (tmp_path / "env").read_text().splitlines()
     assert {"MOOD=calm", "STAYS=yes"} <= set(seen)
     assert "MOOD=wild" not in seen
+    assert "ferryman" not in "".join(seen), "no variable carries the system instruction"
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "scripted"])

@@ -158,6 +158,7 @@ def test_api_error() -> None:
     assert all(error.recoverable for error in retries)
     assert retries
     assert (refusal.message, refusal.code) == ("API Error: 400 scripted refusal", "400")
+    assert not refusal.recoverable
     assert not of(seen, Text), "an error is no answer"
     assert the(seen, Done).status == "error"
 

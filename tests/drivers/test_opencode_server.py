@@ -47,8 +47,10 @@ async def test_one_server_for_many(rig: OpenCodeRig, tmp_path: Path) -> None:
     for each in places:
         each.mkdir()
     rig.model.choose = lambda body: [Run("pwd")] if body["messages"][-1]["role"] == "user" else [Say("Ran.")]
+    before = asyncio.all_tasks()
     async with open_(rig, places[0]) as one, open_(rig, places[1]) as two, open_(rig, places[1]) as three:
         assert len(spawn.live()) == 1
+        watching = asyncio.all_tasks() - before
         turns = await asyncio.gather(*(collect(each.turn("go")) for each in (one, two, three)))
         told = [the(seen, ToolResult).output.strip() for seen in turns]
         assert told == [str(places[0]), str(places[1]), str(places[1])]
@@ -57,6 +59,7 @@ async def test_one_server_for_many(rig: OpenCodeRig, tmp_path: Path) -> None:
             assert len(spawn.live()) == 2, "another environment is another server"
         assert len(spawn.live()) == 1
     assert not spawn.live()
+    assert watching and all(task.done() for task in watching), "whoever reads its events or watches over it has ended"
 
 
 async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig, place: Path, tmp_path: Path) -> None:

@@ -93,6 +93,11 @@ def test_documented_configurations_load(toml: str, tmp_path: Path) -> None:
         assert isinstance(registry.create(name, loaded), Shell)
 
 
+def test_the_documentation_calls_a_wrapper_optional() -> None:
+    page = (ROOT / "docs/drivers/shell.md").read_text()
+    assert "no wrapper script to install. A wrapper of your\nown is a command like any other." in page
+
+
 # --- what goes in ------------------------------------------------------------------------------------------
 
 

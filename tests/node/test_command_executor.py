@@ -144,6 +144,22 @@ async def test_decisions(told: Told) -> None:
     await until_done(told.bus, session, 2)
 
 
+async def test_a_denial(tmp_path: Path) -> None:
+    async with executor_at(tmp_path / "node", [[Run("touch made")], [Say("Refused.")]]) as (executor, bus):
+        told = Told(executor, bus, str(tmp_path / "node" / "work"))
+        session = await told.session(policy=Policy("ask", "ask", "ask"))
+        await told.do(c.SendPrompt(session=session, prompt="p", text="run"))
+        asks = executor.router.asks
+        await eventually(lambda: bool(asks.pending()), "nothing was asked", timeout=30)
+        ask = asks.pending()[0]
+        answer = Answer(ask.id, "allow", reason="not here")  # the command decides, whatever comes with it
+        record: AskRecord = await told.do(c.DenyPermission(session=session, ask=ask.id, answer=answer))
+        assert record.answer is not None
+        assert (record.answer.decision, record.answer.by, record.answer.reason) == ("deny", "me", "not here")
+        await until_done(bus, session)
+        assert not Path(told.cwd, "made").exists()
+
+
 async def test_browse_stays_at_home(told: Told, tmp_path: Path) -> None:
     home = tmp_path / "node"
     (home / "projects" / "one").mkdir(parents=True)

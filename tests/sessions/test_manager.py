@@ -182,6 +182,16 @@ async def test_an_abort_that_comes_early_counts(tmp_path: Path, url: str) -> Non
         assert (await settled(router, session.id, "p")).outcome == "interrupted"
 
 
+async def test_the_agents_own_id_is_known_before_its_turn_ends(tmp_path: Path, url: str) -> None:
+    """From its first words: whoever dies in the middle of a first turn can still go on with it."""
+    async with routing(url, [[Stall()]]) as router:
+        session = await router.create(cwd=str(tmp_path))
+        assert session.native_id == ""
+        await router.prompt(session.id, "go")
+        await eventually(lambda: router.get(session.id).native_id != "", "it is not known", timeout=60)
+        assert router.prompts.running(session.id) is not None, "its turn goes on"
+
+
 async def test_an_ask_waits_for_people(tmp_path: Path, url: str) -> None:
     async with routing(url, [[Write("new.txt", "x\n")], [Say("written")]]) as router:
         session = await router.create(cwd=str(tmp_path))

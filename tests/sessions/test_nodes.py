@@ -101,6 +101,8 @@ async def test_several_agents_side_by_side(bus: Bus, tmp_path: Path) -> None:
             "asker": "asker",
             "sleeper": "sleeper",
         }
+        again = await router.create("asker", cwd=str(tmp_path), policy=ASKING, id="first")
+        assert again.agent == "talker", "an id is one session, whichever agent is named"
         assert (await settled(router, "first", "p")).status == "done"
         ask = await pending(router)
         assert ask.session == "asker"

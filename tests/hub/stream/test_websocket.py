@@ -290,6 +290,8 @@ async def test_state_comes_as_it_changes(hub: Served) -> None:
         await one.subscribe(sessions=["another"])
         await sessions.put("s1", msgspec.json.encode(SessionRecord(id="s1", agent="scripted", cwd="/", title="t")))
         assert (await one.until_type("session"))["session"]["title"] == "t"
+        await sessions.put("s1", msgspec.json.encode(SessionRecord(id="s1", agent="scripted", cwd="/", title="u")))
+        assert (await one.until_type("session"))["session"]["title"] == "u"
         await sessions.delete("s1")
         assert await one.until_type("gone") == {"type": "gone", "kind": "session", "id": "s1"}
 

@@ -85,6 +85,7 @@ async def test_what_finds_no_room_in_its_time_is_a_dead_letter(relay: Relay) -> 
     assert (letter.envelope.id, letter.reason) == (late.id, "max_concurrent_exceeded")
     door.open.set()
     assert (await over(relay, first.id)).state == "injected"
+    assert door.passed == ["first"], "the other was never offered"
 
 
 async def test_a_serial_channel_serves_each_address_in_order(relay: Relay) -> None:

@@ -261,4 +261,5 @@ def test_the_documentation_says_it_plainly() -> None:
     assert "runs inside the hub with all its rights" in page, "what a channel may do"
     assert "There is no\nsandbox" in page
     assert "`tieline-channel-<name>`" in page, "how a package is called"
-    assert "after a restart of the hub; Python keeps modules that were imported" in page, "when new code takes effect"
+    assert "by `tieline channels reload`: it is loaded as a fresh module" in page, "when new code takes effect"
+    assert "after a restart of the hub; Python keeps modules that were imported" in page
