@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 import tieline
-from tieline import config as configuration
 from tieline.bootstrap.daemon import hub_on
+from tieline.config import Config, HubConfig
 from tieline.harnesses import installer
 from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.claude_code import ClaudeCode
@@ -149,8 +149,7 @@ async def test_a_message_to_a_member_wakes_its_terminal_also_after_a_restart_of_
     async with claude_code_home(tmp_path, BINARIES) as home:
         options = InstallOptions(env=home.env, program="/nowhere/tieline", python=sys.executable)
         installer.apply(installer.plan_install(ClaudeCode(), options), home.env)
-        state = {"TIELINE_HOME": str(tmp_path / "state"), "TIELINE_HUB__PORT": "0"}
-        config = configuration.load(environ={**home.env, **state})
+        config = Config(environ={**home.env, "TIELINE_HOME": str(tmp_path / "state")}, hub=HubConfig(port=0))
         async with home.terminal() as terminal:
             async with hub_on(config) as (hub, _):
                 assert hub.mesh is not None
