@@ -19,6 +19,7 @@ from ..mesh.desktop_notification import notify_desktop
 from ..mesh.hook_events import HookEvents
 from ..mesh.mcp_endpoint import McpEndpoint
 from ..mesh.mesh import Mesh
+from ..mesh.plugin_reach import PluginReach
 from ..mesh.push import Pusher, Reach
 from ..mesh.unread_notices import UnreadNotice, UnreadNotices
 from ..node.node_identity import identify
@@ -29,6 +30,7 @@ from ..sessions.records import SessionRecord
 REACHES: Mapping[str, str] = {
     "claude-code": "claude_code_reach:ClaudeCodeReach",
     "codex": "codex_reach:CodexReach",
+    "opencode": "opencode_reach:OpenCodeReach",
 }
 """Harness → the module and class of the live way into its sessions, made with the environment."""
 SENDER, NOTIFY_PREFIX = "relay.system.mesh", "relay.notify"
@@ -121,12 +123,19 @@ async def open_mesh(hub: Hub, relay: Relay) -> AsyncGenerator[Mesh, None]:
         unsubscribe = hub.state.subscribe(on_frame)
         for record in hub.state.sessions.values():
             put_session(record)
-        hub.mesh = mesh
+        ways = reaches(hub.env)
+        plugins = {way.harness: way for way in ways if isinstance(way, PluginReach)}
+        integrations = InstalledIntegrations(hub.env)
+
+        def installed(harness: str, cwd: str) -> bool:  # a plugin that reports a session is
+            return harness in plugins or integrations(harness, cwd)
+
+        hub.mesh, hub.plugin_reaches = mesh, plugins
         hub.hooks = HarnessHooks(HookEvents(mesh, PROTOCOL), mesh.machine)
         try:
             async with (
                 McpEndpoint(mesh, hub.hooks) as hub.mcp,
-                Pusher(mesh, reaches(hub.env), relay.subscribe, installed=InstalledIntegrations(hub.env)),
+                Pusher(mesh, ways, relay.subscribe, installed=installed),
                 UnreadNotices(
                     mesh, relay.subscribe, PeopleNotifier(hub, relay), after_s=hub.config.mesh.notify_after_s
                 ),
@@ -134,4 +143,5 @@ async def open_mesh(hub: Hub, relay: Relay) -> AsyncGenerator[Mesh, None]:
                 yield mesh
         finally:
             hub.mesh = hub.mcp = hub.hooks = None
+            hub.plugin_reaches = {}
             unsubscribe()

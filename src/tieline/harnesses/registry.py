@@ -9,6 +9,7 @@ BUILT_IN: dict[str, str] = {
     "claude-code": "claude_code:ClaudeCode",
     "codex": "codex:Codex",
     "gemini": "gemini:Gemini",
+    "opencode": "opencode:OpenCodeIntegration",
     "cursor": "cursor:Cursor",
     "copilot": "copilot:Copilot",
     "vscode": "vscode:VsCode",

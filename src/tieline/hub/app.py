@@ -44,6 +44,7 @@ PARTS = (
     "routes.mcp",
     "routes.members",
     "routes.harness_hooks",
+    "routes.harness_plugins",
     "http.static_files",
 )
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ..harnesses.hook_handler import HarnessHooks
     from ..mesh.mcp_endpoint import McpEndpoint
     from ..mesh.mesh import Mesh
+    from ..mesh.plugin_reach import PluginReach
     from ..node.command_executor import CommandExecutor
     from ..relay import Relay
     from ..relay.plugins.reload import ChannelSet
@@ -88,6 +89,7 @@ class Hub:
         self.mesh: Mesh | None = None
         self.mcp: McpEndpoint | None = None
         self.hooks: HarnessHooks | None = None
+        self.plugin_reaches: Mapping[str, PluginReach] = {}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Hub":

@@ -31,7 +31,7 @@ from ..version import __version__
 from .hook_events import NativeHooks
 from .mailbox import size_of
 from .mcp_caller import Callers, McpRequest
-from .mcp_tools import INSTRUCTIONS, TOOLS, Tool, ToolArguments, ToolCall, ToolResult
+from .mcp_tools import INSTRUCTIONS, TOOLS, Tool, ToolCall, ToolResult
 from .mesh import Mesh
 from .records import Caller
 
@@ -92,14 +92,14 @@ class McpServer:
         with self._in_use(request.mcp_session, over=scope["method"] == "DELETE"):
             await self._manager.handle_request(scope, receive, send)
 
-    def _identify(self, context: Context, arguments: ToolArguments | None = None, session_id: str = "") -> Caller:
+    def _identify(self, context: Context, token: str = "", session_id: str = "") -> Caller:
         client = context.session.client_params
         return self._callers.identify(
             _request(context),
             meta=cast("Mapping[str, Any]", context.meta or {}),
             client=client.client_info.name if client else "",
-            token=arguments.token if arguments else "",
-            session_id=session_id or getattr(arguments, "session_id", ""),
+            token=token,
+            session_id=session_id,
         )
 
     # --- tools ---------------------------------------------------------------------------------------------
@@ -123,8 +123,12 @@ class McpServer:
             raise MCPError(types.INVALID_PARAMS, f"no tool {params.name[:80]!r}; tools/list has all")
         request = _request(context)
         try:
-            arguments = msgspec.convert(params.arguments or {}, tool.arguments)
-            caller = self._identify(context, arguments)
+            given = dict(params.arguments or {})
+            session_id = given.get("session_id", "")
+            if "session_id" not in tool.arguments.__struct_fields__:
+                given.pop("session_id", None)  # not of the tool: a harness's plugin adds it to every call
+            arguments = msgspec.convert(given, tool.arguments)
+            caller = self._identify(context, arguments.token, session_id if isinstance(session_id, str) else "")
             call = ToolCall(self._mesh, caller, arguments, request.key or new_id())
             result = await self._with_progress(context, tool, call)
         except msgspec.ValidationError as error:

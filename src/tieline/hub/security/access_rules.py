@@ -60,6 +60,8 @@ MCP_ROUTES: frozenset[tuple[str, str]] = frozenset(
 
 HARNESS_HOOKS = f"{API}/harness-hooks"
 _MESH_ROUTES = MCP_ROUTES | {("POST", HARNESS_HOOKS)}
+HARNESS_PLUGINS = f"{API}/harness-plugins"
+"""By the owner's socket only, which the routes check."""
 
 LIMITED_KEYS: Mapping[str, frozenset[tuple[str, str]]] = {"node": _OWN, "mesh": _OWN | _MESH_ROUTES}
 """By kind of device, all that its key allows; a node's also opens NODE_ONLY. A compromised node cannot command the
@@ -84,7 +86,7 @@ RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 SECRET_RESPONSES: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair", f"{API}/pairings", f"{API}/logout"})
 """Responses with secrets: replays of them are kept in memory only."""
 
-STREAMS: frozenset[str] = frozenset({f"{API}/stream/sse", MCP})
+STREAMS: frozenset[str] = frozenset({f"{API}/stream/sse", MCP, HARNESS_PLUGINS})
 """Endless responses, or such as bound themselves."""
 
 MAX_BODY = 256 * 1024

@@ -1,0 +1,88 @@
+"""OpenCode: MCP server, a plugin that connects its sessions to the hub, instructions in AGENTS.md, a slash command."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..environment import state_folder
+from .base import (
+    KEY_VARIABLE,
+    SERVER,
+    Capabilities,
+    Harness,
+    InstallOptions,
+    ManagedFile,
+    http_headers,
+    is_ours,
+    mcp_url,
+    server_environment,
+)
+from .editors.json_entries import JsonEntries
+from .editors.marked_block import MarkedBlock
+from .editors.whole_file import WholeFile
+from .instructions import COMMAND, PROTOCOL
+
+TOOL_TIMEOUT_MS = 330_000
+"""Longer than the longest wait of a tool of ours."""
+SOCKET = '"@socket@"'
+"""Where the plugin has the path of the hub's socket."""
+
+
+class OpenCodeIntegration(Harness):
+    name = "opencode"
+    display_name = "OpenCode"
+    programs = ("opencode",)
+    package = "opencode-ai"
+    folders = (".config/opencode", ".opencode")
+    tested = "1.18.18"
+    capabilities = Capabilities(
+        hooks="a plugin inside its own process, which connects to the hub",
+        mid_turn="the plugin's prompt, after the tool that runs",
+        turn_end="the plugin's prompt",
+        idle_wake="the plugin's prompt",
+        session_id="the plugin adds it to every call",
+        registers_itself=True,
+        instructions="`AGENTS.md`",
+        compaction="`AGENTS.md` stays in its context; the plugin adds to the summary's prompt",
+        slash_command="`/tieline`",
+    )
+
+    def files(self, options: InstallOptions) -> list[ManagedFile]:
+        config, folder, memory = self._places(options)
+        return [
+            ManagedFile(config, JsonEntries({"mcp": {SERVER: _server(options)}}, is_ours), "MCP server"),
+            ManagedFile(folder / "plugins/tieline.js", WholeFile(self.name, _plugin(options)), "plugin"),
+            ManagedFile(memory, MarkedBlock(self.name, PROTOCOL), "instructions"),
+            ManagedFile(folder / "commands/tieline.md", WholeFile(self.name, COMMAND), "command /tieline"),
+        ]
+
+    def _places(self, options: InstallOptions) -> tuple[Path, Path, Path]:
+        """The file of its configuration, the folder of plugins and commands, its instructions."""
+        if options.project:
+            folder = options.root / ".opencode"
+            return _existing(options.root), folder, options.root / "AGENTS.md"
+        folder = options.folder("XDG_CONFIG_HOME", ".config") / "opencode"
+        return _existing(folder), folder, folder / "AGENTS.md"
+
+
+def _existing(folder: Path) -> Path:
+    """OpenCode reads both names; people have one of them."""
+    commented = folder / "opencode.jsonc"
+    return commented if commented.exists() else folder / "opencode.json"
+
+
+def _server(options: InstallOptions) -> dict[str, Any]:
+    if options.transport == "http":
+        headers = http_headers(OpenCodeIntegration.name, f"{{env:{KEY_VARIABLE}}}")
+        entry: dict[str, Any] = {"type": "remote", "url": mcp_url(options), "headers": headers}
+    else:
+        environment = server_environment(OpenCodeIntegration.name, options)
+        entry = {"type": "local", "command": [options.program, "mcp"], "environment": environment}
+    return {**entry, "enabled": True, "timeout": TOOL_TIMEOUT_MS}
+
+
+def _plugin(options: InstallOptions) -> str:
+    template = Path(__file__).with_name("opencode_plugin.js").read_text()
+    local = options.transport == "stdio"
+    socket = str(Path(state_folder(options.env)) / "own" / "hub.sock") if local else ""
+    return template.replace(SOCKET, json.dumps(socket))

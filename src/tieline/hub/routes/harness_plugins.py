@@ -1,0 +1,100 @@
+"""Plugins inside harnesses: a stream of texts for their sessions, and what they report. By the owner's socket only."""
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ...mesh.plugin_reach import PluginLink, PluginReach
+from ...protocol.harness_plugins import PluginHandedOver, PluginReport, PluginWelcome
+from ...protocol.views import DeviceView
+from ..http.problems import RequestRefused
+from ..http.request import NO_CONTENT, Request, device_of, parse_body
+from ..http.request_context import context_of
+from ..http.route_spec import RouteSpec
+from ..http.routing import asgi, post
+from ..security.access_rules import HARNESS_PLUGINS
+from ..security.auth import OWNER
+from ..stream.sse import HEADERS
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+ALIVE_S = 30.0
+"""How often a silent stream carries a comment: clients give up on one that is silent for minutes."""
+SPEC = RouteSpec(body=PluginReport, status=204, problems=("NotFound", "Forbidden"))
+
+
+@post(f"{HARNESS_PLUGINS}/{{harness}}/sessions", tags=["mesh"], spec=SPEC)
+async def report_sessions(request: Request, harness: str) -> Response:
+    """Report the sessions of a harness. Its plugin does it."""
+    reach = _reach(request.hub, device_of(request), harness)
+    if not reach.report(await parse_body(request, PluginReport)):
+        raise RequestRefused("NotFound", "no such link (any more)", field="link", hint="Connect anew.")
+    return NO_CONTENT
+
+
+@post(
+    f"{HARNESS_PLUGINS}/{{harness}}/handed-over",
+    tags=["mesh"],
+    spec=RouteSpec(body=PluginHandedOver, status=204, problems=("NotFound", "Forbidden")),
+)
+async def handed_over(request: Request, harness: str) -> Response:
+    """Say what became of a text for a session. The plugin of its harness does it."""
+    reach = _reach(request.hub, device_of(request), harness)
+    if not reach.handed_over(await parse_body(request, PluginHandedOver)):
+        raise RequestRefused("NotFound", "nobody waits for that text (any more)", field="text")
+    return NO_CONTENT
+
+
+def _reach(hub: "Hub", device: DeviceView, harness: str) -> PluginReach:
+    if device.id != OWNER:
+        raise RequestRefused("Forbidden", "plugins of harnesses come by the owner's socket only")
+    reach = hub.plugin_reaches.get(harness)
+    if reach is None:
+        raise RequestRefused("NotFound", f"no plugin of {harness[:80]!r} is known here", field="harness")
+    return reach
+
+
+async def _write_texts(link: PluginLink, send: Send) -> None:
+    await _write(send, b"data: " + msgspec.json.encode(PluginWelcome(link.id)))
+    while True:
+        try:
+            async with asyncio.timeout(ALIVE_S):
+                text = await link.texts.get()
+        except TimeoutError:
+            await _write(send, b":")
+        else:
+            await _write(send, b"data: " + msgspec.json.encode(text))
+
+
+async def _write(send: Send, line: bytes) -> None:
+    await send({"type": "http.response.body", "body": line + b"\n\n", "more_body": True})
+
+
+def routes(hub: "Hub") -> list[Any]:
+    # Plain ASGI: the response is an endless stream.
+    @asgi(HARNESS_PLUGINS)
+    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "GET":
+            raise RequestRefused("UsageError", "method not allowed", field="method", hint="Use GET.")
+        device = context_of(scope).device
+        if device is None:
+            raise RequestRefused("Unauthenticated", "missing or invalid credentials")
+        reach = _reach(hub, device, QueryParams(scope["query_string"]).get("harness", ""))
+        with reach.connect() as link:
+            await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+            writing = asyncio.create_task(_write_texts(link, send), name="harness-plugin")
+            try:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+            finally:
+                writing.cancel()
+                with suppress(Exception, asyncio.CancelledError):  # the plugin is gone
+                    await writing
+
+    return [stream, report_sessions, handed_over]

@@ -1,0 +1,153 @@
+"""The way into a harness through a plugin, without a harness: the test is the plugin."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tieline.mesh import plugin_reach
+from tieline.mesh.plugin_reach import PluginLink, PluginReach, TooManyPlugins
+from tieline.mesh.push import HarnessSession, Unreachable
+from tieline.protocol.harness_plugins import PluginHandedOver, PluginReport, PluginSession
+from tieline.protocol.mesh import Activity
+
+from .conftest import within
+
+SESSION = HarnessSession(harness="test", session="s-1", cwd="/work", activity="idle")
+
+
+class TestReach(PluginReach):
+    __test__ = False
+    harness = "test"
+
+
+class Told:
+    """An observer that keeps what it is told, and may fail."""
+
+    def __init__(self) -> None:
+        self.news: asyncio.Queue[tuple[str, HarnessSession]] = asyncio.Queue()
+        self.failures = 0
+
+    async def changed(self, session: HarnessSession) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("not now")
+        self.news.put_nowait(("changed", session))
+
+    async def ended(self, session: HarnessSession) -> None:
+        self.news.put_nowait(("ended", session))
+
+    async def next(self) -> tuple[str, HarnessSession]:
+        return await within(self.news.get())
+
+
+@asynccontextmanager
+async def opened(told: Told, *, refresh_s: float = 60.0) -> AsyncGenerator[TestReach, None]:
+    reach = TestReach({}, ending_s=0.05, refresh_s=refresh_s)
+    async with reach.open(told):
+        yield reach
+
+
+def report(reach: PluginReach, link: PluginLink, *sessions: tuple[str, Activity]) -> None:
+    told = tuple(PluginSession(id=id, cwd="/work", activity=activity) for id, activity in sessions)
+    assert reach.report(PluginReport(link=link.id, sessions=told))
+
+
+async def test_sessions_are_told_as_they_change_and_end() -> None:
+    told = Told()
+    async with opened(told) as reach:
+        with reach.connect() as link:
+            report(reach, link, ("s-1", "idle"))
+            assert await told.next() == ("changed", SESSION)
+            report(reach, link, ("s-1", "working"), ("s-2", "idle"))
+            kind, session = await told.next()
+            assert (kind, session.session, session.activity) == ("changed", "s-1", "working")
+            assert (await told.next())[1].session == "s-2"
+            report(reach, link, ("s-1", "working"))
+            kind, session = await told.next()
+            assert (kind, session.session) == ("ended", "s-2")
+        kind, session = await told.next()
+        assert (kind, session.session) == ("ended", "s-1")
+        assert told.news.empty()
+
+
+async def test_a_plugin_that_comes_back_at_once_has_not_ended() -> None:
+    told = Told()
+    async with opened(told) as reach:
+        with reach.connect() as link:
+            report(reach, link, ("s-1", "idle"))
+            await told.next()
+        with reach.connect() as again:
+            report(reach, again, ("s-1", "idle"), ("s-2", "idle"))
+            assert (await told.next())[1].session == "s-2"
+            assert not reach.report(PluginReport(link=link.id)), "a link that is over"
+            report(reach, again)
+            assert {(await told.next())[1].session for _ in range(2)} == {"s-1", "s-2"}
+
+
+async def test_what_could_not_be_told_is_told_again_and_the_living_are_told_now_and_then() -> None:
+    told = Told()
+    told.failures = 1
+    async with opened(told, refresh_s=0.2) as reach:
+        with reach.connect() as link:
+            report(reach, link, ("s-1", "idle"))
+            assert await told.next() == ("changed", SESSION)
+            assert await told.next() == ("changed", SESSION)
+
+
+async def test_a_text_is_handed_over_when_the_plugin_says_so() -> None:
+    async with opened(Told()) as reach:
+        with reach.connect() as link:
+            report(reach, link, ("s-1", "idle"))
+            pushing = asyncio.create_task(reach.push(SESSION, "hello", "alice"))
+            text = await within(link.texts.get())
+            assert (text.session, text.text, text.sender) == ("s-1", "hello", "alice")
+            assert not pushing.done()
+            assert reach.handed_over(PluginHandedOver(link=link.id, text=text.text_id))
+            await within(pushing)
+            assert not reach.handed_over(PluginHandedOver(link=link.id, text=text.text_id)), "nobody waits any more"
+
+
+async def test_a_text_that_the_harness_does_not_take_is_not_handed_over() -> None:
+    async with opened(Told()) as reach:
+        with pytest.raises(Unreachable, match="no plugin"):
+            await reach.push(SESSION, "hello", "alice")
+        with reach.connect() as link:
+            report(reach, link, ("s-1", "idle"))
+            pushing = asyncio.create_task(reach.push(SESSION, "hello", "alice"))
+            text = await within(link.texts.get())
+            reach.handed_over(PluginHandedOver(link=link.id, text=text.text_id, error="busy"))
+            with pytest.raises(Unreachable, match="busy"):
+                await within(pushing)
+            pushing = asyncio.create_task(reach.push(SESSION, "hello", "alice"))
+            await within(link.texts.get())
+        with pytest.raises(Unreachable, match="gone"):
+            await within(pushing)
+
+
+async def test_a_silent_plugin_and_too_many_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_reach, "HAND_OVER_S", 0.05)
+    monkeypatch.setattr(plugin_reach, "MAX_LINKS", 1)
+    async with opened(Told()) as reach:
+        with reach.connect() as link:
+            report(reach, link, ("s-1", "idle"))
+            for _ in range(plugin_reach.MAX_TEXTS):
+                with pytest.raises(Unreachable, match="no answer in time"):
+                    await reach.push(SESSION, "hello", "alice")
+            with pytest.raises(Unreachable, match="too many texts"):
+                await reach.push(SESSION, "hello", "alice")
+            with pytest.raises(TooManyPlugins), reach.connect():
+                pass
+
+
+async def test_the_latest_link_of_a_session_gets_its_texts() -> None:
+    async with opened(Told()) as reach:
+        with reach.connect() as first, reach.connect() as second:
+            report(reach, first, ("s-1", "idle"))
+            report(reach, second, ("s-1", "idle"))
+            pushing = asyncio.create_task(reach.push(SESSION, "hello", "alice"))
+            text = await within(second.texts.get())
+            reach.handed_over(PluginHandedOver(link=second.id, text=text.text_id))
+            await within(pushing)
+            assert first.texts.empty()
