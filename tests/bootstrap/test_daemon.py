@@ -298,3 +298,58 @@ def test_what_runs_already_joins_and_leaves_at_once(tmp_path: Path, machine: Mac
         assert other.holder() == up
     finally:
         other.kill()
+
+
+# --- another bus than the configured one, and harnesses --------------------------------------------------------
+
+
+def test_a_bus_named_at_the_start_counts(machine: Machine, tmp_path: Path) -> None:
+    machine.up("--bus", f"sqlite://{tmp_path}/other.db")
+    assert (tmp_path / "other.db").exists() and not paths.bus_file(machine.env).exists()
+    assert machine.tieline("down").returncode == 0
+    for wrong, told in ((("--bus", "redis://x"), "not the URL of a bus"), (("--bus", "nats://x", "--nats"), "exclude")):
+        ended = machine.tieline("up", *wrong)
+        assert ended.returncode == 2 and told in ended.stderr
+
+
+async def test_a_nats_server_of_its_own_is_kept_and_ends_with_it(machine: Machine) -> None:
+    machine.agent("talker", [Say("hello")])
+    machine.up("--nats")
+    folder = paths.state(machine.env) / "nats"
+    assert (folder / "server.conf").stat().st_mode & 0o077 == 0
+
+    def server() -> int:
+        return next(iter(processes_of(str(folder / "server.conf"))), 0)
+
+    first = server()
+    assert first and "hello" in machine.tieline("run", "talker", "say hello").stdout
+    os.kill(first, signal.SIGKILL)
+    await eventually(lambda: server() not in (0, first), "it was not started again", timeout=WAIT_S)
+    assert "hello" in machine.tieline("run", "talker", "say hello").stdout, "the hub goes on with it"
+    assert machine.tieline("down").returncode == 0
+    assert server() == 0
+    machine.up("--nats")
+    assert len(json.loads(machine.tieline("sessions", "--json").stdout)) == 2, "what was stored is there again"
+    machine.kill()
+    await eventually(lambda: server() == 0, "it outlived a killed hub", timeout=WAIT_S)
+
+
+def processes_of(word: str) -> list[int]:
+    found: list[int] = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:  # it is gone
+            continue
+        if word.encode() in words and words[0].endswith(b"nats-server"):
+            found.append(int(entry.parent.name))
+    return found
+
+
+def test_up_names_the_harnesses_without_tieline(machine: Machine) -> None:
+    (Path(machine.env["HOME"]) / ".codex").mkdir()
+    said = machine.tieline("up", "--port", "0").stdout
+    assert "Harnesses here without Tieline: codex. `tieline install` puts it into them." in said
+    assert machine.tieline("down").returncode == 0
+    assert machine.tieline("install", "codex").returncode == 0
+    assert "Harnesses" not in machine.tieline("up", "--port", "0").stdout

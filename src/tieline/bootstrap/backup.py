@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from .. import paths, state_directory
+from ..client.hub_address import running_hub
 from ..config import Config
 from ..errors import TielineError, UsageError
 from ..state_directory import FILLING, FORMER, LOCKS, REPLACING, STAGING
@@ -50,6 +51,7 @@ LEFT_OUT = LOCKS | {
     "link.json",
     "ending.txt",
     "own",
+    "nats",
 }
 """Says that something runs, or is in the archive by another way."""
 PASSING = (FORMER, ".", "open-")
@@ -141,11 +143,13 @@ def _put(archive: Path, file: Path) -> None:
 
 
 def bus_path(config: Config) -> Path | None:
-    """The bus file, if the bus is one."""
-    if not config.bus:
+    """The bus file, if the bus is one. What the hub that runs here was told at its start counts."""
+    running = running_hub(config.environ)
+    bus = (running.bus if running else "") or config.bus
+    if not bus:
         return paths.bus_file(config.environ)
-    path = config.bus.removeprefix("sqlite://")
-    return Path(path).absolute() if path != config.bus and path != ":memory:" else None
+    path = bus.removeprefix("sqlite://")
+    return Path(path).absolute() if path != bus and path != ":memory:" else None
 
 
 def _copy_bus(config: Config, target: Path) -> Where:

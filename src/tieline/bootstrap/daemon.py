@@ -35,6 +35,7 @@ from ..processes import subreaper
 from ..sessions.manager import SessionManager
 from ..version import __version__
 from .mesh import open_mesh
+from .nats_server import nats_server
 from .process_lock import REJOIN, StartOptions, StartResult, running_file, single_instance
 from .relay import open_relay
 from .shutdown_progress import ShutdownProgress
@@ -169,20 +170,35 @@ def configured(config: Config, order: StartOptions) -> Config:
     """The configuration with what was said on the command line."""
     hub = config.hub
     changes = {"host": order.host or hub.host, "insecure": order.insecure or hub.insecure}
-    return replace(config, hub=replace(hub, port=hub.port if order.port is None else order.port, **changes))
+    return replace(
+        config,
+        bus=order.bus or config.bus,
+        hub=replace(hub, port=hub.port if order.port is None else order.port, **changes),
+    )
 
 
-async def run_hub(config: Config, *, node: bool = True, started: Callable[[StartResult], None]) -> None:
-    """Until a signal ends it. Raises AlreadyRunning, StateUnusable, BusError, UsageError."""
+async def run_hub(config: Config, order: StartOptions, *, started: Callable[[StartResult], None]) -> None:
+    """Until a signal ends it. Raises AlreadyRunning, StateUnusable, BusError, UsageError, NoNatsServer."""
     env = config.environ
     rejoin = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(REJOIN, rejoin.set)
     with single_instance(env):
         state_directory.prepare(env)
         farewell = ShutdownProgress(env)
-        async with hub_on(config, node=node, rejoin=rejoin, farewell=farewell) as (hub, serving):
+        async with AsyncExitStack() as stack:
+            if order.nats:
+                config = replace(config, bus=await stack.enter_async_context(nats_server(env)))
+            hub, serving = await stack.enter_async_context(
+                hub_on(config, node=order.node, rejoin=rejoin, farewell=farewell)
+            )
             running = RunningHub(
-                serving.url, os.getpid(), __version__, hub.dispatcher.local, config.source, serving.socket
+                serving.url,
+                os.getpid(),
+                __version__,
+                hub.dispatcher.local,
+                config.source,
+                serving.socket,
+                "nats" if order.nats else order.bus.rpartition("@")[2],
             )
             with running_file(env, running):
                 secret, _ = await hub.devices.offer("page", name="", by="owner")
@@ -259,7 +275,7 @@ async def _run(config: Config, order: StartOptions, started: Callable[[StartResu
     if order.what == "node":
         await run_node(config, started=started)
     else:
-        await run_hub(config, node=order.node, started=started)
+        await run_hub(config, order, started=started)
 
 
 def main(argument: str) -> int:

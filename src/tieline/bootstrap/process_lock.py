@@ -31,6 +31,8 @@ class StartOptions(Struct, frozen=True, kw_only=True):
     host: str = ""
     port: int | None = None
     insecure: bool = False
+    bus: str = ""  # instead of the configured one
+    nats: bool = False  # on a nats-server of its own
     ready: int = -1  # the descriptor to say on that it runs
 
 

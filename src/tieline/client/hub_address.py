@@ -29,6 +29,7 @@ class RunningHub(Struct, frozen=True):
     node: str = ""
     config: str | None = None  # the file that it was configured by; empty: none
     socket: str = ""  # the owner's way in
+    bus: str = ""  # named at its start instead of the configured one, without a login
 
 
 def running_hub(env: Mapping[str, str]) -> RunningHub | None:

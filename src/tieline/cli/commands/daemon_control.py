@@ -20,7 +20,7 @@ from ...bootstrap.process_lock import StartOptions, StartResult, read_running, r
 from ...client.client import Client, connect
 from ...client.errors import HubError
 from ...config import Config
-from ...errors import TielineError
+from ...errors import TielineError, UsageError
 from ...protocol.request_bodies import Pairing
 from ...sessions.records import SessionRecord
 from ..terminal.formatting import print_json
@@ -61,19 +61,29 @@ class DaemonReport(Struct, frozen=True, kw_only=True):
     harnesses: tuple[HarnessReport, ...] = ()
 
 
-def start(*, node: bool, foreground: bool, host: str, port: int | None, insecure: bool) -> int:
+def start(order: StartOptions, *, foreground: bool) -> int:
     config = configuration.load()
-    order = StartOptions(node=node, host=host, port=port, insecure=insecure)
+    if order.bus:
+        _check_bus(order)
     if (pid := running_pid(config.environ)) and not foreground:
         return _report_running(config, pid)
     if foreground:
         from ...bootstrap.daemon import run  # all the parts: only where they are needed
 
-        run(config, order, _announce, foreground=True)
+        run(config, order, lambda started: _announce(config, started), foreground=True)
         return 0
-    _announce(start_in_background(config, order))
+    _announce(config, start_in_background(config, order))
     print("`tieline status` tells how it is, `tieline down` ends it.")
     return 0
+
+
+def _check_bus(order: StartOptions) -> None:
+    """Here, where a mistake can still be told to whoever made it."""
+    if order.nats:
+        raise UsageError("--nats and --bus exclude each other", field="bus", hint="Give one of them.")
+    from ...bus import open_bus
+
+    open_bus(order.bus)  # opened when it is entered; the address is looked at now
 
 
 def start_in_background(config: Config, order: StartOptions) -> StartResult:
@@ -163,8 +173,10 @@ def _report_running(config: Config, pid: int) -> int:
     return 0
 
 
-def _announce(started: StartResult) -> None:
+def _announce(config: Config, started: StartResult) -> None:
     show_link(started.login, started.url)
+    if without := [each.harness for each in found_here(config) if each.installed != "yes"]:
+        print(f"Harnesses here without Tieline: {', '.join(without)}. `tieline install` puts it into them.")
     for problem in started.waiting:
         print(
             f"A channel waits for you: {one_line(problem, 1000)}. If you have read it, run `tieline channels reload`."

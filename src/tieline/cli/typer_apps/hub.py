@@ -1,6 +1,6 @@
 """The verbs about the hub of this machine: up, down, status, hub, pair."""
 
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -15,18 +15,40 @@ Insecure = Annotated[
 ]
 
 
-def up(foreground: Foreground = False, host: Host = "", port: Port = None, insecure: Insecure = False) -> None:
+Bus = Annotated[str, typer.Option(metavar="URL", help="Where everything is stored, instead of `bus` in tieline.toml.")]
+Nats = Annotated[bool, typer.Option("--nats", help="On a nats-server of its own, which ends with it.")]
+
+
+def up(
+    foreground: Foreground = False,
+    host: Host = "",
+    port: Port = None,
+    insecure: Insecure = False,
+    bus: Bus = "",
+    nats: Nats = False,
+) -> None:
     """Start the hub, with this machine's agents, and print its address. Ends with `tieline down`."""
-    from ..commands.daemon_control import start
-
-    raise typer.Exit(start(node=True, foreground=foreground, host=host, port=port, insecure=insecure))
+    _start(True, foreground, host, port, insecure, bus, nats)
 
 
-def hub(foreground: Foreground = False, host: Host = "", port: Port = None, insecure: Insecure = False) -> None:
+def hub(
+    foreground: Foreground = False,
+    host: Host = "",
+    port: Port = None,
+    insecure: Insecure = False,
+    bus: Bus = "",
+    nats: Nats = False,
+) -> None:
     """Start a hub alone: other machines join it, this one runs no agents."""
+    _start(False, foreground, host, port, insecure, bus, nats)
+
+
+def _start(node: bool, foreground: bool, host: str, port: int | None, insecure: bool, bus: str, nats: bool) -> NoReturn:
+    from ...bootstrap.process_lock import StartOptions
     from ..commands.daemon_control import start
 
-    raise typer.Exit(start(node=False, foreground=foreground, host=host, port=port, insecure=insecure))
+    order = StartOptions(node=node, host=host, port=port, insecure=insecure, bus=bus, nats=nats)
+    raise typer.Exit(start(order, foreground=foreground))
 
 
 def down() -> None:
@@ -76,6 +98,8 @@ EXAMPLES = {
 tieline up
 tieline up --port 0
 tieline up --foreground
+tieline up --bus nats://127.0.0.1:4222
+tieline up --nats                        on a nats-server of its own
 tieline up --host 0.0.0.0 --insecure     for phones on a network you trust
 """,
     hub: """
