@@ -1,6 +1,7 @@
 """OpenCode at a given address: somebody else's server, and a way to it that breaks."""
 
 import asyncio
+import re
 import signal
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 import pytest_asyncio
 from tests.drivers.opencode_sessions import PROGRAM
@@ -18,7 +20,7 @@ from tieline.drivers.base import McpServer
 from tieline.drivers.opencode.driver import create
 from tieline.drivers.opencode.launch import launch_command
 from tieline.errors import AgentStartFailed, Unsupported
-from tieline.events import Ask, Done, Event, Status, Text, TextDelta, ToolResult
+from tieline.events import Ask, Command, Done, Event, Status, Text, TextDelta, ToolResult
 from tieline.policy import Policy
 from tieline.processes.async_process import Process
 from tieline.script import Call, Run, Say, Stall
@@ -97,13 +99,18 @@ async def served(address: tuple[str, str], place: Path) -> AsyncIterator[Served]
 
 
 class Way:
-    """A TCP proxy on loopback that can be cut, and stay cut."""
+    """A TCP proxy on loopback that keeps what passes to the server, and can be cut, and stay cut."""
 
     def __init__(self, port: int) -> None:
         self._to = port
         self._open = True
         self._writers: set[asyncio.StreamWriter] = set()
         self.taken = 0
+        self._passed: list[bytearray] = []  # of each connection
+
+    @property
+    def asked(self) -> str:
+        return b"\n".join(self._passed).decode(errors="replace")
 
     async def __aenter__(self) -> "Way":
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -132,14 +139,16 @@ class Way:
         self.taken += 1
         there, out = await asyncio.open_connection("127.0.0.1", self._to)
         self._writers |= {writer, out}
+        self._passed.append(bytearray())
         try:
-            await asyncio.gather(self._pump(reader, out), self._pump(there, writer))
+            await asyncio.gather(self._pump(reader, out, self._passed[-1]), self._pump(there, writer, bytearray()))
         finally:
             self._writers -= {writer, out}
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passed: bytearray) -> None:
         try:
             while data := await reader.read(65536):
+                passed += data
                 writer.write(data)
                 await writer.drain()
         except ConnectionError:
@@ -283,6 +292,32 @@ async def test_given_address(served: Served, rig: BorrowedRig, place: Path) -> N
     assert (probe.found, probe.version) == (True, driver.tested)
     with pytest.raises(Unsupported, match="mcp_servers"):
         open_session(driver, cwd=place, mcp_servers={"x": McpServer(command=("true",))}, env={})
+
+
+async def test_everything_goes_by_the_servers_own_endpoints(served: Served, rig: BorrowedRig, place: Path) -> None:
+    def only_the_first(ask: Ask) -> bool:
+        return isinstance(ask.action, Command) and "allowed" in ask.action.command
+
+    rig.play([Run("touch allowed.txt")], [Run("touch denied.txt")], [Say("One of them.")], [Say("More. "), Stall()])
+    options: dict[str, Any] = {"policy": ASK_SHELL, "on_ask": only_the_first}
+    async with Way(port(served)) as way, through(way, served, rig, place, **options) as session:
+        assert done(await collect(session.turn("go"))).text == "One of them."
+
+        async def stop() -> None:
+            await rig.stalled()
+            await session.interrupt()
+
+        stopping = asyncio.create_task(stop())
+        assert done(await collect(session.turn("go on"))).status == "interrupted"
+        await stopping
+        asked, own = way.asked, f"/session/{session.native_id}"
+    assert "POST /session?" in asked
+    assert asked.count(f"POST {own}/prompt_async?") == 2
+    assert '"parts":[{"type":"text","text":"go"}]' in asked
+    assert f"POST {own}/abort?" in asked
+    replies = re.findall(r"POST /permission/\w+/reply\?.*?\r\n\r\n(\{.*?\})", asked, re.DOTALL)
+    assert [msgspec.json.decode(body)["reply"] for body in replies] == ["once", "reject"]
+    assert "GET /global/health" in asked and "GET /event?" in asked
 
 
 async def test_wrong_password(served: Served, place: Path) -> None:
