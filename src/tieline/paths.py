@@ -1,9 +1,13 @@
 """The paths of Tieline's files on this machine. The code that writes a file creates its folder, mode 0700."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from .environment import state_folder
+
+LONGEST_SOCKET = 100
+"""Bytes of a socket's path: Linux takes 107, macOS 103."""
 
 
 def state(env: Mapping[str, str]) -> Path:
@@ -16,8 +20,15 @@ def bus_file(env: Mapping[str, str]) -> Path:
 
 
 def socket_file(env: Mapping[str, str]) -> Path:
-    """The unix socket of the hub that runs here. Only its owner can open its folder."""
-    return state(env) / "own" / "hub.sock"
+    """The unix socket of the hub that runs here. Only its owner can open its folder. Where the state folder is too
+    deep for a socket, that is a short folder of our own in /tmp."""
+    path = (state(env) / "own" / "hub.sock").absolute()
+    if len(os.fsencode(path)) <= LONGEST_SOCKET:
+        return path
+    import hashlib
+
+    name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return Path("/tmp", f"tieline-{os.getuid()}-{name}", path.name)
 
 
 def running_file(env: Mapping[str, str]) -> Path:

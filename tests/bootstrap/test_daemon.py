@@ -15,7 +15,6 @@ import pytest
 
 from tieline import paths
 from tieline.bootstrap.process_lock import running_pid
-from tieline.hub.security.unix_socket import socket_path
 from tieline.node.hub_credentials import read_link_status
 from tieline.script import Run, Say
 from tieline.testing.cli_process import CliProcess
@@ -64,7 +63,7 @@ def machine(tmp_path: Path) -> Generator[Machine]:
 def test_up_status_down(machine: Machine) -> None:
     assert machine.tieline("status").returncode == 1
     url = machine.up()
-    running, socket = paths.running_file(machine.env), socket_path(machine.env)
+    running, socket = paths.running_file(machine.env), paths.socket_file(machine.env)
     for file in (running, socket, socket.parent, paths.log_file(machine.env), paths.bus_file(machine.env)):
         assert file.stat().st_mode & 0o077 == 0, file
     about = json.loads(running.read_text())
@@ -185,7 +184,16 @@ async def test_an_agent_that_kills_its_reaper_and_the_guard_does_not_become_a_pe
     await eventually(waits, "it does not ask", timeout=WAIT_S)
     ask = str(asks[0]["id"])
     environ = [f"{name}={machine.env[name]}" for name in ("HOME", "PATH", "TIELINE_CONFIG")]
-    words = [sys.executable, "-I", "attack.py", machine.place, socket_path(machine.env), ask, machine.program, *environ]
+    words = [
+        sys.executable,
+        "-I",
+        "attack.py",
+        machine.place,
+        paths.socket_file(machine.env),
+        ask,
+        machine.program,
+        *environ,
+    ]
     (machine.place / "attack.sh").write_text(shlex.join(map(str, words)))
     assert machine.tieline(*new, "attacker", "attack", "--policy", "full").returncode == 0
     free = machine.place / "free"

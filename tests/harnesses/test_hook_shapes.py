@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tieline.harnesses.hook_shapes import SHAPES, shape_of
+from tieline.mesh.framing import NOTICE
 from tieline.mesh.hook_events import HookEvent, HookReply
 
 CLAUDE = {"session_id": "s", "transcript_path": "/t.jsonl", "cwd": "/p", "permission_mode": "default"}
@@ -51,6 +52,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], Any]] = [
     ("codex", named(CLAUDE, "Stop", stop_hook_active=True), {"kind": "turn_end", "continued": True}, BLOCK),
     ("gemini", named(GEMINI, "SessionStart", source="startup"), STARTED, specific("SessionStart")),
     ("gemini", named(GEMINI, "BeforeAgent", prompt="x"), {"kind": "prompt"}, specific("BeforeAgent")),
+    ("gemini", named(GEMINI, "BeforeAgent", prompt=f"{NOTICE}\n\n<"), {"kind": "tool_done"}, specific("BeforeAgent")),
     ("gemini", named(GEMINI, "AfterTool", tool_name="x", tool_input={}), {"kind": "tool_done"}, specific("AfterTool")),
     ("gemini", named(GEMINI, "AfterAgent", stop_hook_active=False), {"kind": "turn_end"}, DENY),
     ("gemini", named(GEMINI, "AfterAgent", stop_hook_active=True), {"kind": "turn_end", "continued": True}, DENY),

@@ -19,9 +19,9 @@ from tieline.hub.app import build
 from tieline.hub.http.request_context import RequestContext
 from tieline.hub.http.server import ServerAddress, serve
 from tieline.hub.hub import Hub
-from tieline.hub.security.unix_socket import socket_path
 from tieline.node.command_executor import CommandExecutor
 from tieline.node.node_identity import identify
+from tieline.paths import socket_file
 from tieline.script import Reply
 from tieline.sessions.manager import SessionManager
 
@@ -86,7 +86,7 @@ async def running(
         executor = await stack.enter_async_context(CommandExecutor(router, bus, settings, identity=identity))
         hub = await stack.enter_async_context(Hub(bus, settings, env=env, local=executor))
         serving = await stack.enter_async_context(
-            serve(build(hub), port=0, config=settings.hub, socket_path=socket_path(env), head_s=head_s)
+            serve(build(hub), port=0, config=settings.hub, socket_path=socket_file(env), head_s=head_s)
         )
         client = await stack.enter_async_context(owner(serving))
         _, token = await hub.devices.add("client", "tests")

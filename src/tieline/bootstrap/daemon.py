@@ -26,7 +26,6 @@ from ..hub.app import build
 from ..hub.http.server import ServerAddress, serve
 from ..hub.hub import Hub
 from ..hub.ops.logs import Logs, logger
-from ..hub.security.unix_socket import socket_path
 from ..node.command_executor import CommandExecutor
 from ..node.hub_credentials import HubCredentials, read_credentials, write_link_status
 from ..node.hub_link import HubLink, LinkStatus
@@ -86,7 +85,7 @@ async def hub_on(
                 host=config.hub.host,
                 port=config.hub.port,
                 config=config.hub,
-                socket_path=socket_path(env),
+                socket_path=paths.socket_file(env),
             )
         )
         stack.callback(farewell.step, "open connections")

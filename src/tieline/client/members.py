@@ -1,6 +1,6 @@
 """The part of the client about the mesh: its members, and what those of a project share."""
 
-from ..protocol.mesh import MAX_MEMBERS, Activity, MemberKind, MemberView, Notes, PathLease, PeerMessage
+from ..protocol.mesh import MAX_MEMBERS, Activity, HookActivity, MemberKind, MemberView, Notes, PathLease, PeerMessage
 from .api_requests import ApiRequests
 
 
@@ -34,6 +34,10 @@ class MembersApi(ApiRequests):
             ended="true" if ended else "",
             limit=limit,
         )
+
+    async def harness_hooks(self) -> list[HookActivity]:
+        """When hooks of harness sessions fired since the hub started, the latest first."""
+        return await self.get("harness-hooks", list[HookActivity])
 
     async def member(self, member: str) -> MemberView:
         """By its id, name or address."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import msgspec
 
+from .. import paths
 from ..environment import state_folder
 from ..protocol.mesh import HOOK_TOOL
 from .editors.base import Editor
@@ -201,7 +202,7 @@ def hook_command(harness: str, options: InstallOptions, event: str = "") -> str:
     harnesses whose input does not name it."""
     import shlex
 
-    socket = str(Path(state_folder(options.env)) / "own" / "hub.sock")
+    socket = str(paths.socket_file(options.env))
     return shlex.join([options.python, "-I", "-S", str(hook_program()), harness, socket, *([event] if event else [])])
 
 

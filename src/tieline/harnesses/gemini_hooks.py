@@ -1,10 +1,11 @@
 """The hooks of Gemini CLI. All are commands."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from ..mesh.framing import NOTICE
 from ..mesh.hook_events import HookKind
-from .hook_shapes import HookShape
+from .hook_shapes import HookShape, text
 
 
 class GeminiHooks(HookShape):
@@ -17,3 +18,8 @@ class GeminiHooks(HookShape):
     }
     with_context = frozenset({"SessionStart", "BeforeAgent", "AfterTool", "AfterAgent"})
     refusal = "deny"
+
+    def kind(self, name: str, input: Mapping[str, Any]) -> HookKind:
+        """The end of a turn that goes on comes back as a prompt: it is no prompt of a person."""
+        went_on = name == "BeforeAgent" and text(input, "prompt").startswith(NOTICE)
+        return "tool_done" if went_on else super().kind(name, input)

@@ -10,6 +10,8 @@ import msgspec
 from .model_rig import ModelRig
 from .rigs.claude_code import AGENT_ENV, ClaudeCodeRig
 from .rigs.codex import MODEL, codex_rig
+from .rigs.gemini import MODEL as GEMINI_MODEL
+from .rigs.gemini import GeminiRig
 from .rigs.opencode import OpenCodeRig
 from .tmux_terminal import TmuxTerminal
 
@@ -32,8 +34,8 @@ class HarnessHome:
             yield terminal
 
 
-READY = ("? for shortcuts", "Ask anything")
-"""What each of the three shows below its empty input."""
+READY = ("? for shortcuts", "Ask anything", "Type your message")
+"""What each shows in or below its empty input."""
 
 HarnessHomeFactory = Callable[[Path, Path], AbstractAsyncContextManager[HarnessHome]]
 """Of an empty directory, and of the directory with the npm agents."""
@@ -76,10 +78,19 @@ async def opencode_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHom
         yield HarnessHome(rig, home, project, (program,), rig.env)
 
 
+@asynccontextmanager
+async def gemini_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
+    home, project = root / "home", _project(root)
+    async with GeminiRig(home, binaries) as rig:
+        argv = (str(binaries / "gemini"), "--skip-trust", "-m", GEMINI_MODEL, "--approval-mode", "yolo")
+        yield HarnessHome(rig, home, project, argv, rig.options["env"])
+
+
 HOMES: Mapping[str, HarnessHomeFactory] = {
     "claude-code": claude_code_home,
     "codex": codex_home,
     "opencode": opencode_home,
+    "gemini": gemini_home,
 }
 
 

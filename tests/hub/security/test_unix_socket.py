@@ -13,7 +13,8 @@ from tieline.bootstrap.process_lock import running_file
 from tieline.client import connect
 from tieline.client.hub_address import RunningHub as Found
 from tieline.errors import UsageError
-from tieline.hub.security.unix_socket import LONGEST, OwnerSocket, socket_path
+from tieline.hub.security.unix_socket import OwnerSocket
+from tieline.paths import LONGEST_SOCKET, socket_file
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def deep(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / ("d" * 60) / ("e" * 60)
     path.mkdir(parents=True)
     yield path
-    folder = socket_path({"TIELINE_HOME": str(path / "state")}).parent
+    folder = socket_file({"TIELINE_HOME": str(path / "state")}).parent
     if folder.is_symlink():
         folder.unlink()
     else:
@@ -32,7 +33,7 @@ def deep(tmp_path: Path) -> Iterator[Path]:
 async def test_a_hub_whose_state_folder_is_deep_is_found(deep: Path) -> None:
     async with running(deep) as hub:
         way = Path(hub.serving.socket)
-        assert len(os.fsencode(way)) <= LONGEST and not way.is_relative_to(deep)
+        assert len(os.fsencode(way)) <= LONGEST_SOCKET and not way.is_relative_to(deep)
         assert [path.stat().st_mode & 0o777 for path in (way, way.parent)] == [0o600, 0o700]
         with running_file(hub.env, Found(hub.url, os.getpid(), socket=str(way))):
             async with connect(hub.env) as client:
@@ -42,14 +43,14 @@ async def test_a_hub_whose_state_folder_is_deep_is_found(deep: Path) -> None:
 
 def test_each_state_folder_has_a_socket_of_its_own(tmp_path: Path) -> None:
     short, one, two = ({"TIELINE_HOME": f"/s{name}"} for name in ("", "/a" * 60, "/b" * 60))
-    assert socket_path(short).is_relative_to("/s")
-    assert socket_path(one) != socket_path(two)
+    assert socket_file(short).is_relative_to("/s")
+    assert socket_file(one) != socket_file(two)
 
 
 @pytest.mark.parametrize("what", ["a link", "a file"])
 def test_what_somebody_else_put_there_is_refused(deep: Path, what: str) -> None:
     """In /tmp anybody can be there first."""
-    path = socket_path({"TIELINE_HOME": str(deep / "state")})
+    path = socket_file({"TIELINE_HOME": str(deep / "state")})
     if what == "a link":
         path.parent.symlink_to(deep)
     else:
@@ -63,7 +64,7 @@ def test_what_somebody_else_put_there_is_refused(deep: Path, what: str) -> None:
 
 
 def test_a_folder_that_others_can_enter_is_closed(deep: Path) -> None:
-    path = socket_path({"TIELINE_HOME": str(deep / "state")})
+    path = socket_file({"TIELINE_HOME": str(deep / "state")})
     path.parent.mkdir()
     path.parent.chmod(0o777)
     local = OwnerSocket(path)

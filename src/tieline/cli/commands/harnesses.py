@@ -247,6 +247,19 @@ def status(names: Sequence[str], *, json: bool) -> int:
     return 0 if all(each.installed == "yes" for each in reports) else FAILED
 
 
+def inspect_here(names: Sequence[str]) -> list[HarnessReport]:
+    """The named harnesses, else those that are found or have something of ours."""
+    reports = inspect(names or registry.names(), _options(configuration.load(), Request(names=())), version=True)
+    return reports if names else [each for each in reports if each.found or each.installed != "no"]
+
+
+def reinstall(harness: str, *, hooks: bool) -> HarnessChange:
+    """Bring what is installed up to date."""
+    config = configuration.load()
+    options = _options(config, Request(names=(harness,), hooks=hooks))
+    return _told(_applied(_plan(registry.create(harness), options, True), config.environ), options, True)
+
+
 def found_here(config: Config) -> list[HarnessReport]:
     """The harnesses of this machine, without a start of any of them."""
     reports = inspect(registry.names(), _options(config, Request(names=())), version=False)

@@ -1,4 +1,4 @@
-"""`tieline install|uninstall|harnesses`, as Typer declares them."""
+"""`tieline install|uninstall|harnesses|doctor`, as Typer declares them."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -80,6 +80,24 @@ def list_harnesses(names: Names = None, project: Project = "", json: Json = Fals
     raise typer.Exit(harnesses.show(names or [], project=project, json=json))
 
 
+def doctor(
+    names: Names = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Mend what is safe: an outdated integration is installed anew.")
+    ] = False,
+    canary: Annotated[
+        str, typer.Option(metavar="MEMBER", help="Send this member a test message, and show how far it gets.")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Look whether agents in your harnesses can be reached: integrations, versions, hooks, sessions.
+
+    Exit status 1 when something is wrong."""
+    from ..commands import doctor
+
+    raise typer.Exit(doctor.run(names or [], fix=fix, canary=canary, json=json))
+
+
 def _one_scope(project: str, for_all: bool) -> None:
     if project and for_all:
         from ...errors import UsageError
@@ -103,9 +121,15 @@ tieline uninstall codex --dry-run
 tieline harnesses
 tieline harnesses --json | jq '.[] | select(.found) | .harness'
 """,
+    "doctor": """
+tieline doctor
+tieline doctor codex --fix
+tieline doctor --canary @ada
+""",
 }
 
 
 def add(app: typer.Typer) -> None:
-    for name, verb in (("install", install), ("uninstall", uninstall), ("harnesses", list_harnesses)):
+    verbs = {"install": install, "uninstall": uninstall, "harnesses": list_harnesses, "doctor": doctor}
+    for name, verb in verbs.items():
         app.command(name, cls=HelpCommand, epilog=EXAMPLES[name], rich_help_panel=HARNESSES_PANEL)(verb)

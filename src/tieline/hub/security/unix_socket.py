@@ -1,30 +1,15 @@
 """The owner's way in on this machine: a unix socket that nobody else can open, in a folder that nobody else can enter.
 
-A socket's path has a hundred bytes or so. Where the state folder is too deep for that, the socket lies in a short
-folder of our own in /tmp; the hub writes down where (`client/hub_address.py`).
+`paths.socket_file` says where; the hub writes it down as well (`client/hub_address.py`).
 """
 
-import hashlib
 import os
 import socket
 import stat
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ... import paths
 from ...errors import UsageError
-
-LONGEST = 100
-"""Bytes of a path: Linux takes 107, macOS 103."""
-
-
-def socket_path(env: Mapping[str, str]) -> Path:
-    path = paths.socket_file(env).absolute()
-    if len(os.fsencode(path)) <= LONGEST:
-        return path
-    name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-    return Path("/tmp", f"tieline-{os.getuid()}-{name}", path.name)
 
 
 class OwnerSocket:
