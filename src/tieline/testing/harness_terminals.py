@@ -56,7 +56,8 @@ async def claude_code_home(root: Path, binaries: Path) -> AsyncGenerator[Harness
         assert spec is not None
         assert spec.origin is not None
         program = Path(spec.origin).parent / "_bundled" / "claude"
-        yield HarnessHome(rig, home, project, (str(program), "--permission-mode", "default"), rig.options["env"])
+        env = {name: value for name, value in rig.options["env"].items() if name != "MCP_TIMEOUT"}  # as people run it
+        yield HarnessHome(rig, home, project, (str(program), "--permission-mode", "default"), env)
 
 
 @asynccontextmanager
@@ -96,5 +97,5 @@ HOMES: Mapping[str, HarnessHomeFactory] = {
 
 def _project(root: Path) -> Path:
     project = root / "project"
-    project.mkdir(parents=True)
+    project.mkdir(parents=True, exist_ok=True)  # several harnesses may share it
     return project

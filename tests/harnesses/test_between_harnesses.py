@@ -1,0 +1,130 @@
+"""Agents in different harnesses talk to each other: real terminals in one home, installed by the command, one hub.
+
+Nobody tells an agent to look for messages: an idle terminal wakes up with what the other one sent.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tieline.client import Client, connect
+from tieline.protocol.mesh import MemberView
+from tieline.protocol.messages import MessageView
+from tieline.script import Call, Say
+from tieline.testing.harness_terminals import HOMES, HarnessHome
+from tieline.testing.rig import scratch_env
+from tieline.testing.tmux_terminal import TmuxTerminal
+from tieline.testing.wait_for import eventually
+
+pytestmark = pytest.mark.real
+
+BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
+TIELINE = str(Path(sys.executable).with_name("tieline"))
+BOUND = 60.0
+ARGUMENTS = {"claude-code": ("--allowedTools", "mcp__tieline")}
+"""The person lets the agent use Tieline's tools without asking. With options like that, Codex leaves its shared daemon:
+there the person answers at the terminal."""
+
+
+def tool(harness: str, name: str, **arguments: object) -> Call:
+    """A call of one of our tools, as a harness names it to its model."""
+    match harness:
+        case "claude-code":
+            return Call(f"mcp__tieline__{name}", arguments)
+        case "codex":
+            return Call(name, {"namespace": "mcp__tieline", **arguments})
+        case _:
+            return Call(f"tieline_{name}", arguments)
+
+
+class Desk:
+    """A person's terminals, each with another harness, and a client of the hub that runs beside them."""
+
+    def __init__(self, client: Client, homes: Mapping[str, HarnessHome], terminals: Mapping[str, TmuxTerminal]) -> None:
+        self.client = client
+        self.homes = homes
+        self.terminals = terminals
+
+    async def member(self, harness: str) -> MemberView:
+        """The agent of that terminal, once it is idle. It registered by itself."""
+        async with asyncio.timeout(BOUND):
+            while not (found := await self.client.members(harness=harness, activity="idle")):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        (member,) = found
+        return member
+
+    async def heard(self, harness: str, words: str) -> None:
+        rig = self.homes[harness].rig
+        await eventually(lambda: words in rig.heard(), f"{harness} never heard {words!r}", timeout=BOUND)
+
+    async def allow(self, harness: str) -> None:
+        """As a person does at the terminal, where the harness asks before it uses our tools."""
+        if harness == "codex":
+            await self.terminals[harness].shows("Allow the tieline MCP server")
+            await self.terminals[harness].key("Down", "Enter")  # for this session
+
+    async def messages(self) -> list[MessageView]:
+        """All that were sent, oldest first."""
+        (thread,) = await self.client.threads()
+        return list((await self.client.trace(thread.first.receipt.id)).messages)
+
+
+@asynccontextmanager
+async def desk(root: Path, *harnesses: str) -> AsyncGenerator[Desk, None]:
+    async with AsyncExitStack() as stack:
+        homes = {name: await stack.enter_async_context(HOMES[name](root, BINARIES)) for name in harnesses}
+        env = {**scratch_env(root / "home", path="/usr/bin:/bin"), "TIELINE_HUB__PORT": "0"}
+        await tieline(env, root, "install", *harnesses, "--yes")
+        await tieline(env, root, "up")
+        stack.push_async_callback(tieline, env, root, "down")
+        client = await stack.enter_async_context(connect(env))
+        terminals = {
+            name: await stack.enter_async_context(homes[name].terminal(*ARGUMENTS.get(name, ()))) for name in harnesses
+        }
+        try:
+            yield Desk(client, homes, terminals)
+        except BaseException as error:
+            for name, terminal in terminals.items():
+                error.add_note(f"The screen of {name}:\n{await terminal.screen()}")
+            raise
+
+
+async def tieline(env: Mapping[str, str], cwd: Path, *arguments: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        TIELINE, *arguments, cwd=cwd, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    async with asyncio.timeout(BOUND):
+        output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+
+
+@pytest.mark.parametrize(("asker", "asked"), [("claude-code", "codex")])
+async def test_two_harnesses_exchange_messages_while_idle(tmp_path: Path, asker: str, asked: str) -> None:
+    async with desk(tmp_path, asker, asked) as at:
+        first, second = await at.member(asker), await at.member(asked)
+        at.homes[asked].rig.play(
+            [tool(asked, "send_message", to=first.id, text="The answer is 42.")], [Say("I have answered.")]
+        )
+        at.homes[asker].rig.play(
+            [tool(asker, "find_agents", query=asked)],
+            [tool(asker, "send_message", to=second.id, text="What is the answer?")],
+            [Say("I have asked.")],
+            [Say("So it is 42.")],
+        )
+        await at.terminals[asker].submit("ask the other one")
+        await at.allow(asker)
+        await at.heard(asked, "What is the answer?")
+        await at.allow(asked)
+        await at.heard(asker, "The answer is 42.")
+        await at.terminals[asker].shows("So it is 42.")
+        await at.terminals[asked].shows("I have answered.")
+        assert second.name in at.homes[asker].rig.heard(), "it did not find the other one"
+        question, answer = await at.messages()
+        assert (question.receipt.sender, question.receipt.subject) == (first.address, second.address)
+        assert (answer.receipt.sender, answer.receipt.subject) == (second.address, first.address)
+        assert {"stored", "injected", "seen", "answered"} <= {step.state for step in question.receipt.steps}
+        assert {"stored", "injected"} <= {step.state for step in answer.receipt.steps}
