@@ -12,9 +12,12 @@ import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from tests.mesh.mcp_clients import REVISIONS, MeshHub, Transport, call, mesh_hub, refusal, text_of
 
 from tieline.mesh.mcp_tools import TOOLS
+from tieline.mesh.records import Caller
 from tieline.testing.wait_for import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -390,3 +393,18 @@ async def test_limits_are_clear_when_they_are_hit(mesh: MeshHub) -> None:
             result = await client.call_tool("fetch_messages", {})
             assert text in text_of(result)  # the longest goes through, its text being there once
         assert result.structured_content is not None
+
+
+async def test_a_session_in_any_call_is_who_calls(tmp_path: Path) -> None:
+    """One server for all sessions of a harness: its plugin adds the session to each call."""
+    async with (
+        mesh_hub(tmp_path) as hub,
+        hub.http({"X-Tieline-Harness": "opencode"}) as http,
+        Client(streamable_http_client(hub.url, http_client=http), mode="legacy") as client,
+    ):
+        for name in ("one", "two"):
+            await call(client, "register_agent", name=name, session_id=f"ses_{name}")
+        for name in ("one", "two"):
+            await call(client, "send_message", to="owner", text=f"from {name}", session_id=f"ses_{name}")
+        history = await hub.mesh.fetch_message_history(Caller(person="owner"))
+        assert {message.text: message.sender for message in history} == {"from one": "one", "from two": "two"}

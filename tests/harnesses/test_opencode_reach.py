@@ -1,0 +1,93 @@
+"""OpenCode in the mesh: the real OpenCode in a real terminal, with what `tieline install` writes, at a real hub."""
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.mesh.mcp_clients import PROGRAM, MeshHub, mesh_hub
+
+import tieline
+from tieline.drivers.opencode.driver import create
+from tieline.harnesses import installer
+from tieline.harnesses.base import InstallOptions
+from tieline.harnesses.opencode import OpenCodeIntegration
+from tieline.mesh.records import Caller
+from tieline.protocol.mesh import MemberView
+from tieline.script import Call, Run, Say
+from tieline.testing.harness_terminals import HarnessHome, opencode_home
+from tieline.testing.wait_for import eventually
+
+pytestmark = pytest.mark.real
+
+BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
+OWNER = Caller(person="owner")
+BOUND = 60.0
+
+
+@asynccontextmanager
+async def installed_home(path: Path) -> AsyncGenerator[HarnessHome, None]:
+    async with opencode_home(path, BINARIES) as home:
+        env = {**home.env, "TIELINE_HOME": str(path / "state")}
+        options = InstallOptions(env=env, program=PROGRAM, python=sys.executable)
+        installer.apply(installer.plan_install(OpenCodeIntegration(), options), env)
+        yield home
+
+
+def agents(hub: MeshHub) -> list[MemberView]:
+    return [member for member in hub.mesh.directory.members(ended=True) if member.kind == "agent"]
+
+
+async def only(hub: MeshHub, activity: str, *, ended: bool = False) -> MemberView:
+    """The only agent, once it is like that."""
+
+    def is_so() -> bool:
+        return [(agent.activity, agent.ended) for agent in agents(hub)] == [(activity, ended)]
+
+    await eventually(is_so, f"no agent is {activity}", timeout=BOUND)
+    return agents(hub)[0]
+
+
+async def test_a_message_gets_into_a_running_turn_and_tools_are_called_as_the_session(tmp_path: Path) -> None:
+    wait = Run("while [ ! -e go ]; do sleep 0.1; done")
+    async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub, home.terminal() as terminal:
+        home.rig.play([wait], [Call("tieline_send_message", {"to": "owner", "text": "my news"})], [Say("It is over.")])
+        await terminal.submit("wait for the file")
+        member = await only(hub, "working")
+        sent = await hub.mesh.send_message(OWNER, member.name, "news in between")
+        await terminal.shows("news in between")
+        assert "news in between" not in home.rig.heard()  # the tool is not interrupted
+        assert (await hub.mesh.message_status(OWNER, sent.id)).injected_at
+        (home.project / "go").touch()
+        await terminal.shows("It is over.")
+        assert "news in between" in home.rig.heard()
+        await only(hub, "idle")
+        history = await hub.mesh.fetch_message_history(OWNER)
+        assert [message.sender for message in history if message.text == "my news"] == [member.name]
+
+
+async def test_a_subagent_is_no_member_and_speaks_for_its_session(tmp_path: Path) -> None:
+    task = {"description": "ask around", "prompt": "register", "subagent_type": "general"}
+    async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub, home.terminal() as terminal:
+        home.rig.play(
+            [Call("task", task)],
+            [Call("tieline_register_agent", {"name": "scout"})],
+            [Say("The subagent is done.")],
+            [Say("All is done.")],
+        )
+        await terminal.submit("let somebody ask around")
+        await terminal.shows("All is done.")
+        assert (await only(hub, "idle")).name == "scout"
+
+
+async def test_a_session_that_tieline_drives_is_left_alone(tmp_path: Path) -> None:
+    async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub:
+        home.rig.play([Say("Driven.")])
+        driver = create("opencode", {"command": [str(BINARIES / "opencode")]})
+        async with tieline.open_session(driver, cwd=home.project, env=dict(home.env)) as driven:
+            async for _event in driven.turn("hello"):
+                pass
+        audit = (tmp_path / "state" / "audit.jsonl").read_text()
+        assert "/api/v1/harness-plugins" in audit, "the plugin did not try"
+        assert not agents(hub)
