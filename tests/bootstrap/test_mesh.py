@@ -18,6 +18,9 @@ async def test_people_are_told_through_notify_channels_and_the_desktop(tmp_path:
     async with LoopbackServer(posted) as server:
         file = tmp_path / "tieline.toml"
         file.write_text(f"""
+[hub]
+port = 0
+
 [mesh]
 notify_after_s = 0.1
 
@@ -26,7 +29,7 @@ id = "desk"
 type = "notify"
 config = {{ urls = ["json://127.0.0.1:{server.port}/"] }}
 """)
-        state = {"HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "state"), "TIELINE_HUB__PORT": "0"}
+        state = {"HOME": str(tmp_path), "TIELINE_HOME": str(tmp_path / "state")}
         desktop = program(tmp_path, "notify-send") | {"DISPLAY": ":0"}
         config = configuration.load(environ={**state, **desktop, "TIELINE_CONFIG": str(file)})
         async with hub_on(config, node=False) as (hub, _):

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,15 +11,8 @@ import msgspec
 import pytest
 
 import tieline
-from tieline import config as configuration
-from tieline.bootstrap.daemon import hub_on
-from tieline.harnesses import installer
-from tieline.harnesses.base import InstallOptions
-from tieline.harnesses.codex import Codex
 from tieline.harnesses.codex_reach import CodexReach
 from tieline.mesh.push import HarnessSession, Unreachable
-from tieline.mesh.records import Caller
-from tieline.protocol.mesh import MemberView
 from tieline.script import Call, Run, Say
 from tieline.testing.harness_terminals import HarnessHome, codex_home
 from tieline.testing.rigs.codex import CodexRig
@@ -28,7 +21,6 @@ from tieline.testing.wait_for import eventually
 pytestmark = pytest.mark.real
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
-OWNER = Caller(person="owner")
 BOUND = 60.0
 
 
@@ -149,43 +141,6 @@ async def test_without_codex_nothing_happens(tmp_path: Path) -> None:
         with pytest.raises(Unreachable, match="not running"):
             await reach.push(HarnessSession(harness="codex", session="none"), "hello", "alice")
     assert not sessions.running
-
-
-async def test_a_message_to_a_member_wakes_its_terminal_also_after_a_restart_of_the_hub(tmp_path: Path) -> None:
-    async with codex_home(tmp_path, BINARIES) as home:
-        options = InstallOptions(env=home.env, program="/nowhere/tieline", python="python3")
-        installer.apply(installer.plan_install(Codex(), options), home.env)
-        state = {"TIELINE_HOME": str(tmp_path / "state"), "TIELINE_HUB__PORT": "0"}
-        config = configuration.load(environ={**home.env, **state})
-        async with home.terminal() as terminal:
-            async with hub_on(config) as (hub, _):
-                assert hub.mesh is not None
-                member = await present(lambda: hub.mesh.directory.members() if hub.mesh else [])
-                assert (member.harness, member.activity) == ("codex", "idle")
-                home.rig.play([Say("The first has come.")])
-                sent = await hub.mesh.send_message(OWNER, member.id, "the first message")
-                await terminal.shows("The first has come.")
-                status = await hub.mesh.message_status(OWNER, sent.id)
-                assert status.injected_at
-            async with hub_on(config) as (hub, _):
-                assert hub.mesh is not None
-                again = await present(lambda: hub.mesh.directory.members() if hub.mesh else [])
-                assert again.id == member.id
-                home.rig.play([Say("The second has come.")])
-                await hub.mesh.send_message(OWNER, member.id, "the second message")
-                await terminal.shows("The second has come.")
-        assert str(home.rig.model.requests[-1]).count("the first message") == 1
-
-
-async def present(members: Callable[[], list[MemberView]]) -> MemberView:
-    """The agent of the terminal, once it is there and idle."""
-
-    def agents() -> list[MemberView]:
-        return [member for member in members() if member.kind == "agent" and member.activity == "idle"]
-
-    await eventually(lambda: bool(agents()), "no agent is there", timeout=BOUND)
-    (member,) = agents()
-    return member
 
 
 def rollout(home: HarnessHome) -> str:
