@@ -87,3 +87,13 @@ def test_codex_names_its_thread_in_three_places() -> None:
     assert thread_of({"sessionId": "b"}) == "b"
     assert thread_of({"x-codex-turn-metadata": {"thread_id": "c"}}) == "c"
     assert thread_of({"threadId": 3, "x-codex-turn-metadata": "no"}) == ""
+
+
+def test_a_bridge_whose_harness_went_on_with_another_session_is_that_session() -> None:
+    callers = Callers()
+    callers.move(request(session="before"), "after")
+    assert identify(callers, request(session="before")).session == "after"
+    assert identify(callers, request(session="before"), session_id="after").session == "after"
+    assert identify(callers, request(connection="bridge-2", session="before")).session == "before"
+    with pytest.raises(NotYours):
+        identify(callers, request(session="before"), session_id="before")

@@ -22,6 +22,8 @@ from .instructions import instructions_in, skill_in
 
 TOOL_HOOKS = ("UserPromptSubmit", "PostToolUse", "Stop")
 """Events by a call of our tool, which starts no process."""
+TOOL_INPUT = ("session_id", "cwd", "prompt_id", "tool_use_id", "stop_hook_active")
+"""What our tool is given of a hook's input; what an event does not have is empty."""
 COMMAND_HOOKS = ("SessionStart", "SessionEnd")
 """At the start the MCP server may not be connected yet; at the end Claude Code calls no tools any more."""
 HOOK_TIMEOUT_S = 10
@@ -85,7 +87,7 @@ def _settings(options: InstallOptions) -> dict[str, Any]:
         "type": "mcp_tool",
         "server": SERVER,
         "tool": HOOK_TOOL,
-        "input": {"event": "${hook_event_name}", "session_id": "${session_id}", "cwd": "${cwd}"},
+        "input": {"event": "${hook_event_name}", **{name: f"${{{name}}}" for name in TOOL_INPUT}},
         "timeout": HOOK_TIMEOUT_S,
     }
     hooks = {event: [{"hooks": [command]}] for event in COMMAND_HOOKS}

@@ -53,12 +53,23 @@ class Callers:
 
     def __init__(self) -> None:
         self._remembered: dict[str, Caller] = {}
+        self._moved: dict[str, str] = {}  # connection → the session that its harness went on with
+
+    def move(self, request: McpRequest, session: str) -> None:
+        """The harness went on with another session, and kept the bridge that it started for the one before."""
+        if len(self._moved) >= MAX_REMEMBERED:
+            del self._moved[next(iter(self._moved))]
+        self._moved[request.connection] = session[:MAX_WORD]
+
+    def _of_transport(self, request: McpRequest) -> Caller:
+        moved = self._moved.get(request.connection) if request.caller.session else None
+        return replace(request.caller, session=moved) if moved else request.caller
 
     def identify(
         self, request: McpRequest, *, meta: Mapping[str, Any], client: str, token: str = "", session_id: str = ""
     ) -> Caller:
         """`client` is the name in the client's `initialize`. Raises NotYours."""
-        caller = request.caller
+        caller = self._of_transport(request)
         if caller.driven:
             return caller
         thread = thread_of(meta)

@@ -141,12 +141,21 @@ class McpServer:
         """A harness's hook of type `mcp_tool`: the text is the hook's output. The tool is not listed, so no model pays
         for it; one that calls it all the same is still only its own session."""
         request = _request(context)
+        session = str(input.get("session_id") or "")
         try:
-            caller = self._identify(context, session_id=str(input.get("session_id") or ""))
+            before = self._identify(context)
+            if session and before.session not in ("", session) and self._has_ended(before):
+                self._callers.move(request, session)
+            caller = self._identify(context, session_id=session)
             reply = await hooks.handle(caller, caller.harness, input)
         except TielineError as error:
             return _problem(type(error).__name__, error.message, error.hint, str(getattr(error, "field", "")))
         return self._result(request, reply.caller, reply.text or "{}", None, reply.handed)
+
+    def _has_ended(self, caller: Caller) -> bool:
+        """Only then may its harness have gone on with another session; a model that names one is still refused."""
+        member = self._mesh.directory.by_session(caller.machine, caller.harness, caller.session)
+        return not caller.driven and member is not None and member.ended
 
     async def _with_progress(self, context: Context, tool: Tool, call: ToolCall[Any]) -> ToolResult:
         """The result; meanwhile the client hears that the call still runs."""
