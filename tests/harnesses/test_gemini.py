@@ -1,5 +1,6 @@
 """The real Gemini CLI in a real terminal, with our integration installed: its hooks register it and bring messages."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,18 @@ async def test_messages_reach_a_terminal_in_a_turn_and_at_its_end(
             went_on = ["BeforeAgent", "AfterAgent"]
             assert hooks.events == ["SessionStart", "BeforeAgent", "AfterTool", "AfterAgent", *went_on]
             assert hooks.kinds == ["session_start", "prompt", "tool_done", "turn_end", "tool_done", "turn_end"]
+
+
+async def test_a_run_without_a_terminal_registers_and_ends(tmp_path: Path) -> None:
+    async with gemini_home(tmp_path, BINARIES) as home, mesh_hub(tmp_path) as mesh:
+        install(home, mesh)
+        home.rig.play([Say("Hello.")])
+        async with asyncio.timeout(120):
+            process = await asyncio.create_subprocess_exec(
+                *home.argv, "-p", "say hello", cwd=home.project, env=home.env, stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            )  # fmt: skip
+            output, _ = await process.communicate()
+        assert process.returncode == 0 and b"Hello." in output, output
+        await eventually(lambda: [each.ended for each in members(mesh)] == [True], "its end was not noticed")
+        assert "in the Tieline mesh" in home.rig.heard()

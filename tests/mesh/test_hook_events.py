@@ -129,6 +129,15 @@ async def test_the_end_of_a_session_ends_its_member_and_keeps_its_mail(tmp_path:
         assert (await session.fire("prompt")).handed == (id,)
 
 
+async def test_an_end_that_is_told_again_changes_nothing(tmp_path: Path) -> None:
+    async with hooks(tmp_path) as session:
+        await session.fire("session_start")
+        await session.fire("session_end")
+        before = session.mesh.directory.by_session("here", "recording", "s-1")
+        await session.fire("session_end")
+        assert session.mesh.directory.by_session("here", "recording", "s-1") == before
+
+
 async def test_a_driven_session_is_left_to_its_prompts(tmp_path: Path) -> None:
     async with hooks(tmp_path) as session:
         events = HookEvents(session.mesh, "Talk.")

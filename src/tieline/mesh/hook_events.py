@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..protocol.mesh import MAX_FETCH, MemberView
 from .framing import frame_all
 from .mesh import Mesh
-from .records import Caller
+from .records import Caller, Member
 
 HookKind = Literal["session_start", "prompt", "tool_done", "turn_end", "compacted", "session_end", "other"]
 
@@ -62,7 +62,10 @@ class HookEvents:
         """`caller` is the session that the hook belongs to."""
         if caller.driven:  # its messages come to it as prompts
             return HookReply()
-        me = await self._member(caller)
+        known = self._mesh.directory.by_session(caller.machine, caller.harness, caller.session)
+        if event.kind == "session_end" and (known is None or known.ended):  # some say it several times
+            return HookReply()
+        me = await self._member(caller, known)
         match event.kind:
             case "session_end":
                 self._continuations.pop(me.id, None)
@@ -85,9 +88,8 @@ class HookEvents:
                 await self._mesh.heartbeat(caller)
                 return HookReply()
 
-    async def _member(self, caller: Caller) -> MemberView:
+    async def _member(self, caller: Caller, known: Member | None) -> MemberView:
         """A session that is known is not registered again: a new token would make the agent's own one invalid."""
-        known = self._mesh.directory.by_session(caller.machine, caller.harness, caller.session)
         if known is None or known.ended:
             return (await self._mesh.register_agent(caller)).member
         return self._mesh.directory.view(known)
