@@ -155,3 +155,47 @@ async def test_filters(mesh: Mesh) -> None:
     assert names == ["anna"]
     assert [match.member.name for match in await mesh.find_agents(OWNER, "chekout")] == ["bob"]
     assert await mesh.find_agents(OWNER, "chekout", Filters(harness="claude-code")) == []
+
+
+async def test_a_broadcast_is_a_message_to_each_in_one_thread(url: str) -> None:
+    async with open_mesh(url) as mesh:
+        await members(mesh)
+        await mesh.register_agent(CAROL, name="carol", project="elsewhere")
+        done = await mesh.broadcast_message(ANNA, "the build is red", Filters(project="shop"))
+        (one,) = done.results  # not the sender, nobody of another project, no person
+        assert (one.to, one.problem) == ("bob", "")
+        (message,) = (await mesh.fetch_messages(BOB)).messages
+        assert (message.thread, message.text, message.reply_wanted) == (done.thread, "the build is red", False)
+        assert (await mesh.fetch_messages(CAROL)).messages == ()
+
+
+async def test_history_stays_after_messages_were_fetched(url: str) -> None:
+    async with open_mesh(url) as mesh:
+        await members(mesh)
+        sent = await mesh.send_message(ANNA, "bob", "once")
+        await mesh.fetch_messages(BOB)
+        await mesh.confirm(BOB, [sent.id], seen=True)
+        assert (await mesh.fetch_messages(BOB)).messages == ()
+        for caller, other in ((BOB, "anna"), (ANNA, "bob")):
+            assert [one.text for one in await mesh.fetch_message_history(caller, with_=other)] == ["once"]
+
+
+async def test_a_session_is_bound_by_hand_or_by_what_the_transport_knows(tmp_path: Path) -> None:
+    refused: list[str] = []
+    async with open_mesh(f"sqlite://{tmp_path}/bus.db", refused=refused) as mesh:
+        made = await mesh.register_agent(Caller(machine="here"), name="loose")
+        loose = Caller(machine="here", token=made.token)
+        bound = await mesh.bind_session(loose, made.member.id, "s-1", "windsurf")
+        assert (bound.agent_id, bound.session_id, bound.harness) == (made.member.id, "s-1", "windsurf")
+        assert await mesh.get_session_binding(loose) == bound
+        assert mesh.whoami(harness("s-1", "windsurf")).name == "loose"
+        other = await mesh.register_agent(Caller(machine="here"), name="other")
+        detected = await mesh.bind_session(harness("s-2", "codex", token=other.token), other.member.id)
+        assert (detected.session_id, detected.harness) == ("s-2", "codex")
+        with pytest.raises(NotYours, match="bound to the member loose"):
+            await mesh.bind_session(Caller(machine="here", token=other.token), other.member.id, "s-1", "windsurf")
+        with pytest.raises(NotYours, match="another session"):
+            await mesh.bind_session(harness("s-9", "codex"), made.member.id)
+        with pytest.raises(UsageError, match="cannot be detected"):
+            await mesh.bind_session(Caller(machine="here", token=other.token), other.member.id)
+        assert len(refused) == 2
