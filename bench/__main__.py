@@ -55,6 +55,7 @@ SECTIONS = {
     "bus": "The bus",
     "sessions": "Durable sessions",
     "relay": "The relay",
+    "mesh": "The mesh",
     "page": "The page in a real browser",
     "hub": "The hub",
 }
