@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,31 @@ async def only(hub: MeshHub, activity: str, *, ended: bool = False) -> MemberVie
 
     await eventually(is_so, f"no agent is {activity}", timeout=BOUND)
     return agents(hub)[0]
+
+
+async def test_an_idle_terminal_wakes_also_after_a_restart_of_the_hub(tmp_path: Path) -> None:
+    async with installed_home(tmp_path) as home, AsyncExitStack() as stack:
+        async with mesh_hub(tmp_path) as hub:
+            terminal = await stack.enter_async_context(home.terminal())
+            home.rig.play([Say("Hello.")])
+            await terminal.submit("say hello")
+            await terminal.shows("Hello.")
+            member = await only(hub, "idle")
+            assert (member.harness, member.cwd) == ("opencode", str(home.project))
+            home.rig.play([Say("The first has come.")])
+            sent = await hub.mesh.send_message(OWNER, member.name, "the first message")
+            await terminal.shows("The first has come.")
+            await only(hub, "idle")
+            assert (await hub.mesh.message_status(OWNER, sent.id)).injected_at
+        async with mesh_hub(tmp_path) as hub:
+            again = await only(hub, "idle")
+            assert again.id == member.id
+            home.rig.play([Say("The second has come.")])
+            await hub.mesh.send_message(OWNER, member.name, "the second message")
+            await terminal.shows("The second has come.")
+            assert str(home.rig.model.requests[-1]).count("the first message") == 1
+            await stack.aclose()
+            await only(hub, "unknown", ended=True)
 
 
 async def test_a_message_gets_into_a_running_turn_and_tools_are_called_as_the_session(tmp_path: Path) -> None:

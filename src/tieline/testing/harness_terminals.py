@@ -30,10 +30,14 @@ class HarnessHome:
     @asynccontextmanager
     async def terminal(self, *arguments: str) -> AsyncGenerator[TmuxTerminal, None]:
         async with TmuxTerminal((*self.argv, *arguments), self.project, self.env) as terminal:
-            await terminal.until(lambda screen: any(mark in screen for mark in READY), "the harness takes input")
+            await terminal.until(
+                lambda screen: any(mark in screen for mark in READY), "the harness takes input", timeout=START_S
+            )
             yield terminal
 
 
+START_S = 180.0
+"""A harness takes input within this time, also on a machine that runs many others."""
 READY = ("? for shortcuts", "Ask anything", "Type your message")
 """What each shows in or below its empty input."""
 
