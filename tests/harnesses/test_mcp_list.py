@@ -18,6 +18,7 @@ TIELINE = str(Path(sys.executable).with_name("tieline"))
 WAIT_S = 120.0
 LISTED = {
     "claude-code": r"tieline: .* ✔ Connected",
+    "opencode": r"tieline .*connected",
     "codex": r"tieline .* enabled",  # it does not connect to list them
 }
 
