@@ -1,5 +1,7 @@
 """The hooks that `tieline install` gives Claude Code, with the real one in a real terminal and a real hub."""
 
+import os
+import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -77,3 +79,43 @@ async def test_messages_come_in_the_middle_of_a_turn_and_at_its_end(tmp_path: Pa
         await hub.mesh.send_message(OWNER, member.id, "news at the end")
         await terminal.shows("The second end.")
         assert "news at the end" in str(home.rig.model.requests[4])  # Claude Code writes a refused end down twice
+
+
+async def test_after_clear_the_hooks_are_of_the_new_session(tmp_path: Path) -> None:
+    async with installed(tmp_path) as (home, hub), home.terminal() as terminal:
+        member = await present(hub)
+        await terminal.submit("/clear")
+        cleared = await present(hub, member.session)
+        home.rig.play([UNTIL_GO], [Say("After the clear.")])
+        await terminal.submit("wait for the file")
+        await fired(hub, cleared.session, "UserPromptSubmit")
+        await hub.mesh.send_message(OWNER, cleared.id, "news for the new session")
+        (home.project / "go").touch()
+        await terminal.shows("After the clear.")
+        assert str(home.rig.model.requests[-1]).count("news for the new session") == 1
+
+
+async def test_mail_of_a_terminal_that_was_killed_comes_when_it_is_resumed(tmp_path: Path) -> None:
+    async with installed(tmp_path) as (home, hub):
+        async with home.terminal() as terminal:
+            member = await present(hub)
+            home.rig.play([Say("I am here.")], [UNTIL_GO])
+            await terminal.submit("hello")  # what has no answer yet cannot be resumed
+            await terminal.shows("I am here.")
+            await present(hub)
+            await terminal.submit("wait for the file")
+            await terminal.shows("Running a command")
+            await hub.mesh.send_message(OWNER, member.id, "never lost")
+            (file,) = (home.home / ".claude/sessions").glob("*.json")
+            os.kill(int(file.stem), signal.SIGKILL)
+            await eventually(lambda: ended(hub, member), "its end was not noticed", timeout=BOUND)
+        home.rig.play([Say("I have read it.")])
+        async with home.terminal("--resume", member.session) as terminal:
+            await terminal.shows("I have read it.")
+            assert (await present(hub)).id == member.id
+        assert home.rig.heard().count("never lost") == 1
+
+
+def ended(hub: MeshHub, member: MemberView) -> bool:
+    found = hub.mesh.directory.member(member.id)
+    return found is not None and found.ended
