@@ -88,12 +88,17 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(name: str, path: Path) -> list[str]:
-    """The Tieline modules that a module imports, without the leading package."""
+def imports(name: str, path: Path, *, typing: bool = True) -> list[str]:
+    """The Tieline modules that a module imports, without the leading package; with `typing` also for types alone."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     package = [part for part in package if part]
     found: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    blocks = (node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    unread = set[ast.AST]() if typing else {each for block in blocks for line in block.body for each in ast.walk(line)}
+    for node in ast.walk(tree):
+        if node in unread:
+            continue
         if isinstance(node, ast.ImportFrom):
             if node.level:
                 base = package[: len(package) - node.level + 1]
@@ -164,6 +169,65 @@ def test_the_check_can_fail(tmp_path: Path) -> None:
     told = "\n".join(violations(found))
     for name in ("wire.bad", "drivers.bad", "sessions.bad", "events_bad"):
         assert name in told
+
+
+def circles(edges: dict[str, set[str]]) -> list[str]:
+    """The modules that can be reached from themselves."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        open_ends = [start]
+        while open_ends:
+            for target in edges.get(open_ends.pop(), set()) - seen:
+                seen.add(target)
+                open_ends.append(target)
+        return seen
+
+    return [name for name in edges if name in reached(name)]
+
+
+def import_edges(found: dict[str, Path]) -> dict[str, set[str]]:
+    """Who imports whom when it runs, now or later: all but what only the type checker reads."""
+    edges: dict[str, set[str]] = {}
+    for name, path in found.items():
+        targets = (
+            next((m for m in (target, target.rpartition(".")[0]) if m in found), "")
+            for target in imports(name, path, typing=False)
+        )
+        edges[name] = {target for target in targets if target and target != name}
+    return edges
+
+
+def test_no_imports_in_a_circle() -> None:
+    assert circles(import_edges(modules())) == []
+
+
+def test_a_circle_would_be_seen(tmp_path: Path) -> None:
+    found: dict[str, Path] = {}
+    for name, text in {
+        "one": "from .two import x\n",
+        "two": "def later():\n    from . import three\n",
+        "three": "import tieline.one\n",
+        "apart": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .one import y\n",
+    }.items():
+        found[name] = tmp_path / f"{name}.py"
+        found[name].write_text(text)
+    assert circles(import_edges(found)) == ["one", "two", "three"]
+
+
+def test_one_class_name_one_class() -> None:
+    """But for adapters of one product: the driver and the harness of Codex are both its."""
+    places: dict[str, list[str]] = {}
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(name)
+    twice = {
+        name: where
+        for name, where in places.items()
+        if len(where) > 1 and len({place.split(".")[0] for place in where if is_adapter(place)}) < len(where)
+    }
+    assert twice == {}, "give one of each pair a name that says more"
 
 
 def test_every_module_has_a_room() -> None:

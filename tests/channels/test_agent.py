@@ -15,7 +15,7 @@ from tests.relay.conftest import url as url
 
 from tieline.bootstrap.relay import HubSessions
 from tieline.bus import Bus, open_bus
-from tieline.channels.agent import AgentConfig, Project, create
+from tieline.channels.agent import AgentConfig, AgentProject, create
 from tieline.channels.agent.channel import session_of
 from tieline.channels.agent.prompt_context import relay_context
 from tieline.channels.agent.turn_follower import CallCounter
@@ -84,7 +84,7 @@ async def setting(
         hub_around(router, bus, config) as hub,
         Relay(bus, config, settings=QUICK) as relaying,
     ):
-        project = Project(cwd=str(place), policy="full", agent=agent, accept_unenforced=True)
+        project = AgentProject(cwd=str(place), policy="full", agent=agent, accept_unenforced=True)
         own = AgentConfig(projects={"shop": project, "Bank": project}, **channel)
         reached = sessions(hub)
         await relaying.register(create("agents", own, ChannelContext(sessions=reached)))
@@ -265,7 +265,7 @@ async def test_a_time_limit_of_the_channels_own(tmp_path: Path) -> None:
 
 
 async def test_projects_that_are_not_named_have_a_default(tmp_path: Path) -> None:
-    default = Project(cwd=str(tmp_path), policy="full")
+    default = AgentProject(cwd=str(tmp_path), policy="full")
     async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, [Say("hello")], default=default) as here:
         answer = await within(here.relay.ask("relay.agent.elsewhere.bob", "hi", sender=ME, timeout=60))
         assert answer.payload.text == "hello"
@@ -429,7 +429,9 @@ async def test_a_delivery_that_is_cut_off_anywhere_is_taken_up_again(tmp_path: P
     async with setting(f"sqlite://{tmp_path}/bus.db", tmp_path, *[[Say("x")]] * 60) as here:
         channel = create(
             "other",
-            AgentConfig(subject_prefix="relay.agents2", projects={"shop": Project(cwd=str(tmp_path), policy="full")}),
+            AgentConfig(
+                subject_prefix="relay.agents2", projects={"shop": AgentProject(cwd=str(tmp_path), policy="full")}
+            ),
             ChannelContext(sessions=here.sessions),
         )
         await channel.start(FakeOutlet(here.relay, "relay.agents2"))

@@ -10,7 +10,7 @@ from tests.relay.conftest import QUICK, over
 
 from tieline.bootstrap.relay import HubSessions
 from tieline.bus import open_bus
-from tieline.channels.agent import AgentConfig, Project, create
+from tieline.channels.agent import AgentConfig, AgentProject, create
 from tieline.channels.base import ChannelContext
 from tieline.config import Config
 from tieline.relay import Relay
@@ -65,7 +65,7 @@ async def test_a_message_to_a_real_agent(agent: str, tmp_path: Path) -> None:
             hub_around(router, bus, config) as hub,
             Relay(bus, config, settings=QUICK) as relay,
         ):
-            own = Project(
+            own = AgentProject(
                 cwd=str(place), policy="full", model=str(rig.options.get("model", "")), accept_unenforced=True
             )
             channel = create(

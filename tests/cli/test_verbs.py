@@ -12,7 +12,7 @@ import pytest
 
 from tieline import events
 from tieline.cli import errors
-from tieline.cli.commands.agents import is_older, plain_lines, probe_agents
+from tieline.cli.commands.agent_reports import is_older, plain_lines, probe_agents
 from tieline.cli.commands.schema import SCHEMAS
 from tieline.config import Config
 from tieline.errors import AgentMissing, AgentStartFailed, UsageError
@@ -86,7 +86,7 @@ def test_agents_unknown(cli: CliProcess) -> None:
 
 
 async def test_a_probe_that_hangs_does_not_hold_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tieline.cli.commands.agents.PROBE_S", 1.0)
+    monkeypatch.setattr("tieline.cli.commands.agent_reports.PROBE_S", 1.0)
     monkeypatch.chdir(tmp_path)
     program = tmp_path / "hangs"
     program.write_text("#!/bin/sh\nexec sleep 300\n")

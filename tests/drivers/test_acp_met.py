@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from tieline.api import open_session
-from tieline.cli.commands.agents import AgentReport, plain_lines, probe_agent
+from tieline.cli.commands.agent_reports import AgentReport, plain_lines, probe_agent
 from tieline.cli.commands.agents_table import print_table
 from tieline.config import Config
 from tieline.drivers import registry

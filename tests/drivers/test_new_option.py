@@ -47,7 +47,7 @@ import msgspec
 from tieline import config as configuration
 from tieline.api import open_session
 from tieline.bus import open_bus
-from tieline.channels.agent import Project, _wanted
+from tieline.channels.agent import AgentProject, _wanted
 from tieline.cli.run.run_options import options_of, parse
 from tieline.config import Config
 from tieline.drivers.base import Features
@@ -64,7 +64,7 @@ assert open_session(driver, cwd=place, flavour="mint", config=Config()).spec.fla
 options = options_of(parse(["a", "p", "--flavour", "mint", "--cwd", place]), "ask")
 assert open_session(driver, config=Config(), **options).spec.flavour == "mint", "CLI"
 body = msgspec.json.decode(b'{"flavour": "mint"}', type=NewSession)
-request = _wanted(Project(cwd=place, flavour="mint"))
+request = _wanted(AgentProject(cwd=place, flavour="mint"))
 
 async def stored(options):
     command = CreateSession(session="s", cwd=place, **options)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.hub.conftest import Running, running
 
-from tieline.cli.commands.agents import plain_lines, probe_agents
+from tieline.cli.commands.agent_reports import plain_lines, probe_agents
 from tieline.config import Config
 from tieline.drivers import registry
 from tieline.drivers.run_as import chown_to_run_as

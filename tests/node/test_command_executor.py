@@ -24,7 +24,7 @@ from tieline.protocol.commands import AnyCommand, CommandEnvelope, Result
 from tieline.protocol.views import AgentView, DirectoryView, PromptView
 from tieline.script import Run, Say, Stall
 from tieline.sessions.records import AskRecord, SessionRecord
-from tieline.sessions.transcript import Message
+from tieline.sessions.transcript import TranscriptItem
 from tieline.testing.wait_for import eventually
 
 FULL = Policy("allow", "allow", "allow")
@@ -101,7 +101,7 @@ async def test_prompts_messages_and_diff(told: Told) -> None:
     assert (prompt.id, prompt.by) == ("p1", "me")
     assert (await told.do(c.SendPrompt(session=session, prompt="p1", text="hello"))).id == "p1"
     await until_done(told.bus, session)
-    messages: list[Message] = await told.do(c.GetMessages(session=session))
+    messages: list[TranscriptItem] = await told.do(c.GetMessages(session=session))
     assert [message.text for message in messages if message.kind == "text"] == ["first"]
     assert await told.do(c.GetDiff(session=session)) == ""
     await told.do(c.SendPrompt(session=session, prompt="p2", text="on"))

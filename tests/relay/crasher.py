@@ -16,7 +16,7 @@ import msgspec
 
 from tieline.bootstrap.relay import HubSessions
 from tieline.bus import open_bus
-from tieline.channels.agent import AgentConfig, Project, create
+from tieline.channels.agent import AgentConfig, AgentProject, create
 from tieline.channels.base import ChannelContext, DeliveryContext
 from tieline.config import Config
 from tieline.drivers.scripted import Scripted
@@ -51,7 +51,7 @@ async def owner(url: str, place: str, name: str) -> AsyncGenerator[tuple[Relay, 
         hub_around(router, bus, config) as hub,
         Relay(bus, config, settings=QUICK) as relay,
     ):
-        own = AgentConfig(projects={name: Project(cwd=place, policy="full")})
+        own = AgentConfig(projects={name: AgentProject(cwd=place, policy="full")})
         await relay.register(create("agents", own, ChannelContext(sessions=HubSessions(hub))))
         yield relay, router
 

@@ -13,7 +13,7 @@ from tests.relay.conftest import over
 
 from tieline.bootstrap.process_lock import running_file
 from tieline.bootstrap.relay import HubSessions, open_relay
-from tieline.channels.agent import AgentConfig, Project, create
+from tieline.channels.agent import AgentConfig, AgentProject, create
 from tieline.channels.agent.channel import session_of
 from tieline.channels.base import ChannelContext
 from tieline.client.hub_address import RunningHub as Found
@@ -31,7 +31,7 @@ ME = "relay.user.me"
 async def agents(path: Path) -> AsyncGenerator[tuple[Running, Relay], None]:
     """A hub whose relay delivers to the sessions of the project `shop`."""
     async with running(path) as hub, open_relay(hub.hub, watch=False) as relay:
-        config = AgentConfig(projects={"shop": Project(cwd=hub.cwd, agent="scripted", policy="full")})
+        config = AgentConfig(projects={"shop": AgentProject(cwd=hub.cwd, agent="scripted", policy="full")})
         for channel in relay.channels():  # the one that every hub has, which knows no projects
             await relay.unregister(channel.id)
         await relay.register(create("agents", config, ChannelContext(sessions=HubSessions(hub.hub))))

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 from tieline.events import Answer, AnyEvent, Ask, Command, Done, Text, ToolResult, ToolUse, TurnStarted
 from tieline.sessions.event_log import LogEntry
-from tieline.sessions.transcript import Message, fold
+from tieline.sessions.transcript import TranscriptItem, fold
 
 
-async def folded(*events: AnyEvent) -> list[Message]:
+async def folded(*events: AnyEvent) -> list[TranscriptItem]:
     async def entries() -> AsyncIterator[LogEntry]:
         for number, event in enumerate(events, start=1):
             yield LogEntry(event, seq=number * 10)

@@ -19,7 +19,7 @@ from tieline.drivers.base import Driver, Spec
 from tieline.policy import Policy
 from tieline.sessions.manager import SessionManager
 from tieline.sessions.session import Session
-from tieline.sessions.transcript import Message
+from tieline.sessions.transcript import TranscriptItem
 from tieline.sessions.warm_pool import Pool
 from tieline.testing.rig import scratch_env
 from tieline.testing.wait_for import at_work_in, eventually
@@ -296,7 +296,7 @@ async def test_sessions_are_served_from_it(tmp_path: Path, env: dict[str, str]) 
     assert not at_work_in(tmp_path / "places")
 
 
-def said(messages: list[Message]) -> list[str]:
+def said(messages: list[TranscriptItem]) -> list[str]:
     return [message.text for message in messages if message.kind == "text"]
 
 

@@ -20,7 +20,7 @@ class HookRequest(Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-class HookReply(Struct, frozen=True, kw_only=True):
+class InboundReply(Struct, frozen=True, kw_only=True):
     """Accepted. `message` is the id of the message."""
 
     status: int = 202
@@ -52,7 +52,7 @@ class WebhookReceiver(Protocol):
     @property
     def max_body(self) -> int: ...
 
-    async def receive(self, request: HookRequest) -> HookReply:
+    async def receive(self, request: HookRequest) -> InboundReply:
         """Raises HookRefused. Errors of the relay that leave open whether the message is stored may pass: the route
         answers 503."""
         ...

@@ -9,7 +9,7 @@ from ..protocol.pagination import DiffText, EventPage
 from ..protocol.request_bodies import Decision, Forking, NewPrompt, NewSession, PromptMove, SessionChange
 from ..protocol.views import CommandView, PromptView
 from ..sessions.records import AskRecord, SessionRecord
-from ..sessions.transcript import Message
+from ..sessions.transcript import TranscriptItem
 from .api_requests import ApiRequests
 
 
@@ -93,9 +93,11 @@ class SessionsApi(ApiRequests):
         """A page of its log: the newest when neither cursor is given."""
         return await self.get(f"sessions/{session}/events", EventPage, after=after, before=before, limit=limit)
 
-    async def messages(self, session: str, *, after: int = 0, limit: int | None = None) -> builtins.list[Message]:
+    async def messages(
+        self, session: str, *, after: int = 0, limit: int | None = None
+    ) -> builtins.list[TranscriptItem]:
         """Its events, folded into whole items."""
-        return await self.get(f"sessions/{session}/messages", list[Message], after=after or None, limit=limit)
+        return await self.get(f"sessions/{session}/messages", list[TranscriptItem], after=after or None, limit=limit)
 
     async def diff(self, session: str) -> str:
         """What changed since the session began, as one unified diff."""

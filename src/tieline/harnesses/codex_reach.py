@@ -47,7 +47,7 @@ RETRY = Backoff(0.5, 15.0)
 log = logging.getLogger("tieline.mesh")
 
 
-class Status(Struct, frozen=True):
+class ThreadStatus(Struct, frozen=True):
     type: str = ""
 
 
@@ -55,7 +55,7 @@ class Thread(Struct, frozen=True, rename="camel"):
     id: str
     cwd: str = ""
     ephemeral: bool = False
-    status: Status = Status()
+    status: ThreadStatus = ThreadStatus()
     parent_thread_id: str | None = None
     thread_source: str | None = None
 
@@ -209,7 +209,7 @@ class CodexReach:
             case "thread/started":
                 self._take(msgspec.convert(params["thread"], Thread))
             case "thread/status/changed":
-                id, status = str(params["threadId"]), msgspec.convert(params["status"], Status)
+                id, status = str(params["threadId"]), msgspec.convert(params["status"], ThreadStatus)
                 if status.type == "notLoaded":
                     self._leave(id)
                 elif known := self._sessions.get(id):
@@ -337,7 +337,7 @@ class _Read(Struct, frozen=True):
     thread: Thread
 
 
-def _activity(status: Status) -> Activity:
+def _activity(status: ThreadStatus) -> Activity:
     return "working" if status.type == "active" else "idle"
 
 

@@ -15,7 +15,7 @@ MAX_INPUT = 8 << 20
 MAX_REPLY = 16 << 20
 
 
-class Hub:
+class HubSocket:
     def __init__(self, path: str) -> None:
         self._deadline = monotonic() + BOUND_S
         self._socket = socket(AF_UNIX, SOCK_STREAM)
@@ -64,7 +64,7 @@ def main(harness: str, path: str, event: str = "") -> str:
     if len(body) > MAX_INPUT:
         return f"the harness's input has more than {MAX_INPUT >> 20} MiB"
     try:
-        hub = Hub(path)
+        hub = HubSocket(path)
     except OSError:
         return ""  # no hub runs
     status, head, reply = hub.post(

@@ -63,14 +63,14 @@ class Application:
     def __init__(self, hub: Hub, routes: Iterable[Operation | AsgiRoute]) -> None:
         self.hub = hub
         self.routes = tuple(routes)
-        self._router = build_router(self.routes, lambda operations: Endpoint(hub, operations), _not_found)
+        self._router = build_router(self.routes, lambda operations: PathEndpoint(hub, operations), _not_found)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self
         await self._router(scope, receive, send)
 
 
-class Endpoint:
+class PathEndpoint:
     """The operations of one path. An error becomes a problem response."""
 
     def __init__(self, hub: Hub, operations: Mapping[str, Operation]) -> None:

@@ -18,7 +18,7 @@ from .mesh import Mesh
 from .records import Caller
 
 if TYPE_CHECKING:
-    from .mcp_server import McpServer
+    from .mcp_server import MeshMcpServer
 
 STOP_S = 5.0
 
@@ -30,7 +30,7 @@ class McpEndpoint:
         self.mesh = mesh
         self.deliveries = Deliveries(mesh)
         self._hooks = hooks
-        self._server: McpServer | None = None
+        self._server: MeshMcpServer | None = None
         self._loading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
@@ -85,19 +85,19 @@ class McpEndpoint:
                 elif not facts.confirms:
                     await self.deliveries.delivered(id)
 
-    async def _loaded(self) -> "McpServer":
+    async def _loaded(self) -> "MeshMcpServer":
         if self._server is None:
             async with self._loading:
                 if self._server is None:
                     module = await asyncio.to_thread(import_module, f"{__package__}.mcp_server")
-                    server: McpServer = module.McpServer(self.mesh, self._hooks)
+                    server: MeshMcpServer = module.MeshMcpServer(self.mesh, self._hooks)
                     started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     self._task = asyncio.create_task(self._run(server, started), name="mcp-server")
                     await started
                     self._server = server
         return self._server
 
-    async def _run(self, server: "McpServer", started: "asyncio.Future[None]") -> None:
+    async def _run(self, server: "MeshMcpServer", started: "asyncio.Future[None]") -> None:
         try:
             async with server.run():
                 started.set_result(None)

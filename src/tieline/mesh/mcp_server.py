@@ -31,7 +31,7 @@ from ..version import __version__
 from .hook_events import NativeHooks
 from .mailbox import size_of
 from .mcp_caller import Callers, McpRequest
-from .mcp_tools import INSTRUCTIONS, TOOLS, Tool, ToolCall, ToolResult
+from .mcp_tools import INSTRUCTIONS, TOOLS, McpToolResult, Tool, ToolCall
 from .mesh import Mesh
 from .records import Caller
 
@@ -54,8 +54,8 @@ for _noisy in ("mcp", "sse_starlette"):
     logging.getLogger(_noisy).setLevel(logging.WARNING)  # a line for each request and session otherwise
 
 
-class McpServer:
-    """`async with McpServer(mesh, hooks).run()`; then `handle` is an ASGI application."""
+class MeshMcpServer:
+    """`async with MeshMcpServer(mesh, hooks).run()`; then `handle` is an ASGI application."""
 
     def __init__(self, mesh: Mesh, hooks: NativeHooks | None = None) -> None:
         self._mesh = mesh
@@ -157,7 +157,7 @@ class McpServer:
         member = self._mesh.directory.by_session(caller.machine, caller.harness, caller.session)
         return not caller.driven and member is not None and member.ended
 
-    async def _with_progress(self, context: Context, tool: Tool, call: ToolCall[Any]) -> ToolResult:
+    async def _with_progress(self, context: Context, tool: Tool, call: ToolCall[Any]) -> McpToolResult:
         """The result; meanwhile the client hears that the call still runs."""
         running = asyncio.ensure_future(tool.run(call))
         try:

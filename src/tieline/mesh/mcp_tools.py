@@ -166,7 +166,7 @@ class ToolCall(Struct, Generic[A]):
     key: str
 
 
-class ToolResult(Struct, frozen=True, kw_only=True):
+class McpToolResult(Struct, frozen=True, kw_only=True):
     text: str
     value: dict[str, Any]  # the same, for programs
     handed: tuple[str, ...] = ()  # messages that this result hands over
@@ -176,7 +176,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     arguments: type[ToolArguments]
-    run: Callable[[ToolCall[Any]], Awaitable[ToolResult]]
+    run: Callable[[ToolCall[Any]], Awaitable[McpToolResult]]
     reads: bool = False  # it changes nothing
 
     def schema(self) -> dict[str, Any]:
@@ -227,12 +227,12 @@ def _sent(sent: SentMessage) -> str:
     return f"message {sent.id} to {sent.to}{gone}: {sent.state}{why}"
 
 
-def _messages(fetched: FetchedMessages, nothing: str) -> ToolResult:
+def _messages(fetched: FetchedMessages, nothing: str) -> McpToolResult:
     more = f"\n\n{fetched.left} more unread: call fetch_messages." if fetched.left else ""
     value: dict[str, Any] = {"messages": [_peer(message) for message in fetched.messages], "left": fetched.left}
     if fetched.messages:
         value["notice"] = NOTICE
-    return ToolResult(
+    return McpToolResult(
         text=(frame_all(fetched.messages) or nothing) + more,
         value=value,
         handed=tuple(message.id for message in fetched.messages),
@@ -251,79 +251,79 @@ def _lease(lease: PathLease) -> str:
 # --- the tools -----------------------------------------------------------------------------------------------
 
 
-async def _register_agent(call: ToolCall[RegisterArguments]) -> ToolResult:
+async def _register_agent(call: ToolCall[RegisterArguments]) -> McpToolResult:
     given = asdict(call.arguments)
     del given["token"]
     made: Registration = await call.mesh.register_agent(call.caller, **given)
     again = "You are known" if made.known else "You are registered"
     unread = f" {made.unread} unread: call fetch_messages." if made.unread else ""
     text = f"{again} as {made.member.name} (id {made.member.id}).{unread}"
-    return ToolResult(text=text, value=_value(made))
+    return McpToolResult(text=text, value=_value(made))
 
 
-async def _update_agent_profile(call: ToolCall[ProfileArguments]) -> ToolResult:
+async def _update_agent_profile(call: ToolCall[ProfileArguments]) -> McpToolResult:
     given = asdict(call.arguments)
     del given["token"]
     member: MemberView = await call.mesh.update_agent_profile(call.caller, **given)
-    return ToolResult(text=_member(member), value=_value(member))
+    return McpToolResult(text=_member(member), value=_value(member))
 
 
-async def _list_agents(call: ToolCall[ListArguments]) -> ToolResult:
+async def _list_agents(call: ToolCall[ListArguments]) -> McpToolResult:
     members: list[MemberView] = list(
         await call.mesh.list_agents(call.caller, call.arguments.filters(), limit=call.arguments.limit)
     )
-    return ToolResult(text=_lines(map(_member, members), "Nobody."), value={"agents": _value(members)["items"]})
+    return McpToolResult(text=_lines(map(_member, members), "Nobody."), value={"agents": _value(members)["items"]})
 
 
-async def _find_agents(call: ToolCall[FindArguments]) -> ToolResult:
+async def _find_agents(call: ToolCall[FindArguments]) -> McpToolResult:
     arguments = call.arguments
     matches: list[MemberMatch] = list(
         await call.mesh.find_agents(call.caller, arguments.query, arguments.filters(), limit=arguments.limit)
     )
     lines = _lines((_member(match.member) for match in matches), "Nobody fits. list_agents shows everyone.")
-    return ToolResult(text=lines, value={"matches": _value(matches)["items"]})
+    return McpToolResult(text=lines, value={"matches": _value(matches)["items"]})
 
 
-async def _send_message(call: ToolCall[SendArguments]) -> ToolResult:
+async def _send_message(call: ToolCall[SendArguments]) -> McpToolResult:
     given = call.arguments
     sent: SentMessage = await call.mesh.send_message(
         call.caller, given.to, given.text, thread=given.thread, reply_wanted=given.reply_wanted, key=call.key
     )
-    return ToolResult(text=_sent(sent), value=_value(sent))
+    return McpToolResult(text=_sent(sent), value=_value(sent))
 
 
-async def _broadcast_message(call: ToolCall[BroadcastArguments]) -> ToolResult:
+async def _broadcast_message(call: ToolCall[BroadcastArguments]) -> McpToolResult:
     done: Broadcast = await call.mesh.broadcast_message(
         call.caller, call.arguments.text, call.arguments.filters(), key=call.key
     )
     lines = (
         _sent(result.message) if result.message else f"to {result.to}: {result.problem}" for result in done.results
     )
-    return ToolResult(text=_lines(lines, "Nobody fits: nothing was sent."), value=_value(done))
+    return McpToolResult(text=_lines(lines, "Nobody fits: nothing was sent."), value=_value(done))
 
 
-async def _reply(call: ToolCall[ReplyArguments]) -> ToolResult:
+async def _reply(call: ToolCall[ReplyArguments]) -> McpToolResult:
     sent: SentMessage = await call.mesh.reply(call.caller, call.arguments.message_id, call.arguments.text, key=call.key)
-    return ToolResult(text=_sent(sent), value=_value(sent))
+    return McpToolResult(text=_sent(sent), value=_value(sent))
 
 
-async def _ask_agent(call: ToolCall[AskArguments]) -> ToolResult:
+async def _ask_agent(call: ToolCall[AskArguments]) -> McpToolResult:
     given = call.arguments
     found: AgentAnswer = await call.mesh.ask_agent(
         call.caller, given.to, given.text, timeout_s=given.timeout_s, key=call.key
     )
     value = _value(found)
     if found.answer is None:
-        return ToolResult(text=f"{_sent(found.question)}. {found.detail or found.reason}", value=value)
+        return McpToolResult(text=f"{_sent(found.question)}. {found.detail or found.reason}", value=value)
     value |= {"answer": _peer(found.answer), "notice": NOTICE}
-    return ToolResult(text=frame_all((found.answer,)), value=value, handed=(found.answer.id,))
+    return McpToolResult(text=frame_all((found.answer,)), value=value, handed=(found.answer.id,))
 
 
-async def _fetch_messages(call: ToolCall[FetchArguments]) -> ToolResult:
+async def _fetch_messages(call: ToolCall[FetchArguments]) -> McpToolResult:
     return _messages(await call.mesh.fetch_messages(call.caller, call.arguments.limit), "No unread messages.")
 
 
-async def _wait_for_messages(call: ToolCall[WaitArguments]) -> ToolResult:
+async def _wait_for_messages(call: ToolCall[WaitArguments]) -> McpToolResult:
     given = call.arguments
     found: FetchedMessages = await call.mesh.wait_for_messages(
         call.caller, timeout_s=given.timeout_s, limit=given.limit
@@ -331,7 +331,7 @@ async def _wait_for_messages(call: ToolCall[WaitArguments]) -> ToolResult:
     return _messages(found, f"No message within {given.timeout_s:g} s.")
 
 
-async def _fetch_message_history(call: ToolCall[HistoryArguments]) -> ToolResult:
+async def _fetch_message_history(call: ToolCall[HistoryArguments]) -> McpToolResult:
     given = call.arguments
     messages: list[PeerMessage] = list(
         await call.mesh.fetch_message_history(call.caller, with_=given.with_, limit=given.limit, before=given.before)
@@ -339,44 +339,44 @@ async def _fetch_message_history(call: ToolCall[HistoryArguments]) -> ToolResult
     value: dict[str, Any] = {"messages": [_peer(message) for message in messages]}
     if messages:
         value["notice"] = NOTICE
-    return ToolResult(text=frame_all(messages) or "No messages.", value=value)
+    return McpToolResult(text=frame_all(messages) or "No messages.", value=value)
 
 
-async def _message_status(call: ToolCall[StatusArguments]) -> ToolResult:
+async def _message_status(call: ToolCall[StatusArguments]) -> McpToolResult:
     sent: SentMessage = await call.mesh.message_status(call.caller, call.arguments.message_id)
-    return ToolResult(text=_sent(sent), value=_value(sent))
+    return McpToolResult(text=_sent(sent), value=_value(sent))
 
 
-async def _bind_session(call: ToolCall[BindArguments]) -> ToolResult:
+async def _bind_session(call: ToolCall[BindArguments]) -> McpToolResult:
     given = call.arguments
     bound: SessionBinding = await call.mesh.bind_session(
         call.caller, given.agent_id, session_id=given.session_id, harness=given.harness
     )
-    return ToolResult(text=_binding(bound), value=_value(bound))
+    return McpToolResult(text=_binding(bound), value=_value(bound))
 
 
-async def _get_session_binding(call: ToolCall[BindingArguments]) -> ToolResult:
+async def _get_session_binding(call: ToolCall[BindingArguments]) -> McpToolResult:
     found: SessionBinding = await call.mesh.get_session_binding(call.caller, call.arguments.agent_id)
-    return ToolResult(text=_binding(found), value=_value(found))
+    return McpToolResult(text=_binding(found), value=_value(found))
 
 
-async def _heartbeat(call: ToolCall[HeartbeatArguments]) -> ToolResult:
+async def _heartbeat(call: ToolCall[HeartbeatArguments]) -> McpToolResult:
     member: MemberView = await call.mesh.heartbeat(call.caller, call.arguments.activity)
     text = f"{member.name}: {member.activity}, {member.unread} unread"
-    return ToolResult(text=text, value={"name": member.name, "activity": member.activity, "unread": member.unread})
+    return McpToolResult(text=text, value={"name": member.name, "activity": member.activity, "unread": member.unread})
 
 
-async def _shared_notes(call: ToolCall[NoteArguments]) -> ToolResult:
+async def _shared_notes(call: ToolCall[NoteArguments]) -> McpToolResult:
     given = call.arguments
     found: Notes = await call.mesh.shared_notes(call.caller, given.action, given.key, given.text)
 
     def line(note: Note) -> str:
         return f"{note.key} (by {note.by})" + (f": {note.text}" if given.action == "get" else "")
 
-    return ToolResult(text=_lines(map(line, found.notes), "No notes."), value=_value(found))
+    return McpToolResult(text=_lines(map(line, found.notes), "No notes."), value=_value(found))
 
 
-async def _reserve_paths(call: ToolCall[ReserveArguments]) -> ToolResult:
+async def _reserve_paths(call: ToolCall[ReserveArguments]) -> McpToolResult:
     given = call.arguments
     made: PathReservation = await call.mesh.reserve_paths(
         call.caller, given.patterns, ttl_s=given.ttl_s, note=given.note
@@ -385,19 +385,19 @@ async def _reserve_paths(call: ToolCall[ReserveArguments]) -> ToolResult:
         text = "Nothing reserved: " + "; ".join(map(_lease, made.conflicts))
     else:
         text = "Reserved: " + ", ".join(lease.pattern for lease in made.leases)
-    return ToolResult(text=text, value=_value(made))
+    return McpToolResult(text=text, value=_value(made))
 
 
-async def _release_paths(call: ToolCall[ReleaseArguments]) -> ToolResult:
+async def _release_paths(call: ToolCall[ReleaseArguments]) -> McpToolResult:
     released: tuple[PathLease, ...] = await call.mesh.release_paths(call.caller, call.arguments.patterns)
     text = "Released: " + (", ".join(lease.pattern for lease in released) or "nothing")
-    return ToolResult(text=text, value={"released": _value(released)["items"]})
+    return McpToolResult(text=text, value={"released": _value(released)["items"]})
 
 
 def _tool(
     name: str,
     arguments: type[A],
-    run: Callable[[ToolCall[A]], Awaitable[ToolResult]],
+    run: Callable[[ToolCall[A]], Awaitable[McpToolResult]],
     description: str,
     *,
     reads: bool = False,

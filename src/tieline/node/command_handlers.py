@@ -17,7 +17,7 @@ from ..protocol.views import AgentView, DirectoryView, PromptView, view
 from ..sessions.manager import SessionManager
 from ..sessions.pending_asks import AlreadyAnswered
 from ..sessions.records import AskRecord, SessionRecord
-from ..sessions.transcript import Message
+from ..sessions.transcript import TranscriptItem
 from .agent_inventory import AgentInventory
 from .directory_browser import browse
 
@@ -35,7 +35,7 @@ RESULT_TYPES: Mapping[type[c.NodeCommand], Any] = {
     c.ApprovePermission: AskRecord,
     c.DenyPermission: AskRecord,
     c.AnswerQuestion: AskRecord,
-    c.GetMessages: list[Message],
+    c.GetMessages: list[TranscriptItem],
     c.GetDiff: str,
     c.Browse: DirectoryView,
     c.Refresh: list[AgentView],

@@ -30,7 +30,7 @@ from .prompt_runner import PromptRunner
 from .records import AskRecord, PromptRecord, SessionRecord
 from .running_sessions import Ending, RunningSessions
 from .store import SessionStore
-from .transcript import MAX_MESSAGES, Message, fold, last_diff
+from .transcript import MAX_MESSAGES, TranscriptItem, fold, last_diff
 from .warm_pool import Pool
 
 
@@ -241,7 +241,7 @@ class SessionManager:
         self.get(session)
         return self.log.read(session, after=after, follow=follow, deltas=deltas)
 
-    async def messages(self, session: str, *, after: int = 0, limit: int = MAX_MESSAGES) -> list[Message]:
+    async def messages(self, session: str, *, after: int = 0, limit: int = MAX_MESSAGES) -> list[TranscriptItem]:
         self.get(session)
         return await fold(self.log.read(session, after=after, follow=False), limit=limit)
 

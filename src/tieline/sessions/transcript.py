@@ -23,7 +23,7 @@ from ..events import (
 from .event_log import LogEntry
 
 
-class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TranscriptItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One item: said by the user or the agent, or done by it. `seq` is where it stands in the log."""
 
     seq: int
@@ -44,9 +44,9 @@ MAX_MESSAGES = 10_000
 """Items that are given at most; the log has them all."""
 
 
-async def fold(entries: AsyncIterator[LogEntry], *, limit: int) -> list[Message]:
+async def fold(entries: AsyncIterator[LogEntry], *, limit: int) -> list[TranscriptItem]:
     """The last `limit` items. A tool call and its result, an ask and its answer, are one item each."""
-    items: dict[str, Message] = {}
+    items: dict[str, TranscriptItem] = {}
     turn = 0
     async for entry in entries:
         if isinstance(entry.event, TurnStarted):
@@ -66,37 +66,37 @@ async def last_diff(entries: AsyncIterator[LogEntry]) -> str:
     return found
 
 
-def _take(items: dict[str, Message], entry: LogEntry, turn: int) -> None:
+def _take(items: dict[str, TranscriptItem], entry: LogEntry, turn: int) -> None:
     seq, at, event = entry.seq, entry.at, entry.event
     own = f"#{seq}"
     match event:
         case TurnStarted(prompt):
-            items[own] = Message(seq=seq, at=at, kind="user", text=prompt)
+            items[own] = TranscriptItem(seq=seq, at=at, kind="user", text=prompt)
         case Text(text, _, parent):
-            items[own] = Message(seq=seq, at=at, kind="text", text=text, parent=parent)
+            items[own] = TranscriptItem(seq=seq, at=at, kind="text", text=text, parent=parent)
         case Thinking(text, _, parent):
-            items[own] = Message(seq=seq, at=at, kind="thinking", text=text, parent=parent)
+            items[own] = TranscriptItem(seq=seq, at=at, kind="thinking", text=text, parent=parent)
         case ToolUse(id=id, parent=parent):
-            items[f"tool {turn} {id}"] = Message(seq=seq, at=at, kind="tool", tool=event, parent=parent)
+            items[f"tool {turn} {id}"] = TranscriptItem(seq=seq, at=at, kind="tool", tool=event, parent=parent)
         case ToolResult(id=id):
             if call := items.get(f"tool {turn} {id}"):
                 items[f"tool {turn} {id}"] = replace(call, result=event)
         case Ask(id=id):
-            items[f"ask {id}"] = Message(seq=seq, at=at, kind="ask", ask=event)
+            items[f"ask {id}"] = TranscriptItem(seq=seq, at=at, kind="ask", ask=event)
         case Answer(ask=id):
-            asked = items.get(f"ask {id}") or Message(seq=seq, at=at, kind="ask")
+            asked = items.get(f"ask {id}") or TranscriptItem(seq=seq, at=at, kind="ask")
             items[f"ask {id}"] = replace(asked, answer=event)
         case Plan():
             items.pop("plan", None)  # each one is whole: only the newest counts
-            items["plan"] = Message(seq=seq, at=at, kind="plan", plan=event)
+            items["plan"] = TranscriptItem(seq=seq, at=at, kind="plan", plan=event)
         case Diff():
             items.pop("diff", None)
-            items["diff"] = Message(seq=seq, at=at, kind="diff", diff=event)
+            items["diff"] = TranscriptItem(seq=seq, at=at, kind="diff", diff=event)
         case Warning(message):
-            items[own] = Message(seq=seq, at=at, kind="warning", text=message)
+            items[own] = TranscriptItem(seq=seq, at=at, kind="warning", text=message)
         case Error(message):
-            items[own] = Message(seq=seq, at=at, kind="error", text=message)
+            items[own] = TranscriptItem(seq=seq, at=at, kind="error", text=message)
         case Done():
-            items[own] = Message(seq=seq, at=at, kind="done", done=event)
+            items[own] = TranscriptItem(seq=seq, at=at, kind="done", done=event)
         case _:
             pass

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tieline.bus import Bus, open_bus
 from tieline.events import Ask
-from tieline.hub.nodes.replica import Cursor, Replica
+from tieline.hub.nodes.replica import Replica, ReplicaCursor
 from tieline.protocol.node_link import ORIGIN, LinkState, LogRecord
 from tieline.sessions.event_log import AT, happened_at
 from tieline.sessions.records import AskRecord, PromptRecord, SessionRecord
@@ -105,7 +105,7 @@ async def test_at_rest_nothing_need_be_read_again(bus: Bus) -> None:
     await one.save_idle()
     entry = await bus.table("replicas").get("n1")
     assert entry is not None
-    assert msgspec.json.decode(entry.value, type=Cursor).hub_seq == await bus.last("events.>")
+    assert msgspec.json.decode(entry.value, type=ReplicaCursor).hub_seq == await bus.last("events.>")
     assert await Replica(bus, "n1", "e1").load() == 3
 
 

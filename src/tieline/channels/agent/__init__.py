@@ -24,7 +24,7 @@ NAME = "Agents"
 NEEDS_SESSIONS = True  # it cannot be made without them, only its config be checked
 
 
-class Project(AgentOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentProject(AgentOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the sessions of `<prefix>.<project>.<name>` live, and what they are like."""
 
     cwd: Annotated[str, setting("Directory that the agent works in.", "/home/me/shop")]
@@ -40,13 +40,13 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_concurrent: Annotated[int, setting("Turns at once; further messages wait.", 3)] = 3
     timeout_s: Annotated[float, setting("Seconds that a turn may take. 0: the message's own time.", 600.0)] = 0.0
     projects: Annotated[
-        Mapping[str, Project],
+        Mapping[str, AgentProject],
         setting(
             "Projects: `relay.agent.PROJECT.NAME` is a session in its directory.", {"shop": {"cwd": "/home/me/shop"}}
         ),
     ] = {}
     default: Annotated[
-        Project | None, setting("For addresses of projects that are not listed.", {"cwd": "/home/me"})
+        AgentProject | None, setting("For addresses of projects that are not listed.", {"cwd": "/home/me"})
     ] = None
 
     def __post_init__(self) -> None:
@@ -72,6 +72,6 @@ def create(id: str, config: Struct, surroundings: ChannelContext) -> AgentChanne
     )
 
 
-def _wanted(project: Project) -> SessionRequest:
+def _wanted(project: AgentProject) -> SessionRequest:
     options = project.agent_options(policy=preset(project.policy))
     return SessionRequest(cwd=project.cwd, agent=project.agent, node=project.node, **options)

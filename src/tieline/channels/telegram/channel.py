@@ -27,7 +27,7 @@ from ..base import (
     failed,
     time_left,
 )
-from ..inbound_http import HookRefused, HookReply, HookRequest
+from ..inbound_http import HookRefused, HookRequest, InboundReply
 from .allowed_chats import AllowedChats
 from .attachments import Attachments
 from .bot_api import UPDATES, RawUpdates, TelegramError, make_bot, read_update, tried
@@ -172,7 +172,7 @@ class Telegram:
 
     # --- in --------------------------------------------------------------------------------------------
 
-    async def receive(self, request: HookRequest) -> HookReply:
+    async def receive(self, request: HookRequest) -> InboundReply:
         """An update that Telegram posts."""
         if self._config.mode != "webhook" or self._ears is None or self._state != "running":
             raise HookRefused(404, "no_webhook", f"the channel {self.id} does not receive webhooks")
@@ -190,7 +190,7 @@ class Telegram:
             await self._ears.handle(update)
         except TelegramError as error:
             raise HookRefused(503, "unavailable", error.message, retry_after_s=5.0) from None
-        return HookReply(status=200)
+        return InboundReply(status=200)
 
     async def _announce(self) -> None:
         """Tell Telegram where to post to; until it knows."""

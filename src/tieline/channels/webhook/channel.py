@@ -23,7 +23,7 @@ from ..base import (
     failed,
     time_left,
 )
-from ..inbound_http import HTTP_STATUS, HookRefused, HookReply, HookRequest
+from ..inbound_http import HTTP_STATUS, HookRefused, HookRequest, InboundReply
 from . import loop_header
 from .settings import WebhookConfig
 from .signatures import Unsigned, sign, verify
@@ -122,7 +122,7 @@ class Webhook:
 
     # --- in --------------------------------------------------------------------------------------------
 
-    async def receive(self, request: HookRequest) -> HookReply:
+    async def receive(self, request: HookRequest) -> InboundReply:
         """One request. Nothing of it is believed before its signature is good."""
         relay, config = self._relay, self._config
         if relay is None or not config.secrets:
@@ -156,7 +156,7 @@ class Webhook:
             ) from None
         except BadSubject as error:
             raise HookRefused(422, "bad_address", error.message, hint=error.hint) from None
-        return HookReply(message=receipt.id)
+        return InboundReply(message=receipt.id)
 
     def _payload(self, request: HookRequest) -> tuple[Payload, str]:
         """What it says, and the message that it says it answers."""

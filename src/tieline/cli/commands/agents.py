@@ -1,54 +1,14 @@
-"""`tieline agents`: what is on this machine. Every agent is probed at the same time, each within a bound."""
+"""`tieline agents`: what is on this machine."""
 
 import asyncio
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-from msgspec import Struct
-from msgspec.structs import asdict
+from collections.abc import Sequence
 
 from ... import config as configuration
-from ...config import Config
 from ...drivers import registry
-from ...drivers.base import Driver, Features, StartsProgram
-from ...drivers.observed_features import Basis, features_basis, unverified_features
-from ...drivers.run_as import RunAsDriver
-from ...errors import TielineError, UnknownAgent
+from ...errors import UnknownAgent
 from ..terminal.formatting import print_json
-from ..terminal.sanitize import one_line
-
-PROBE_S = 15.0
-"""An agent that does not tell its version in this time is reported as such; the others do not wait for it."""
-
-
-FEATURES_LABEL: dict[Basis, str] = {
-    "": "can",
-    "tested": "can",
-    "told": "can, by its own report",
-    "unverified": "can (unverified: it never ran here)",
-}
-
-
-class AgentReport(Struct, frozen=True, kw_only=True):
-    """One agent, as `tieline agents --json` tells it."""
-
-    name: str
-    found: bool
-    type: str = ""
-    command: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()  # the driver's own, then those of the configuration
-    path: str = ""
-    version: str = ""
-    signed_in: bool | None = None
-    problem: str = ""
-    hint: str = ""
-    floor: str = ""
-    tested: str = ""
-    run_as: str = ""
-    features: Features | None = None
-    basis: Basis = ""  # what the features rest on
-    unverified: tuple[str, ...] = ()  # those that neither the tests nor the agent itself confirmed
+from .agent_reports import plain_lines, probe_agents
 
 
 def show(names: Sequence[str], *, json: bool) -> None:
@@ -71,119 +31,3 @@ def show(names: Sequence[str], *, json: bool) -> None:
         print_json(reports)
     else:
         print("\n".join(plain_lines(reports)))
-
-
-async def probe_agents(names: Iterable[str], config: Config) -> list[AgentReport]:
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-    return list(await asyncio.gather(*(probe_agent(name, config) for name in names)))
-
-
-async def probe_agent(name: str, config: Config) -> AgentReport:
-    """Everything about one agent. Never raises: what is wrong with it is its report."""
-    try:
-        driver = await asyncio.to_thread(registry.create, name, config)
-    except TielineError as error:
-        return AgentReport(name=name, found=False, problem=error.message, hint=error.hint)
-    except Exception as error:  # a broken plugin must not hide the others
-        return AgentReport(
-            name=name, found=False, problem=f"its driver cannot be loaded: {type(error).__name__}: {error}"
-        )
-    about: dict[str, Any] = {
-        "floor": driver.floor,
-        "tested": driver.tested,
-        "features": driver.features,
-        "basis": features_basis(driver),
-        "unverified": unverified_features(driver),
-        **_program(driver),
-        "run_as": driver.user if isinstance(driver, RunAsDriver) else "",
-    }
-    try:
-        async with asyncio.timeout(PROBE_S):
-            probe = await driver.probe(config.for_children())
-    except TimeoutError:
-        return AgentReport(name=name, found=False, problem=f"it did not answer within {PROBE_S:g} s", **about)
-    except Exception as error:
-        return AgentReport(name=name, found=False, problem=f"{type(error).__name__}: {error}", **about)
-    problem, hint = probe.problem, probe.hint
-    if not problem and is_older(probe.version, driver.floor):
-        problem = f"version {probe.version} is older than {driver.floor}, the oldest known to work"
-        hint = hint or "Update it."
-    return AgentReport(
-        name=name,
-        found=probe.found,
-        path=probe.path,
-        version=probe.version,
-        signed_in=probe.signed_in,
-        problem=problem,
-        hint=hint,
-        **about,
-    )
-
-
-def _program(driver: Driver) -> dict[str, Any]:
-    own = driver.driver if isinstance(driver, RunAsDriver) else driver
-    return asdict(own.program) if isinstance(own, StartsProgram) else {}
-
-
-def is_older(version: str, floor: str) -> bool:
-    """Whether a version is below another, as far as both are numbers."""
-    ours, theirs = _numbers(version), _numbers(floor)
-    return bool(ours and theirs) and ours < theirs
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    numbers: list[int] = []
-    for part in version.split("-")[0].split("+")[0].split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)
-
-
-def sign_in_text(report: AgentReport) -> str:
-    return {True: "yes", False: "no", None: "unknown"}[report.signed_in] if report.found else ""
-
-
-def feature_names(features: Features | None) -> list[str]:
-    """What it can do, in words."""
-    if features is None:
-        return []
-    can: list[str] = []
-    for name in features.__struct_fields__:
-        value = getattr(features, name)
-        if name == "system":
-            can += ["system"] if value != "none" else []
-        elif name == "effort" and value:
-            can.append(f"effort ({', '.join(value)})")
-        elif name == "attachments" and value:
-            can.append(f"attachments ({', '.join(value)})")
-        elif value:
-            can.append(name.replace("_", "-"))
-    return can
-
-
-def plain_lines(reports: Sequence[AgentReport]) -> list[str]:
-    """Without a terminal: one line per agent, what is wrong below it."""
-    width = max((len(report.name) for report in reports), default=0)
-    lines: list[str] = []
-    for report in reports:
-        state = report.version or "found" if report.found else "not found"
-        parts = [f"{report.name:<{width}}  {state}"]
-        if report.found:
-            parts.append({True: "signed in", False: "not signed in", None: "sign-in unknown"}[report.signed_in])
-        if report.tested:
-            parts.append(f"tested with {report.tested}")
-        if report.floor and report.floor != report.tested:
-            parts.append(f"needs {report.floor}")
-        if report.run_as:
-            parts.append(f"runs as {report.run_as}")
-        lines.append(", ".join(parts))
-        if report.features is not None:
-            lines.append(f"{'':<{width}}  {FEATURES_LABEL[report.basis]}: {', '.join(feature_names(report.features))}")
-        if report.basis == "told" and report.unverified:
-            lines.append(f"{'':<{width}}  unverified: {', '.join(report.unverified)}")
-        if report.problem:
-            lines.append(f"{'':<{width}}  problem: {one_line(report.problem, 400)}")
-        if report.hint:
-            lines.append(f"{'':<{width}}  {one_line(report.hint, 400)}")
-    return lines

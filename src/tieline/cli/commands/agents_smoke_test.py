@@ -17,7 +17,7 @@ from ...events import Done
 from ..errors import FAILED
 from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
-from .agents import probe_agent
+from .agent_reports import probe_agent
 
 OPEN_S = 60.0
 """An agent that is not open by then does not work."""

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ...drivers.observed_features import Basis
 from ..terminal.sanitize import clean, one_line
-from .agents import AgentReport, feature_names, sign_in_text
+from .agent_reports import AgentReport, feature_names, sign_in_text
 
 TESTED: dict[Basis, str] = {"": "", "tested": "yes", "told": "no: its own report", "unverified": "no"}
 SIGNED_STYLES = {"yes": "green", "no": "red", "unknown": "dim"}

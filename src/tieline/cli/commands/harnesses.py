@@ -23,7 +23,7 @@ from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class HarnessFileChange(Struct, frozen=True, kw_only=True):
     path: str
     what: str
     action: str
@@ -33,7 +33,7 @@ class HarnessChange(Struct, frozen=True, kw_only=True):
     """One harness, as `tieline install --json` tells it."""
 
     harness: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[HarnessFileChange, ...] = ()
     applied: bool = False
     notes: tuple[str, ...] = ()
     problem: str = ""
@@ -54,7 +54,7 @@ class HarnessReport(Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class InstallRequest(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     project: str = ""
     transport: Transport = "stdio"
@@ -66,7 +66,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class HarnessPlan:
     harness: Harness
     changes: list[FileChange]
     applied: bool = False
@@ -76,15 +76,15 @@ class Plan:
 # --- installing ----------------------------------------------------------------------------------------------------
 
 
-def install(request: Request) -> int:
+def install(request: InstallRequest) -> int:
     return _change(request, installing=True)
 
 
-def uninstall(request: Request) -> int:
+def uninstall(request: InstallRequest) -> int:
     return _change(request, installing=False)
 
 
-def _change(request: Request, *, installing: bool) -> int:
+def _change(request: InstallRequest, *, installing: bool) -> int:
     config = configuration.load()
     options = _options(config, request)
     plans = [_plan(each, options, installing) for each in _chosen(request.names, options, installing=installing)]
@@ -101,15 +101,15 @@ def _change(request: Request, *, installing: bool) -> int:
     return FAILED if any(plan.problem for plan in plans) else 0
 
 
-def _plan(harness: Harness, options: InstallOptions, installing: bool) -> Plan:
+def _plan(harness: Harness, options: InstallOptions, installing: bool) -> HarnessPlan:
     try:
         plan = installer.plan_install if installing else installer.plan_uninstall
-        return Plan(harness, plan(harness, options))
+        return HarnessPlan(harness, plan(harness, options))
     except TielineError as error:
-        return Plan(harness, [], problem=str(error))
+        return HarnessPlan(harness, [], problem=str(error))
 
 
-def _applied(plan: Plan, env: Mapping[str, str]) -> Plan:
+def _applied(plan: HarnessPlan, env: Mapping[str, str]) -> HarnessPlan:
     if not plan.changes:
         return plan
     try:
@@ -119,17 +119,17 @@ def _applied(plan: Plan, env: Mapping[str, str]) -> Plan:
     return replace(plan, applied=True)
 
 
-def _told(plan: Plan, options: InstallOptions, installing: bool) -> HarnessChange:
+def _told(plan: HarnessPlan, options: InstallOptions, installing: bool) -> HarnessChange:
     return HarnessChange(
         harness=plan.harness.name,
-        changes=tuple(Change(path=each.path, what=each.what, action=each.action) for each in plan.changes),
+        changes=tuple(HarnessFileChange(path=each.path, what=each.what, action=each.action) for each in plan.changes),
         applied=plan.applied,
         notes=tuple(plan.harness.notes(options)) if installing and not plan.problem else (),
         problem=plan.problem,
     )
 
 
-def _options(config: Config, request: Request) -> InstallOptions:
+def _options(config: Config, request: InstallRequest) -> InstallOptions:
     project = ""
     if request.project:
         folder = Path(request.project).expanduser().absolute()
@@ -171,7 +171,7 @@ def _chosen(names: Sequence[str], options: InstallOptions, *, installing: bool) 
     return [harness for harness in every if any(each.state != "missing" for each in _states(harness, options))]
 
 
-def _show(plans: Sequence[Plan], *, diff: bool) -> None:
+def _show(plans: Sequence[HarnessPlan], *, diff: bool) -> None:
     rows = [(plan.harness.name, change.action, change.what, change.path) for plan in plans for change in plan.changes]
     if rows:
         print_rows(("harness", "will", "what", "file"), rows)
@@ -219,7 +219,7 @@ def _report(told: Sequence[HarnessChange], *, installing: bool, dry_run: bool) -
 def show(names: Sequence[str], *, project: str, json: bool) -> int:
     """All known harnesses, or those that are named: found, version, installed."""
     config = configuration.load()
-    options = _options(config, Request(names=(), project=project))
+    options = _options(config, InstallRequest(names=(), project=project))
     reports = inspect(names or registry.names(), options, version=True)
     if json:
         print_json(reports)
@@ -234,7 +234,7 @@ def show(names: Sequence[str], *, project: str, json: bool) -> int:
 
 def status(names: Sequence[str], *, json: bool) -> int:
     """The files of these harnesses. Exit status 1 when one of them is not installed."""
-    reports = inspect(names, _options(configuration.load(), Request(names=())), version=True)
+    reports = inspect(names, _options(configuration.load(), InstallRequest(names=())), version=True)
     if json:
         print_json(reports)
     else:
@@ -249,20 +249,20 @@ def status(names: Sequence[str], *, json: bool) -> int:
 
 def inspect_here(names: Sequence[str]) -> list[HarnessReport]:
     """The named harnesses, else those that are found or have something of ours."""
-    reports = inspect(names or registry.names(), _options(configuration.load(), Request(names=())), version=True)
+    reports = inspect(names or registry.names(), _options(configuration.load(), InstallRequest(names=())), version=True)
     return reports if names else [each for each in reports if each.found or each.installed != "no"]
 
 
 def reinstall(harness: str, *, hooks: bool) -> HarnessChange:
     """Bring what is installed up to date."""
     config = configuration.load()
-    options = _options(config, Request(names=(harness,), hooks=hooks))
+    options = _options(config, InstallRequest(names=(harness,), hooks=hooks))
     return _told(_applied(_plan(registry.create(harness), options, True), config.environ), options, True)
 
 
 def found_here(config: Config) -> list[HarnessReport]:
     """The harnesses of this machine, without a start of any of them."""
-    reports = inspect(registry.names(), _options(config, Request(names=())), version=False)
+    reports = inspect(registry.names(), _options(config, InstallRequest(names=())), version=False)
     return [each for each in reports if each.found]
 
 

@@ -8,7 +8,7 @@ import msgspec
 from ... import events, policy, script
 from ...drivers.base import Prompt
 from ...errors import UsageError
-from .agents import AgentReport
+from .agent_reports import AgentReport
 
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "events": events.schema,

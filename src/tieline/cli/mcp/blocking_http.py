@@ -17,7 +17,7 @@ MAX_BODY = 64 * 1024 * 1024
 CHUNK = 64 * 1024
 
 
-class HubUnreachable(Exception):
+class NoAnswer(Exception):
     """Nothing answers there, or the connection broke."""
 
 
@@ -50,7 +50,7 @@ class Target:
 
                     connection = ssl.create_default_context().wrap_socket(connection, server_hostname=self.name)
         except OSError as error:
-            raise HubUnreachable(f"no hub at {self.path or self.host}: {error}") from None
+            raise NoAnswer(f"no hub at {self.path or self.host}: {error}") from None
         connection.settimeout(SILENCE_S)
         return connection
 
@@ -65,7 +65,7 @@ class Response:
         first, *lines = head.decode("latin-1").split("\r\n")
         words = first.split(" ", 2)
         if len(words) < 2 or not words[1].isdigit():
-            raise HubUnreachable("what answers there does not speak HTTP")
+            raise NoAnswer("what answers there does not speak HTTP")
         self.status = int(words[1])
         self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
@@ -84,7 +84,7 @@ class Response:
         for chunk in self._body():
             *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > MAX_BODY:
-                raise HubUnreachable(f"an event has more than {MAX_BODY} bytes")
+                raise NoAnswer(f"an event has more than {MAX_BODY} bytes")
             for line in lines:
                 line = line.removesuffix(b"\r")
                 if line.startswith(b"data:"):
@@ -105,7 +105,7 @@ class Response:
 
     def _exactly(self, size: int) -> bytes:
         if size > MAX_BODY:
-            raise HubUnreachable(f"the response has more than {MAX_BODY} bytes")
+            raise NoAnswer(f"the response has more than {MAX_BODY} bytes")
         parts, missing = [self._buffer[:size]], size - len(self._buffer)
         self._buffer = self._buffer[size:]
         while missing > 0:
@@ -118,7 +118,7 @@ class Response:
     def _until(self, mark: bytes, limit: int) -> bytes:
         while mark not in self._buffer:
             if len(self._buffer) > limit:
-                raise HubUnreachable("the response's head has no end")
+                raise NoAnswer("the response's head has no end")
             self._buffer += self._receive()
         data, _, self._buffer = self._buffer.partition(mark)
         return data
@@ -127,9 +127,9 @@ class Response:
         try:
             data = self._connection.recv(CHUNK)
         except OSError as error:
-            raise HubUnreachable(f"the connection broke: {error}") from None
+            raise NoAnswer(f"the connection broke: {error}") from None
         if not data:
-            raise HubUnreachable("the hub closed the connection")
+            raise NoAnswer("the hub closed the connection")
         return data
 
 
@@ -146,5 +146,5 @@ def send_request(
     try:
         connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body)
     except OSError as error:
-        raise HubUnreachable(f"the connection broke: {error}") from None
+        raise NoAnswer(f"the connection broke: {error}") from None
     return Response(connection)

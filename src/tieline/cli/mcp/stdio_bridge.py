@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 
 from ...environment import inherited, state_folder
-from .blocking_http import HubUnreachable, Response, Target, send_request
+from .blocking_http import NoAnswer, Response, Target, send_request
 
 TYPE_CHECKING = False  # not imported from typing, which costs more than all the rest here
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Bridge:
                 connection = target.connect()
                 connection.settimeout(GOODBYE_S)
                 send_request(target, connection, "DELETE", PATH, {**self._caller, **self._mcp})
-        except HubUnreachable:
+        except NoAnswer:
             pass
 
     # --- requests ------------------------------------------------------------------------------------------
@@ -123,16 +123,16 @@ class Bridge:
         id = message["id"]
         try:
             self._exchange(line, message)
-        except HubUnreachable as error:
+        except NoAnswer as error:
             hint = "Start it with `tieline up`." if not self._start else "See `tieline status`."
             self._write_error(id, UNREACHABLE, f"the Tieline hub cannot be reached: {error}. {hint}")
-        except Refused as error:
+        except NotAnMcpAnswer as error:
             self._write_error(id, UNREACHABLE, str(error))
 
     def _notify(self, line: bytes, message: "dict[str, Any]") -> None:
         try:
             self._exchange(line, message)
-        except (HubUnreachable, Refused) as error:
+        except (NoAnswer, NotAnMcpAnswer) as error:
             log(str(error))
 
     def _exchange(self, line: bytes, message: "dict[str, Any]") -> None:
@@ -145,7 +145,7 @@ class Bridge:
             try:
                 if self._exchange_once(line, message, headers):
                     return
-            except HubUnreachable as error:
+            except NoAnswer as error:
                 pause = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
                 if time.monotonic() + pause > deadline:
                     raise
@@ -166,7 +166,7 @@ class Bridge:
             fields = {"Accept": ACCEPT, **self._caller, **session, **headers}
             try:
                 response = send_request(target, connection, "POST", PATH, fields, line)
-            except HubUnreachable:
+            except NoAnswer:
                 if kept:
                     return False  # the hub had closed it meanwhile: again, on a fresh one
                 raise
@@ -174,7 +174,7 @@ class Bridge:
                 self._reopen(session)
                 return False
             if response.status == 503:
-                raise HubUnreachable("the hub is not ready yet")
+                raise NoAnswer("the hub is not ready yet")
             if message.get("method") == "initialize":
                 self._opened(response)
             self._pass_on(response, message)
@@ -193,12 +193,12 @@ class Bridge:
         """Writes what the hub answers, message by message, and confirms what was handed over by it."""
         for text in response.messages():
             if response.status >= 400 and b'"jsonrpc"' not in text:
-                raise Refused(problem_text(response.status, text))
+                raise NotAnMcpAnswer(problem_text(response.status, text))
             self._write(text)
             if delivery := carried(text):
                 self._confirm(delivery)
         if response.status >= 400 and "id" not in message:
-            raise Refused(f"the hub refused {message.get('method')}: status {response.status}")
+            raise NotAnMcpAnswer(f"the hub refused {message.get('method')}: status {response.status}")
 
     def _confirm(self, delivery: str) -> None:
         body = json.dumps({"delivery": delivery}).encode()
@@ -211,7 +211,7 @@ class Bridge:
                     for _text in response.messages():
                         pass
                     return
-            except HubUnreachable as error:
+            except NoAnswer as error:
                 log(f"could not confirm that messages arrived, they may come again: {error}")
 
     # --- the MCP session -----------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class Bridge:
                     for _text in response.messages():
                         pass
                     if response.status >= 400:
-                        raise HubUnreachable(f"the hub does not take this session up again: status {response.status}")
+                        raise NoAnswer(f"the hub does not take this session up again: status {response.status}")
                     if "Mcp-Session-Id" not in fields:
                         self._opened(response)
                         fields |= self._mcp
@@ -265,7 +265,7 @@ class Bridge:
             try:
                 target = find_hub(self._env)
                 if target is None:
-                    raise HubUnreachable("no hub runs")
+                    raise NoAnswer("no hub runs")
                 connection = target.connect()
                 with connection:
                     fields = {"Accept": "text/event-stream", **self._caller, **session}
@@ -277,7 +277,7 @@ class Bridge:
                     for text in response.messages():
                         attempt = 0
                         self._write(text)
-            except HubUnreachable:
+            except NoAnswer:
                 pass
             time.sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)] * 5)
             attempt += 1
@@ -289,14 +289,14 @@ class Bridge:
         if target is not None:
             return target
         if not self._start:
-            raise HubUnreachable("no hub runs here")
+            raise NoAnswer("no hub runs here")
         with self._starting:
             target = find_hub(self._env)
             if target is None:
                 start_hub(self._env)
                 target = find_hub(self._env)
         if target is None:
-            raise HubUnreachable("no hub runs here, and none could be started")
+            raise NoAnswer("no hub runs here, and none could be started")
         return target
 
     def _connection(self, target: Target) -> "tuple[socket.socket, bool]":
@@ -321,7 +321,7 @@ class Bridge:
         self._write(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}}).encode())
 
 
-class Refused(Exception):
+class NotAnMcpAnswer(Exception):
     """The hub answered, but not as an MCP server: its problem's text."""
 
 
@@ -417,10 +417,10 @@ def start_hub(env: "Mapping[str, str]") -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise HubUnreachable(f"a hub could not be started: {error}") from None
+        raise NoAnswer(f"a hub could not be started: {error}") from None
     if done.returncode and find_hub(env) is None:
         told = done.stdout.decode(errors="replace").strip().splitlines()
-        raise HubUnreachable(f"a hub could not be started: {told[-1] if told else 'it said nothing'}")
+        raise NoAnswer(f"a hub could not be started: {told[-1] if told else 'it said nothing'}")
 
 
 def log(text: str) -> None:

@@ -44,7 +44,7 @@ def install(
     from ..commands import harnesses
 
     _one_scope(project, for_all)
-    request = harnesses.Request(
+    request = harnesses.InstallRequest(
         names=tuple(names or ()),
         project=project,
         transport=transport.value,
@@ -69,7 +69,7 @@ def uninstall(
     from ..commands import harnesses
 
     _one_scope(project, for_all)
-    request = harnesses.Request(names=tuple(names or ()), project=project, dry_run=dry_run, yes=yes, json=json)
+    request = harnesses.InstallRequest(names=tuple(names or ()), project=project, dry_run=dry_run, yes=yes, json=json)
     raise typer.Exit(harnesses.uninstall(request))
 
 

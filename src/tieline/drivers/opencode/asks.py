@@ -17,7 +17,7 @@ from ..turn_stream import Turn
 from .edit_diffs import preview_edit
 from .events import OpenCodeNormaliser
 from .policy import CAPABILITY_OF, GUARDS, Rules, denials, rule
-from .server import OpenCodeError, Unreachable
+from .server import OpenCodeError, ServerUnreachable
 
 DEFER_S = 1.0
 """A request may come just before the tool call that it is about."""
@@ -196,7 +196,7 @@ class OpenCodeAsks:
                 break
             except OpenCodeError:
                 break
-            except Unreachable:
+            except ServerUnreachable:
                 await asyncio.sleep(REPLY_BACKOFF.delay(failures))
         self._open.pop(name, None)
 
@@ -209,7 +209,7 @@ class OpenCodeAsks:
             body = {"permission": [*new, *denials(self._conversation.rules)]}
             try:
                 await self._conversation.request("PATCH", f"/session/{each.session}", body)
-            except (OpenCodeError, Unreachable):
+            except (OpenCodeError, ServerUnreachable):
                 return  # it will be asked again: a nuisance, not a fault
 
 

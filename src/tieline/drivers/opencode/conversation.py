@@ -16,7 +16,7 @@ from .events import OpenCodeNormaliser
 from .policy import Rules, is_hidden
 from .protocol import ABORTED, SOURCE, error_message, message_model
 from .resync import resync
-from .server import OpenCodeError, OpenCodeServer, Unreachable
+from .server import OpenCodeError, OpenCodeServer, ServerUnreachable
 from .session_api import SessionApi
 from .turn_state import TurnState, past_limit
 
@@ -107,7 +107,7 @@ class OpenCodeConversation:
         course.steering += 1
         try:
             await self._api.prompt(self._turn.prompt, text)
-        except (OpenCodeError, Unreachable) as error:
+        except (OpenCodeError, ServerUnreachable) as error:
             course.steering -= 1
             raise AgentError(self._agent, f"it did not take what was said in between: {error}") from error
 
@@ -116,7 +116,7 @@ class OpenCodeConversation:
         if turn is not None and not turn.ended:
             turn.interrupted = True
             if not self._server.exclusive:  # else the server ends with us
-                with suppress(OpenCodeError, Unreachable, TimeoutError):
+                with suppress(OpenCodeError, ServerUnreachable, TimeoutError):
                     async with asyncio.timeout(CLOSE_S):
                         await self._api.abort()
             self._finish(turn)
@@ -147,7 +147,7 @@ class OpenCodeConversation:
             await self._stream.wait_open()
             try:
                 await self._api.prompt(turn.prompt)
-            except Unreachable:  # it may have got there all the same
+            except ServerUnreachable:  # it may have got there all the same
                 await self._stream.wait_open()
                 await self.resync()
                 if not self._state.prompt:

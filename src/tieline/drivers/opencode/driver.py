@@ -25,7 +25,7 @@ from .event_stream import EventStream
 from .launch import ARGS, INSTALL, PROGRAM, RESERVED_ARGS, launch_command, resolve_command
 from .policy import CAPABILITY_OF, Rules, receipt, session_rules
 from .prompt import prompt_body
-from .server import OpenCodeError, OpenCodeServer, Unreachable
+from .server import OpenCodeError, OpenCodeServer, ServerUnreachable
 
 PROBE_S = 20.0
 VARIANTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -132,7 +132,7 @@ class OpenCode:
                     finally:
                         stream.leave(conversation)
                         await conversation.close()
-            except (OpenCodeError, Unreachable) as error:
+            except (OpenCodeError, ServerUnreachable) as error:
                 raise AgentStartFailed(self.name, str(error)) from error
 
     async def _open_session(

@@ -12,7 +12,7 @@ import msgspec
 
 from ...backoff import EXACT, Backoff
 from ...wire.sse import EventTooLong, SseParser
-from .server import REQUEST_S, OpenCodeError, OpenCodeServer, Unreachable
+from .server import REQUEST_S, OpenCodeError, OpenCodeServer, ServerUnreachable
 
 BACKOFF = Backoff(0.05, 2.0, EXACT)
 GIVE_UP_S = 30.0
@@ -72,7 +72,7 @@ class EventStream:
         finally:
             opening.cancel()
         if not self._open.is_set():
-            raise Unreachable(self._server.gone or "its event stream does not open")
+            raise ServerUnreachable(self._server.gone or "its event stream does not open")
 
     def join(self, listener: OpenCodeListener, session: str) -> None:
         """From now on the session's events, and those of its subagents, go to the listener."""
@@ -100,7 +100,7 @@ class EventStream:
             try:
                 async with self._server.subscribe(self._directory) as answer:
                     if not answer.is_success:
-                        raise Unreachable(f"HTTP {answer.status_code} for its event stream")
+                        raise ServerUnreachable(f"HTTP {answer.status_code} for its event stream")
                     parser = SseParser()
                     async for chunk in answer.aiter_raw():
                         events = parser.feed(chunk)
@@ -113,7 +113,7 @@ class EventStream:
                             self._route(event.data)
                         await self._drain()
                 problem = "it ended the event stream"
-            except (httpx2.TransportError, Unreachable, OpenCodeError, EventTooLong) as error:
+            except (httpx2.TransportError, ServerUnreachable, OpenCodeError, EventTooLong) as error:
                 problem = str(error) or type(error).__name__
             except Exception as error:  # an answer that is not as we know it must not leave everyone waiting
                 problem = f"{type(error).__name__}: {error}"

@@ -41,7 +41,7 @@ class OpenCodeError(Exception):
         self.status = status
 
 
-class Unreachable(ConnectionError):
+class ServerUnreachable(ConnectionError):
     """No answer: the server is gone, or the way to it."""
 
 
@@ -116,7 +116,7 @@ class OpenCodeServer:
         try:
             answer = await self._client.request(method, path, params=query, content=content, headers=headers)
         except httpx2.TransportError as error:
-            raise Unreachable(self.gone or str(error) or type(error).__name__) from error
+            raise ServerUnreachable(self.gone or str(error) or type(error).__name__) from error
         try:
             told = self._decoder.decode(answer.content) if answer.content else None
         except msgspec.DecodeError:
@@ -145,7 +145,7 @@ class OpenCodeServer:
             try:
                 async with asyncio.timeout(HEALTH_S):
                     await self._fetch_version()
-            except (OpenCodeError, Unreachable, TimeoutError) as error:
+            except (OpenCodeError, ServerUnreachable, TimeoutError) as error:
                 hint = "Start it (`opencode serve`), or check the agent's url and password."
                 problem = f"no OpenCode server at {self._url}: {_connect_problem(error)}"
                 raise AgentStartFailed(self.agent, problem, hint=hint) from None
@@ -220,7 +220,7 @@ class OpenCodeServer:
     async def _fetch_version(self) -> None:
         health = await self.request("GET", "/global/health")
         if not isinstance(health, dict) or "version" not in health:
-            raise Unreachable("what answers is not OpenCode")
+            raise ServerUnreachable("what answers is not OpenCode")
         self.version = str(health["version"])  # type: ignore[index]
 
     async def ensure_version(self) -> None:

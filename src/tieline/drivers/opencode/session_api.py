@@ -9,7 +9,7 @@ from typing import Any
 from ...events import Diff
 from ..base import Prompt
 from .prompt import file_part
-from .server import OpenCodeError, OpenCodeServer, Unreachable
+from .server import OpenCodeError, OpenCodeServer, ServerUnreachable
 
 ABORT_AGAIN_S = 0.4
 """An abort has no effect before the session is busy: it is sent again until the turn has ended."""
@@ -48,7 +48,7 @@ class SessionApi:
         dropped = 0
         while True:
             waited = unbegun()
-            with suppress(OpenCodeError, Unreachable):
+            with suppress(OpenCodeError, ServerUnreachable):
                 await self.abort()
                 dropped += waited
             with suppress(TimeoutError):
@@ -62,7 +62,7 @@ class SessionApi:
     async def diff(self, since: str) -> Diff | None:
         """What has changed since a message, as OpenCode's snapshots know it: also what commands did. None where it does
         not say."""
-        with suppress(OpenCodeError, Unreachable, TimeoutError, KeyError):
+        with suppress(OpenCodeError, ServerUnreachable, TimeoutError, KeyError):
             async with asyncio.timeout(DIFF_S):
                 files = await self.request("GET", f"{self._session}/diff", params={"messageID": since})
             if patch := "".join(each.get("patch") or "" for each in files):

@@ -33,7 +33,7 @@ _prompt = msgspec.json.Decoder(PromptRecord).decode
 _ask = msgspec.json.Decoder(AskRecord).decode
 
 
-class Cursor(Struct, frozen=True, kw_only=True):
+class ReplicaCursor(Struct, frozen=True, kw_only=True):
     """The hub has the node's log up to node_seq, and all of that is up to hub_seq in its own."""
 
     epoch: str
@@ -45,7 +45,7 @@ class Replica:
     """Of one node, for the time of one link. `load` comes first."""
 
     def __init__(self, bus: Bus, node: str, epoch: str) -> None:
-        self.cursor = Cursor(epoch=epoch)
+        self.cursor = ReplicaCursor(epoch=epoch)
         self.refused = 0  # what was not the node's to say
         self._bus = bus
         self._node = node
@@ -62,9 +62,9 @@ class Replica:
     async def load(self) -> int:
         """Where the node's log is to go on."""
         entry = await self._cursors.get(self._node)
-        found = msgspec.json.decode(entry.value, type=Cursor) if entry else None
+        found = msgspec.json.decode(entry.value, type=ReplicaCursor) if entry else None
         if found is None or found.epoch != self.cursor.epoch:
-            found = Cursor(epoch=self.cursor.epoch, hub_seq=await self._bus.last(EVENTS))
+            found = ReplicaCursor(epoch=self.cursor.epoch, hub_seq=await self._bus.last(EVENTS))
         else:
             found = await self._recover(found)
         self.cursor = found
@@ -72,7 +72,7 @@ class Replica:
         await self._load_tables()
         return found.node_seq
 
-    async def _recover(self, cursor: Cursor) -> Cursor:
+    async def _recover(self, cursor: ReplicaCursor) -> ReplicaCursor:
         """What was published after it was last written down how far it is."""
         before: dict[int, int] = {}
         last = cursor.hub_seq

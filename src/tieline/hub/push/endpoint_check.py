@@ -13,7 +13,7 @@ MAX_ENDPOINT = 2048
 RESOLVE_S = 5.0
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
+class PushEndpoint(Struct, frozen=True, kw_only=True):
     scheme: str
     host: str
     port: int
@@ -31,7 +31,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return f"{self.scheme}://{shown}:{self.port}{self.path}"
 
 
-def parse(text: str, *, loopback: bool = False) -> Endpoint:
+def parse(text: str, *, loopback: bool = False) -> PushEndpoint:
     """Raises Refused. `loopback`: http to this very machine is fine too; for tests."""
     try:
         if not text.isascii() or not text.isprintable() or " " in text or len(text) > MAX_ENDPOINT:
@@ -48,10 +48,12 @@ def parse(text: str, *, loopback: bool = False) -> Endpoint:
     if (local and not loopback) or (not local and _is_address(host) and not is_public(host)):
         raise _refused("the endpoint is not on the public internet")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Endpoint(scheme=parts.scheme, host=host, port=port or {"https": 443, "http": 80}[parts.scheme], path=path)
+    return PushEndpoint(
+        scheme=parts.scheme, host=host, port=port or {"https": 443, "http": 80}[parts.scheme], path=path
+    )
 
 
-async def resolve(endpoint: Endpoint, *, loopback: bool = False) -> str:
+async def resolve(endpoint: PushEndpoint, *, loopback: bool = False) -> str:
     """An address of it that may be reached. Raises Refused when one of them may not: that is somebody's trick."""
     if _is_address(endpoint.host):
         found = [endpoint.host]

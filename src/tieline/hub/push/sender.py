@@ -108,7 +108,7 @@ class PushSender:
         return PushResult(state="failed", problem=problem)
 
     async def _post(
-        self, endpoint: endpoint_check.Endpoint, headers: dict[str, str], body: bytes
+        self, endpoint: endpoint_check.PushEndpoint, headers: dict[str, str], body: bytes
     ) -> tuple[int, float] | str:
         """Its status and when to try again; or what went wrong."""
         import httpx2

@@ -23,7 +23,7 @@ from ...protocol.request_bodies import Forking, NewSession, SessionChange
 from ...protocol.views import CommandView
 from ...sessions.event_log import EventLog
 from ...sessions.records import SESSIONS, SessionRecord, SessionStatus
-from ...sessions.transcript import Message, fold
+from ...sessions.transcript import TranscriptItem, fold
 from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, patch, post
@@ -212,7 +212,11 @@ async def events(
     return json_response(page.json())
 
 
-@get("/api/v1/sessions/{session}/messages", tags=TAGS, spec=RouteSpec(response=list[Message], problems=("NotFound",)))
+@get(
+    "/api/v1/sessions/{session}/messages",
+    tags=TAGS,
+    spec=RouteSpec(response=list[TranscriptItem], problems=("NotFound",)),
+)
 async def messages(
     request: Request,
     session: str,

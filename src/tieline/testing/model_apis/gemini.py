@@ -19,7 +19,7 @@ PUBLIC_HOST = "[3fff::1]"
 vendor fetch the others. The address is reserved for documentation, so it leads nowhere."""
 
 
-class Gemini:
+class GeminiApi:
     """One streamed response."""
 
     @staticmethod

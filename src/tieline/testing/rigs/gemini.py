@@ -9,7 +9,7 @@ import msgspec
 
 from ...drivers.acp import driver as acp
 from ...script import AnyStep, Get, Outline, Run, Write
-from ..model_apis.gemini import PUBLIC_HOST, Gemini
+from ..model_apis.gemini import PUBLIC_HOST, GeminiApi
 from ..model_rig import ModelRig
 from ..model_server import ScriptedModel
 from ..rig import scratch_env
@@ -33,7 +33,7 @@ class GeminiRig(ModelRig):
     def __init__(self, home: Path, binaries: Path) -> None:
         self._home = home
         self._binaries = binaries
-        super().__init__(ScriptedModel(Gemini, dialect=dialect))
+        super().__init__(ScriptedModel(GeminiApi, dialect=dialect))
         self.driver = acp.create("gemini", {"preset": "gemini", "command": [str(binaries / "gemini")]})
         self.options: Mapping[str, Any] = {}
 
