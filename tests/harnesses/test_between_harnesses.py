@@ -7,6 +7,7 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -77,17 +78,23 @@ class Desk:
 async def desk(root: Path, *harnesses: str) -> AsyncGenerator[Desk, None]:
     async with AsyncExitStack() as stack:
         homes = {name: await stack.enter_async_context(HOMES[name](root, BINARIES)) for name in harnesses}
-        env = {**scratch_env(root / "home", path="/usr/bin:/bin"), "TIELINE_HUB__PORT": "0"}
+        env = scratch_env(root / "home", path="/usr/bin:/bin")
         await tieline(env, root, "install", *harnesses, "--yes")
-        await tieline(env, root, "up")
+        await tieline(env, root, "up", "--port", "0")
         stack.push_async_callback(tieline, env, root, "down")
         client = await stack.enter_async_context(connect(env))
         terminals = {
             name: await stack.enter_async_context(homes[name].terminal(*ARGUMENTS.get(name, ()))) for name in harnesses
         }
+        at = Desk(client, homes, terminals)
+        if "opencode" in terminals:  # it has no session before its first prompt
+            homes["opencode"].rig.play([Say("Hello, too.")])
+            await terminals["opencode"].submit("hello")
+            await terminals["opencode"].shows("Hello, too.")
         try:
-            yield Desk(client, homes, terminals)
+            yield at
         except BaseException as error:
+            error.add_note(f"The members: {await client.members(ended=True)}")
             for name, terminal in terminals.items():
                 error.add_note(f"The screen of {name}:\n{await terminal.screen()}")
             raise
@@ -102,7 +109,9 @@ async def tieline(env: Mapping[str, str], cwd: Path, *arguments: str) -> None:
     assert process.returncode == 0, output.decode()
 
 
-@pytest.mark.parametrize(("asker", "asked"), [("claude-code", "codex")])
+@pytest.mark.parametrize(
+    ("asker", "asked"), [("claude-code", "codex"), ("claude-code", "opencode"), ("codex", "opencode")]
+)
 async def test_two_harnesses_exchange_messages_while_idle(tmp_path: Path, asker: str, asked: str) -> None:
     async with desk(tmp_path, asker, asked) as at:
         first, second = await at.member(asker), await at.member(asked)
@@ -128,3 +137,33 @@ async def test_two_harnesses_exchange_messages_while_idle(tmp_path: Path, asker:
         assert (answer.receipt.sender, answer.receipt.subject) == (second.address, first.address)
         assert {"stored", "injected", "seen", "answered"} <= {step.state for step in question.receipt.steps}
         assert {"stored", "injected"} <= {step.state for step in answer.receipt.steps}
+
+
+async def test_a_chain_through_three_harnesses_and_back_has_one_budget(tmp_path: Path) -> None:
+    async with desk(tmp_path, "claude-code", "codex", "opencode") as at:
+        chain = [await at.member(name) for name in ("claude-code", "codex", "opencode")]
+        claude, codex, opencode = chain
+        at.homes["opencode"].rig.play(
+            [tool("opencode", "send_message", to=claude.id, text="The third has it.")], [Say("It went back.")]
+        )
+        at.homes["codex"].rig.play(
+            [tool("codex", "send_message", to=opencode.id, text="For the third.")], [Say("It went on.")]
+        )
+        at.homes["claude-code"].rig.play(
+            [tool("claude-code", "send_message", to=codex.id, text="For the second.")],
+            [Say("It is on its way.")],
+            [Say("It came back.")],
+        )
+        await at.terminals["claude-code"].submit("send it round")
+        await at.heard("codex", "For the second.")
+        await at.allow("codex")
+        await at.terminals["claude-code"].shows("It came back.")
+        await at.heard("claude-code", "The third has it.")
+        messages = await at.messages()
+        passed = [(one.receipt.sender, one.receipt.subject) for one in messages]
+        round_trip = [member.address for member in (*chain, claude)]
+        assert passed == list(pairwise(round_trip))
+        budgets = [one.envelope.budget for one in messages if one.envelope is not None]
+        hops, calls = [budget.hops for budget in budgets], [budget.calls_left for budget in budgets]
+        assert hops == [1, 2, 3]
+        assert calls == sorted(calls, reverse=True) and len(set(calls)) == 3

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..environment import state_folder
+from .. import paths
 from .base import (
     KEY_VARIABLE,
     SERVER,
@@ -84,5 +84,5 @@ def _server(options: InstallOptions) -> dict[str, Any]:
 def _plugin(options: InstallOptions) -> str:
     template = Path(__file__).with_name("opencode_plugin.js").read_text()
     local = options.transport == "stdio"
-    socket = str(Path(state_folder(options.env)) / "own" / "hub.sock") if local else ""
+    socket = str(paths.socket_file(options.env)) if local else ""
     return template.replace(SOCKET, json.dumps(socket))
