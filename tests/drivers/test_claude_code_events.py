@@ -344,6 +344,7 @@ def test_receipt(policy: Policy) -> None:
         assert line.means == {"allow": "rule", "ask": "prompt", "deny": "rule"}[policy.level(capability)]
         loophole = capability != "shell" and line.level != "allow" and policy.shell != "deny"
         assert ("a permitted command can still" in line.note) == loophole
+        assert ("inside a skill's text" in line.note) == (capability == "shell" and line.level == "ask")
 
 
 # --- signing in --------------------------------------------------------------------------------------------

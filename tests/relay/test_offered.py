@@ -14,7 +14,7 @@ from tieline.bus import open_bus
 from tieline.bus.base import Bus
 from tieline.channels.base import DeliveryContext, delivered, failed
 from tieline.config import Config
-from tieline.envelopes import DeliveryResult, Envelope, RelayStandby
+from tieline.envelopes import DeliveryResult, Envelope, MessageReceipt, RelayStandby
 from tieline.errors import BusUnavailable
 from tieline.relay import Relay
 from tieline.relay.storage.store import OFFERED_HEADER
@@ -182,6 +182,25 @@ async def test_what_the_log_may_have_otherwise_is_written_down(relay: Relay, mon
     assert (receipt.state, receipt.attempts) == ("injected", 1)
     assert "after offered" in written
     assert door.passed == ["first", "second"]
+
+
+async def test_the_same_key_twice_at_once_is_one_message(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus: Bus = relay.store._bus  # pyright: ignore[reportPrivateUsage]
+    log, door = Log(bus, monkeypatch), Door(max_concurrent=1)
+    await relay.register(door)
+    log.go.clear()
+    sending: list[asyncio.Task[MessageReceipt]] = []
+    for _ in range(2):
+        log.asked.clear()
+        sending.append(asyncio.create_task(relay.send("relay.door.a", "once", sender=ME, key="k")))
+        await within(log.asked.wait())
+    log.go.set()
+    first, second = await within(asyncio.gather(*sending))
+    assert first.id == second.id
+    door.open.set()
+    assert (await over(relay, first.id)).attempts == 1
+    assert (await over(relay, (await relay.send("relay.door.a", "next", sender=ME)).id)).state == "injected"
+    assert door.passed == ["once", "next"], "no place was lost"
 
 
 async def test_a_delivery_that_is_cut_off_is_made_again_by_the_next(relay: Relay) -> None:

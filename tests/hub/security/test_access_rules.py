@@ -188,6 +188,12 @@ async def test_open_doors_are_open_for_one_method(shared: Running, stranger: Str
     assert await stranger.knock(shared.url, "GET", "/healthz/") == stranger.refused
 
 
+async def test_open_doors_are_open(shared: Running, stranger: Stranger) -> None:
+    for method, path in OPEN:
+        if method == "GET":
+            assert await stranger.knock(shared.url, method, path) == 200, path
+
+
 async def test_what_is_open_is_named_alike(shared: Running) -> None:
     named = {door for door in access_rules.PUBLIC if not PAGE.fullmatch(door[1])}
     assert named == OPEN

@@ -32,3 +32,10 @@ def test_a_host_is_one_of_our_names_or_the_address_that_was_dialled() -> None:
     for unknown in ({}, {"server": None}):
         with pytest.raises(RequestRefused):
             origins.check_host("192.0.2.7", unknown)
+
+
+def test_tls_only_is_asked_for_where_the_browser_came_by_tls() -> None:
+    origins = Origins(HubConfig(hosts=("hub.test",)))
+    assert origins.use_hsts("hub.test:7433", {"scheme": "https"})
+    assert not origins.use_hsts("hub.test:7433", {"scheme": "http"})
+    assert not origins.use_hsts("localhost:7433", {"scheme": "https"}), "whatever else runs here goes by that name too"

@@ -32,3 +32,12 @@ def test_many_addresses_share_a_bucket_and_are_forgotten() -> None:
     taken = [rates.take(f"address {number}") == 0 for number in range(2 * MAX_CALLERS)]
     assert sum(taken) == 100
     assert len(rates._buckets) <= MAX_CALLERS  # type: ignore[reportPrivateUsage]
+
+
+def test_a_flood_of_addresses_forgets_the_oldest_and_never_the_common_bucket() -> None:
+    rates = RateLimiter(tries=1, per_s=60, together=MAX_CALLERS + 100, clock=Clock())
+    assert not any(rates.take(f"address {number}") for number in range(MAX_CALLERS + 99))
+    assert len(rates._buckets) == MAX_CALLERS  # type: ignore[reportPrivateUsage]
+    assert rates.take(f"address {MAX_CALLERS + 98}") > 0
+    assert rates.take("address 0") == 0, "forgotten"
+    assert rates.take("another") > 0, "all together had their tries"

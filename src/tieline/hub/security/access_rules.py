@@ -118,9 +118,7 @@ def required_auth(method: str, path: str) -> RequiredAuth:
 
 
 def session_allowed(method: str, path: str, session: str) -> bool:
-    """Whether a process of that session's agent may make the request."""
-    if required_auth(method, path) == "nothing":
-        return True
+    """Whether a process of that session's agent may make a request that is not open to everybody."""
     said = path.split("/")
     return any(method == one and _matches(template.split("/"), said, session) for one, template in SESSION_ALLOWED)
 

@@ -48,9 +48,5 @@ class RateLimiter:
         left = min(float(most), self._left(who, most) + number)
         self._buckets[who] = (left, self._clock())
         self._buckets.move_to_end(who)
-        while len(self._buckets) > MAX_CALLERS:
-            oldest = next(iter(self._buckets))
-            if oldest == "":
-                self._buckets.move_to_end("")
-                continue
-            del self._buckets[oldest]
+        if len(self._buckets) > MAX_CALLERS:
+            self._buckets.popitem(last=False)  # never the common one: every call has just used it
