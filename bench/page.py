@@ -19,7 +19,7 @@ from playwright.async_api import Browser, Page, async_playwright
 from tieline.bus import open_bus
 from tieline.events import Command as CommandAction
 from tieline.events import Done, Text, ToolResult, ToolUse, TurnStarted, encode
-from tieline.hub.security.unix_socket import socket_path
+from tieline.paths import socket_file
 from tieline.sessions.event_log import subject
 from tieline.testing.rig import scratch_env
 
@@ -93,7 +93,7 @@ async def _hub(root: Path) -> AsyncGenerator[tuple[str, httpx2.AsyncClient], Non
     os.close(ready)
     try:
         started = json.loads(await asyncio.to_thread(os.read, told, 65536))
-        way = httpx2.AsyncHTTPTransport(uds=str(socket_path(env)), verify=False)
+        way = httpx2.AsyncHTTPTransport(uds=str(socket_file(env)), verify=False)
         async with httpx2.AsyncClient(base_url=f"{started['url']}/api/v1/", transport=way, timeout=60) as client:
             yield started["url"], client
     finally:

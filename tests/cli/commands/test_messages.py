@@ -12,6 +12,7 @@ from tests.cli.hub_process import HubProcess
 
 from tieline.bootstrap.process_lock import StartResult
 from tieline.cli.commands import daemon_control
+from tieline.config import Config
 from tieline.script import Say
 from tieline.testing.cli_process import CliProcess
 
@@ -167,7 +168,8 @@ def test_code_that_nobody_agreed_to_waits_for_a_reload(hub: Setting, tmp_path: P
 def test_a_start_tells_what_waits(capsys: pytest.CaptureFixture[str]) -> None:
     announce = daemon_control._announce  # pyright: ignore[reportPrivateUsage]
     announce(
-        StartResult(url="http://127.0.0.1:1", login="http://127.0.0.1:1/#x", waiting=("channels.a: nobody \x1b[2J",))
+        Config(),
+        StartResult(url="http://127.0.0.1:1", login="http://127.0.0.1:1/#x", waiting=("channels.a: nobody \x1b[2J",)),
     )
     said = capsys.readouterr().out
     assert "A channel waits for you: channels.a: nobody" in said and "tieline channels reload" in said
