@@ -5,10 +5,21 @@ statement is read right, without a parser of our own.
 """
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 Path = tuple[str | int, ...]
 """`("channels", 0, "id")` is the id of the first channel."""
+
+
+class Statement(NamedTuple):
+    """A header, or a key with its value."""
+
+    first: int
+    """Its first line, counted from 1."""
+    last: int
+    header: bool
+    content: dict[str, Any]
+    """As tomllib reads it alone."""
 
 
 def key_lines(text: str) -> dict[Path, int]:
@@ -16,13 +27,13 @@ def key_lines(text: str) -> dict[Path, int]:
     found: dict[Path, int] = {}
     tables: dict[Path, int] = {}  # arrays of tables → how many there are
     inside: Path = ()
-    for number, header, content in _statements(text):
-        if header:
-            inside = _entered(content, tables)
-            _note(found, inside, number)
+    for statement in statements(text):
+        if statement.header:
+            inside = _entered(statement.content, tables)
+            _note(found, inside, statement.first)
         else:
-            for path in _paths(content):
-                _note(found, (*inside, *path), number)
+            for path in _paths(statement.content):
+                _note(found, (*inside, *path), statement.first)
     return found
 
 
@@ -45,7 +56,8 @@ def dotted(path: Path) -> str:
     return words
 
 
-def _statements(text: str) -> Iterator[tuple[int, bool, dict[str, Any]]]:
+def statements(text: str) -> Iterator[Statement]:
+    """Of valid TOML."""
     import tomllib  # only where there is a file
 
     pending: list[str] = []
@@ -62,7 +74,7 @@ def _statements(text: str) -> Iterator[tuple[int, bool, dict[str, Any]]]:
             continue  # it goes on in the next line
         header = pending[0].lstrip().startswith("[")
         pending = []
-        yield start, header, content
+        yield Statement(start, number, header, content)
 
 
 def _entered(content: dict[str, Any], tables: dict[Path, int]) -> Path:

@@ -1,6 +1,5 @@
 """Codex: MCP server and skill; presence and delivery come from its shared daemon, so hooks are an option."""
 
-import json
 from typing import Any
 
 from .base import (
@@ -11,12 +10,13 @@ from .base import (
     InstallOptions,
     ManagedFile,
     hook_command,
+    is_our_server,
     is_ours,
     mcp_url,
-    server_environment,
+    stdio_entry,
 )
 from .editors.json_entries import JsonEntries
-from .editors.marked_block import TomlBlock
+from .editors.toml_table import TomlTable
 from .instructions import instructions_in, shared_skills, skill_in
 
 HOOKS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop")
@@ -49,7 +49,11 @@ class Codex(Harness):
         folder = options.root / ".codex" if options.project else home
         memory = options.root / "AGENTS.md" if options.project else home / "AGENTS.md"
         files = [
-            ManagedFile(folder / "config.toml", TomlBlock(self.name, _server(options)), "MCP server"),
+            ManagedFile(
+                folder / "config.toml",
+                TomlTable(self.name, ("mcp_servers", SERVER), _server(options), is_our_server),
+                "MCP server",
+            ),
             instructions_in(memory, self.name),
             skill_in(shared_skills(options), self.name, "$tieline"),
         ]
@@ -66,23 +70,16 @@ class Codex(Harness):
         return notes
 
 
-def _server(options: InstallOptions) -> str:
-    lines = [f"[mcp_servers.{SERVER}]"]
+def _server(options: InstallOptions) -> dict[str, Any]:
     if options.transport == "http":
-        lines += [
-            f"url = {_text(mcp_url(options))}",
-            f"bearer_token_env_var = {_text(KEY_VARIABLE)}",
-            f'http_headers = {{ "X-Tieline-Harness" = {_text(Codex.name)} }}',
-        ]
+        entry: dict[str, Any] = {
+            "url": mcp_url(options),
+            "bearer_token_env_var": KEY_VARIABLE,
+            "http_headers": {"X-Tieline-Harness": Codex.name},
+        }
     else:
-        env = ", ".join(f"{key} = {_text(value)}" for key, value in server_environment(Codex.name, options).items())
-        lines += [f"command = {_text(options.program)}", 'args = ["mcp"]', f"env = {{ {env} }}"]
-    return "\n".join([*lines, f"tool_timeout_sec = {TOOL_TIMEOUT_S}"])
-
-
-def _text(value: str) -> str:
-    """A basic string of TOML, which escapes as JSON does."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        entry = stdio_entry(Codex.name, options)
+    return {**entry, "tool_timeout_sec": TOOL_TIMEOUT_S}
 
 
 def _hooks(options: InstallOptions) -> dict[str, Any]:

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.editors.base import CannotEdit
 from tieline.harnesses.editors.json_entries import JsonEntries
 from tieline.harnesses.editors.jsonc import parse
+from tieline.harnesses.registry import create
 
 SERVER = {"command": "/opt/bin/tieline", "args": ["mcp"]}
 ENTRIES = {"mcpServers": {"tieline": SERVER}, "hooks": {"Stop": [{"ours": 1}], "Start": [{"ours": 1}]}}
@@ -204,3 +206,54 @@ def test_what_is_not_ours_is_not_overwritten(text: str) -> None:
     with pytest.raises(CannotEdit):
         EDITOR.install(text)
     assert EDITOR.uninstall(text) == text
+
+
+# --- what others add to our own entry -----------------------------------------------------------------------------
+
+HOME = {"HOME": "/home/me", "PATH": ""}
+ADDED = {  # harness → the object of ours to which something is added
+    "claude-code": '"tieline": {',
+    "gemini": '"tieline": {',
+    "opencode": '"tieline": {',
+    "qwen": '{"hooks": [{',
+}
+
+
+def entries_of(harness: str, **options: Any) -> tuple[JsonEntries, JsonEntries]:
+    """Its editor of our entries now, and the one of an installation at another place."""
+    here, there = (
+        InstallOptions(env=HOME, program=f"/{place}/tieline", python="/py", **options) for place in ("a", "b")
+    )
+    found = [
+        next(file.editor for file in create(harness).files(each) if isinstance(file.editor, JsonEntries))
+        for each in (here, there)
+    ]
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("harness", ADDED)
+def test_what_is_added_to_our_own_stays_when_it_is_renewed(harness: str) -> None:
+    now, moved = entries_of(harness)
+    mark = '"mine": {"n": 12345678901234567890, /* why */ "x": [1]}'
+    written = now.install('{"a": 1}').replace(ADDED[harness], f"{ADDED[harness]}{mark}, ", 1)
+    assert mark in written
+    assert now.install(written) == written
+    renewed = moved.install(written)
+    assert mark in renewed and "/b/tieline" in renewed and "/a/tieline" not in renewed
+    assert moved.install(renewed) == renewed
+    assert moved.uninstall(renewed) == '{"a": 1}'
+
+
+def test_a_variable_that_a_person_added_stays_and_an_old_one_of_ours_goes() -> None:
+    now, moved = entries_of("gemini")
+    written = now.install(None).replace('"env": {', '"env": {"MINE": "1", "TIELINE_HOME": "/old", ')
+    assert json.loads(moved.install(written))["mcpServers"]["tieline"]["env"] == {
+        "TIELINE_HARNESS": "gemini",
+        "MINE": "1",
+    }
+
+
+def test_another_transport_takes_the_place_of_the_old_one() -> None:
+    stdio, http = entries_of("gemini")[0], entries_of("gemini", transport="http")[0]
+    assert http.install(stdio.install(None)) == http.install(None)
+    assert stdio.install(http.install(None)) == stdio.install(None)

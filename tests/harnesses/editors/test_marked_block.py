@@ -1,39 +1,15 @@
-"""Our block in Markdown and TOML files, and files that are ours as a whole."""
-
-import tomllib
+"""Our block in Markdown files, and files that are ours as a whole."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tieline.harnesses.editors.base import CannotEdit
-from tieline.harnesses.editors.marked_block import MarkedBlock, TomlBlock
+from tieline.harnesses.editors.marked_block import MarkedBlock
 from tieline.harnesses.editors.whole_file import MARK, WholeFile
 
 NOTES = MarkedBlock("codex", "# Ours\n\nwords")
 OTHER = MarkedBlock("opencode", "# Ours\n\nwords")
-TABLE = TomlBlock("codex", '[mcp_servers.tieline]\ncommand = "tieline"')
-
-LINES = st.sampled_from(
-    [
-        "",
-        "# x",
-        "a = 1 # one",
-        "b.c = 'x'",
-        '"d e" = [1,\n 2]',
-        "[mcp_servers.other]",
-        "[t]",
-        "[[u]]",
-        "s = '''\n# x\n'''",
-    ]
-)
-
-
-@st.composite
-def toml_files(draw: st.DrawFn) -> str:
-    lines = draw(st.lists(LINES, max_size=6, unique=True))
-    text = draw(st.sampled_from(["\n", "\r\n"])).join("\n".join(lines).split("\n"))
-    return text + draw(st.sampled_from(["", "\n", "\r\n", "\n\n", "  "]))
 
 
 @given(st.text())
@@ -42,17 +18,6 @@ def test_any_text_is_as_it_was(text: str) -> None:
     assert NOTES.install(once) == once and "words" in once
     assert NOTES.uninstall(once) == text
     assert NOTES.uninstall(text) == text
-
-
-@given(toml_files())
-def test_any_toml_is_as_it_was(text: str) -> None:
-    once = TABLE.install(text)
-    assert TABLE.install(once) == once
-    content = tomllib.loads(once)
-    assert content["mcp_servers"].pop("tieline") == {"command": "tieline"}
-    before = tomllib.loads(text)
-    assert content == {**before, "mcp_servers": before.get("mcp_servers", {})}
-    assert TABLE.uninstall(once) == text
 
 
 @given(st.text())
@@ -67,7 +32,6 @@ def test_the_last_of_two_harnesses_takes_the_block_away(text: str) -> None:
 
 def test_a_file_that_we_made_goes_again() -> None:
     assert NOTES.uninstall(NOTES.install(None)) is None
-    assert TABLE.uninstall(TABLE.install(None)) is None
     assert NOTES.uninstall(NOTES.install("")) == ""
 
 
@@ -76,19 +40,42 @@ def test_a_block_that_a_person_moved_is_still_ours() -> None:
     assert NOTES.uninstall(f"# first\n\n{block}\n# later\n") == "# first\n\n# later\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("a = \n", "not valid TOML: Invalid value (at line 1, column 5)"),
-        ("[mcp_servers.tieline]\ncommand = 'mine'\n", "[mcp_servers.tieline] is there already"),
-        ("mcp_servers = 3\n", "[mcp_servers] is there already"),
-        ("mcp_servers = {a = {command = 'x'}}\n", "written inline"),
-    ],
-)
-def test_a_file_that_cannot_be_changed_is_left_alone(text: str, problem: str) -> None:
-    with pytest.raises(CannotEdit) as error:
-        TABLE.install(text)
-    assert problem in error.value.message
+LINES_OF_OTHERS = st.lists(st.sampled_from(["mine", "", "- a list", "## A heading", "words"]), min_size=1, max_size=4)
+
+
+@given(st.text(), LINES_OF_OTHERS, st.integers(0, 3), st.sampled_from(["\n", "\r\n"]))
+def test_what_a_person_wrote_into_it_stays(before: str, lines: list[str], place: int, newline: str) -> None:
+    before += newline
+    installed = NOTES.install(before)
+    block = installed[len(before) :].split("\n")
+    first = next(number for number, line in enumerate(block) if line.startswith("<!-- tieline ["))
+    ends = "\r" if block[first].endswith("\r") else ""
+    block[first + 1 + place : first + 1 + place] = [f"{line}{ends}" for line in lines]
+    written = before + "\n".join(block)
+    assert NOTES.install(written) == written
+    assert NOTES.uninstall(OTHER.install(written)) == written.replace("tieline [codex]", "tieline [opencode]")
+    left = NOTES.uninstall(written)
+    assert left is not None and left.startswith(before)
+    assert sorted(left[len(before) :].splitlines()) == sorted(lines)
+
+
+def test_a_newer_text_takes_the_place_of_an_older_one_that_nobody_touched() -> None:
+    newer = MarkedBlock("codex", "# Ours\n\nother words")
+    assert newer.install(NOTES.install("a\n")) == newer.install("a\n")
+    assert newer.uninstall(NOTES.install("a\n")) == "a\n"
+
+
+def test_a_newer_text_keeps_what_a_person_wrote_into_the_older_one() -> None:
+    newer = MarkedBlock("codex", "# Ours\n\nother words")
+    written = NOTES.install("a\n").replace("words", "words\nmine")
+    renewed = newer.install(written)
+    assert "mine" in renewed and "other words" in renewed
+    assert newer.install(renewed) == renewed
+    assert "mine" in (newer.uninstall(written) or "")
+
+
+def test_lines_before_and_after_it_stay_two_lines() -> None:
+    assert NOTES.uninstall(f"{NOTES.install('first')}later\n") == "first\nlater\n"
 
 
 def test_a_whole_file_is_ours_only_with_our_mark() -> None:

@@ -26,6 +26,13 @@ def line_break(text: str) -> str:
     return "\r\n" if "\r\n" in text or text.endswith("\r") else "\n"
 
 
+def put_together(before: str, after: str, newline: str) -> str:
+    """What stood around our lines, without the line break that we put before them; but two lines never become one."""
+    bare = before.removesuffix(newline)
+    apart = not after or not bare or bare.endswith("\n") or after.startswith(("\r", "\n"))
+    return (bare if apart else before) + after
+
+
 def position(text: str, offset: int) -> str:
     """`line 3, column 7`, as editors count."""
     before = text[:offset]

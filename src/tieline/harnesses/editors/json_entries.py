@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from .added import is_written_by_us
 from .base import CannotEdit, line_break
 from .jsonc import BOM, Child, Node, parse
 
@@ -28,14 +29,19 @@ class JsonEntries:
         self._frame = frame or {}
 
     def install(self, text: str | None) -> str:
+        new = self._renewed(text)
+        if text is None or _is_blank(text) or parse(text).value != parse(new).value:
+            return new
+        return text  # it is in it, and written as its program or a person likes it
+
+    def _renewed(self, text: str | None) -> str:
         bare = text if text is None else self.uninstall(text)
-        whole = _render({**self._frame, **self._entries})
-        if bare is None:
-            return whole + "\n"
-        if _is_blank(bare):
-            return f"{bare}{line_break(bare)}{whole}"
+        render = _Renderer(text or "", self._is_ours)
+        if bare is None or _is_blank(bare):
+            whole = render({**self._frame, **self._entries}, ())
+            return f"{whole}\n" if bare is None else f"{bare}{line_break(bare)}{whole}"
         edits: list[tuple[int, str]] = []
-        _merge(bare, parse(bare), self._entries, (), self._is_ours, edits)
+        _merge(bare, parse(bare), self._entries, (), render, edits)
         for at, added in sorted(edits, reverse=True):
             bare = bare[:at] + added + bare[at:]
         return bare
@@ -64,28 +70,86 @@ def _is_blank(text: str) -> bool:
     return not text.removeprefix(BOM).strip(" \t\r\n")
 
 
-def _render(value: Any) -> str:
+def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+class _Renderer:
+    """Our entries as text, each with what others have added to the one that is there."""
+
+    def __init__(self, text: str, is_ours: IsOurs) -> None:
+        self._text = text
+        self.is_ours = is_ours
+        self._there: dict[Path, list[Node]] = {}
+        if not _is_blank(text):
+            self._collect(parse(text), ())
+
+    def _collect(self, node: Node, path: Path) -> None:
+        for child in node.children:
+            here = (*path, child.key)
+            if self.is_ours(here, child.value.value):
+                self._there.setdefault(_place(here), []).append(child.value)
+            else:
+                self._collect(child.value, here)
+
+    def __call__(self, value: Any, path: Path) -> str:
+        if self.is_ours(path, value):
+            there = self._there.get(_place(path), [])
+            return self._entry(value, there.pop(0) if there else None)
+        if isinstance(value, Mapping):
+            members = cast("Mapping[str, Any]", value).items()
+            return _object([f"{_dump(key)}: {self(each, (*path, key))}" for key, each in members])
+        if isinstance(value, list):
+            items = enumerate(cast("list[Any]", value))
+            return f"[{', '.join(self(each, (*path, number)) for number, each in items)}]"
+        return _dump(value)
+
+    def _entry(self, ours: Any, there: Node | None) -> str:
+        if isinstance(ours, Mapping):
+            members = cast("Mapping[str, Any]", ours)
+            last = {child.key: child for child in there.children} if there and isinstance(there.value, dict) else {}
+            parts = [
+                f"{_dump(key)}: {self._entry(value, last[key].value if key in last else None)}"
+                for key, value in members.items()
+            ]
+            added = [child for key, child in last.items() if key not in members and not is_written_by_us(key)]
+            return _object([*parts, *(self._text[child.start : child.value.end] for child in added)])
+        if isinstance(ours, list):
+            items = cast("list[Any]", ours)
+            nodes = [child.value for child in there.children] if there else []
+            known = nodes if len(nodes) == len(items) else [None] * len(items)
+            return f"[{', '.join(self._entry(each, node) for each, node in zip(items, known, strict=True))}]"
+        return _dump(ours)
+
+
+def _place(path: Path) -> Path:
+    """Items of an array are one place."""
+    return tuple(0 if isinstance(part, int) else part for part in path)
+
+
+def _object(members: Sequence[str]) -> str:
+    return f"{{{', '.join(members)}}}"
 
 
 # --- putting in ----------------------------------------------------------------------------------------------
 
 
-def _merge(text: str, node: Node, new: Any, path: Path, is_ours: IsOurs, edits: list[tuple[int, str]]) -> None:
+def _merge(text: str, node: Node, new: Any, path: Path, render: _Renderer, edits: list[tuple[int, str]]) -> None:
     """What must be inserted where, so that `new` is in it. Nothing of ours is in it any more."""
     there: Any = node.value
-    if isinstance(new, Mapping) and isinstance(there, dict) and not is_ours(path, new):
+    if isinstance(new, Mapping) and isinstance(there, dict) and not render.is_ours(path, new):
         missing: list[str] = []
         last = {child.key: child for child in node.children}  # of keys that are there twice the last one counts
         for key, value in cast("Mapping[str, Any]", new).items():
             if key in last:
-                _merge(text, last[key].value, value, (*path, key), is_ours, edits)
+                _merge(text, last[key].value, value, (*path, key), render, edits)
             else:
-                missing.append(f"{_render(key)}: {_render(value)}")
+                missing.append(f"{_dump(key)}: {render(value, (*path, key))}")
         if missing:
             edits.append(_insertion(text, node, missing))
     elif isinstance(new, list) and isinstance(there, list):
-        edits.append(_insertion(text, node, [_render(each) for each in cast("list[Any]", new)]))
+        items = [render(each, (*path, number)) for number, each in enumerate(cast("list[Any]", new))]
+        edits.append(_insertion(text, node, items))
     else:
         where = ".".join(str(part) for part in path)
         raise CannotEdit(

@@ -1,12 +1,11 @@
-"""Our lines in a text file of another program, between two comments."""
+"""Our lines in a Markdown file of another program, between two comments."""
 
 import re
-import tomllib
-from collections.abc import Mapping, Set
+import zlib
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import Any, cast
 
-from .base import CannotEdit, line_break
+from .base import line_break, put_together
 from .marks import END, OPENING, opening, users_of
 
 
@@ -17,98 +16,86 @@ class _Found:
     end: int
     newline: str
     users: set[str]
+    lines: list[str]
+    """Between the comments."""
+    is_untouched: bool
+    """Whether these are the lines that we wrote, in this version or an earlier one."""
+
+
+BLOCK = re.compile(
+    rf"^<!-- {OPENING.pattern} -->(?P<newline>\r?\n)(?P<lines>(?:.*?\n)??)"
+    rf"^<!-- {END}(?: (?P<sum>[0-9a-f]{{8}}))? -->(?:\r?\n|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 class MarkedBlock:
-    """A block at the end of a Markdown file."""
-
-    comment = ("<!-- ", " -->")
+    """A block at the end of the file. What a person wrote into it stays."""
 
     def __init__(self, harness: str, body: str) -> None:
         self._harness = harness
-        self._body = body.strip("\n")
+        self._body = body.strip("\n").split("\n")
 
     def install(self, text: str | None) -> str:
         if text is None:
             return self._block({self._harness}, "\n")
-        if found := self._find(text):
-            block = self._block(found.users | {self._harness}, found.newline)
-            return text[: found.start] + block + text[found.end :]
-        newline = line_break(text)
-        return f"{text}{newline}{self._block({self._harness}, newline)}"
+        found = _find(text)
+        if found is None:
+            newline = line_break(text)
+            return f"{text}{newline}{self._block({self._harness}, newline)}"
+        return self._renewed(text, found, found.users | {self._harness})
 
     def uninstall(self, text: str) -> str | None:
-        found = self._find(text)
+        found = _find(text)
         if found is None or self._harness not in found.users:
             return text
-        before, after = text[: found.start], text[found.end :]
         if left := found.users - {self._harness}:
-            return before + self._block(left, found.newline) + after
-        if not before and not after:
-            return None
-        return before.removesuffix(found.newline) + after
+            return self._renewed(text, found, left)
+        before, after = text[: found.start], text[found.end :]
+        after = "".join(f"{line}{found.newline}" for line in self._added(found)) + after
+        return put_together(before, after, found.newline) if before or after else None
 
-    def _block(self, users: Set[str], newline: str) -> str:
-        begin, close = self.comment
-        lines = [f"{begin}{opening(users)}{close}", *self._body.split("\n"), f"{begin}{END}{close}", ""]
-        return newline.join(lines)
+    def _renewed(self, text: str, found: _Found, users: Set[str]) -> str:
+        if self._between(found) is None:
+            block = self._block(users, found.newline, self._added(found))
+        else:  # theirs stays at its place
+            block = _written(users, found.newline, found.lines, self._body)
+        return text[: found.start] + block + text[found.end :]
 
-    def _find(self, text: str) -> _Found | None:
-        begin, close = (re.escape(part) for part in self.comment)
-        block = re.compile(
-            rf"^{begin}{OPENING.pattern}{close}(?P<newline>\r?\n).*?^{begin}{END}{close}(?:\r?\n|\Z)",
-            re.DOTALL | re.MULTILINE,
-        )
-        match = block.search(text)
-        return match and _Found(match.start(), match.end(), match["newline"], users_of(match))
+    def _added(self, found: _Found) -> list[str]:
+        """What others wrote between the comments."""
+        if found.is_untouched:
+            return []
+        between = self._between(found)
+        return [line for line in found.lines if line not in self._body] if between is None else between
 
+    def _between(self, found: _Found) -> list[str] | None:
+        """The other lines, where all of ours are there. None: they are not."""
+        ours = list(reversed(self._body))
+        others: list[str] = []
+        for line in found.lines:
+            if ours and line == ours[-1]:
+                ours.pop()
+            else:
+                others.append(line)
+        return None if ours else others
 
-class TomlBlock(MarkedBlock):
-    """Tables at the end of a TOML file. They are in it as a whole or the file is left alone."""
-
-    comment = ("# ", "")
-
-    def install(self, text: str | None) -> str:
-        if text is not None:
-            bare = tomllib.loads(_checked(self._alone(text)))
-            self._refuse_conflicts(bare, tomllib.loads(self._body))
-        new = super().install(text)
-        try:
-            tomllib.loads(new)
-        except tomllib.TOMLDecodeError:
-            raise CannotEdit(
-                "a table of it is written inline, so that nothing can be added to it at the end of the file",
-                hint=f"Write it as [table] headings, or add this by hand:\n{self._body}",
-            ) from None
-        return new
-
-    def uninstall(self, text: str) -> str | None:
-        _checked(text)
-        left = super().uninstall(text)
-        return None if left is None else _checked(left)
-
-    def _alone(self, text: str) -> str:
-        """The text without the block, for whichever harness it is there."""
-        found = self._find(text)
-        return text if found is None else text[: found.start] + text[found.end :]
-
-    def _refuse_conflicts(self, theirs: Mapping[str, Any], ours: Mapping[str, Any], path: str = "") -> None:
-        for key, value in ours.items():
-            here = f"{path}.{key}" if path else key
-            if key not in theirs:
-                continue
-            there: Any = theirs[key]
-            if key == "tieline" or not isinstance(there, dict) or not isinstance(value, dict):
-                raise CannotEdit(
-                    f"[{here}] is there already, and `tieline install` did not write it",
-                    hint="Remove or rename it, and try again.",
-                )
-            self._refuse_conflicts(cast("dict[str, Any]", there), cast("dict[str, Any]", value), here)
+    def _block(self, users: Set[str], newline: str, added: Sequence[str] = ()) -> str:
+        return _written(users, newline, [*self._body, *added], self._body)
 
 
-def _checked(text: str) -> str:
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise CannotEdit(f"it is not valid TOML: {error}") from None
-    return text
+def _written(users: Set[str], newline: str, lines: Sequence[str], ours: Sequence[str]) -> str:
+    return newline.join([f"<!-- {opening(users)} -->", *lines, f"<!-- {END} {_sum(ours)} -->", ""])
+
+
+def _find(text: str) -> _Found | None:
+    match = BLOCK.search(text)
+    if match is None:
+        return None
+    lines = [line.removesuffix("\r") for line in match["lines"].split("\n")[:-1]]
+    untouched = match["sum"] == _sum(lines)
+    return _Found(match.start(), match.end(), match["newline"], users_of(match), lines, untouched)
+
+
+def _sum(lines: Sequence[str]) -> str:
+    return f"{zlib.crc32(chr(10).join(lines).encode()):08x}"
