@@ -1,7 +1,10 @@
-"""The mesh: finding among many members, and a fetch from a large store."""
+"""The mesh: finding among many members, a fetch from a large store, and messages between members, hcom beside it."""
 
 import asyncio
+import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -9,8 +12,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from mcp.client.client import Client
+from tests.mesh.mcp_clients import PROGRAM, CalledHub, Transport, call
+
 from tieline.bus import Bus, open_bus
+from tieline.client.hub_address import running_hub
 from tieline.config import Config, RelayConfig
+from tieline.harnesses import hook
+from tieline.hub.http.server import ServerAddress
 from tieline.mesh.directory import Directory
 from tieline.mesh.mesh import Mesh
 from tieline.mesh.records import Caller, Member
@@ -24,6 +33,10 @@ QUERIES = ("chekout page", "database migratons", "agent-77", "billing parser", "
 FEW, MANY = 1_000, 200_000
 """Messages of a store. A million take more than a minute to write."""
 BATCH = 5_000
+MESSAGES = 200
+HOOKS = 60
+SETTLED_S = 0.02
+"""Until a call that waits has reached the hub."""
 ANNA = Caller(machine="here", harness="codex", session="a")
 BOB = Caller(machine="here", harness="codex", session="b")
 
@@ -99,8 +112,97 @@ async def fetching(path: Path) -> Row:
     return at_most(f"fetch of 10 in a store of {MANY:,} messages", ours, reference, 1.5, f"seconds, against {FEW:,}")
 
 
+# --- messages between members ------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def hub_beside(path: Path) -> AsyncGenerator[CalledHub, None]:
+    """In a process of its own, as it always is: in ours it would wait for the clients."""
+    env = {"HOME": str(path), "TIELINE_HOME": str(path / "state"), "PATH": os.defpath}
+
+    async def tieline(*arguments: str) -> None:
+        command = (PROGRAM, *arguments)
+        await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, timeout=120, check=True)
+
+    await tieline("up", "--port", "0")
+    try:
+        running = running_hub(env)
+        assert running is not None
+        port = int(running.url.rpartition(":")[2])
+        yield CalledHub(ServerAddress(host="127.0.0.1", port=port, tls=False, socket=running.socket), env)
+    finally:
+        await tieline("down")
+
+
+async def received(receiver: Client) -> float:
+    """When it has the message."""
+    (message,) = (await call(receiver, "wait_for_messages", timeout_s=30))["messages"]
+    assert "hello" in message["text"]
+    return time.perf_counter()
+
+
+@asynccontextmanager
+async def waiting(receiver: Client) -> AsyncGenerator[asyncio.Task[float], None]:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        receives = tasks.create_task(received(receiver))
+        await asyncio.sleep(SETTLED_S)
+        yield receives
+
+
+async def sending(hub: CalledHub, transport: Transport, mode: str, name: str) -> Row:
+    own = f"{transport}-{mode}"
+    async with (
+        hub.client(f"from-{own}", transport=transport, mode=mode) as sender,
+        hub.client(f"to-{own}", transport=transport, mode=mode) as receiver,
+    ):
+        await call(sender, "register_agent", name=f"from-{own}")
+        address = (await call(receiver, "register_agent", name=f"to-{own}"))["member"]["address"]
+        ours: list[float] = []
+        reference: list[float] = []
+        for _ in range(MESSAGES):
+            start = time.perf_counter()
+            await call(sender, "get_session_binding")
+            reference.append(time.perf_counter() - start)
+            async with waiting(receiver) as receives:
+                start = time.perf_counter()
+                await call(sender, "send_message", to=address, text="hello")
+                ours.append(await receives - start)
+    note = "seconds, p50, against a tool call that only reads"
+    name = f"send_message to wait_for_messages, {name}"
+    return at_most(name, statistics.median(ours), statistics.median(reference), 3, note)
+
+
+async def hooks(hub: CalledHub) -> Row:
+    """The command hook of a harness, from start to exit."""
+    python = (sys.executable, "-I", "-S")
+    commands = ((*python, hook.__file__, "gemini", hub.serving.socket), (*python, "-c", "pass"))
+    taken: list[list[float]] = [[], []]
+    for number in range(HOOKS):
+        event = {"hook_event_name": "AfterTool", "session_id": "g-1", "cwd": hub.env["HOME"], "tool_name": f"{number}"}
+        for times, command in zip(taken, commands, strict=True):
+            start = time.perf_counter()
+            done = await asyncio.to_thread(
+                subprocess.run, command, input=json.dumps(event).encode(), capture_output=True, timeout=60
+            )
+            times.append(time.perf_counter() - start)
+            assert done.returncode == 0 and not done.stderr, done.stderr
+    note = "seconds, start to exit, against `python -I -S -c pass`"
+    ours, reference = map(statistics.median, taken)
+    return at_most("command hook of a harness", ours, reference, 1.5, note)
+
+
+async def messaging(path: Path) -> list[Row]:
+    async with hub_beside(path) as hub:
+        return [
+            await sending(hub, "http", "legacy", "HTTP with sessions"),
+            await sending(hub, "http", "2026-07-28", "HTTP without"),
+            await sending(hub, "stdio", "legacy", "`tieline mcp`"),
+            await hooks(hub),
+        ]
+
+
 async def rows(path: Path) -> list[Row]:
-    return [*await finding(path), await fetching(path)]
+    return [*await finding(path), await fetching(path), *await messaging(path)]
 
 
 def measure() -> list[Row]:

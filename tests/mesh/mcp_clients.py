@@ -26,15 +26,11 @@ REVISIONS = ("legacy", "2026-07-28")
 PROGRAM = str(Path(sys.executable).with_name("tieline"))
 
 
-class MeshHub(Struct, frozen=True):
-    hub: Hub
+class CalledHub(Struct, frozen=True):
+    """In this process or another."""
+
     serving: ServerAddress
     env: Mapping[str, str]
-
-    @property
-    def mesh(self) -> Mesh:
-        assert self.hub.mesh is not None
-        return self.hub.mesh
 
     @property
     def url(self) -> str:
@@ -69,6 +65,15 @@ class MeshHub(Struct, frozen=True):
             yield client
 
 
+class MeshHub(CalledHub, frozen=True):
+    hub: Hub
+
+    @property
+    def mesh(self) -> Mesh:
+        assert self.hub.mesh is not None
+        return self.hub.mesh
+
+
 def bridge(env: Mapping[str, str], session: str) -> StdioServerParameters:
     """As Claude Code starts it: its session is in the environment."""
     own = {**env, "CLAUDE_CODE_SESSION_ID": session, "CLAUDE_PROJECT_DIR": env["HOME"]}
@@ -87,7 +92,7 @@ async def mesh_hub(path: Path) -> AsyncGenerator[MeshHub, None]:
         running.write_text(
             f'{{"url": "{serving.url}", "pid": {os.getpid()}, "version": "", "node": "", "socket": "{serving.socket}"}}'
         )
-        yield MeshHub(hub, serving, env)
+        yield MeshHub(serving, env, hub)
 
 
 def text_of(result: types.CallToolResult) -> str:
