@@ -112,3 +112,10 @@ async def test_it_ends_while_it_waits_for_the_bus(relay: Relay) -> None:
         asks.told(note("a"))
         await within(reported.wait())
     assert sender.calls == 1
+
+
+async def test_nothing_works_on_after_the_end(relay: Relay) -> None:
+    async with AskForwarder(Asked(), Faulty(relay), lambda: [DOOR], lambda _: None) as forwarder:
+        task = forwarder._task  # pyright: ignore[reportPrivateUsage]
+        assert task is not None and not task.done()
+    assert task.done()

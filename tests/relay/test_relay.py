@@ -93,6 +93,20 @@ async def test_an_answer_goes_back_with_the_original_id(url: str) -> None:
         assert [m.receipt.id for m in await relay.trace(unread.id)] == [sent.id, unread.id]
 
 
+async def test_an_answer_is_sent_and_written_down_once(relay: Relay) -> None:
+    relay.serve("relay.program2.echo", echo)
+    written: list[str] = []
+    relay.store.probe = written.append
+    sent = await relay.send("relay.program2.echo", "hello", sender=ME, reply_to="relay.user.you")
+    answer = (await over(relay, sent.id)).answer
+    assert written.count("after answered") == 1
+    message = await relay.message(sent.id)
+    assert message.envelope is not None
+    again = await relay.submitter.send_answer(message.envelope, "again")  # as after a crash before it was written down
+    assert again == (answer, "")
+    assert [receipt.id for receipt in relay.inbox("relay.user.you").unread()] == [answer]
+
+
 async def test_an_inbox_is_read_by_a_person(url: str) -> None:
     async with relaying(url) as relay:
         sent = await relay.send("relay.user.You", Payload(json={"a": 1}, content_type="application/json"), sender=ME)

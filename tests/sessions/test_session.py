@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from tieline.api import open_session
 from tieline.drivers.base import AskFn, Features, Probe, Prompt, Spec
 from tieline.drivers.scripted import Scripted
 from tieline.errors import AgentDied, PolicyUnenforceable, SessionClosed, Unsupported, UsageError
-from tieline.events import Event, Text
+from tieline.events import Done, Event, Text
 from tieline.policy import CAPABILITIES, Enforcement, Policy, Receipt
 from tieline.script import Say, Stall
 from tieline.sessions.session import Session
@@ -30,6 +30,7 @@ class Unruly:
     def __init__(self, behaviour: Behaviour, means: str = "prompt") -> None:
         self.behaviour = behaviour
         self.means = means
+        self.interrupted = 0
         self.native_id = ""
         self.receipt = self.enforce(Policy())
 
@@ -50,7 +51,8 @@ class Unruly:
     def alive(self) -> bool:
         return True
 
-    async def interrupt(self) -> None: ...
+    async def interrupt(self) -> None:
+        self.interrupted += 1
 
     async def steer(self, text: str) -> None: ...
 
@@ -72,6 +74,23 @@ async def test_a_driver_that_raises_ends_the_turn(tmp_path: Path) -> None:
     async with open_session(Unruly(dies), cwd=tmp_path) as session:
         seen = await collect(session.turn("go"))
     assert "signal 9" in done(seen).error
+
+
+async def test_who_leaves_early_interrupts_the_turn_and_who_stays_does_not(tmp_path: Path) -> None:
+    async def says() -> AsyncIterator[Event]:
+        yield Text("half")
+        yield Text("whole")
+        yield Done("success")
+
+    driver = Unruly(says)
+    async with open_session(driver, cwd=tmp_path) as session:
+        await collect(session.turn("go"))
+        assert driver.interrupted == 0
+        async with aclosing(session.turn("go")) as events:
+            async for event in events:
+                if isinstance(event, Text):
+                    break
+        assert driver.interrupted == 1
 
 
 async def test_a_deny_that_cannot_be_held_refuses_to_open(tmp_path: Path) -> None:
