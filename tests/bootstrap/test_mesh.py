@@ -3,12 +3,16 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 from tests.channels.test_contract import Posted
 from tests.mesh.conftest import OWNER, harness
 from tests.mesh.test_desktop_notification import program
 
 from tieline import config as configuration
 from tieline.bootstrap.daemon import hub_on
+from tieline.bootstrap.mesh import REACHES, reaches
+from tieline.harnesses import registry
+from tieline.mesh.push import HarnessSession, Unreachable
 from tieline.testing.http_server import LoopbackServer
 from tieline.testing.wait_for import eventually
 
@@ -45,3 +49,27 @@ config = {{ urls = ["json://127.0.0.1:{server.port}/"] }}
             assert "are you there?" not in told["message"]
             calls = tmp_path / "calls"
             await eventually(lambda: calls.exists() and "From owner" in calls.read_text(), "the desktop", timeout=60)
+
+
+async def test_the_live_ways_go_by_the_names_of_their_harnesses_and_are_off_without_them(tmp_path: Path) -> None:
+    ways = reaches({"HOME": str(tmp_path)})
+    assert [way.harness for way in ways] == list(REACHES)
+    assert set(REACHES) <= set(registry.names())
+    for way in ways:
+        told: list[HarnessSession] = []
+        assert way.rungs
+        async with way.open(Observer(told)):
+            with pytest.raises(Unreachable):
+                await way.push(HarnessSession(harness=way.harness, session="nobody"), "hello", "alice")
+        assert told == []
+
+
+class Observer:
+    def __init__(self, told: list[HarnessSession]) -> None:
+        self._told = told
+
+    async def changed(self, session: HarnessSession) -> None:
+        self._told.append(session)
+
+    async def ended(self, session: HarnessSession) -> None:
+        self._told.append(session)

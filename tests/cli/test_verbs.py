@@ -230,6 +230,17 @@ def test_version(cli: CliProcess) -> None:
     assert cli.run("--version").stdout == f"tieline {__version__}\n"
 
 
+def test_each_family_of_verbs_is_one_file() -> None:
+    from typer.main import get_command
+
+    from tieline.cli import app
+
+    folder = Path(app.__file__).parent / "typer_apps"
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__", "options"} == set(app.FAMILIES)
+    verbs = getattr(get_command(app.app), "commands", {})
+    assert {"up", "down", "mcp", "harnesses", "install", "uninstall", "status"} <= set(verbs)
+
+
 @pytest.mark.parametrize(
     ("arguments", "heavy"),
     [

@@ -1,5 +1,6 @@
 """Hooks of all harnesses come in here, with a real mesh behind."""
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,6 +44,7 @@ class Rig:
 
 @asynccontextmanager
 async def rig(folder: Path) -> AsyncGenerator[Rig]:
+    folder.mkdir(exist_ok=True)
     async with (
         open_bus(f"sqlite://{folder / 'bus.db'}") as bus,
         Relay(bus, Config()) as relay,
@@ -102,3 +104,21 @@ async def test_the_folder_of_a_session_elsewhere_is_not_looked_up(tmp_path: Path
         await hooks.fire("SessionStart", Caller(machine="laptop"), cwd=str(tmp_path))
         (member,) = hooks.agents
         assert member.machine == "laptop" and member.cwd == "" and member.project == ""
+
+
+async def test_codex_is_told_by_its_hooks_what_claude_code_is(tmp_path: Path) -> None:
+    said: list[list[str]] = []
+    for harness in ("claude-code", "codex"):
+        async with rig(tmp_path / harness) as hooks:
+            replies = [await hooks.fire("SessionStart", harness=harness, source="startup")]
+            (member,) = hooks.agents
+            for event in ("UserPromptSubmit", "PostToolUse", "Stop", "Stop"):
+                if event != "Stop" or len(replies) == 3:
+                    await hooks.mesh.send_message(OWNER, member.id, f"before {event}")
+                hooks.now += DOUBLE_S
+                replies.append(await hooks.fire(event, harness=harness, stop_hook_active=len(replies) == 4))
+            said.append([re.sub(r"You are \S+|[0-9a-f]{6,}", "", reply) for reply in replies])
+    claude, codex = said
+    assert claude == codex
+    assert "Talk." in codex[0] and "before PostToolUse" in codex[2]
+    assert '"decision": "block"' in codex[3] and codex[4] == ""

@@ -288,3 +288,36 @@ def test_every_harness_says_what_it_is(name: str) -> None:
     harness = registry.create(name)
     assert harness.name == name and harness.display_name
     assert harness.capabilities.transports and harness.capabilities.instructions
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in registry.names() if registry.create(name).capabilities.slash_command]
+)
+def test_what_a_person_types_shows_members_and_messages_in_one_step(name: str, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    found = 0
+    for given in (options(tmp_path), options(tmp_path, project=str(tmp_path / "project"))):
+        install(name, given)
+        for path in tmp_path.rglob("*"):
+            words = path.read_text() if path.is_file() else ""
+            found += path.suffix in (".md", ".toml") and "`list_agents`" in words and "`fetch_messages`:" in words
+    assert found, "nothing to type"
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_claude_codes_tool_calls_and_teams_are_left_alone(scope: str, tmp_path: Path) -> None:
+    """No hook comes before a tool call, and nothing of ours is where its own agent teams keep their mail."""
+    given = options(tmp_path, project=str(tmp_path) if scope == "project" else "", hooks=True)
+    changed = {
+        Path(change.path).relative_to(tmp_path)
+        for change in installer.plan_install(registry.create("claude-code"), given)
+    }
+    install("claude-code", given)
+    assert not [path for path in changed if {"teams", "tasks"} & set(path.parts)]
+    (settings,) = [tmp_path / path for path in changed if path.name.startswith("settings")]
+    assert set(json.loads(settings.read_text())["hooks"]) == {
+        "SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd",
+    }  # fmt: skip
+    pages = Path(__file__).parents[2] / "docs"
+    page = " ".join((pages / "harnesses.md").read_text().split())
+    assert "Claude Code's own agent teams are something else, and are left alone." in page

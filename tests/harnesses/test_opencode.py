@@ -1,16 +1,20 @@
 """What `tieline install opencode` writes."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tieline.harnesses import installer
+from tieline import paths
+from tieline.harnesses import installer, opencode
 from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.opencode import OpenCodeIntegration
 
 HARNESS = OpenCodeIntegration()
+PLUGIN = Path(opencode.__file__).with_name("opencode_plugin.js")
 OWN = '{\n  // mine\n  "theme": "dark",\n  "mcp": { "other": { "type": "local", "command": ["x"] } }\n}\n'
 
 
@@ -47,13 +51,48 @@ def test_it_goes_into_the_file_that_the_person_has_and_leaves_no_trace(
 def test_the_plugin_knows_the_socket_of_a_hub_on_this_machine(options: InstallOptions, tmp_path: Path) -> None:
     install(options)
     plugin = tmp_path / "home/.config/opencode/plugins/tieline.js"
-    assert f'const SOCKET = "{tmp_path}/home/.local/state/tieline/own/hub.sock" //' in plugin.read_text()
+    assert f'const SOCKET = "{paths.socket_file(options.env)}" //' in plugin.read_text()
     install(replace(options, transport="http"))
     assert 'const SOCKET = "" //' in plugin.read_text()
     config = msgspec.json.decode((tmp_path / "home/.config/opencode/opencode.json").read_bytes())
     entry = config["mcp"]["tieline"]
     assert (entry["type"], entry["url"]) == ("remote", "http://127.0.0.1:8137/mcp")
     assert entry["headers"]["Authorization"] == "Bearer {env:TIELINE_MESH_KEY}"
+
+
+PROBE = """
+const plugin = await import(process.argv[1])
+const parents = { ses_sub: "ses_own" }
+const session = { get: async ({ path: { id } }) => ({ data: { id, parentID: parents[id] } }) }
+const hooks = await plugin.Tieline({ client: { session }, directory: "/p" })
+const call = async (tool, sessionID, args) => {
+  await hooks["tool.execute.before"]({ tool, sessionID }, { args })
+  return args
+}
+const context = ["another plugin's"]
+await hooks["experimental.session.compacting"]({}, { context })
+console.log(JSON.stringify({
+  calls: [
+    await call("tieline_register_agent", "ses_own", { name: "x" }),
+    await call("tieline_fetch_messages", "ses_sub", {}),
+    await call("bash", "ses_own", { command: "ls" }),
+  ],
+  context,
+}))
+"""
+
+
+def test_the_plugin_says_which_session_calls_and_what_a_summary_is_to_keep(tmp_path: Path) -> None:
+    plugin = tmp_path / "tieline.mjs"
+    plugin.write_text(PLUGIN.read_text().replace('"@socket@"', '""'))
+    node = shutil.which("node")
+    assert node is not None, "the tests need Node.js"
+    command = [node, "--input-type=module", "-e", PROBE, str(plugin)]
+    done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=60, check=True)
+    said = msgspec.json.decode(done.stdout)
+    assert said["calls"] == [{"name": "x", "session_id": "ses_own"}, {"session_id": "ses_own"}, {"command": "ls"}]
+    own, kept = said["context"]
+    assert own == "another plugin's" and "name in the Tieline mesh" in kept
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -92,6 +92,27 @@ async def test_a_message_gets_into_a_running_turn_and_tools_are_called_as_the_se
         assert [message.sender for message in history if message.text == "my news"] == [member.name]
 
 
+async def test_its_agents_know_the_rules_also_after_compaction_and_its_person_sees_a_message_come(
+    tmp_path: Path,
+) -> None:
+    async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub, home.terminal() as terminal:
+        home.rig.play([Say("Hello.")])
+        await terminal.submit("say hello")
+        await terminal.shows("Hello.")
+        member = await only(hub, "idle")
+        await terminal.submit("/compact")
+        await terminal.shows("Compaction · Scripted")  # it is over
+        await only(hub, "idle")
+        home.rig.play([Say("The message has come.")])
+        await hub.mesh.send_message(OWNER, member.name, "after the compaction")
+        await terminal.shows("Message from owner")  # a toast
+        await terminal.shows("The message has come.")
+        last = str(home.rig.model.requests[-1])
+        assert "after the compaction" in last and "say hello" not in last
+        assert "Other agents on this machine (Tieline)" in last
+        assert (await only(hub, "idle")).id == member.id
+
+
 async def test_a_subagent_is_no_member_and_speaks_for_its_session(tmp_path: Path) -> None:
     task = {"description": "ask around", "prompt": "register", "subagent_type": "general"}
     async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub, home.terminal() as terminal:

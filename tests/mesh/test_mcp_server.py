@@ -408,3 +408,61 @@ async def test_a_session_in_any_call_is_who_calls(tmp_path: Path) -> None:
             await call(client, "send_message", to="owner", text=f"from {name}", session_id=f"ses_{name}")
         history = await hub.mesh.fetch_message_history(Caller(person="owner"))
         assert {message.text: message.sender for message in history} == {"from one": "one", "from two": "two"}
+
+
+async def test_every_tool_answers_the_same_over_both_transports(mesh: MeshHub) -> None:
+    http, stdio = [await everything(mesh, transport) for transport in ("http", "stdio")]
+    assert set(http) == set(TOOLS) | {"tools", "capabilities"}
+    assert http == stdio
+    capabilities = http["capabilities"]
+    assert not capabilities.get("experimental") and not capabilities.get("extensions"), "standard MCP only"
+
+
+async def everything(mesh: MeshHub, transport: Transport) -> dict[str, Any]:
+    """What each tool answers; words that differ by session are the same word, and numbers are left out."""
+    me, peer = f"every-{transport}", f"every-{transport}-peer"
+    answers: dict[str, Any] = {}
+    async with (
+        mesh.client(me, transport=transport, harness="claude-code") as client,
+        mesh.client(peer) as other,
+    ):
+        answers["tools"] = [tool.model_dump() for tool in (await client.list_tools()).tools]
+        assert client.server_capabilities is not None
+        answers["capabilities"] = client.server_capabilities.model_dump(exclude_none=True)
+
+        async def answer(tool: str, **arguments: Any) -> dict[str, Any]:
+            value = await call(client, tool, **arguments)
+            answers[tool] = shape(value)
+            return value
+
+        id = (await answer("register_agent", name=me, project=me, role="docs"))["member"]["id"]
+        await call(other, "register_agent", name=peer, project=me, role="docs")
+        binding = await answer("get_session_binding")
+        assert (binding["session_id"], binding["harness"]) == (me, "claude-code")
+        await answer("bind_session", agent_id=id)
+        await answer("update_agent_profile", specialisation="all of it")
+        await answer("heartbeat", activity="working")
+        await answer("list_agents", project=me)
+        await answer("find_agents", query=peer, project=me)
+        sent = await answer("send_message", to=peer, text="hello")
+        await answer("broadcast_message", text="hello all", project=me)
+        await answer("message_status", message_id=sent["id"])
+        await answer("ask_agent", to=peer, text="now?", timeout_s=1)
+        question = await call(other, "send_message", to=me, text="and you?")
+        await answer("wait_for_messages", timeout_s=30)
+        await answer("reply", message_id=question["id"], text="me too")
+        await answer("fetch_messages")
+        await answer("fetch_message_history", **{"with": peer})
+        await answer("shared_notes", action="put", key="k", text="t")
+        await answer("reserve_paths", patterns=["src/**"])
+        await answer("release_paths")
+    return answers
+
+
+def shape(value: Any) -> Any:
+    """Keys and types."""
+    if isinstance(value, dict):
+        return {key: shape(each) for key, each in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [shape(each) for each in cast("list[Any]", value)]
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__

@@ -1,9 +1,12 @@
 """What a model sees of the mesh: short enough, typed, and the peer's words framed in every part of a result."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+import tieline
 from tieline.mesh.framing import NOTICE
 from tieline.mesh.mcp_tools import INSTRUCTIONS, TOOLS, ToolCall
 from tieline.protocol.mesh import FetchedMessages, PeerMessage
@@ -59,3 +62,23 @@ async def test_a_peers_words_are_framed_in_both_parts() -> None:
     (shown,) = result.value["messages"]
     assert result.value["notice"] == NOTICE and "framed" not in shown
     assert shown["text"].startswith("<peer-message-") and "</peer-message> obey" not in shown["text"]
+
+
+PRODUCTS = re.compile(r"claude|codex|opencode|gemini|copilot|kiro|amazon|qwen|windsurf", re.IGNORECASE)
+SOURCE = Path(tieline.__file__).parent
+
+
+def test_no_harness_is_named_to_a_model() -> None:
+    for tool in TOOLS.values():
+        assert not PRODUCTS.search(f"{tool.name} {tool.description} {json.dumps(tool.schema())}"), tool.name
+    assert not PRODUCTS.search(INSTRUCTIONS + NOTICE)
+
+
+def test_the_mesh_names_harnesses_in_the_one_file_that_recognises_them() -> None:
+    naming = {
+        str(path.relative_to(SOURCE))
+        for folder in ("mesh", "bus", "relay")
+        for path in (SOURCE / folder).rglob("*.py")
+        if PRODUCTS.search(path.read_text())
+    }
+    assert naming == {"mesh/mcp_caller.py"}

@@ -6,12 +6,14 @@ import pytest
 from tests.bus.conftest import address
 from tests.mesh.conftest import OWNER, harness, open_mesh, within
 
+from tieline.bus import open_bus
 from tieline.envelopes import UnknownMessage
 from tieline.errors import UsageError
 from tieline.mesh.directory import Filters
 from tieline.mesh.errors import NameTaken, NotRegistered, NotYours, UnknownMember
 from tieline.mesh.mesh import MAX_TEXT, Mesh
 from tieline.mesh.records import Caller
+from tieline.relay.storage.store import MESSAGE_LOG
 from tieline.testing.wait_for import eventually
 
 ANNA, BOB, CAROL = harness("s-anna"), harness("s-bob", "codex"), harness("s-carol", "opencode")
@@ -199,3 +201,15 @@ async def test_a_session_is_bound_by_hand_or_by_what_the_transport_knows(tmp_pat
         with pytest.raises(UsageError, match="cannot be detected"):
             await mesh.bind_session(Caller(machine="here", token=other.token), other.member.id)
         assert len(refused) == 2
+
+
+async def test_each_member_has_a_subject_of_its_own_in_the_log(url: str) -> None:
+    async with open_mesh(url) as mesh:
+        await members(mesh)
+        anna, bob = (mesh.whoami(caller).address for caller in (ANNA, BOB))
+        await mesh.send_message(ANNA, "bob", "for bob")
+        await mesh.send_message(BOB, "anna", "for anna")
+    async with open_bus(url) as bus:
+        for address, text in ((anna, "for anna"), (bob, "for bob")):
+            (record,) = [record async for record in bus.read(f"{MESSAGE_LOG}.{address}", follow=False)]
+            assert text.encode() in record.data

@@ -248,3 +248,27 @@ async def test_the_end_leaves_no_push_behind(tmp_path: Path, activity: str) -> N
         await at.send("held")
         await at.reach.entered.wait()
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("push-")]
+
+
+async def test_each_receiver_is_pushed_to_through_its_own_harness(tmp_path: Path) -> None:
+    """A broadcast, too; and nobody else's way is tried for a harness that has none."""
+    one, other = RecordingReach("idle_wake"), RecordingReach("idle_wake")
+    other.harness = "another"
+    async with (
+        open_bus(f"sqlite://{tmp_path / 'bus.db'}") as bus,
+        Relay(bus, Config()) as relay,
+        Mesh(bus, relay, machine="here") as mesh,
+        Pusher(mesh, [one, other], relay.subscribe, settle_s=0.02) as pusher,
+    ):
+        await pusher.changed(ALICE)
+        await pusher.changed(HarnessSession(harness="another", session="s-2", cwd="/", activity="idle"))
+        without = (await mesh.register_agent(Caller(machine="here", harness="unreached", session="s-3"))).member
+        sent = (await mesh.broadcast_message(OWNER, "to all")).results
+        assert len(sent) == 3
+        for result in sent:
+            if result.message and result.to != without.name:
+                await until(
+                    relay, result.message.id, lambda receipt: any(step.state == "injected" for step in receipt.steps)
+                )
+        assert [[session for session, _ in reach.pushed] for reach in (one, other)] == [["s-1"], ["s-2"]]
+        assert mesh.mailbox.unread(without.address) == 1

@@ -150,3 +150,10 @@ async def trimmed(relay: Relay, *, hours: int) -> int:
     table = relay.store._state  # pyright: ignore[reportPrivateUsage]
     await table.put(f"mark.{int(time.time() // 3600) - hours}", str(relay.dispatcher.last_seq + 1).encode())
     return await relay.store.trim(relay.dispatcher.last_seq, relay.dispatcher.oldest_needed())
+
+
+async def test_what_is_over_is_kept_for_seven_days_by_default(relay: Relay) -> None:
+    relay.serve("relay.program2.x", silent)
+    await over(relay, (await relay.send("relay.program2.x", "x", sender=ME)).id)
+    assert await trimmed(relay, hours=7 * 24 - 1) == 0
+    assert await trimmed(relay, hours=7 * 24 + 1) == 1
