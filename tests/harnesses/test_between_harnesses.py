@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tieline.client import Client, connect
-from tieline.protocol.mesh import MemberView
+from tieline.protocol.mesh import Activity, MemberView
 from tieline.protocol.messages import MessageView
-from tieline.script import Call, Say
+from tieline.script import Call, Run, Say
 from tieline.testing.harness_terminals import HOMES, HarnessHome
 from tieline.testing.rig import scratch_env
 from tieline.testing.tmux_terminal import TmuxTerminal
@@ -36,6 +36,8 @@ def tool(harness: str, name: str, **arguments: object) -> Call:
     match harness:
         case "claude-code":
             return Call(f"mcp__tieline__{name}", arguments)
+        case "gemini":
+            return Call(f"mcp_tieline_{name}", arguments)
         case "codex":
             return Call(name, {"namespace": "mcp__tieline", **arguments})
         case _:
@@ -52,8 +54,11 @@ class Desk:
 
     async def member(self, harness: str) -> MemberView:
         """The agent of that terminal, once it is idle. It registered by itself."""
+        return await self.activity(harness, "idle")
+
+    async def activity(self, harness: str, activity: Activity) -> MemberView:
         async with asyncio.timeout(BOUND):
-            while not (found := await self.client.members(harness=harness, activity="idle")):  # noqa: ASYNC110
+            while not (found := await self.client.members(harness=harness, activity=activity)):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         (member,) = found
         return member
@@ -137,6 +142,36 @@ async def test_two_harnesses_exchange_messages_while_idle(tmp_path: Path, asker:
         assert (answer.receipt.sender, answer.receipt.subject) == (second.address, first.address)
         assert {"stored", "injected", "seen", "answered"} <= {step.state for step in question.receipt.steps}
         assert {"stored", "injected"} <= {step.state for step in answer.receipt.steps}
+
+
+async def test_gemini_is_written_to_in_its_turn_and_answers(tmp_path: Path) -> None:
+    """Its terminal cannot be woken, so it is at work when the other one writes."""
+    async with desk(tmp_path, "claude-code", "gemini") as at:
+        claude, gemini = await at.member("claude-code"), await at.member("gemini")
+        at.homes["gemini"].rig.play(
+            [Run("while [ ! -e go ]; do sleep 0.1; done")],
+            [tool("gemini", "send_message", to=claude.id, text="The answer is 42.")],
+            [Say("I have answered.")],
+        )
+        at.homes["claude-code"].rig.play(
+            [tool("claude-code", "find_agents", query="gemini")],
+            [tool("claude-code", "send_message", to=gemini.id, text="What is the answer?")],
+            [Say("I have asked.")],
+            [Say("So it is 42.")],
+        )
+        await at.terminals["gemini"].submit("wait for the file")
+        await at.activity("gemini", "working")
+        await at.terminals["claude-code"].submit("ask the other one")
+        await at.terminals["claude-code"].shows("I have asked.")
+        assert "What is the answer?" not in at.homes["gemini"].rig.heard()  # its tool is not interrupted
+        (at.homes["gemini"].project / "go").touch()
+        await at.terminals["claude-code"].shows("So it is 42.")
+        await at.terminals["gemini"].shows("I have answered.")
+        assert gemini.name in at.homes["claude-code"].rig.heard(), "it did not find the other one"
+        question, answer = await at.messages()
+        assert (question.receipt.sender, question.receipt.subject) == (claude.address, gemini.address)
+        assert (answer.receipt.sender, answer.receipt.subject) == (gemini.address, claude.address)
+        assert {"stored", "injected", "seen", "answered"} <= {step.state for step in question.receipt.steps}
 
 
 async def test_a_chain_through_three_harnesses_and_back_has_one_budget(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from tieline.cli.mcp.stdio_bridge import caller_headers
 from tieline.mesh.errors import NotYours
 from tieline.mesh.mcp_caller import Callers, McpRequest, harness_of, thread_of
 from tieline.mesh.records import Caller
@@ -97,3 +99,25 @@ def test_a_bridge_whose_harness_went_on_with_another_session_is_that_session() -
     assert identify(callers, request(connection="bridge-2", session="before")).session == "before"
     with pytest.raises(NotYours):
         identify(callers, request(session="before"), session_id="before")
+
+
+@pytest.mark.parametrize(
+    ("env", "given", "harness", "session"),
+    [
+        ({"TIELINE_HARNESS": "gemini"}, "", "gemini", ""),
+        ({"TIELINE_HARNESS": "gemini", "CLAUDE_CODE_SESSION_ID": "c-1"}, "", "gemini", ""),  # started below the other
+        ({"CLAUDE_CODE_SESSION_ID": "c-1"}, "", "claude-code", "c-1"),
+        ({"TIELINE_HARNESS": "gemini"}, "codex", "codex", ""),
+    ],
+)
+def test_a_bridge_says_which_harness_started_it(env: dict[str, str], given: str, harness: str, session: str) -> None:
+    headers = caller_headers(env, given)
+    assert headers.get("X-Tieline-Harness", "") == harness
+    assert headers.get("X-Tieline-Session", "") == session
+
+
+def test_the_process_that_started_a_bridge_names_the_session_when_nothing_else_does() -> None:
+    made = replace(request(harness="gemini"), process_session="g-1")
+    assert identify(Callers(), made).session == "g-1"
+    assert identify(Callers(), made, {"threadId": "t-1"}).session == "t-1"
+    assert identify(Callers(), made, session_id="s-1").session == "s-1"

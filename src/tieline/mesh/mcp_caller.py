@@ -1,8 +1,8 @@
 """Who calls a tool: from what the transport knows, then what the harness says in the call, then what the model says.
 
 In this order: the session's own processes (driven), the header of the bridge, `_meta` of the call (Codex), the argument
-`session_id`, what the same connection said before, and last the connection itself. A model cannot name another session
-than the one that its harness names.
+`session_id`, what the same connection said before, what the hooks of the bridge's harness said, and last the connection
+itself. A model cannot name another session than the one that its harness names.
 """
 
 import re
@@ -39,6 +39,7 @@ class McpRequest(Struct, kw_only=True, eq=False):
 
     principal: str  # whose connection it is: the SDK lets nobody else use the MCP session
     caller: Caller  # machine, harness, session, cwd, driven
+    process_session: str = ""  # of the process that started the bridge, as its hooks told
     connection: str = ""  # the bridge, or the MCP session
     mcp_session: str = ""
     key: str = ""  # of a request that may come again
@@ -82,6 +83,7 @@ class Callers:
         known = self._remembered.get(request.connection) if request.connection else None
         if not session and known is not None:
             return replace(known, token=token)
+        session = session or request.process_session
         harness = caller.harness or ("codex" if thread else "") or harness_of(client, session)
         found = replace(caller, harness=harness, session=session or request.connection, token=token)
         if session_id and session and request.connection:

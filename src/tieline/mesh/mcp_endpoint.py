@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from starlette.types import Message, Receive, Scope, Send
 
 from .deliveries import Deliveries
+from .harness_processes import HarnessProcesses
 from .hook_events import NativeHooks
 from .mcp_caller import McpRequest
 from .mesh import Mesh
@@ -29,6 +30,7 @@ class McpEndpoint:
     def __init__(self, mesh: Mesh, hooks: NativeHooks | None = None) -> None:
         self.mesh = mesh
         self.deliveries = Deliveries(mesh)
+        self.processes = HarnessProcesses()
         self._hooks = hooks
         self._server: MeshMcpServer | None = None
         self._loading = asyncio.Lock()

@@ -87,7 +87,10 @@ async def opencode_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHom
 async def gemini_home(root: Path, binaries: Path) -> AsyncGenerator[HarnessHome, None]:
     home, project = root / "home", _project(root)
     async with GeminiRig(home, binaries) as rig:
-        argv = (str(binaries / "gemini"), "--skip-trust", "-m", GEMINI_MODEL, "--approval-mode", "yolo")
+        # Where a folder is not trusted, its MCP servers are off.
+        (home / ".gemini").mkdir(exist_ok=True)
+        (home / ".gemini" / "trustedFolders.json").write_bytes(msgspec.json.encode({str(project): "TRUST_FOLDER"}))
+        argv = (str(binaries / "gemini"), "-m", GEMINI_MODEL, "--approval-mode", "yolo")
         yield HarnessHome(rig, home, project, argv, rig.options["env"])
 
 

@@ -375,7 +375,8 @@ def header_value(text: str) -> str:
 
 
 def caller_headers(env: "Mapping[str, str]", harness: str) -> dict[str, str]:
-    """Who calls, as far as the environment tells."""
+    """Who calls, as the environment says. `harness` is of the command line; installed entries use a variable."""
+    harness = harness or env.get("TIELINE_HARNESS", "")
     headers = {"X-Tieline-Bridge": os.urandom(16).hex()}
     cwd = env.get("CLAUDE_PROJECT_DIR") or os.getcwd()  # noqa: PTH109 (pathlib is not imported)
     for variable, name in SESSION_VARIABLES:

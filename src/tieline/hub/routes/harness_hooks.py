@@ -71,6 +71,8 @@ async def fire(request: Request, harness: str, event: str = "") -> Response:
         input = {"hook_event_name": event, **input}
     caller = harness_caller(context, hub.mcp.mesh)
     reply = await hub.hooks.handle(caller, harness, input)
+    if context.peer is not None and reply.caller.session:
+        hub.mcp.processes.on_hook(context.peer.pid, reply.caller.harness, reply.caller.session)
     confirms = CONFIRMS_HEADER in request.headers
     return HookResponse(reply, hub.mcp.deliveries, reply.caller, confirms=confirms)
 

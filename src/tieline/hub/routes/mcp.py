@@ -68,10 +68,12 @@ def mcp_request(
     def refused(who: str, why: str) -> None:
         hub.audit.record("refusal", f"{actor_name(device)} {who}", context.via, why=why, request=f"POST {MCP}")
 
+    peer = context.peer if bridge and not caller.session else None
     connection = f"bridge-{bridge}" if bridge else f"mcp-{mcp_session}" if mcp_session else ""
     return McpRequest(
         principal=device.id,
         caller=caller,
+        process_session=endpoint.processes.session_of(peer.pid, caller.harness) if peer is not None else "",
         connection=connection,
         mcp_session=mcp_session,
         key=_word(headers, "x-tieline-key"),

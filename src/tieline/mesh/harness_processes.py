@@ -1,0 +1,39 @@
+"""Which session a harness's process is at, as its hooks say: the hooks and the MCP server that one process has started
+belong to the same session. For harnesses that do not tell their MCP servers which session it is, as Gemini.
+"""
+
+from ..processes.process_table import process_info
+
+MAX_ABOVE = 6
+"""A harness starts hooks through shells and wrappers: so many processes above a hook may be the harness."""
+MAX_KNOWN = 2000
+
+ProcessKey = tuple[str, int, int]
+"""Harness, process, and its start, which tells it from a later one with the same number."""
+
+
+class HarnessProcesses:
+    def __init__(self) -> None:
+        self._sessions: dict[ProcessKey, str] = {}
+
+    def on_hook(self, pid: int, harness: str, session: str) -> None:
+        """A hook that runs as this process is of that session."""
+        for _ in range(MAX_ABOVE):
+            info = process_info(pid)
+            if info is None or info.parent <= 1 or (parent := process_info(info.parent)) is None:
+                return
+            pid = info.parent
+            key = (harness, pid, parent.start)
+            self._sessions.pop(key, None)  # the latest last
+            self._sessions[key] = session
+            if len(self._sessions) > MAX_KNOWN:
+                del self._sessions[next(iter(self._sessions))]
+
+    def session_of(self, pid: int, harness: str) -> str:
+        """The session of the MCP server that runs as this process; empty when no hook of its harness came yet. Only its
+        own parent counts: farther up is what several harnesses have in common."""
+        info = process_info(pid)
+        parent = process_info(info.parent) if info is not None else None
+        if info is None or parent is None:
+            return ""
+        return self._sessions.get((harness, info.parent, parent.start), "")
