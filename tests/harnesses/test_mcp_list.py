@@ -19,6 +19,7 @@ WAIT_S = 120.0
 LISTED = {
     "claude-code": r"tieline: .* ✔ Connected",
     "opencode": r"tieline .*connected",
+    "gemini": r"tieline: .* - Connected",
     "codex": r"tieline .* enabled",  # it does not connect to list them
 }
 
@@ -28,7 +29,7 @@ def run(argv: tuple[str, ...], cwd: Path, env: Mapping[str, str]) -> str:
         argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WAIT_S
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + done.stderr  # Gemini CLI lists its servers there
 
 
 @contextmanager

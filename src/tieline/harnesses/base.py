@@ -121,6 +121,10 @@ class Harness:
         """What the person has to do, or to know, after the installation."""
         return []
 
+    def trusts(self, folder: Path, env: Mapping[str, str]) -> bool:
+        """Whether it starts MCP servers there. Some do so only in folders that the person has called safe."""
+        return True
+
     def detect(self, env: Mapping[str, str], *, version: bool = True) -> Detection:
         program = self._program(env)
         home = Path(env.get("HOME", "/"))

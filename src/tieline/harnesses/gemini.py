@@ -1,6 +1,9 @@
 """Gemini CLI: MCP server and command hooks in one file, instructions in GEMINI.md, a command."""
 
-from typing import Any
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
 
 from .base import (
     KEY_VARIABLE,
@@ -21,6 +24,8 @@ from .instructions import TOML_COMMAND, instructions_in
 
 HOOKS = ("SessionStart", "BeforeAgent", "AfterTool", "AfterAgent", "SessionEnd")
 HOOK_TIMEOUT_MS = 10_000
+SERVER_TIMEOUT_MS = 600_000
+"""Gemini CLI's own for a call; without it `gemini mcp list` waits 5 s, and the bridge may have to start a hub."""
 
 
 class Gemini(Harness):
@@ -51,11 +56,44 @@ class Gemini(Harness):
             ManagedFile(folder / "commands/tieline.toml", WholeFile(self.name, TOML_COMMAND), "command /tieline"),
         ]
 
+    def notes(self, options: InstallOptions) -> list[str]:
+        if self.trusts(Path(options.project or Path.cwd()), options.env):
+            return []
+        return ["Gemini CLI starts MCP servers only in folders that you trust: it asks, and /permissions changes it."]
+
+    def trusts(self, folder: Path, env: Mapping[str, str]) -> bool:
+        """The nearest rule counts. It can be told not to ask."""
+        own = Path(env.get("HOME", "/")) / ".gemini"
+        security = _members(_members(_read(own / "settings.json")).get("security"))
+        asks = _members(security.get("folderTrust")).get("enabled", True)
+        if env.get("GEMINI_CLI_TRUST_WORKSPACE") == "true" or not asks:
+            return True
+        rules = _members(_read(Path(env.get("GEMINI_CLI_TRUSTED_FOLDERS_PATH") or own / "trustedFolders.json")))
+        places = {Path(named).parent if rule == "TRUST_PARENT" else Path(named): rule for named, rule in rules.items()}
+        around = [place for place in places if folder.is_relative_to(place)]
+        return bool(around) and places[max(around, key=lambda place: len(place.parts))] != "DO_NOT_TRUST"
+
+
+def _read(file: Path) -> Any:
+    try:
+        return json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _members(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
 
 def _server(options: InstallOptions) -> dict[str, Any]:
     if options.transport == "http":
-        return {"httpUrl": mcp_url(options), "headers": http_headers(Gemini.name, f"${{{KEY_VARIABLE}}}")}
-    return stdio_entry(Gemini.name, options)
+        entry: dict[str, Any] = {
+            "httpUrl": mcp_url(options),
+            "headers": http_headers(Gemini.name, f"${{{KEY_VARIABLE}}}"),
+        }
+    else:
+        entry = stdio_entry(Gemini.name, options)
+    return {**entry, "timeout": SERVER_TIMEOUT_MS}
 
 
 def _hooks(options: InstallOptions) -> dict[str, Any]:

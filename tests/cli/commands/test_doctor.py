@@ -65,6 +65,14 @@ def test_hooks_that_codex_was_not_allowed_to_run(cli: CliProcess) -> None:
     assert states(doctor(cli, "codex"))["codex", "trusted"] == "ok"
 
 
+def test_a_folder_that_gemini_does_not_trust(cli: CliProcess) -> None:
+    assert cli.run("install", "gemini").returncode == 0
+    assert states(doctor(cli, "gemini"))["gemini", "folder"] == "note"
+    rules = Path(cli.env["HOME"], ".gemini", "trustedFolders.json")
+    rules.write_text(json.dumps({str(cli.place): "TRUST_FOLDER"}))
+    assert ("gemini", "folder") not in states(doctor(cli, "gemini"))
+
+
 def test_sessions_hooks_and_a_test_message(cli: CliProcess) -> None:
     options = InstallOptions(env=cli.env, program=cli.program, python=sys.executable)
     command = shlex.split(hook_command("gemini", options))

@@ -12,6 +12,7 @@ from msgspec import Struct
 from ...client.client import Client
 from ...client.errors import NoHub
 from ...environment import inherited
+from ...harnesses import registry
 from ...harnesses.base import hook_program
 from ...protocol.mesh import HookActivity, MemberView
 from ...protocol.messages import MessageView, NewMessage
@@ -105,6 +106,10 @@ def check_harness(report: HarnessReport) -> list[Finding]:
         findings.append(Finding(about=name, check="version", state="ok" if same else "note", text=text))
     if name == "codex" and (hooks := codex_hooks(inherited())):
         findings.append(_trust(hooks))
+    if report.installed != "no" and not registry.create(name).trusts(here := Path.cwd(), inherited()):
+        text = f"it does not trust {here}, and starts no MCP server there"
+        hint = f"{report.display_name} asks when you start it there."
+        findings.append(Finding(about=name, check="folder", state="note", text=text, hint=hint))
     return findings
 
 
