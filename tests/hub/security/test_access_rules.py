@@ -45,6 +45,7 @@ AGENTS = {
     ("POST", "/api/v1/messages/ask"),
     ("GET", "/api/v1/messages/x"),
     ("GET", "/api/v1/members"),
+    ("POST", "/api/v1/harness-hooks"),
     ("GET", "/mcp"),
     ("POST", "/mcp"),
     ("DELETE", "/mcp"),
@@ -217,6 +218,7 @@ async def test_the_page_is_the_same_for_everybody(shared: Running, stranger: Str
 MESH = {
     ("GET", "/api/v1/me"),
     ("POST", "/api/v1/logout"),
+    ("POST", "/api/v1/harness-hooks"),
     ("GET", "/mcp"),
     ("POST", "/mcp"),
     ("DELETE", "/mcp"),
