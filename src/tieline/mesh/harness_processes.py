@@ -1,5 +1,5 @@
 """Which session a harness's process is at, as its hooks say: the hooks and the MCP server that one process has started
-belong to the same session. For harnesses that do not tell their MCP servers which session it is, as Gemini.
+belong to the same session.
 """
 
 from ..processes.process_table import process_info

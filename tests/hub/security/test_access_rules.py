@@ -242,7 +242,7 @@ async def test_a_mesh_key_opens_the_mcp_server_and_nothing_else(shared: Running)
                     opened.append((method, path, reply.status_code))
         assert opened == []
         refused = await harness.get("/api/v1/sessions")
-        assert refused.json()["detail"] == "a mesh's key is valid for the MCP server only"
+        assert refused.json()["detail"] == "a mesh's key is valid for the MCP server and hooks only"
     for path in ("/api/v1/stream", "/api/v1/link"):
         with pytest.raises((InvalidStatus, ConnectionClosed)):
             async with connect(
