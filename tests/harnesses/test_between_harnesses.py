@@ -7,12 +7,14 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tieline.client import Client, connect
+from tieline.paths import state as state_directory
 from tieline.protocol.mesh import Activity, MemberView
 from tieline.protocol.messages import MessageView
 from tieline.script import Call, Run, Say
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.real
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
 TIELINE = str(Path(sys.executable).with_name("tieline"))
-BOUND = 60.0
+BOUND = 120.0
 ARGUMENTS = {"claude-code": ("--allowedTools", "mcp__tieline")}
 """The person lets the agent use Tieline's tools without asking. With options like that, Codex leaves its shared daemon:
 there the person answers at the terminal."""
@@ -88,9 +90,12 @@ async def desk(root: Path, *harnesses: str) -> AsyncGenerator[Desk, None]:
         await tieline(env, root, "up", "--port", "0")
         stack.push_async_callback(tieline, env, root, "down")
         client = await stack.enter_async_context(connect(env))
-        terminals = {
-            name: await stack.enter_async_context(homes[name].terminal(*ARGUMENTS.get(name, ()))) for name in harnesses
-        }
+        terminals: dict[str, TmuxTerminal] = {}
+        for number, name in enumerate(harnesses, 1):
+            terminals[name] = await stack.enter_async_context(homes[name].terminal(*ARGUMENTS.get(name, ())))
+            # Its MCP server has been opened and has listed its tools. What a model calls before is unknown to it.
+            calls = partial(mcp_calls, state_directory(env) / "hub.log")
+            await eventually(lambda: calls() >= 2 * number, f"{name} does not list our tools", timeout=BOUND)  # noqa: B023
         at = Desk(client, homes, terminals)
         if "opencode" in terminals:  # it has no session before its first prompt
             homes["opencode"].rig.play([Say("Hello, too.")])
@@ -103,6 +108,10 @@ async def desk(root: Path, *harnesses: str) -> AsyncGenerator[Desk, None]:
             for name, terminal in terminals.items():
                 error.add_note(f"The screen of {name}:\n{await terminal.screen()}")
             raise
+
+
+def mcp_calls(log: Path) -> int:
+    return sum('"path": "/mcp", "status": 200' in line for line in log.read_text().splitlines())
 
 
 async def tieline(env: Mapping[str, str], cwd: Path, *arguments: str) -> None:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.real
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
 OWNER = Caller(person="owner")
-BOUND = 60.0
+BOUND = 120.0
 UNTIL_GO = Run("while [ ! -e go ]; do sleep 0.1; done")
 
 

@@ -33,7 +33,7 @@ from tieline.testing.wait_for import eventually
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
 OWNER = Caller(person="owner")
-BOUND = 60.0
+BOUND = 120.0
 
 
 class Sessions:

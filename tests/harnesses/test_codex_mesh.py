@@ -30,7 +30,7 @@ pytestmark = pytest.mark.real
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
 PROGRAM = str(Path(sys.executable).with_name("tieline"))
 ALICE = Caller(machine="elsewhere", harness="generic", session="alice-1")
-BOUND = 60.0
+BOUND = 120.0
 
 
 @asynccontextmanager

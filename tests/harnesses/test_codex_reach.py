@@ -21,7 +21,7 @@ from tieline.testing.wait_for import eventually
 pytestmark = pytest.mark.real
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
-BOUND = 60.0
+BOUND = 120.0
 
 
 class Sessions:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 COLUMNS, ROWS = 140, 45
 LOOK_S = 0.1
-SCREEN_S = 60.0
+SCREEN_S = 120.0
 """An agent's terminal shows what it should within this time, also on a busy machine."""
 TMUX_S = 20.0
 
