@@ -31,7 +31,7 @@ def cli(tmp_path: Path) -> Generator[CliProcess, None, None]:
 
 
 def doctor(cli: CliProcess, *arguments: str, status: int = 0) -> list[tuple[str, str, str, str]]:
-    ended = cli.run("doctor", "--json", *arguments)
+    ended = cli.run("doctor", "--json", *arguments, timeout=90)
     assert ended.returncode == status, ended.stderr + ended.stdout
     findings: list[dict[str, Any]] = json.loads(ended.stdout)
     return [(each["about"], each["check"], each["state"], each["text"] + each.get("hint", "")) for each in findings]

@@ -69,6 +69,7 @@ class Bridge:
         self._count = 0
         self._starting = threading.Lock()
         self._places = threading.BoundedSemaphore(MAX_AT_ONCE)
+        self._handing_over = threading.Lock()  # until what was handed over is confirmed
         self._listener: threading.Thread | None = None
 
     def handle(self, line: bytes) -> None:
@@ -115,6 +116,8 @@ class Bridge:
 
     def _answer_in_turn(self, line: bytes, message: "dict[str, Any]") -> None:
         try:
+            with self._handing_over:  # the harness may have sent this because of what it was handed
+                pass
             self._answer(line, message)
         finally:
             self._places.release()
@@ -194,9 +197,12 @@ class Bridge:
         for text in response.messages():
             if response.status >= 400 and b'"jsonrpc"' not in text:
                 raise NotAnMcpAnswer(problem_text(response.status, text))
-            self._write(text)
             if delivery := carried(text):
-                self._confirm(delivery)
+                with self._handing_over:
+                    self._write(text)
+                    self._confirm(delivery)
+            else:
+                self._write(text)
         if response.status >= 400 and "id" not in message:
             raise NotAnMcpAnswer(f"the hub refused {message.get('method')}: status {response.status}")
 
