@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tieline.bus import open_bus
 from tieline.drivers.base import Prompt
-from tieline.events import Done, TurnStarted
+from tieline.events import Answer, Ask, Command, Done, TurnStarted
 from tieline.sessions.crash_recovery import STOPPED, UNWRITTEN, close_turn
 from tieline.sessions.event_log import EventLog
 from tieline.sessions.prompt_queue import PromptQueue
@@ -64,3 +64,21 @@ async def test_a_turn_that_was_being_closed_stays_indeterminate(stopped: Stopped
     assert await stopped.status() == "indeterminate"
     ends = [entry async for entry in stopped.log.read("s", follow=False) if isinstance(entry.event, Done)]
     assert len(ends) == 1
+
+
+@pytest.mark.parametrize("decided", ["allow", ""])
+async def test_an_ask_whose_answer_was_not_written_down_gets_it(stopped: Stopped, decided: str) -> None:
+    """A person had answered, or it had expired, when Tieline was killed before the log said so."""
+    ask = Ask("a", "permission", title="Run", action=Command("ls"), input={"command": "ls"})
+    await stopped.log.append("s", ask)
+
+    async def answered(asked: Ask) -> Answer | None:
+        assert asked == ask
+        return Answer("a", "allow", by="owner") if decided else None
+
+    for _ in range(2):  # also when it is done again
+        await close_turn(stopped.log, stopped.prompts, stopped.prompt, RECORD, answered=answered)
+    events = [entry.event async for entry in stopped.log.read("s", follow=False)]
+    (answer,) = [event for event in events if isinstance(event, Answer)]
+    assert (answer.ask, answer.decision, answer.by) == ("a", *(("allow", "owner") if decided else ("deny", "restart")))
+    assert isinstance(events[-1], Done)

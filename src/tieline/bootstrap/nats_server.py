@@ -39,7 +39,7 @@ async def nats_server(env: Mapping[str, str]) -> AsyncGenerator[str]:
             f'listen: "127.0.0.1:{port}"\nmax_payload: 2MB\n'
             f'log_file: "{folder / "server.log"}"\nlogfile_size_limit: 10MB\n'
             f'jetstream {{ store_dir: "{folder}" }}\n'
-            f"authorization {{ users = [{{ user: {USER}, password: {password} }}] }}\n"
+            f'authorization {{ users = [{{ user: {USER}, password: "{password}" }}] }}\n'
         )
     running: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     keeper = asyncio.create_task(_keep((program, "-c", str(config)), folder, env, port, running))

@@ -1,8 +1,10 @@
 """Recovery after a crash: makes the log and the tables agree, and claims nothing that is not known."""
 
+from collections.abc import Awaitable, Callable
+
 from msgspec.structs import replace
 
-from ..events import Done, Error, Init, ToolResult, ToolUse, TurnStarted
+from ..events import Answer, Ask, Done, Error, Init, ToolResult, ToolUse, TurnStarted
 from .ask_decisions import lost
 from .event_log import EventLog
 from .prompt_queue import PromptQueue
@@ -20,23 +22,40 @@ async def expire_ask(log: EventLog, record: AskRecord) -> None:
     await log.append(record.session, lost(record.ask), id=f"{record.id}.expired")
 
 
+async def nobody(ask: Ask) -> Answer | None:
+    return None
+
+
 async def close_turn(
-    log: EventLog, prompts: PromptQueue, prompt: PromptRecord, record: SessionRecord, problem: str = STOPPED
+    log: EventLog,
+    prompts: PromptQueue,
+    prompt: PromptRecord,
+    record: SessionRecord,
+    problem: str = STOPPED,
+    *,
+    answered: Callable[[Ask], Awaitable[Answer | None]] = nobody,
 ) -> SessionRecord:
     """A prompt that was running gets its truthful end: the log's own if the turn had come to it, else indeterminate.
     Doing it again, after it was done in part, is fine.
 
-    In the log, every open tool call gets a result and the turn its one `done`.
+    In the log, every ask gets its answer (`answered` says what was decided and could not be written down any more),
+    every open tool call a result and the turn its one `done`.
     """
     started = False
     ended: Done | None = None
     calls: dict[str, None] = {}
+    asks: dict[str, Ask] = {}
     native = record.native_id
     async for entry in log.read(record.id, after=record.seq, follow=False):
         match entry.event:
             case TurnStarted():
                 started, ended = True, None
                 calls.clear()
+                asks.clear()
+            case Ask(id=id):
+                asks[id] = entry.event
+            case Answer(ask=id):
+                asks.pop(id, None)
             case Init(native_id=id):
                 native = id or native
             case ToolUse(id=id):
@@ -63,6 +82,8 @@ async def close_turn(
             native_id=native,
         )
     if started and ended is None:
+        for ask in asks.values():
+            await log.append(record.id, await answered(ask) or lost(ask), id=f"{ask.id}.expired")
         for call in calls:
             await log.append(record.id, ToolResult(call, "error", UNFINISHED), id=f"{prompt.id}.{call}.lost")
         await log.append(record.id, Error(problem, "indeterminate"), id=f"{prompt.id}.lost")

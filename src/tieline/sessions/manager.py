@@ -291,6 +291,12 @@ class SessionManager:
         for tell in self.lost:
             tell(agent)
 
+    async def _answered(self, ask: Ask) -> Answer | None:
+        with suppress(UsageError):
+            record, _ = await self.asks.get(ask.id)
+            return record.answer
+        return None
+
     async def _recover(self) -> None:
         """Make the state of a crash truthful, then go on with what waited. Other nodes' state is theirs."""
         await self._roster.load()
@@ -298,7 +304,8 @@ class SessionManager:
             await crash_recovery.expire_ask(self.log, ask)
         for prompt in await self.prompts.load(self._roster.__contains__):
             record = self._roster.get(prompt.session)
-            await self._roster.keep(await crash_recovery.close_turn(self.log, self.prompts, prompt, record))
+            closed = await crash_recovery.close_turn(self.log, self.prompts, prompt, record, answered=self._answered)
+            await self._roster.keep(closed)
         for session in self.prompts.sessions():
             with suppress(TielineError):  # its agent is not known, or off, any more: what waits, waits on
                 self.runners.wake(self._runner(session))
