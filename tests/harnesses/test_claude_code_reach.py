@@ -110,11 +110,15 @@ async def test_an_idle_terminal_wakes_and_its_presence_is_told(tmp_path: Path) -
 @pytest.mark.real
 async def test_a_terminal_that_is_killed_has_ended_and_is_told_again_when_it_is_resumed(tmp_path: Path) -> None:
     async with claude_code_home(tmp_path, BINARIES) as home, reached(home.home) as (reach, sessions):
+        # Below a shell, as people start it: tmux at once resumes a program of its own that is suspended.
+        home.argv = ("/bin/sh", "-c", '"$@"; exit $?', "sh", *home.argv)
         async with home.terminal() as terminal:
             home.rig.play([Say("I am here.")])
             await terminal.submit("hello")
             await terminal.shows("I am here.")
             session = await sessions.only("idle")
+            (transcript,) = (home.home / ".claude/projects").glob(f"*/{session.session}.jsonl")
+            await eventually(lambda: "I am here." in transcript.read_text(), "its answer was not kept", timeout=BOUND)
             pid = process_of(home)
             os.kill(pid, signal.SIGSTOP)
             await eventually(lambda: state(pid) == "T", "it was not suspended")
