@@ -17,6 +17,13 @@ def background(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]
     return task
 
 
+async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
+    """Returns when all of them have ended, however they did."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def _ended(task: asyncio.Task[None]) -> None:
     if task.cancelled() or (error := task.exception()) is None or isinstance(error, BusClosed):
         return

@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from .background_tasks import cancel_and_wait
+
 DEBOUNCE_MS = 100
 """Changes within this time count as one: an editor writes, renames and touches."""
 RETRY_S = 5.0
@@ -41,8 +43,7 @@ async def watch(files: Callable[[], Iterable[Path]]) -> AsyncGenerator[None, Non
         finally:
             stop.set()
             if step is not None:
-                step.cancel()
-                await asyncio.gather(step, return_exceptions=True)
+                await cancel_and_wait(step)
             await watching.aclose()
 
 

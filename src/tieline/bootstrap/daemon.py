@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from .. import config as configuration
 from .. import paths, state_directory
+from ..background_tasks import cancel_and_wait
 from ..bus import open_bus
 from ..bus.base import Bus
 from ..client.hub_address import RunningHub
@@ -151,15 +152,13 @@ async def _linked(
             try:
                 await again.wait()
             finally:
-                linking.cancel()
-                await asyncio.gather(linking, return_exceptions=True)
+                await cancel_and_wait(linking)
 
     task = asyncio.create_task(keep_linking())
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
 
 
 # --- running ----------------------------------------------------------------------------------------------
@@ -228,9 +227,7 @@ async def run_node(config: Config, *, started: Callable[[StartResult], None]) ->
                     tasks[0].result()
             finally:
                 farewell.begin(_stop_starting(executor))
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await cancel_and_wait(*tasks)
 
 
 def _stop_starting(node: CommandExecutor | None) -> int:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from .. import paths
+from ..background_tasks import cancel_and_wait
 from ..errors import TielineError
 from ..processes.async_process import Process
 
@@ -47,8 +48,7 @@ async def nats_server(env: Mapping[str, str]) -> AsyncGenerator[str]:
         await running
         yield f"nats://{USER}:{password}@127.0.0.1:{port}"
     finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
+        await cancel_and_wait(keeper)
 
 
 def _program(env: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from ..background_tasks import background
+from ..background_tasks import background, cancel_and_wait
 from ..errors import BusClosed, BusError
 from .base import Change, Entry, Table
 
@@ -59,8 +59,7 @@ class TableCache:
 
     async def stop(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     async def _run(self) -> None:
         while True:
@@ -82,8 +81,7 @@ class TableCache:
                 self._loaded.set()
                 change = await first
             finally:
-                first.cancel()
-                await asyncio.gather(first, return_exceptions=True)
+                await cancel_and_wait(first)
             self._changed(change, known)
             async for change in changes:
                 self._changed(change, known)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..background_tasks import cancel_and_wait
 from ..errors import TielineError
 from ..protocol import PROTOCOL
 from ..protocol.stream_frames import (
@@ -85,8 +86,7 @@ class WebSocketTransport:
                     async with aclosing(self._frames(socket)) as frames:
                         yield frames
                 finally:
-                    beating.cancel()
-                    await asyncio.gather(beating, return_exceptions=True)
+                    await cancel_and_wait(beating)
         except InvalidStatus as error:
             raise error_from_response(
                 self._url, error.response.status_code, bytes(error.response.body or b"")

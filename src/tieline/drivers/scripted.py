@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import script
+from ..background_tasks import cancel_and_wait
 from ..config import setting
 from ..errors import Unsupported
 from ..events import (
@@ -164,8 +165,7 @@ class ScriptedConversation:
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     async def _play(self, turn: Turn) -> None:
         try:

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from ..background_tasks import cancel_and_wait
 from ..file_watcher import watch
 from ..mesh.push import HarnessSession, Rung, SessionObserver, Unreachable
 from ..processes.ancestry import agent_ancestor
@@ -99,9 +100,7 @@ class ClaudeCodeReach:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_and_wait(*tasks)
 
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
         file = self._files.get(session.session)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
 from ..mesh.push import HarnessSession, Rung, SessionObserver, Unreachable
 from ..protocol.mesh import Activity
@@ -91,9 +92,7 @@ class CodexReach:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_and_wait(*tasks)
 
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
         peer, thread = self._peer, session.session

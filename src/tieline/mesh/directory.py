@@ -16,7 +16,7 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..background_tasks import background
+from ..background_tasks import background, cancel_and_wait
 from ..bus.base import Bus
 from ..bus.table_cache import TableCache
 from ..envelopes import address as normalize_address
@@ -130,8 +130,7 @@ class Directory:
 
     async def __aexit__(self, *_: object) -> None:
         if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.gather(self._upkeep, return_exceptions=True)
+            await cancel_and_wait(self._upkeep)
         await self._cache.__aexit__()
         with suppress(BusError):
             await self._write_seen()

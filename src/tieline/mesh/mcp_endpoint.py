@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Message, Receive, Scope, Send
 
+from ..background_tasks import cancel_and_wait
 from .deliveries import Deliveries
 from .harness_processes import HarnessProcesses
 from .hook_events import NativeHooks
@@ -44,8 +45,7 @@ class McpEndpoint:
         self._stopping.set()
         if self._task is not None:
             await asyncio.wait((self._task,), timeout=STOP_S)
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     async def handle(
         self,

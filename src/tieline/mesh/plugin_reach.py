@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 
+from ..background_tasks import cancel_and_wait
 from ..errors import TielineError
 from ..protocol.harness_plugins import PluginHandedOver, PluginReport, PluginText
 from .push import HarnessSession, Rung, SessionObserver, Unreachable
@@ -61,8 +62,7 @@ class PluginReach:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
 
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
         link = next((link for link in reversed(self._links.values()) if session.session in link.sessions), None)

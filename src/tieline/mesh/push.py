@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
 from ..envelopes import MessageReceipt, under
 from ..errors import TielineError
@@ -232,6 +233,4 @@ class Pusher:
 
     async def _cancel_pushes(self) -> None:
         tasks = list(self._pushes.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from ..background_tasks import background
+from ..background_tasks import background, cancel_and_wait
 from ..envelopes import MessageReceipt, under
 from .mesh import Mesh
 from .records import MEMBER_PREFIX, Member
@@ -72,9 +72,7 @@ class UnreadNotices:
         self._unsubscribe()
         for timer in self._timers.values():
             timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     def _on_receipt(self, receipt: MessageReceipt) -> None:
         if not under(MEMBER_PREFIX, receipt.subject):

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from ..background_tasks import cancel_and_wait
 from ..config import Config
 from ..drivers import registry
 from ..drivers.base import Driver, Probe
@@ -43,9 +44,7 @@ class AgentInventory:
 
     async def __aexit__(self, *_: object) -> None:
         tasks = [task for task in (self._clock, self._looking) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
 
     async def refresh(self) -> tuple[AgentView, ...]:
         """Look again, now. Those who ask at the same time share one look."""

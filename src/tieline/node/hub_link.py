@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct
 
+from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
 from ..bus.base import Bus
 from ..errors import BusClosed, BusError, TielineError, UsageError
@@ -116,9 +117,7 @@ class HubLink:
                 if task.done():
                     task.result()
         finally:
-            for task in (orders, dialing, trimming):
-                task.cancel()
-            await asyncio.gather(orders, dialing, trimming, return_exceptions=True)
+            await cancel_and_wait(orders, dialing, trimming)
 
     async def _keep_trimming(self) -> None:
         while self._keep_days > 0:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from ..background_tasks import cancel_and_wait
 from ..backoff import EXACT, Backoff
 from ..channels.base import AskNote, AskService, Sender
 from ..envelopes import Envelope, Payload, Refused
@@ -39,8 +40,7 @@ class AskForwarder:
     async def __aexit__(self, *_: object) -> None:
         self._unsubscribe()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     def _enqueue(self, note: AskNote) -> None:
         if self._waiting.full():

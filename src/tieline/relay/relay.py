@@ -12,6 +12,7 @@ from typing import Unpack
 
 from msgspec.structs import replace
 
+from ..background_tasks import cancel_and_wait
 from ..bus.base import Bus
 from ..channels.base import AskOptions, Channel, Progress, SendOptions
 from ..config import Config
@@ -100,8 +101,7 @@ class Relay:
 
     async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
         await self.registry.stop()
         await self.lease.release()
 
@@ -131,9 +131,7 @@ class Relay:
 
     async def _deactivate(self) -> None:
         self._activated.clear()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         await self.maintenance.save_low_water_mark()
         await self.registry.pause()
         await self.dispatcher.stop()

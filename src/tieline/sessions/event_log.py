@@ -12,6 +12,7 @@ from itertools import count
 
 from msgspec import Struct
 
+from ..background_tasks import cancel_and_wait
 from ..bus.base import MAX_RECORD, Announcement, Bus, Record
 from ..events import AnyEvent, Event, TextDelta, ThinkingDelta, ToolOutput, decode, encode
 
@@ -104,9 +105,7 @@ class EventLog:
                 async for entry in joined:
                     yield entry
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
+            await cancel_and_wait(*pumps)
 
 
 class LogWriter:

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 
 from msgspec.structs import replace
 
+from ..background_tasks import cancel_and_wait
 from ..bus.base import Bus
 from ..config import Config
 from ..drivers import registry
@@ -71,7 +72,7 @@ class SessionManager:
                     check_spec(self.driver(agent), spec)
                     self.pool.prepare(self.driver(agent), spec, always=True)
             tending = asyncio.create_task(self.runners.tend())
-            stack.push_async_callback(_cancelled, tending)
+            stack.push_async_callback(cancel_and_wait, tending)
             self._stack = stack.pop_all()
         return self
 
@@ -309,8 +310,3 @@ class SessionManager:
         for session in self.prompts.sessions():
             with suppress(TielineError):  # its agent is not known, or off, any more: what waits, waits on
                 self.runners.wake(self._runner(session))
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from ..background_tasks import cancel_and_wait
 from ..backoff import EXACT, Backoff
 from ..drivers.base import Driver, Prompt, Spec
 from ..errors import BusClosed, BusError, TielineError
@@ -207,8 +208,7 @@ class PromptRunner:
             for event in (TurnStarted(prompt.text, prompt.id), Error(str(error), type(error).__name__), done):
                 await writer.write(event)
         finally:
-            watchdog.cancel()
-            await asyncio.gather(watchdog, return_exceptions=True)
+            await cancel_and_wait(watchdog)
             seq = await writer.close()
         await self._finish(done, seq)
 

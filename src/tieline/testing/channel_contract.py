@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import msgspec
 import pytest
 
+from ..background_tasks import cancel_and_wait
 from ..bus import open_bus
 from ..channels.base import Channel, ChannelContext, DeliveryContext, Progress
 from ..config import Config
@@ -216,8 +217,7 @@ class ChannelContract:
                 settled(channel, far.address, self.envelope(far, "cancelled"), FakeDeliveryContext())
             )
             await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
             await eventually(lambda: tasks() <= before, f"left over: {tasks() - before}", timeout=BOUND)
             result = await bounded(
                 channel.deliver(far.address, self.envelope(far, "next", id="m2"), FakeDeliveryContext())

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from ..background_tasks import cancel_and_wait
+
 MAX_BODY = 64 * 1024 * 1024
 IDLE_S = 120.0
 """A connection that sends no request for this long is closed."""
@@ -76,9 +78,7 @@ class LoopbackServer:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        for task in list(self._connections):
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await cancel_and_wait(*self._connections)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

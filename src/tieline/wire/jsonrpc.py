@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from ..background_tasks import cancel_and_wait
 from .lines import LineTooLong
 
 MAX_EARLY = 8
@@ -92,9 +93,7 @@ class Peer:
     async def __aexit__(self, *_: object) -> None:
         self._close("closed")
         tasks = [self._reader, *self._incoming]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
 
     @property
     def gone(self) -> bool:

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
+from ...background_tasks import cancel_and_wait
 from ...envelopes import DeliveryResult, Envelope
 from ...errors import BusError, TielineError, UsageError
 from ...sessions.event_log import subject as log_subject
@@ -175,9 +176,7 @@ class AgentChannel:
             return _result(session, subject, end)
         finally:
             self._working -= 1
-            for task in (ending, limit):
-                task.cancel()
-            await asyncio.gather(ending, limit, return_exceptions=True)
+            await cancel_and_wait(ending, limit)
 
 
 def _result(session: str, subject: str, end: TurnEnd) -> DeliveryResult:

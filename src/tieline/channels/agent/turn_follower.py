@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from ...background_tasks import cancel_and_wait
 from ...bus.base import Bus
 from ...errors import BusClosed, BusError
 from ...events import AnyEvent, Done, Outcome, Text, Thinking, ToolResult, ToolUse, TurnStarted
@@ -49,8 +50,7 @@ class TurnFollower:
 
     async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     async def known(self, session: str, prompt: str) -> bool:
         """Whether there is such a prompt already: an earlier delivery of the same message."""
@@ -82,8 +82,7 @@ class TurnFollower:
                 return TurnEnd("indeterminate", error=record.problem)
             return TurnEnd(done.status, done.text, done.error)
         finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            await cancel_and_wait(reading)
             self._waiting[key].discard(over)
             if not self._waiting[key]:
                 del self._waiting[key]

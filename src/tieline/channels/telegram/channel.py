@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 from aiogram.types import Update
 
+from ...background_tasks import cancel_and_wait
 from ...backoff import EXACT, Backoff
 from ...envelopes import OUTCOME_UNKNOWN, MessageReceipt
 from ...errors import TielineError, UsageError
@@ -109,9 +110,7 @@ class Telegram:
 
     async def stop(self) -> None:
         self._state = "stopped"
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         await self._stack.aclose()
 
     def status(self) -> ChannelStatus:

@@ -11,6 +11,7 @@ from contextlib import aclosing
 
 import msgspec
 
+from ...background_tasks import cancel_and_wait
 from ...bus.base import Bus
 from ...envelopes import MessageReceipt
 from ...errors import TielineError
@@ -93,8 +94,7 @@ class LiveReply:
             self._relay.report(f"an answer could not be streamed: {error.message}")
         finally:
             if listener is not None:
-                listener.cancel()
-                await asyncio.gather(listener, return_exceptions=True)
+                await cancel_and_wait(listener)
 
     async def _listen(self, bus: Bus, session: str) -> None:
         """The turn of our message, from its beginning: what was said before we listened is in the log."""

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ... import paths
+from ...background_tasks import cancel_and_wait
 from ...client.client import Client
 from ...drivers.base import Attachment
 from ...environment import inherited
@@ -220,8 +221,7 @@ async def _ticking(frames: AsyncGenerator[AnyHubFrame, None], watch: SessionView
             async for frame in frames:
                 yield frame
     finally:
-        clock.cancel()
-        await asyncio.gather(clock, return_exceptions=True)
+        await cancel_and_wait(clock)
 
 
 def tail(given: str, *, follow: bool, number: int, json: bool) -> int:

@@ -10,6 +10,7 @@ from contextlib import aclosing, suppress
 
 from msgspec.structs import replace
 
+from ...background_tasks import cancel_and_wait
 from ...client.client import Client
 from ...client.errors import HubError, HubUnreachable, error_by_name
 from ...client.stream import Connection
@@ -279,9 +280,7 @@ class HubSession:
 
     async def _stop(self) -> None:
         tasks = [self._pump, *self._deciding.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
 
 
 def _open_failure(event: Error) -> TielineError | None:

@@ -12,6 +12,7 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
+from ...background_tasks import cancel_and_wait
 from ...events import Answer, Ask, Question, Remember
 from ...sessions.ask_decisions import allow, deny
 from ..terminal import event_text
@@ -70,8 +71,7 @@ class PermissionPrompter:
             else:
                 self._print_result(Text("— no longer asked", "dim"))
         finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+            await cancel_and_wait(asking)
             self._resume()
 
     def abort(self, reason: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, aclosing, suppress
 from typing import TYPE_CHECKING, Protocol
 
+from ...background_tasks import cancel_and_wait
 from ...drivers.base import Prompt
 from ...errors import TielineError
 from ...events import Answer, Ask, Done, Event, Outcome
@@ -132,9 +133,7 @@ class TurnRunner:
                 view.tick()
 
     async def _close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         if self._ready.done() and not self._ready.cancelled() and self._ready.exception() is None:
             with suppress(OSError):
                 self._ready.result().close()

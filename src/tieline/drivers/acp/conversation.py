@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ...background_tasks import cancel_and_wait
 from ...errors import AgentDied, AgentStartFailed, Unsupported
 from ...events import Answer, Ask, Error, Init, Other, Outcome, Warning
 from ...policy import Receipt
@@ -121,8 +122,7 @@ class AcpConversation:
     async def close(self) -> None:
         for task in (self._task, *self._open_asks.values()):
             if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await cancel_and_wait(task)
         if self._turn is not None:
             self._turn.done("interrupted", native_id=self.native_id)
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from ...background_tasks import cancel_and_wait
 from ...config import setting
 from ...errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, UsageError
 from ...policy import CAPABILITIES, Capability, Policy, Receipt
@@ -218,9 +219,7 @@ class Acp:
                 raise talk.start_failed("" if exited else f"it said nothing useful within {START_S:g} s")
             await task
         finally:
-            task.cancel()
-            gone.cancel()
-            await asyncio.gather(task, gone, return_exceptions=True)
+            await cancel_and_wait(task, gone)
 
     async def _version(self, path: str, env: Mapping[str, str]) -> tuple[str, str]:
         """(version, problem) as the program tells them."""

@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
+from ...background_tasks import cancel_and_wait
 from ...errors import AgentDied, UsageError
 from ...events import Answer, Error, Event, Init, Other, Outcome, Warning
 from ...policy import Receipt
@@ -93,8 +94,7 @@ class CodexConversation:
         except (PeerGone, TimeoutError) as error:
             raise await server.failed(error) from None
         finally:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
+            await cancel_and_wait(opening)
         thread = opened["thread"]
         self.native_id = thread["id"]
         self._threads[self.native_id] = self._main
@@ -118,9 +118,7 @@ class CodexConversation:
                     if self._turn_id:
                         await self._request("turn/interrupt", turnId=self._turn_id)
                     await self._request("thread/unsubscribe")
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     # --- turns -----------------------------------------------------------------------------------------
 

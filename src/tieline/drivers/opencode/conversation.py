@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
+from ...background_tasks import cancel_and_wait
 from ...errors import AgentError, SessionClosed
 from ...events import Error, Init, Other
 from ...policy import Receipt
@@ -120,9 +121,7 @@ class OpenCodeConversation:
                     async with asyncio.timeout(CLOSE_S):
                         await self._api.abort()
             self._finish(turn)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     # --- for the asks ----------------------------------------------------------------------------------
 

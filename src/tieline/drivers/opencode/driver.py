@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Struct
 
+from ...background_tasks import cancel_and_wait
 from ...config import setting
 from ...errors import AgentError, AgentStartFailed, Unsupported, UsageError
 from ...policy import Policy, Receipt
@@ -160,9 +161,7 @@ class OpenCode:
             session, last, children = await _session(server, spec, rules)
             await asyncio.gather(opening, greeting)
         finally:
-            opening.cancel()
-            greeting.cancel()
-            await asyncio.gather(opening, greeting, return_exceptions=True)
+            await cancel_and_wait(opening, greeting)
         conversation = OpenCodeConversation(
             self.name,
             server,

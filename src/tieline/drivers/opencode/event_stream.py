@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from ...background_tasks import cancel_and_wait
 from ...backoff import EXACT, Backoff
 from ...wire.sse import EventTooLong, SseParser
 from .server import REQUEST_S, OpenCodeError, OpenCodeServer, ServerUnreachable
@@ -85,8 +86,7 @@ class EventStream:
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     def _on_server_gone(self, reason: str) -> None:
         for listener in list(self._listeners):

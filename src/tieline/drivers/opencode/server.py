@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from ...background_tasks import cancel_and_wait
 from ...errors import AgentDied, AgentError, AgentMissing, AgentStartFailed
 from ...processes.async_process import Process
 from ...wire.lines import LineTooLong
@@ -80,8 +81,7 @@ class OpenCodeServer:
 
     async def close(self) -> None:
         if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.gather(self._starting, return_exceptions=True)
+            await cancel_and_wait(self._starting)
         try:
             if self._client is not None:
                 await self._client.aclose()
@@ -90,8 +90,7 @@ class OpenCodeServer:
                 self._process.signal(signal.SIGTERM)  # it does not mind that its input is closed
                 await self._process.__aexit__(None, None, None)
             if self._watching is not None:
-                self._watching.cancel()
-                await asyncio.gather(self._watching, return_exceptions=True)
+                await cancel_and_wait(self._watching)
 
     def kill(self) -> None:
         if self._process is not None:

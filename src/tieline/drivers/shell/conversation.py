@@ -5,6 +5,7 @@ import errno
 import signal
 import time
 
+from ...background_tasks import cancel_and_wait
 from ...errors import AgentDied, AgentStartFailed, ProtocolError, TielineError, Unsupported
 from ...events import Error, Init, Outcome, Warning
 from ...policy import Receipt
@@ -64,8 +65,7 @@ class ShellConversation:
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     def _kill(self) -> None:
         if self._process is not None:

@@ -15,6 +15,7 @@ import uvicorn
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from ...background_tasks import cancel_and_wait
 from ...config import HubConfig
 from ...errors import UsageError
 from ...protocol.node_link import MAX_FRAME
@@ -140,8 +141,7 @@ async def serve(
         where = str(local.path) if local else ""
         yield ServerAddress(host=host, port=bound.getsockname()[1], tls=tls, socket=where)
     finally:
-        ticking.cancel()
-        await asyncio.gather(ticking, return_exceptions=True)
+        await cancel_and_wait(ticking)
         try:
             await asyncio.shield(_shut_down(server, bound))
         finally:

@@ -8,7 +8,7 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
-from ...background_tasks import background
+from ...background_tasks import background, cancel_and_wait
 from ...bus.base import Bus, Table
 from ...errors import BusClosed, BusError, Conflict, UsageError
 from ...node.command_executor import EXPIRED
@@ -80,9 +80,7 @@ class CommandQueue:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         await self._write()
 
     async def send(self, node: str, order: CommandEnvelope) -> None:

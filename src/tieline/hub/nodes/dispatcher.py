@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...background_tasks import background
+from ...background_tasks import background, cancel_and_wait
 from ...bus.base import Bus
 from ...errors import BusClosed, BusError, Unsupported, UsageError
 from ...ids import new_id
@@ -89,9 +89,7 @@ class CommandDispatcher:
     async def __aexit__(self, *_: object) -> None:
         if self._local is not None and self._status_changed.set in self._local.agents.changed:
             self._local.agents.changed.remove(self._status_changed.set)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         for future in [future for futures in self._waiting.values() for future in futures]:
             future.cancel()
         with suppress(BusError):

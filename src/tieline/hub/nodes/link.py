@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...background_tasks import cancel_and_wait
 from ...errors import BusError, UsageError
 from ...node.result_outbox import keeps_log
 from ...protocol import PROTOCOL
@@ -74,8 +75,7 @@ class Links:
             await asyncio.wait({work})
         finally:
             unused()
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            await cancel_and_wait(work)
             self._open[device.id].discard(work)
             if not self._open[device.id]:
                 del self._open[device.id]
@@ -253,9 +253,7 @@ async def _run_until_failure(*works: Coroutine[Any, Any, None]) -> None:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
     for task in done:
         if error := task.exception():
             raise _root_error(error)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ... import paths
-from ...background_tasks import background
+from ...background_tasks import background, cancel_and_wait
 from ...bus.base import Bus, Table
 from ...errors import BusClosed, BusError, Conflict, TielineError, UsageError
 from ...ids import new_id
@@ -117,8 +117,7 @@ class NodeRegistry:
 
     async def __aexit__(self, *_: object) -> None:
         if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+            await cancel_and_wait(self._watch)
 
     async def get(self, node: str) -> NodeView:
         """Raises UnknownNode."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from ...background_tasks import background
+from ...background_tasks import background, cancel_and_wait
 from ...bus.base import Bus
 from ...config import HubConfig
 from ...errors import BusClosed, BusError, Conflict
@@ -99,9 +99,7 @@ class PushNotifier:
             leave()
         for timer in self._offline_timers.values():
             timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         await self.sender.__aexit__()
         await self.subscriptions.__aexit__()
 

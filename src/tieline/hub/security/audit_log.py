@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...background_tasks import background, log
+from ...background_tasks import background, cancel_and_wait, log
 from ...protocol.audit import AuditKind, AuditLine
 
 KEPT_DAYS = 90
@@ -61,8 +61,7 @@ class AuditLog:
 
     async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
         self._close_windows(all=True)
         await self._flush()
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...background_tasks import background
+from ...background_tasks import background, cancel_and_wait
 from ...bus.base import Bus, Table
 from ...bus.table_cache import TableCache
 from ...errors import BusClosed, BusError, Conflict
@@ -89,8 +89,7 @@ class Devices:
 
     async def __aexit__(self, *_: object) -> None:
         if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.gather(self._upkeep, return_exceptions=True)
+            await cancel_and_wait(self._upkeep)
         await self._cache.__aexit__()
         with suppress(BusError):
             await self._write_seen()

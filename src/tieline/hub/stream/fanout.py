@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
 from typing import Any, Literal
 
-from ...background_tasks import background
+from ...background_tasks import background, cancel_and_wait
 from ...bus.base import Bus, Record
 from ...errors import BusClosed, BusError
 from ...protocol.stream_frames import HEARTBEAT_S, AnyHubFrame, Beat, GoneFrame, PromptFrame
@@ -91,9 +91,7 @@ class Fanout:
         for follower in tuple(self.subscribers):
             follower.drop(1012, "the hub ends")
             await follower.pause()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     # --- for followers ---
 

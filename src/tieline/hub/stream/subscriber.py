@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...background_tasks import cancel_and_wait
 from ...errors import BusError
 from ...protocol.stream_frames import CLOSE_TOO_SLOW
 from .delta_buffer import DELTAS, DeltaBuffer, Item, item_key
@@ -85,8 +86,7 @@ class Subscriber:
         """Nothing more is sent, and nothing is half sent, until `begin`."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
         self._behind = False
 
     def drop(self, code: int, why: str) -> None:

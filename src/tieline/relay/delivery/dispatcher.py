@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 
 from msgspec.structs import replace
 
+from ...background_tasks import cancel_and_wait
 from ...envelopes import DeadLetter, Envelope, MessageReceipt, ReceiptStep, State, decode_envelope
 from ...errors import BusClosed, BusError
 from ..address_trie import AddressTrie
@@ -199,9 +200,7 @@ class Dispatcher:
             queue.drain()
         for message in self.in_flight.values():
             message.closed = True
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         self.in_flight.clear()
         self.mailboxes.clear()
         self._unrouted.clear()

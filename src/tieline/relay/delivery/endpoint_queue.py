@@ -12,6 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ...background_tasks import cancel_and_wait
 from ...channels.base import ChannelStatus, DeliveryContext
 from ...envelopes import DeliveryResult, Envelope, MessageReceipt
 from ..rules import CircuitBreaker
@@ -241,9 +242,7 @@ class EndpointQueue:
             self._timer = None
         if self._running:
             _, left = await asyncio.wait(set(self._running), timeout=grace_s)
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+            await cancel_and_wait(*left)
 
     def drain(self) -> list[InFlight]:
         """Remove and return all waiting messages."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ... import config as configuration
 from ... import paths
+from ...background_tasks import cancel_and_wait
 from ...channels.base import Channel, ChannelContext
 from ...config import ChannelConfig, Config
 from ...environment import config_path
@@ -79,8 +80,7 @@ class ChannelSet:
 
     async def _end_task(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     async def _run(self) -> None:
         known = await asyncio.to_thread(self._trust.load)

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from ...background_tasks import cancel_and_wait
 from ...bus.base import Table
 from ...errors import BusError, Conflict
 from ...ids import new_id
@@ -135,8 +136,7 @@ class ActiveRelayLease:
             await active()
             await holding
         finally:
-            holding.cancel()
-            await asyncio.gather(holding, return_exceptions=True)
+            await cancel_and_wait(holding)
 
 
 def _machine() -> str:
