@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -37,6 +37,10 @@ MESSAGES = 200
 HOOKS = 60
 SETTLED_S = 0.02
 """Until a call that waits has reached the hub."""
+HCOM = "hcom==0.7.31"
+HCOM_MESSAGES = 25
+HCOM_SETTLED_S = 0.3
+"""Until its process that waits does so."""
 ANNA = Caller(machine="here", harness="codex", session="a")
 BOB = Caller(machine="here", harness="codex", session="b")
 
@@ -191,6 +195,65 @@ async def hooks(hub: CalledHub) -> Row:
     return at_most("command hook of a harness", ours, reference, 1.5, note)
 
 
+async def run(command: tuple[str, ...], env: Mapping[str, str]) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *command, env=env, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert await process.wait() == 0, command
+
+
+async def through_hcom(program: str, env: Mapping[str, str]) -> float:
+    """A process that sends, to one that waits."""
+    listener = await asyncio.create_subprocess_exec(
+        *(program, "listen", "30", "--json", "--name", "bob"), env=env, stdout=asyncio.subprocess.PIPE
+    )
+    assert listener.stdout is not None
+    await asyncio.sleep(HCOM_SETTLED_S)
+    start = time.perf_counter()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        tasks.create_task(run((program, "send", "@bob", "--name", "anna", "--", "hello"), env))
+        assert b"hello" in await listener.stdout.readline()
+        taken = time.perf_counter() - start
+    await listener.communicate()
+    return taken
+
+
+async def beside_hcom(hub: CalledHub, path: Path) -> list[Row]:
+    """None where it cannot be installed."""
+    venv, python = str(path / "venv"), sys.executable
+    install = ("pip", "install", "--quiet", "--python", f"{venv}/bin/python", HCOM)
+    for arguments in (("venv", "--quiet", "--python", python, venv), install):
+        uv = str(Path(python).with_name("uv"))
+        done = await asyncio.to_thread(subprocess.run, (uv, *arguments), capture_output=True, timeout=300)
+        if done.returncode:
+            print(f"{HCOM} is left out: {done.stderr.decode(errors='replace')}", file=sys.stderr)
+            return []
+    program, env = f"{venv}/bin/hcom", {"HOME": hub.env["HOME"], "HCOM_DIR": str(path / "hcom"), "PATH": os.defpath}
+    for name in ("anna", "bob"):
+        await run((program, "start", "--as", name), env)
+    kept: list[float] = []
+    started: list[float] = []
+    reference: list[float] = []
+    async with hub.client("anna") as anna, hub.client("bob") as bob:
+        await call(anna, "register_agent", name="anna")
+        await call(bob, "register_agent", name="bob")
+        for _ in range(HCOM_MESSAGES):
+            reference.append(await through_hcom(program, env))
+            async with waiting(bob) as receives:
+                start = time.perf_counter()
+                await call(anna, "send_message", to="bob", text="hello")
+                kept.append(await receives - start)
+            async with waiting(bob) as receives, asyncio.TaskGroup() as tasks:
+                start = time.perf_counter()
+                tasks.create_task(run((PROGRAM, "message", "send", "@bob", "hello"), hub.env))
+                started.append(await receives - start)
+    theirs, note = statistics.median(reference), "seconds, against `hcom send` to `hcom listen`"
+    return [
+        at_most("send to receive, kept connection : hcom", statistics.median(kept), theirs, 1, note),
+        at_most("send to receive, a process per message : hcom", statistics.median(started), theirs, 3, note),
+    ]
+
+
 async def messaging(path: Path) -> list[Row]:
     async with hub_beside(path) as hub:
         return [
@@ -198,6 +261,7 @@ async def messaging(path: Path) -> list[Row]:
             await sending(hub, "http", "2026-07-28", "HTTP without"),
             await sending(hub, "stdio", "legacy", "`tieline mcp`"),
             await hooks(hub),
+            *await beside_hcom(hub, path),
         ]
 
 

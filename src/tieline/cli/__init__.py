@@ -3,7 +3,6 @@
 import gc
 import os
 import sys
-from contextlib import suppress
 
 TYPE_CHECKING = False  # not imported from typing, which costs more than all the rest here
 if TYPE_CHECKING:
@@ -33,6 +32,13 @@ def main() -> None:
 
         if (status := run(arguments[1:])) is not None:
             _leave(status)
+    if arguments[:2] == ["message", "send"]:
+        from .quick_send import run as send
+
+        rest = arguments[2:]
+        if (status := send(rest)) is not None:
+            _leave(status)
+        arguments = [*arguments[:2], *rest]
     from .app import start
 
     gc.enable()
@@ -41,6 +47,8 @@ def main() -> None:
 
 def _leave(status: int) -> "NoReturn":
     """Exit without the interpreter's clean-up, which takes a tenth of a turn; everything is closed by now."""
+    from contextlib import suppress
+
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # closed, or its reader is gone
             stream.flush()

@@ -2,7 +2,6 @@
 then the mark is read from the parent process."""
 
 import os
-from pathlib import Path
 
 from .. import environment
 from .process_table import MARK
@@ -18,11 +17,16 @@ def mark() -> str:
     pid = os.getppid()
     for _ in range(MOST):
         try:
-            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+            variables = _read(f"/proc/{pid}/environ").split(b"\0")
+            pid = int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
         except (OSError, ValueError, IndexError):  # another user's, or a system without /proc
             return ""
         for variable in variables:
             if variable.startswith(MARK.encode() + b"="):
                 return variable.partition(b"=")[2].decode(errors="replace")
     return ""
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123 (pathlib is not imported: this is on the way of every message sent)
+        return file.read()
