@@ -1,11 +1,11 @@
 """`tieline message send TO TEXT` without the parser and client libraries, which take many times as long as the rest.
 
-For the plain form and the hub of this machine. Everything else, and every refusal, is left to the whole command line,
-which says what is wrong.
+For the plain form and the hub of this machine; it behaves in every way as the whole command line, which does the rest.
 """
 
 import os
-from _json import encode_basestring_ascii as quoted  # `json` would import `re`
+import sys
+from _json import encode_basestring as quoted  # `json` would import `re`
 
 from ..environment import inherited, state_folder, variable
 from ..harnesses.hook import HubSocket
@@ -13,40 +13,76 @@ from ..processes.environment_mark import mark
 
 PATH = "/api/v1/messages"
 CREATED = b"201"
+FAILED, INTERRUPTED = 1, 130  # as in errors.py, which is not imported for them
 
 
 def run(arguments: list[str]) -> int | None:
-    """The exit status; None for what is not done here. A key is then added: sent twice, it is one message."""
+    """The exit status; None for what is not done here. What may have been sent by then has a key: again, it is one."""
     env = inherited()
     if len(arguments) != 2 or any(word.startswith("-") for word in arguments) or env.get("TIELINE_HUB"):
         return None
     try:
-        hub = HubSocket(f"{state_folder(env)}/own/hub.sock")
-        cwd = os.getcwd()  # noqa: PTH109 (pathlib is not imported)
-    except OSError:
-        return None
+        return _send(env, arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _send(env: dict[str, str], arguments: list[str]) -> int | None:
+    state = state_folder(env)
     key = os.urandom(16).hex()
-    message = {
-        "to": arguments[0],
-        "text": arguments[1],
-        "key": key,
-        "within": variable("TIELINE_WITHIN"),
-        "session": variable("TIELINE_SESSION"),
-        "mark": mark(),
-        "cwd": cwd,
-    }
-    arguments += ["--key", key]
-    fields = ",".join(f"{quoted(name)}:{quoted(value)}" for name, value in message.items())
     try:
-        status, _, body = hub.post(PATH, "Connection: close\r\n", f"{{{fields}}}".encode())
-    except (OSError, ValueError):
+        os.stat(f"{state}/hub.json")  # noqa: PTH116 (pathlib is not imported); a hub that is ending has removed it
+        message = {
+            "to": arguments[0],
+            "text": arguments[1],
+            "key": key,
+            "within": variable("TIELINE_WITHIN"),
+            "session": variable("TIELINE_SESSION"),
+            "mark": mark(),
+            "cwd": os.getcwd(),  # noqa: PTH109
+        }
+        fields = ",".join(f"{quoted(name)}:{quoted(value)}" for name, value in message.items())
+        body = f"{{{fields}}}".encode()
+        hub = HubSocket(f"{state}/own/hub.sock")
+        arguments += ["--key", key]
+        status, _, reply = hub.post(PATH, "Connection: close\r\n", body)
+    except (OSError, ValueError):  # no hub, or no text: the whole command line says so
         return None
     if status != CREATED:
-        return None
+        return _refused(env, int(status), reply)
     import json  # the message is stored by now
 
-    view = json.loads(body)
+    view = json.loads(reply)
     id = view["receipt"]["id"]
-    os.write(1, f"{id}\n".encode())
-    os.write(2, f"tieline: {view['state']}; `tieline message status {id}` shows its state\n".encode())
+    try:
+        print(id)
+        _print_error(f"tieline: {view['state']}; `tieline message status {id}` shows its state")
+        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] (it is None when closed: `>&-`)
+            sys.stdout.flush()
+    except BrokenPipeError:  # its reader is gone
+        return FAILED
+    except OSError as error:
+        from .errors import report
+
+        return report(error)
     return 0
+
+
+def _print_error(message: str) -> None:
+    try:
+        if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
+            print(message, file=sys.stderr, flush=True)
+    except OSError:  # a terminal that is gone
+        pass
+
+
+def _refused(env: dict[str, str], status: int, reply: bytes) -> int:
+    from ..client.errors import error_from_response
+    from ..client.hub_address import local_hub_address
+    from .errors import run_and_report
+
+    def work() -> int:
+        hub = local_hub_address(env)
+        raise error_from_response(hub.url if hub else "", status, reply)
+
+    return run_and_report(work)

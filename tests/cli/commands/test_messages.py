@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -88,25 +86,6 @@ def test_an_inbox_is_looked_at_and_read(hub: Setting) -> None:
     assert taken.index("first of two") < taken.index('"n": 2')
     assert ok(hub, "inbox", "relay.user.bob", "--take") == ""
     assert json.loads(ok(hub, "inbox", "relay.user.bob", "--json"))[0]["state"] == "seen"
-
-
-@pytest.mark.slow
-def test_the_plain_form_is_sent_without_libraries_and_refused_with_the_whole_command_line(hub: Setting) -> None:
-    words = ("message", "send", "relay.user.dora", 'quick "ü" \n')
-    code = "import tieline.cli; tieline.cli.main()"
-    ended = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", code, *words],
-        cwd=hub.place, env=hub.env, capture_output=True, text=True, timeout=30, check=True,
-    )  # fmt: skip
-    imported = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines() if line.startswith("import time")}
-    assert "tieline.cli.quick_send" in imported
-    assert not {"typer", "msgspec", "httpx2", "asyncio", "tieline.cli.app"} & imported
-    id = ended.stdout.strip()
-    assert f"`tieline message status {id}` shows its state" in ended.stderr
-    (found,) = json.loads(ok(hub, "inbox", "relay.user.dora", "--json"))
-    assert (found["receipt"]["id"], found["envelope"]["payload"]["text"]) == (id, words[-1])
-    refused = hub.run("message", "send", "@nobody-here", "x")
-    assert refused.returncode != 0 and "nobody-here" in refused.stderr and not refused.stdout
 
 
 @pytest.mark.slow
