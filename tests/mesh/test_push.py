@@ -18,6 +18,7 @@ from tieline.mesh.push import MAX_WAKES, HarnessSession, Pusher, Rung, SessionOb
 from tieline.mesh.records import Caller
 from tieline.mesh.unread_notices import UnreadNotice, UnreadNotices
 from tieline.relay import Relay
+from tieline.sessions.attacher import Attacher
 from tieline.testing.wait_for import eventually
 
 ALICE = HarnessSession(harness="recording", session="s-1", cwd="/", activity="idle")
@@ -28,6 +29,8 @@ class RecordingReach:
     """A way in that keeps what it was given."""
 
     harness = "recording"
+
+    attacher: Attacher | None = None
 
     def __init__(self, *rungs: Rung) -> None:
         self.rungs = frozenset(rungs)

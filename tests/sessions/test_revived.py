@@ -90,7 +90,7 @@ async def test_one_that_dies_at_once_is_not_started_for_ever(tmp_path: Path, mon
     driver = Fragile()
     async with routed(tmp_path, driver) as (router, session):
         driver.opened[0].dead = True
-        await eventually(lambda: router.runners[session].session is None, "it is still kept")
+        await eventually(lambda: not router.runners[session].resting, "it is still kept")
         assert len(driver.opened) == 1
         await turn(router, session)
         assert (router.get(session).outcome, len(driver.opened)) == ("success", 2), "a prompt brings it back"

@@ -76,7 +76,7 @@ async def hub_on(
             local = await stack.enter_async_context(node_on(bus, config, identify(env), farewell))
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
         relay = await stack.enter_async_context(open_relay(hub, wait=False))
-        await stack.enter_async_context(open_mesh(hub, relay))
+        await stack.enter_async_context(open_mesh(hub, relay, local.router if local else None))
         stack.callback(farewell.step, "the channels")
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))

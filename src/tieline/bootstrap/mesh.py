@@ -9,6 +9,7 @@ from importlib import import_module
 from ..envelopes import under
 from ..errors import TielineError
 from ..harnesses import registry
+from ..harnesses.attach_consent import CurrentConsent
 from ..harnesses.base import InstallOptions
 from ..harnesses.hook_handler import HarnessHooks
 from ..harnesses.installer import installed_for
@@ -25,6 +26,8 @@ from ..mesh.unread_notices import UnreadNotice, UnreadNotices
 from ..node.node_identity import identify
 from ..protocol.stream_frames import AnyHubFrame, GoneFrame, SessionFrame
 from ..relay import Relay
+from ..sessions.attacher import Attacher
+from ..sessions.manager import SessionManager
 from ..sessions.records import SessionRecord
 
 REACHES: Mapping[str, str] = {
@@ -103,8 +106,9 @@ class PeopleNotifier:
 
 
 @asynccontextmanager
-async def open_mesh(hub: Hub, relay: Relay) -> AsyncGenerator[Mesh, None]:
-    """The hub's mesh, inside the block."""
+async def open_mesh(hub: Hub, relay: Relay, manager: SessionManager | None = None) -> AsyncGenerator[Mesh, None]:
+    """The hub's mesh, inside the block. With the sessions of this machine, the terminals here are read along too, where
+    their person agreed."""
 
     def on_refused(who: str, why: str) -> None:
         hub.audit.record("refusal", who, "mesh", why=why)
@@ -124,6 +128,9 @@ async def open_mesh(hub: Hub, relay: Relay) -> AsyncGenerator[Mesh, None]:
         for record in hub.state.sessions.values():
             put_session(record)
         ways = reaches(hub.env)
+        if manager is not None:
+            for way in ways:
+                way.attacher = Attacher(manager, CurrentConsent(hub.env))
         plugins = {way.harness: way for way in ways if isinstance(way, PluginReach)}
         integrations = InstalledIntegrations(hub.env)
 

@@ -27,6 +27,7 @@ from ..processes.process_table import process_info
 from ..processes.socket_peer import peer_process
 from ..protocol.mesh import Activity
 from ..safe_file_read import read_regular
+from ..sessions.attacher import Attacher
 
 LOOK_S = 2.0
 """How often running sessions are looked at: a process that was killed leaves its file as it is."""
@@ -85,6 +86,7 @@ class ClaudeCodeReach:
 
     harness = "claude-code"
     rungs: frozenset[Rung] = frozenset({"idle_wake"})
+    attacher: Attacher | None = None
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._home = Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME", "/")) / ".claude")

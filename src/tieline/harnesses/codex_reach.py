@@ -22,6 +22,7 @@ from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
 from ..mesh.push import HarnessSession, Rung, SessionObserver, Unreachable
 from ..protocol.mesh import Activity
+from ..sessions.attacher import Attacher
 from ..version import __version__
 from ..wire.jsonrpc import Peer, PeerGone, RpcError
 
@@ -71,6 +72,7 @@ class CodexReach:
 
     harness = "codex"
     rungs: frozenset[Rung] = frozenset({"mid_turn", "idle_wake"})
+    attacher: Attacher | None = None
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._home = Path(env.get("CODEX_HOME") or Path(env.get("HOME", "/")) / ".codex")

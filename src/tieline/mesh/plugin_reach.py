@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from ..background_tasks import cancel_and_wait
 from ..errors import TielineError
 from ..protocol.harness_plugins import PluginHandedOver, PluginReport, PluginText
+from ..sessions.attacher import Attacher
 from .push import HarnessSession, Rung, SessionObserver, Unreachable
 
 ENDING_S = 2.0
@@ -47,6 +48,7 @@ class PluginReach:
 
     harness: str
     rungs: frozenset[Rung] = frozenset({"mid_turn", "idle_wake"})
+    attacher: Attacher | None = None
 
     def __init__(self, env: Mapping[str, str], *, ending_s: float = ENDING_S, refresh_s: float = REFRESH_S) -> None:
         self._ending_s = ending_s

@@ -21,6 +21,7 @@ from ..backoff import Backoff
 from ..envelopes import MessageReceipt, under
 from ..errors import TielineError
 from ..protocol.mesh import Activity
+from ..sessions.attacher import Attacher
 from .framing import frame_all
 from .mesh import Mesh
 from .records import MEMBER_PREFIX, Caller, Member
@@ -60,6 +61,9 @@ class HarnessSession(Struct, frozen=True, kw_only=True):
 
 class Reach(Protocol):
     """A live way into the sessions of one harness on this machine."""
+
+    attacher: Attacher | None
+    """Where it brings sessions whose person lets us read along; set before `open`."""
 
     @property
     def harness(self) -> str: ...

@@ -10,6 +10,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..processes import spawn
 from .manager import SessionManager
+from .prompt_runner import PromptRunner
 from .records import SessionRecord
 
 HINT = "Name the session with --session."
@@ -44,10 +45,11 @@ def _possible(router: SessionManager, mark: str) -> list[SessionRecord]:
         own = marks.get(record.id, set())
         return mark in own or (not own and starter in (None, record.agent))
 
-    working = (record for record in router.sessions(archived=True) if router.prompts.running(record.id) is not None)
-    return [record for record in working if may_be(record)]
+    driven = (record for record in router.sessions(archived=True) if record.kind == "driven")
+    return [record for record in driven if router.prompts.running(record.id) is not None and may_be(record)]
 
 
 def _marks(router: SessionManager, id: str) -> set[str]:
-    session = router.runners[id].session
+    runner = router.runners[id]
+    session = runner.session if isinstance(runner, PromptRunner) else None
     return set() if session is None else {*session.marks} & spawn.live().keys()

@@ -24,12 +24,13 @@ from ..ids import new_id
 from . import crash_recovery, workspace_diff
 from .agent_options import quiet_s, spec_of, warm_spec
 from .ask_decisions import DEFAULT_EXPIRY_S
+from .attached_session import AttachedSession, HarnessTerminal, attached_id, check_attached_prompt
 from .event_log import EventLog, LogEntry
 from .pending_asks import PendingAsks
 from .prompt_queue import PromptQueue
 from .prompt_runner import PromptRunner
 from .records import AskRecord, PromptRecord, SessionRecord
-from .running_sessions import Ending, RunningSessions
+from .running_sessions import Ending, RunningSessions, SessionRunner
 from .store import SessionStore
 from .transcript import MAX_MESSAGES, TranscriptItem, fold, last_diff
 from .warm_pool import Pool
@@ -123,6 +124,77 @@ class SessionManager:
         check_spec(self.driver(agent), replace(self._spec(record), resume=resume, fork=fork))
         return await self._roster.add(record)
 
+    async def attach(
+        self, agent: str, native_id: str, *, cwd: str, terminal: HarnessTerminal, working: bool = False, title: str = ""
+    ) -> AttachedSession:
+        """The session that a person runs in a terminal of this machine: the one that it was before, or a new one."""
+        record = self._by_native_id(agent, native_id)
+        if record is None:
+            now = time.time()
+            record = await self._roster.add(
+                SessionRecord(
+                    id=attached_id(self._node, agent, native_id),
+                    agent=agent,
+                    cwd=cwd,
+                    node=self._node,
+                    kind="attached",
+                    title=title,
+                    native_id=native_id,
+                    branch=workspace_diff.branch(cwd),
+                    created_at=now,
+                    active_at=now,
+                )
+            )
+        runner = self.runners.get(record.id)
+        if not isinstance(runner, AttachedSession):
+            if runner is not None:  # we drove it, and it was resumed in a terminal: that one goes on
+                del self.runners[record.id]
+                await runner.close()
+                record = runner.record
+            runner = self._attached(replace(record, kind="attached"))
+        await runner.attach(terminal, working=working)
+        return runner
+
+    def attached(self, agent: str) -> list[AttachedSession]:
+        """Those of a harness whose terminal is there, as far as is known."""
+        found = [self._runner(id) for id in self._roster.ids() if self.get(id).kind == "attached"]
+        return [
+            runner
+            for runner in found
+            if isinstance(runner, AttachedSession) and runner.record.agent == agent and runner.record.status != "closed"
+        ]
+
+    async def adopt(self, id: str) -> SessionRecord:
+        """Drive a session from here on whose terminal is closed: the same conversation, by resume."""
+        record = self.get(id)
+        if record.kind == "driven":
+            return record
+        driver = self.driver(record.agent)
+        if not driver.features.resume:
+            raise Unsupported(record.agent, "resume")
+        runner = self.runners.get(id)
+        if isinstance(runner, AttachedSession) and runner.terminal is not None:
+            raise UsageError(
+                "this session is open in a terminal",
+                field="session",
+                hint="Close it there first: only one may write.",
+            )
+        if runner is not None:
+            del self.runners[id]
+            await runner.close()
+        record = replace(
+            record,
+            kind="driven",
+            status="idle",
+            remote=(),
+            **resolve_options(AgentOptionsDict(), self._config, record.agent),
+        )
+        check_spec(driver, self._spec(record))
+        await self._roster.keep(record)
+        if self.prompts.waiting(id):
+            self.runners.wake(self._runner(id))
+        return record
+
     def sessions(self, *, archived: bool = False) -> list[SessionRecord]:
         """Every session of this node, the last active first."""
         found = [record for record in map(self.get, self._roster.ids()) if archived or not record.archived]
@@ -151,6 +223,9 @@ class SessionManager:
             record,
             id=new or new_id(),
             title=title or record.title,
+            kind="driven",
+            remote=(),
+            cursor="",
             status="idle",
             fork_of=record.native_id,
             native_id="",
@@ -164,6 +239,12 @@ class SessionManager:
         allowed = {"title", "policy", "model", "effort", "archived"}
         if unknown := set(changes) - allowed:
             raise UsageError(f"{', '.join(sorted(unknown))} cannot be changed", field=min(unknown))
+        if self.get(id).kind == "attached" and (theirs := set(changes) - {"title", "archived"}):
+            raise UsageError(
+                f"{', '.join(sorted(theirs))} of a session in a terminal cannot be changed from here",
+                field=min(theirs),
+                hint="Change it at the terminal.",
+            )
         check_spec(self.driver(self.get(id).agent), self._spec(replace(self.get(id), **changes)))
         if set(AgentOptions.__struct_fields__) & set(changes) and id in self.runners:
             if self.prompts.running(id) is not None:
@@ -180,6 +261,8 @@ class SessionManager:
     async def close(self, id: str) -> SessionRecord:
         """End its agent. What it said stays; prompting it again resumes it where the agent can."""
         record = self.get(id)
+        if record.kind == "attached" and record.status != "closed":
+            raise UsageError("this session runs in a terminal", field="session", hint="Close it there.")
         if runner := self.runners.pop(id, None):
             await runner.close()
             record = runner.record
@@ -205,7 +288,10 @@ class SessionManager:
             prompt = Prompt(prompt, system=system)
         elif system:
             prompt = replace(prompt, system=system)
-        check_prompt(self.driver(record.agent), prompt)
+        if record.kind == "attached":
+            check_attached_prompt(record, prompt, timeout_s)
+        else:
+            check_prompt(self.driver(record.agent), prompt)
         if timeout_s is not None and not timeout_s > 0:
             raise UsageError("a time limit must be more than 0 seconds", field="timeout_s")
         kept, new = await self.prompts.receive(session, prompt, id=id, by=by, timeout_s=timeout_s)
@@ -216,17 +302,14 @@ class SessionManager:
     async def steer(self, session: str, text: str) -> None:
         """Say something to the agent in the middle of its turn."""
         runner = self.runners.get(session)
-        if runner is None or runner.session is None or not runner.busy:
+        if runner is None:
             raise UsageError(f"no turn is running in {session!r}", field="session", hint="Send it as a prompt.")
-        await runner.session.steer(text)
+        await runner.steer(text)
 
     async def abort(self, session: str) -> bool:
         """Interrupt the running turn. Whether there was one."""
         runner = self.runners.get(session)
-        if runner is None or self.prompts.running(session) is None:
-            return False
-        await runner.interrupt()
-        return True
+        return runner is not None and await runner.abort()
 
     async def answer(self, ask: str, answer: Answer, *, digest: str = "") -> AskRecord:
         """Decide an ask. The first answer wins; the others raise AlreadyAnswered."""
@@ -264,9 +347,21 @@ class SessionManager:
     def _spec(self, record: SessionRecord) -> Spec:
         return spec_of(record, self._config.for_children())
 
-    def _runner(self, id: str) -> PromptRunner:
+    def _by_native_id(self, agent: str, native_id: str) -> SessionRecord | None:
+        found = (self.get(id) for id in self._roster.ids())
+        return next((record for record in found if (record.agent, record.native_id) == (agent, native_id)), None)
+
+    def _attached(self, record: SessionRecord) -> AttachedSession:
+        runner = self.runners[record.id] = AttachedSession(
+            record, events=self.log, prompts=self.prompts, asks=self.asks, keep=self._roster.keep
+        )
+        return runner
+
+    def _runner(self, id: str) -> SessionRunner:
         if id not in self.runners:
             record = self.get(id)
+            if record.kind == "attached":
+                return self._attached(record)
 
             async def on_ask(ask: Ask) -> Answer:
                 return await self.asks.wait(id, ask)
@@ -305,6 +400,9 @@ class SessionManager:
             await crash_recovery.expire_ask(self.log, ask)
         for prompt in await self.prompts.load(self._roster.__contains__):
             record = self._roster.get(prompt.session)
+            if record.kind == "attached":  # its terminal goes on, and its history tells how it ended
+                self.prompts.go_on(prompt)
+                continue
             closed = await crash_recovery.close_turn(self.log, self.prompts, prompt, record, answered=self._answered)
             await self._roster.keep(closed)
         for session in self.prompts.sessions():

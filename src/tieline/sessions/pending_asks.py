@@ -63,16 +63,16 @@ class PendingAsks:
                 orphans.append(await self.close(entry.key, "expired", lost(record.ask)))
         return orphans
 
-    async def wait(self, session: str, ask: Ask) -> Answer:
+    async def wait(self, session: str, ask: Ask, *, expires: bool = True) -> Answer:
         """Keep the ask, wait for its answer; it expires by itself. Cancelled: it is withdrawn, and says so."""
-        now = time.time()
+        now, expiry_s = time.time(), self._expiry_s if expires else None
         record = AskRecord(
             id=ask.id,
             session=session,
             ask=ask,
             digest=digest(ask),
             created_at=now,
-            expires_at=now + self._expiry_s,
+            expires_at=0.0 if expiry_s is None else now + expiry_s,
             parts=ask_parts(ask),
         )
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -85,7 +85,7 @@ class PendingAsks:
         keeping.add_done_callback(lambda _: self._arriving.pop(ask.id, None))
         told = False
         try:
-            async with asyncio.timeout(self._expiry_s):
+            async with asyncio.timeout(expiry_s):
                 await asyncio.shield(keeping)
                 self._open[ask.id] = record
                 self._changed(session, True)
@@ -121,7 +121,7 @@ class PendingAsks:
                     field="digest",
                     hint="Look at the ask again, then decide.",
                 )
-            if time.time() > record.expires_at:
+            if 0 < record.expires_at < time.time():
                 raise AlreadyAnswered(await self.close(id, "expired"))
             check(record.ask, answer)
             decided = replace(answer, ask=id, tool=record.ask.tool)
@@ -132,6 +132,12 @@ class PendingAsks:
                 continue
             self._hand_over(id, decided)
             return changed
+
+    async def settle(self, id: str, answer: Answer) -> AskRecord:
+        """It was decided where we have no say: at its terminal. What it finally is: an answer may have won."""
+        record = await self.close(id, "answered", answer)
+        self._hand_over(id, record.answer)
+        return record
 
     def _hand_over(self, id: str, answer: Answer | None) -> None:
         future = self._waiting.get(id)

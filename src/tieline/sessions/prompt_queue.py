@@ -124,6 +124,10 @@ class PromptQueue:
             raise
         return record
 
+    def go_on(self, record: PromptRecord) -> None:
+        """One that was running when its owner died runs on, elsewhere: in a terminal."""
+        self._running[record.session] = record
+
     async def give_back(self, record: PromptRecord) -> None:
         """It was taken and nothing was begun: it waits again, in its place."""
         queued = replace(record, status="queued", started_at=0.0)

@@ -11,21 +11,19 @@ from msgspec.structs import replace
 from ..background_tasks import cancel_and_wait
 from ..backoff import EXACT, Backoff
 from ..drivers.base import Driver, Prompt, Spec
-from ..errors import BusClosed, BusError, TielineError
+from ..errors import BusClosed, BusError, TielineError, UsageError
 from ..events import Answer, Ask, Done, Error, Event, Init, Status, Text, TurnStarted, Warning
 from . import crash_recovery, workspace_diff
 from .ask_decisions import OnAsk
 from .event_log import EventLog
 from .prompt_queue import PromptQueue
-from .records import PromptRecord, SessionRecord, SessionStatus, add
+from .records import PromptRecord, SessionRecord, SessionStatus, after_turn, last_line
 from .safe_git import GitFailed
 from .session import Session
 from .warm_pool import Pool
 
 BACKOFF = Backoff(0.2, 30.0, EXACT)
 """Between two tries when the bus does not take what must be written."""
-LINE = 200
-"""Characters of an answer that are shown in lists."""
 NO_SNAPSHOT = "the diff of this session shows only what the agent itself reports"
 
 SOON_S = 10.0
@@ -122,6 +120,19 @@ class PromptRunner:
     def busy(self) -> bool:
         return self._task is not None and not self._task.done()
 
+    async def steer(self, text: str) -> None:
+        """Say something to the agent in the middle of its turn."""
+        if self.session is None or not self.busy:
+            raise UsageError(f"no turn is running in {self.record.id!r}", field="session", hint="Send it as a prompt.")
+        await self.session.steer(text)
+
+    async def abort(self) -> bool:
+        """Interrupt the running turn. Whether there was one."""
+        if self._prompts.running(self.record.id) is None:
+            return False
+        await self.interrupt()
+        return True
+
     async def interrupt(self) -> None:
         """End the running turn, also when its agent is only just starting."""
         self._stop = True
@@ -213,20 +224,10 @@ class PromptRunner:
         await self._finish(done, seq)
 
     async def _finish(self, done: Done, seq: int) -> None:
-        failed = done.status == "error"
-        if failed and self._driver.features.resume:
+        if done.status == "error" and self._driver.features.resume:
             await self._close_agent()  # whatever state it is in, the next prompt begins with a fresh one, by resume
-        await self._change(
-            status="failed" if failed else "idle",
-            problem=done.error if failed else "",
-            outcome=done.status,
-            native_id=done.native_id or self.record.native_id,
-            active_at=time.time(),
-            last_line=(done.text or done.error).strip().partition("\n")[0][:LINE] or self.record.last_line,
-            turns=self.record.turns + 1,
-            seq=max(seq, self.record.seq),
-            tokens=add(self.record.tokens, done.tokens),
-        )
+        self.record = after_turn(self.record, done, seq)
+        await self._keep(self.record)
         await self._prompts.finish(self.record.id, done.status, done.error)
         self._stop = False
         if (
@@ -285,7 +286,7 @@ class PromptRunner:
                     self.record, native_id=native or self.record.native_id, model=self.record.model or model
                 )
             case Text(text=text) if text.strip():
-                self.record = replace(self.record, last_line=text.strip().rpartition("\n")[2][:LINE])
+                self.record = replace(self.record, last_line=last_line(text))
             case Ask():
                 pass  # `asking` hears of it
             case _:

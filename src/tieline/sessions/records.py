@@ -1,14 +1,16 @@
 """What is kept about a session beside its log: its own state, its prompts, its asks. Frozen values in bus tables."""
 
 import hashlib
+import time
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..ask_parts import Part
 from ..drivers.base import AgentOptions, Attachment
-from ..events import Answer, Ask, Outcome, Tokens
+from ..events import Answer, Ask, Done, Outcome, Tokens
 from ..policy import Policy
 
 SESSIONS = "sessions"
@@ -24,12 +26,23 @@ PromptStatus = Literal["received", "queued", "running", "done", "failed", "cance
 
 AskStatus = Literal["pending", "answered", "expired", "withdrawn"]
 
+SessionKind = Literal["driven", "attached"]
+"""driven: Tieline runs its agent · attached: a person runs it in a terminal, and Tieline reads along."""
+
+Remote = Literal["prompt", "steer", "abort", "answer", "question"]
+"""What can be done to a terminal's session from elsewhere: prompt it while it is idle · steer its running turn · abort
+that turn · answer its permission prompts · answer its questions."""
+
+LINE = 200
+"""Characters of an answer that are shown in lists."""
+
 
 class SessionRecord(AgentOptions, frozen=True, kw_only=True):
     id: str
     agent: str
     cwd: str
     node: str = "local"  # who runs it
+    kind: SessionKind = "driven"
     policy: Policy = Policy()
     title: str = ""
     status: SessionStatus = "idle"
@@ -46,6 +59,8 @@ class SessionRecord(AgentOptions, frozen=True, kw_only=True):
     seq: int = 0  # where the log stood when its last turn ended
     tokens: Tokens = Tokens()
     archived: bool = False
+    remote: tuple[Remote, ...] = ()  # of an attached one: what its harness lets us do; the rest is the terminal's
+    cursor: str = ""  # of an attached one: how far its harness's own history was read
 
 
 class PromptRecord(Struct, frozen=True, kw_only=True):
@@ -85,6 +100,28 @@ def digest(ask: Ask) -> str:
     """Binds an answer to exactly what was asked."""
     content = msgspec.json.encode((ask.kind, ask.title, ask.action, ask.input, ask.questions, ask.plan), order="sorted")
     return hashlib.sha256(content).hexdigest()[:32]
+
+
+def after_turn(record: SessionRecord, done: Done, seq: int) -> SessionRecord:
+    """The record when a turn has ended; the log stands at `seq`."""
+    failed = done.status == "error"
+    return replace(
+        record,
+        status="failed" if failed else "idle",
+        problem=done.error if failed else "",
+        outcome=done.status,
+        native_id=done.native_id or record.native_id,
+        active_at=time.time(),
+        last_line=(done.text or done.error).strip().partition("\n")[0][:LINE] or record.last_line,
+        turns=record.turns + 1,
+        seq=max(seq, record.seq),
+        tokens=add(record.tokens, done.tokens),
+    )
+
+
+def last_line(text: str) -> str:
+    """What a list shows of a text."""
+    return text.strip().rpartition("\n")[2][:LINE]
 
 
 def add(one: Tokens, other: Tokens | None) -> Tokens:

@@ -1,9 +1,9 @@
-"""The prompt runners of the session manager, by session: limits idle agents and closes all of them."""
+"""The runners of the session manager, by session: limits idle agents and closes all of them."""
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
-from .prompt_runner import PromptRunner
 from .records import SessionRecord
 
 Ending = Callable[[tuple[SessionRecord, ...]], None]
@@ -16,7 +16,37 @@ LOOK_S = 1.0
 """How often it is looked whether the agents that have nothing to do still live."""
 
 
-class RunningSessions(dict[str, PromptRunner]):
+class SessionRunner(Protocol):
+    """Who sees to one session: `PromptRunner` where we run its agent, `AttachedSession` where a person does."""
+
+    record: SessionRecord
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn of ours runs, whose end is waited for."""
+        ...
+
+    @property
+    def resting(self) -> bool: ...
+
+    def rest(self) -> None: ...
+
+    def revive(self) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def stop_starting(self) -> None: ...
+
+    def asking(self, waits: bool) -> None: ...
+
+    async def steer(self, text: str) -> None: ...
+
+    async def abort(self) -> bool: ...
+
+    async def close(self) -> None: ...
+
+
+class RunningSessions(dict[str, SessionRunner]):
     def __init__(self) -> None:
         super().__init__()
         self.ending = False
@@ -39,7 +69,7 @@ class RunningSessions(dict[str, PromptRunner]):
         if runner := self.get(session):
             runner.asking(waits)
 
-    def wake(self, runner: PromptRunner) -> None:
+    def wake(self, runner: SessionRunner) -> None:
         """Work on what waits, unless the end has begun: then it waits on, for the next start."""
         if not self.ending:
             runner.wake()
@@ -55,7 +85,7 @@ class RunningSessions(dict[str, PromptRunner]):
         self.stop_starting()
         running = {id: runner for id, runner in self.items() if runner.busy and runner.record.status in AT_WORK}
 
-        async def close(id: str, runner: PromptRunner) -> None:
+        async def close(id: str, runner: SessionRunner) -> None:
             try:
                 await runner.close()
             finally:

@@ -1,0 +1,39 @@
+"""Where the readers of harnesses bring the sessions that people run in terminals. Without consent nothing is read."""
+
+from collections.abc import Callable, Collection
+
+from .attached_session import AttachedSession, HarnessTerminal
+from .manager import SessionManager
+
+GONE = "the terminal was closed while Tieline was away"
+
+Allowed = Callable[[str, str, float], bool]
+"""Of a harness, a directory and when the session began: whether its person lets us read along."""
+
+
+class Attacher:
+    def __init__(self, manager: SessionManager, allowed: Allowed) -> None:
+        self._manager = manager
+        self._allowed = allowed
+
+    def allowed(self, harness: str, cwd: str, began_at: float) -> bool:
+        """Ask before anything of a session's content is read, and again for each session that begins."""
+        return self._allowed(harness, cwd, began_at)
+
+    async def attach(
+        self,
+        harness: str,
+        native_id: str,
+        *,
+        cwd: str,
+        terminal: HarnessTerminal,
+        working: bool = False,
+        title: str = "",
+    ) -> AttachedSession:
+        return await self._manager.attach(harness, native_id, cwd=cwd, terminal=terminal, working=working, title=title)
+
+    async def only(self, harness: str, native_ids: Collection[str]) -> None:
+        """These run now: all others of the harness that we know of have ended while we did not look."""
+        for session in self._manager.attached(harness):
+            if session.terminal is None and session.record.native_id not in native_ids:
+                await session.detach(GONE)

@@ -1,0 +1,215 @@
+"""A session of a terminal in our records: each event once, the first answer wins, prompts wait until it is idle."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tieline.bus import open_bus
+from tieline.config import Config
+from tieline.drivers.base import Prompt
+from tieline.errors import Unsupported, UsageError
+from tieline.events import Answer, Ask, Command, Done, Event, Init, Text, TextDelta, ToolResult, ToolUse, TurnStarted
+from tieline.sessions.attached_session import (
+    AT_THE_TERMINAL,
+    AttachedSession,
+    TerminalUnreachable,
+    check_attached_prompt,
+)
+from tieline.sessions.attacher import GONE, Attacher
+from tieline.sessions.manager import SessionManager
+from tieline.sessions.records import Remote
+from tieline.testing.wait_for import eventually
+
+NATIVE = "01890000-0000-7000-8000-000000000001"
+
+
+class RecordingTerminal:
+    def __init__(self, *remote: Remote) -> None:
+        self.remote: tuple[Remote, ...] = remote or ("prompt", "steer", "abort", "answer")
+        self.process = 0
+        self.said: list[str] = []
+        self.failures = 0
+
+    async def prompt(self, text: str) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise TerminalUnreachable("it is just starting")
+        self.said.append(text)
+
+    async def steer(self, text: str) -> None:
+        self.said.append(f"steer {text}")
+
+    async def abort(self) -> None:
+        self.said.append("abort")
+
+
+@asynccontextmanager
+async def manager_in(folder: Path) -> AsyncGenerator[SessionManager, None]:
+    async with (
+        open_bus(f"sqlite://{folder / 'bus.db'}") as bus,
+        SessionManager(bus, Config(environ={"HOME": str(folder), "TIELINE_HOME": str(folder)}), node="here") as manager,
+    ):
+        yield manager
+
+
+async def attached(manager: SessionManager, folder: Path, terminal: RecordingTerminal) -> AttachedSession:
+    return await manager.attach("codex", NATIVE, cwd=str(folder), terminal=terminal)
+
+
+async def events(manager: SessionManager, session: AttachedSession) -> list[Event]:
+    await session.flush()
+    return [entry.event async for entry in manager.events(session.record.id, follow=False)]
+
+
+def tell(session: AttachedSession, *told: Event) -> None:
+    for event in told:
+        assert session.tell(event)
+
+
+TURN = (
+    TurnStarted("list the files", "turn-1"),
+    ToolUse("call-1", "exec_command", Command("ls")),
+    ToolResult("call-1", "ok", "a b"),
+    Text("There are two.", "item-1"),
+    Done("success", text="There are two."),
+)
+
+
+async def test_a_turn_of_the_terminal_is_written_and_counted(tmp_path: Path) -> None:
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, Init("codex", NATIVE, model="m"), *TURN, TextDelta("not kept"))
+        assert await events(manager, session) == [Init("codex", NATIVE, model="m"), *TURN]
+        record = manager.get(session.record.id)
+        assert (record.kind, record.status, record.turns, record.last_line) == ("attached", "idle", 1, "There are two.")
+        assert record.model == "m"
+
+
+async def test_what_is_told_again_is_not_written_again(tmp_path: Path) -> None:
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, *TURN[:2], *TURN[:3], *TURN[:4])
+        assert await events(manager, session) == [*TURN[:4]]
+        session.tell(TURN[4], cursor="turn-1")
+        id = session.record.id
+        await session.flush()
+        assert manager.get(id).cursor == "turn-1"
+    async with manager_in(tmp_path) as manager:  # also not after a restart, in the middle of a turn
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        assert session.record.id == id
+        second = TurnStarted("and now?", "turn-2")
+        tell(session, Init("codex", NATIVE), second, Text("Wait.", "item-2"))
+        await session.flush()
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, second, Text("Wait.", "item-2"), Text("Done.", "item-3"), Done("success", text="Done."))
+        found = await events(manager, session)
+        assert found[5:] == [second, Text("Wait.", "item-2"), Text("Done.", "item-3"), Done("success", text="Done.")]
+
+
+async def test_a_prompt_waits_until_the_terminal_is_idle_and_its_turn_is_the_prompts(tmp_path: Path) -> None:
+    async with manager_in(tmp_path) as manager:
+        terminal = RecordingTerminal()
+        terminal.failures = 1
+        session = await attached(manager, tmp_path, terminal)
+        session.activity("working")
+        tell(session, TURN[0])
+        await session.flush()
+        prompt = await manager.prompt(session.record.id, "and the size?", id="p1")
+        await manager.steer(session.record.id, "quickly")
+        assert await manager.abort(session.record.id)
+        assert terminal.said == ["steer quickly", "abort"]
+        assert [waiting.id for waiting in manager.prompts.waiting(session.record.id)] == [prompt.id]
+        tell(session, Done("interrupted"))
+        session.activity("idle")
+        await eventually(lambda: terminal.said[-1] == "and the size?", "the prompt was not sent")
+        tell(session, TurnStarted("<peer>and the size?</peer>", "turn-2"), Done("success"))
+        assert TurnStarted("<peer>and the size?</peer>", "p1") in await events(manager, session)
+        assert (await manager.prompts.get(session.record.id, "p1")).status == "done"
+        with pytest.raises(UsageError, match="no turn is running"):
+            await manager.steer(session.record.id, "too late")
+        assert not await manager.abort(session.record.id)
+
+
+async def test_the_first_answer_wins_and_none_expires(tmp_path: Path) -> None:
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, TURN[0], TURN[1])
+        asking = asyncio.create_task(session.ask(Ask("1", "permission", "Run ls", tool="call-1"), "a1"))
+        await eventually(lambda: bool(manager.asks.pending()), "nothing is asked")
+        (pending,) = manager.asks.pending(session.record.id)
+        assert pending.expires_at == 0
+        await eventually(lambda: manager.get(session.record.id).status == "waiting", "it does not wait")
+        await manager.answer(pending.id, Answer(pending.id, "deny", by="alice", reason="not now"))
+        assert (await asking).by == "alice"
+        await session.settle("a1", "allow")  # too late
+        again = asyncio.create_task(session.ask(Ask("1", "permission", "Run ls", tool="call-1"), "a1"))
+        await eventually(lambda: bool(manager.asks.pending()), "nothing is asked")
+        (pending,) = manager.asks.pending(session.record.id)
+        await session.settle("a1", "allow")
+        assert ((await again).decision, (await again).by) == ("allow", AT_THE_TERMINAL)
+        with pytest.raises(UsageError, match="answered by terminal: allow"):
+            await manager.answer(pending.id, Answer(pending.id, "deny", by="alice"))
+        said = [event for event in await events(manager, session) if isinstance(event, Answer)]
+        assert [(answer.by, answer.decision) for answer in said] == [("alice", "deny"), (AT_THE_TERMINAL, "allow")]
+
+
+async def test_a_terminal_that_is_gone_leaves_no_open_turn_nor_ask(tmp_path: Path) -> None:
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, *TURN[:2])
+        asking = asyncio.create_task(session.ask(Ask("1", "permission", "Run ls", tool="call-1"), "a1"))
+        await eventually(lambda: bool(manager.asks.pending()), "nothing is asked")
+        await session.detach()
+        assert asking.cancelled()
+        assert not manager.asks.pending()
+        found = await events(manager, session)
+        assert isinstance(found[-1], Done)
+        assert ToolResult("call-1", "error", "it was not finished") in found
+        assert manager.get(session.record.id).status == "closed"
+        await manager.close(session.record.id)
+        with pytest.raises(UsageError, match="no turn is running"):
+            await manager.steer(session.record.id, "anyone?")
+
+
+async def test_a_terminal_that_ended_while_we_were_away_is_closed(tmp_path: Path) -> None:
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, *TURN[:2])
+        await session.flush()
+        id = session.record.id
+        await manager.prompts.receive(id, Prompt("next"), id="p1")
+    async with manager_in(tmp_path) as manager:
+        assert manager.get(id).status == "working"
+        attacher = Attacher(manager, lambda harness, cwd, began_at: True)
+        await attacher.only("codex", {NATIVE})
+        assert manager.get(id).status == "working"
+        await attacher.only("codex", ())
+        assert manager.get(id).status == "closed"
+        assert not manager.attached("codex")
+        assert [entry.event async for entry in manager.events(id, follow=False)][-1] == Done(
+            "interrupted", error=GONE, native_id=NATIVE
+        )
+        assert [prompt.id for prompt in manager.prompts.waiting(id)] == ["p1"]
+
+
+async def test_what_a_terminal_does_not_take_is_refused(tmp_path: Path) -> None:
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal("answer"))
+        with pytest.raises(Unsupported, match="prompts from elsewhere"):
+            await manager.prompt(session.record.id, "hello")
+        with pytest.raises(UsageError, match="runs in a terminal"):
+            await manager.close(session.record.id)
+        with pytest.raises(UsageError, match="cannot be changed from here"):
+            await manager.update(session.record.id, model="other")
+        with pytest.raises(UsageError, match="open in a terminal"):
+            await manager.adopt(session.record.id)
+        assert (await manager.update(session.record.id, title="mine")).title == "mine"
+        with pytest.raises(UsageError, match="empty"):
+            check_attached_prompt(session.record, Prompt(" "), None)
+        await session.detach()
+        adopted = await manager.adopt(session.record.id)
+        assert (adopted.kind, adopted.native_id, adopted.status) == ("driven", NATIVE, "idle")
