@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 import tieline
+from tieline.backoff import Backoff
+from tieline.harnesses import codex_reach
 from tieline.harnesses.codex_reach import CodexReach
 from tieline.mesh.push import HarnessSession, Unreachable
 from tieline.script import Call, Run, Say
@@ -111,7 +113,10 @@ async def test_its_permission_prompt_is_left_to_the_terminal(tmp_path: Path) -> 
         assert (home.project / "allowed").exists()
 
 
-async def test_a_daemon_that_is_killed_ends_its_sessions_and_takes_no_push(tmp_path: Path) -> None:
+async def test_a_daemon_that_is_killed_ends_its_sessions_and_takes_no_push(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codex_reach, "RETRY", Backoff(0.1, 0.5))  # trying to connect again does not put the end off
     async with codex_home(tmp_path, BINARIES) as home, reached(home) as (reach, sessions), home.terminal():
         session = await sessions.only("idle")
         pid = msgspec.json.decode((home.home / ".codex/app-server-daemon/daemon.pid").read_bytes())["pid"]

@@ -34,6 +34,7 @@ class RecordingReach:
 
     def __init__(self, *rungs: Rung) -> None:
         self.rungs = frozenset(rungs)
+        self.in_memory: frozenset[Rung] = frozenset()
         self.pushed: list[tuple[str, str]] = []
         self.failures = 0
         self.entered = asyncio.Event()
@@ -241,6 +242,57 @@ async def test_agents_that_wake_each_other_for_ever_are_stopped(tmp_path: Path) 
         await eventually(lambda: bool(at.notices), "nobody was notified")
         assert await at.state(id) == "stored"
         assert len(at.reach.pushed) == MAX_WAKES
+
+
+async def test_what_a_harness_had_only_in_memory_when_its_session_ended_is_unread_again(tmp_path: Path) -> None:
+    working = replace(ALICE, activity="working")
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        at.reach.in_memory = frozenset({"mid_turn"})
+        await at.pusher.changed(working)
+        seen = await at.send("seen before the end")
+        await at.reaches(seen, "injected")
+        await at.pusher.changed(ALICE)
+        await at.reaches(seen, "seen")
+        await at.pusher.changed(working)
+        lost = await at.send("lost with the turn")
+        await at.reaches(lost, "injected")
+        await at.pusher.changed(working)  # it is alive, and the turn goes on
+        assert await at.state(lost) == "injected"
+        await at.pusher.ended(working)
+        assert (await at.state(seen), await at.state(lost)) == ("seen", "stored")
+        await eventually(lambda: bool(at.notices), "nobody was notified")
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        await at.pusher.changed(ALICE)
+        await at.reaches(lost, "injected")
+        ((_, text),) = at.reach.pushed
+        assert "lost with the turn" in text and "seen before" not in text
+
+
+async def test_what_was_woken_with_is_not_pushed_again_after_its_session_ended(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        at.reach.in_memory = frozenset({"mid_turn"})
+        await at.pusher.changed(ALICE)
+        id = await at.send("wake up")
+        await at.reaches(id, "injected")
+        await at.pusher.ended(ALICE)
+        await at.pusher.changed(ALICE)
+        assert await at.state(id) == "injected"  # nobody saw it take the message up
+        await at.reaches(await at.send("the next"), "injected")
+        assert ["wake up" in text for _, text in at.reach.pushed] == [True, False]
+
+
+async def test_what_was_handed_over_before_a_restart_is_seen_after_it(tmp_path: Path) -> None:
+    working = replace(ALICE, activity="working")
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        await at.pusher.changed(working)
+        id = await at.send("handed over")
+        await at.reaches(id, "injected")
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        await at.pusher.changed(working)
+        assert await at.state(id) == "injected"
+        await at.pusher.changed(ALICE)
+        await at.reaches(id, "seen")
+        assert at.reach.pushed == []
 
 
 @pytest.mark.parametrize("activity", ["idle", "working"])

@@ -87,6 +87,7 @@ class ClaudeCodeReach:
     harness = "claude-code"
     rungs: frozenset[Rung] = frozenset({"idle_wake"})
     attacher: Attacher | None = None
+    in_memory: frozenset[Rung] = frozenset()
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._home = Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME", "/")) / ".claude")

@@ -73,6 +73,7 @@ class CodexReach:
     harness = "codex"
     rungs: frozenset[Rung] = frozenset({"mid_turn", "idle_wake"})
     attacher: Attacher | None = None
+    in_memory: frozenset[Rung] = frozenset({"mid_turn"})
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._home = Path(env.get("CODEX_HOME") or Path(env.get("HOME", "/")) / ".codex")
@@ -82,6 +83,8 @@ class CodexReach:
         self._sessions: dict[str, HarnessSession] = {}
         self._told: dict[str, HarnessSession] = {}
         self._left_at: dict[str, float] = {}  # when a session that was told of went away
+        self._daemon = (0, 0)  # the socket of the daemon that has the sessions
+        self._interrupted: set[str] = set()  # sessions of a daemon that another one has followed
         self._changed = asyncio.Event()
         self._unread: set[str] = set()  # threads that have to be read
         self._own: deque[str] = deque(maxlen=MAX_SESSIONS)  # threads that Codex uses for itself
@@ -130,6 +133,9 @@ class CodexReach:
         while True:
             found = await self._appears(refused if failures else (0, 0), RETRY.delay(max(failures, 1)))
             failures = 0 if found != refused else failures
+            if found != self._daemon:
+                self._daemon = found
+                self._interrupt_all()
             try:
                 await self._serve()
                 failures, refused = 0, (0, 0)
@@ -139,6 +145,12 @@ class CodexReach:
             except Exception:
                 failures, refused = failures + 1, found
                 log.exception("the connection to the daemon of Codex failed")
+
+    def _interrupt_all(self) -> None:
+        """Another daemon serves here: the turns of the one before are over, even where terminals load them again."""
+        self._interrupted |= self._sessions.keys()
+        self._sessions.clear()
+        self._changed.set()
 
     async def _appears(self, refused: tuple[int, int], delay_s: float) -> tuple[int, int]:
         """Wait for the daemon's socket. One that refused us is tried again after the delay, a new one as soon as its
@@ -176,8 +188,8 @@ class CodexReach:
         except WebSocketException as error:
             raise PeerGone(str(error)) from None
         finally:
-            self._peer = None
-            self._lost_at = time.monotonic()
+            if self._peer is not None:  # an attempt to connect again is no new loss
+                self._peer, self._lost_at = None, time.monotonic()
 
     async def _read_threads(self, peer: Peer) -> None:
         hello = {
@@ -264,6 +276,10 @@ class CodexReach:
             if now >= refresh_at:
                 refresh_at = now + REFRESH_S
                 self._told.clear()
+            while self._interrupted:
+                id = self._interrupted.pop()
+                session = self._told.pop(id, None) or HarnessSession(harness=self.harness, session=id)
+                await self._report(observer.ended(session))
             for id, session in list(self._sessions.items()):
                 if self._told.get(id) != session:
                     self._told[id] = session

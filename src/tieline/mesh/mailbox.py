@@ -2,7 +2,8 @@
 
 `offer` lends messages out for a short time, so that no other way hands them over meanwhile. `confirm` says that they
 really arrived (`injected`); `release`, or no word within the time, makes them unread again. They are `seen` when the
-member shows that it went on with them: by its next call, hook or turn.
+member shows that it went on with them: by its next call, hook or turn. What a harness had only in its memory when its
+session ended is unread again.
 """
 
 import asyncio
@@ -57,7 +58,8 @@ class Mailbox:
         self._lease_s = lease_s
         self._working_s = working_s
         self._leases: dict[str, _Lease] = {}  # message id → who has it
-        self._handed: dict[str, dict[str, None]] = {}  # address → ids that were handed over and not seen yet
+        self._handed: dict[str, dict[str, bool]] = {}  # address → ids not seen yet → whether only in a harness's memory
+        self._recalled: set[str] = set()  # addresses whose messages from before our start are in `_handed`
         self._work: dict[str, _Work] = {}
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self._listeners: dict[str, list[Callable[[], None]]] = {}
@@ -150,8 +152,11 @@ class Mailbox:
             self.release(address, (receipt.id for receipt in rest))
         return offered
 
-    async def confirm(self, address: str, ids: Iterable[str], *, seen: bool = False) -> list[MessageReceipt]:
-        """They arrived: they are no longer unread. With `seen`, the member went on with them as well."""
+    async def confirm(
+        self, address: str, ids: Iterable[str], *, seen: bool = False, in_memory: bool = False
+    ) -> list[MessageReceipt]:
+        """They arrived: they are no longer unread. With `seen`, the member went on with them as well; with `in_memory`,
+        the harness loses them if the session ends before that."""
         inbox = self._relay.inbox(address)
         receipts: list[MessageReceipt] = []
         for id in ids:
@@ -166,7 +171,7 @@ class Mailbox:
             receipts.append(receipt)
             if not seen:
                 handed = self._handed.setdefault(address, {})
-                handed[id] = None
+                handed[id] = in_memory
                 if len(handed) > MAX_HANDED:
                     del handed[next(iter(handed))]
             if envelope is not None:
@@ -181,13 +186,32 @@ class Mailbox:
 
     async def took_up(self, address: str) -> None:
         """The member gave a sign that it went on with what it was handed."""
-        for id in self._handed.pop(address, {}):
+        await self._recall(address)
+        for id, in_memory in self._handed.pop(address, {}).items():
             with contextlib.suppress(UnknownMessage):
                 try:
                     await self._relay.progress(id, "seen")
                 except TielineError:
-                    self._handed.setdefault(address, {})[id] = None  # told again with its next sign
+                    self._handed.setdefault(address, {})[id] = in_memory  # told again with its next sign
                     raise
+
+    async def session_over(self, address: str) -> None:
+        """It gives no more signs. What its harness had only in memory is unread again."""
+        self._recalled.add(address)
+        for id, in_memory in self._handed.pop(address, {}).items():
+            if in_memory:
+                await self._relay.inbox(address).take_back(id)
+
+    async def _recall(self, address: str) -> None:
+        """What was handed over just before the hub was started anew."""
+        if address in self._recalled:
+            return
+        self._recalled.add(address)
+        since = time.time() - self._working_s
+        for message in await self._relay.inbox(address).messages(limit=MAX_FETCH):
+            last = message.receipt.steps[-1]
+            if last.state == "injected" and last.at > since:
+                self._handed.setdefault(address, {}).setdefault(message.receipt.id, False)
 
     # --- what a member works on ---
 

@@ -250,6 +250,7 @@ class Mesh:
         me = self._harness(self.whoami(caller))
         self.mailbox.end_work(me.address)
         await self.directory.end(me.id)
+        await self.mailbox.session_over(me.address)
 
     # --- discovery ---
 

@@ -49,6 +49,7 @@ class PluginReach:
     harness: str
     rungs: frozenset[Rung] = frozenset({"mid_turn", "idle_wake"})
     attacher: Attacher | None = None
+    in_memory: frozenset[Rung] = frozenset()
 
     def __init__(self, env: Mapping[str, str], *, ending_s: float = ENDING_S, refresh_s: float = REFRESH_S) -> None:
         self._ending_s = ending_s

@@ -71,6 +71,11 @@ class Reach(Protocol):
     @property
     def rungs(self) -> frozenset[Rung]: ...
 
+    @property
+    def in_memory(self) -> frozenset[Rung]:
+        """By which a text is only in the harness's memory until its model is asked next."""
+        ...
+
     def open(self, observer: "SessionObserver") -> AbstractAsyncContextManager[None]:
         """Inside the block, the observer is told of the sessions that run, and of each change. A harness that is not
         there, or ends, is no error: the way opens when it comes."""
@@ -145,10 +150,14 @@ class Pusher:
             member = self._mesh.directory.member(registration.member.id)
         if member is None:
             return
+        before = self._sessions.get(member.id)
         self._sessions[member.id] = session
         if session.activity == "working" and (woken := self._woken.get(member.id)):
             woken.set()
-        await self._mesh.heartbeat(caller, session.activity)
+        if session.activity == "working" and (before is None or before.activity == "working"):
+            await self._mesh.directory.heartbeat(member.id, "working")  # no sign that it took what it was handed
+        else:
+            await self._mesh.heartbeat(caller, session.activity)
         if session.activity == "idle" or "mid_turn" in self._reaches[session.harness].rungs:
             self._push_soon(member.id)
 
@@ -225,7 +234,7 @@ class Pusher:
         except BaseException:
             mailbox.release(member.address, ids)
             raise
-        await mailbox.confirm(member.address, ids)
+        await mailbox.confirm(member.address, ids, in_memory=rung in reach.in_memory)
         if rung == "idle_wake":
             self._wakes.setdefault(member.id, deque(maxlen=MAX_WAKES)).append(time.monotonic())
             with suppress(TimeoutError):  # its turn was over before it was seen, or its harness does not tell

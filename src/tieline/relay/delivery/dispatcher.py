@@ -107,6 +107,13 @@ class Dispatcher:
             pass  # after a crash, one attempt too many is counted
         self.route(message)
 
+    def reopen(self, receipt: MessageReceipt) -> None:
+        """Track a message again that was handed over and came back; it is saved among the unread ones."""
+        message = InFlight(receipt, None)
+        message.parked = True
+        self._track_and_route(message)
+        self.notify(receipt)
+
     def _track_and_route(self, message: InFlight) -> None:
         self._track(message)
         self.route(message)

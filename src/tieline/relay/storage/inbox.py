@@ -59,6 +59,19 @@ class MessageInbox:
         message = self._dispatcher.mailboxes.get(self.subject, {}).get(id)
         return None if message is None or message.closed else await self._hand_over(message, seen=seen)
 
+    async def take_back(self, id: str) -> MessageReceipt | None:
+        """What was handed over did not reach its reader: it is unread again. None: it was seen, or is not ours."""
+        receipt = await self._store.receipt(id)
+        if receipt is None or receipt.subject != self.subject or receipt.state != "injected":
+            return None
+        steps = tuple(step for step in receipt.steps if step.state != "injected")
+        step = ReceiptStep("stored", time.time(), detail="the session ended before it took the message")
+        receipt = replace(receipt, steps=(*steps, step), over=False)
+        await self._store.park(receipt)
+        await self._store.save_receipt(receipt)
+        self._dispatcher.reopen(receipt)
+        return receipt
+
     async def _hand_over(self, message: InFlight, *, seen: bool = True) -> MessageReceipt:
         now = time.time()
         steps = (*message.receipt.steps, ReceiptStep("injected", now))
