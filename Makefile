@@ -15,6 +15,8 @@ PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.js
 	$(wildcard src/tieline/protocol/*.py) src/tieline/events.py src/tieline/policy.py src/tieline/envelopes.py src/tieline/ask_parts.py src/tieline/visible_text.py \
 	src/tieline/sessions/records.py src/tieline/sessions/transcript.py
 WORKERS ?= 2
+# With bytecode, wherever else it is not wanted: what pytest makes of 250 test modules is made once, not by each worker.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Debian's packages, as root or by sudo.
 INSTALL := SUDO=; test "$$(id -u)" = 0 || SUDO=sudo; $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends
 DIST ?= dist
@@ -65,13 +67,13 @@ $(AGENTS): tests/agents/package-lock.json
 	@touch $@
 
 test: setup agents browser terminal test-page ## every test, with the real agents and a real browser
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(PYTEST) -n $(WORKERS) --dist worksteal
 
 test-page: setup ## the page's own unit tests
 	@cd web && npm test --silent
 
 test-fast: setup test-page ## the tests that start no real agent and take no time
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not real and not slow"
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not real and not slow"
 
 check: setup ## lint and types
 	$(BIN)/ruff check .
@@ -83,7 +85,7 @@ docs: setup ## write docs/configuration.md and the tables of docs/harnesses.md f
 	$(BIN)/python -m tieline.cli.commands.harness_reference docs/harnesses.md
 
 chaos: setup ## a minute of a link that breaks, hubs and nodes that are killed; on SQLite and on NATS
-	CHAOS_SECONDS=60 $(BIN)/python -m pytest -q tests/node/test_chaos.py
+	CHAOS_SECONDS=60 $(PYTEST) -q tests/node/test_chaos.py
 
 bench: setup agents ## measure the ratios and write docs/benchmarks.md
 	$(BIN)/python -m bench

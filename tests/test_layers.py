@@ -5,7 +5,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 SOURCE = Path(__file__).parent.parent / "src" / "tieline"
 
@@ -96,17 +98,31 @@ def modules() -> dict[str, Path]:
     return found
 
 
+class Parsed(NamedTuple):
+    """What these tests ask of a module; each is parsed once."""
+
+    imports: list[ast.Import | ast.ImportFrom]
+    imports_at_run_time: list[ast.Import | ast.ImportFrom]
+    classes: list[str]
+
+
+@cache
+def parsed(path: Path) -> Parsed:
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    blocks = [node for node in nodes if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    unread = {each for block in blocks for line in block.body for each in ast.walk(line)}
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    return Parsed(imports, [node for node in imports if node not in unread], classes)
+
+
 def imports(name: str, path: Path, *, typing: bool = True) -> list[str]:
     """The Tieline modules that a module imports, without the leading package; with `typing` also for types alone."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     package = [part for part in package if part]
     found: list[str] = []
-    tree = ast.parse(path.read_text())
-    blocks = (node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
-    unread = set[ast.AST]() if typing else {each for block in blocks for line in block.body for each in ast.walk(line)}
-    for node in ast.walk(tree):
-        if node in unread:
-            continue
+    read = parsed(path)
+    for node in read.imports if typing else read.imports_at_run_time:
         if isinstance(node, ast.ImportFrom):
             if node.level:
                 base = package[: len(package) - node.level + 1]
@@ -116,7 +132,7 @@ def imports(name: str, path: Path, *, typing: bool = True) -> list[str]:
             else:
                 continue
             found += [".".join([*base, alias.name]) for alias in node.names]
-        elif isinstance(node, ast.Import):
+        else:
             found += [alias.name[8:] for alias in node.names if alias.name.startswith("tieline.")]
     return found
 
@@ -227,9 +243,9 @@ def test_one_class_name_one_class() -> None:
     """But for adapters of one product: the driver and the harness of Codex are both its."""
     places: dict[str, list[str]] = {}
     for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(name)
+        for each in parsed(path).classes:
+            if not each.startswith("_"):
+                places.setdefault(each, []).append(name)
     twice = {
         name: where
         for name, where in places.items()

@@ -1,19 +1,23 @@
 """The ACP driver: the real Gemini CLI and the real OpenCode against the contract, and what is special about each."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
+from tests.drivers.shared_acp_agents import SharedAcpAgents
 
 from tieline.drivers.acp.nodejs_eager_compile import PRELOAD
 from tieline.drivers.base import Spec
 from tieline.events import Answer, Ask, Fetch, Init, Text, ToolResult, ToolUse
-from tieline.policy import Policy, preset
+from tieline.policy import CAPABILITIES, Policy, every_policy, preset
 from tieline.processes import spawn
 from tieline.script import Call, Run, Say, Write
 from tieline.sessions.session import Session
 from tieline.testing.driver_contract import DriverContract
-from tieline.testing.policy_contract import PolicyContract, Web
+from tieline.testing.driver_contract.spending import SpendingContract
+from tieline.testing.policy_contract import PolicyContract, Web, loopback_web
+from tieline.testing.rig import Rig
 from tieline.testing.rigs.gemini import MODEL, GeminiRig
 from tieline.testing.rigs.opencode_acp import OpencodeAcpRig
 from tieline.testing.stream_checks import collect, done, of, the
@@ -27,11 +31,59 @@ def yes(ask: Ask) -> bool:
     return True
 
 
-class TestGemini(DriverContract, PolicyContract):
-    @pytest.fixture
-    async def rig(self, tmp_path: Path) -> AsyncGenerator[GeminiRig, None]:
-        async with GeminiRig(tmp_path / "home", BINARIES) as rig:
-            yield rig
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def agents() -> AsyncIterator[SharedAcpAgents]:
+    async with SharedAcpAgents() as agents:
+        yield agents
+
+
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def gemini(agents: SharedAcpAgents, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GeminiRig]:
+    async with GeminiRig(tmp_path_factory.mktemp("gemini"), BINARIES, agents.command(BINARIES / "gemini")) as rig:
+        yield rig
+
+
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def opencode(agents: SharedAcpAgents, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OpencodeAcpRig]:
+    home = tmp_path_factory.mktemp("opencode")
+    async with OpencodeAcpRig(home, BINARIES, agents.command(BINARIES / "opencode")) as rig:
+        yield rig
+
+
+class OnSharedAgents(DriverContract, PolicyContract):
+    """All but those that look at, end or start the agent's process."""
+
+    test_killed = test_no_process_left = test_spending = test_resume = test_warm = None  # type: ignore[assignment]
+
+    @pytest_asyncio.fixture(loop_scope="class")
+    async def web(self) -> AsyncIterator[Web]:  # type: ignore[override]
+        async with loopback_web() as web:
+            yield web
+
+
+class OnAgentsOfTheirOwn(SpendingContract):
+    """The others."""
+
+    test_killed = DriverContract.test_killed
+    test_no_process_left = DriverContract.test_no_process_left
+    test_resume = DriverContract.test_resume
+    test_warm = DriverContract.test_warm
+
+
+def by_rules(policy: Policy) -> list[bool]:
+    """A denial is asked of us too: so few starts are enough for all policies, one after the other."""
+    return [policy.level(capability) == "allow" for capability in CAPABILITIES]
+
+
+@pytest.mark.asyncio(loop_scope="class")
+class TestGemini(OnSharedAgents):
+    POLICIES = tuple(sorted(every_policy(), key=by_rules))
+
+    @pytest_asyncio.fixture(loop_scope="class")
+    async def rig(self, gemini: GeminiRig, agents: SharedAcpAgents) -> AsyncIterator[GeminiRig]:  # type: ignore[override]
+        gemini.model.reset()
+        yield gemini
+        await agents.settled()
 
     async def test_its_fetch_tool_refuses_loopback_itself(self, rig: GeminiRig, web: Web, place: Path) -> None:
         """Why the policies are tried with a public address, which its vendor fetches."""
@@ -57,17 +109,6 @@ class TestGemini(DriverContract, PolicyContract):
         assert isinstance(asked[1].action, Fetch)
         assert [result.status for result in of(seen, ToolResult)] == ["ok", "ok"]
 
-    async def test_a_persons_own_rules_do_not_widen_the_policy(self, rig: GeminiRig, place: Path) -> None:
-        rules = Path(rig.options["env"]["HOME"], ".gemini", "policies")
-        rules.mkdir(parents=True)
-        rule = '[[rule]]\ntoolName = "*"\ndecision = "allow"\npriority = 999\n'
-        (rules / "mine.toml").write_text(rule)
-        rig.play([Run("touch denied.txt")], [Say("Refused.")])
-        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
-            seen = await collect(session.turn("try"))
-        assert the(seen, ToolResult).status == "denied"
-        assert not (place / "denied.txt").exists()
-
     async def test_disallowed_tools_are_not_offered(self, rig: GeminiRig, place: Path) -> None:
         rig.play([Say("Done.")])
         async with self.session(rig, place, disallowed_tools=("run_shell_command",)) as session:
@@ -84,6 +125,30 @@ class TestGemini(DriverContract, PolicyContract):
         assert [result.status for result in of(seen, ToolResult)] == ["denied", "ok"]
         assert done(seen).text == "One of two."
         assert the(seen, Answer).by == "policy"
+
+    async def test_init(self, rig: GeminiRig, place: Path) -> None:
+        rig.play([Say("Done.")])
+        async with self.session(rig, place) as session:
+            init = the(await collect(session.turn("hello")), Init)
+        assert (init.model, init.version) == (MODEL, rig.driver.tested)
+
+
+class TestGeminiAlone(OnAgentsOfTheirOwn):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[GeminiRig]:  # type: ignore[override]
+        async with GeminiRig(tmp_path / "home", BINARIES) as rig:
+            yield rig
+
+    async def test_a_persons_own_rules_do_not_widen_the_policy(self, rig: GeminiRig, place: Path) -> None:
+        rules = Path(rig.options["env"]["HOME"], ".gemini", "policies")
+        rules.mkdir(parents=True)
+        rule = '[[rule]]\ntoolName = "*"\ndecision = "allow"\npriority = 999\n'
+        (rules / "mine.toml").write_text(rule)
+        rig.play([Run("touch denied.txt")], [Say("Refused.")])
+        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+            seen = await collect(session.turn("try"))
+        assert the(seen, ToolResult).status == "denied"
+        assert not (place / "denied.txt").exists()
 
     async def test_one_that_is_started_ahead(self, rig: GeminiRig, place: Path) -> None:
         """It is compiled whole, and works like any other; the commands that it runs are not touched by it."""
@@ -112,23 +177,18 @@ class TestGemini(DriverContract, PolicyContract):
         _, error = await self.attempt(rig, place, resume="00000000-0000-4000-8000-000000000000")
         assert "session/load failed" in str(error)
 
-    async def test_init(self, rig: GeminiRig, place: Path) -> None:
-        rig.play([Say("Done.")])
-        async with self.session(rig, place) as session:
-            init = the(await collect(session.turn("hello")), Init)
-        assert (init.model, init.version) == (MODEL, rig.driver.tested)
 
-
-class TestOpencodeAcp(DriverContract, PolicyContract):
+@pytest.mark.asyncio(loop_scope="class")
+class TestOpencodeAcp(OnSharedAgents):
     POLICIES = (preset("full"), preset("ask"), preset("read-only"))
     """The ends and the middle: all 27 are held against OpenCode with its own driver, and over ACP with Gemini."""
 
-    @pytest.fixture
-    async def rig(self, tmp_path: Path) -> AsyncGenerator[OpencodeAcpRig, None]:
-        async with OpencodeAcpRig(tmp_path / "home", BINARIES) as rig:
-            yield rig
+    @pytest_asyncio.fixture(loop_scope="class")
+    async def rig(self, opencode: OpencodeAcpRig, agents: SharedAcpAgents) -> AsyncIterator[Rig]:  # type: ignore[override]
+        yield opencode.borrow()
+        await agents.settled()
 
-    async def test_subagents_only_where_nothing_is_asked(self, rig: OpencodeAcpRig, place: Path) -> None:
+    async def test_subagents_only_where_nothing_is_asked(self, rig: Rig, place: Path) -> None:
         """Their asks reach nobody over ACP: they would wait for ever."""
         task = {"description": "sub", "prompt": "run it", "subagent_type": "general"}
         rig.play([Call("task", task)], [Say("There is none.")])
@@ -137,3 +197,10 @@ class TestOpencodeAcp(DriverContract, PolicyContract):
         assert the(seen, ToolResult).status == "error"
         assert the(seen, ToolUse).name == "task"
         assert done(seen).status == "success"
+
+
+class TestOpencodeAcpAlone(OnAgentsOfTheirOwn):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[OpencodeAcpRig]:  # type: ignore[override]
+        async with OpencodeAcpRig(tmp_path / "home", BINARIES) as rig:
+            yield rig

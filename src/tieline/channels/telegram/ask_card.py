@@ -6,14 +6,17 @@ as it is, never as Markdown: a fence in it would be left out.
 
 import hashlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup
 from msgspec import Struct
 
 from ...events import Remember
 from ...visible_text import marked
 from ..base import AskNote
 from .text_split import LIMIT, units
+
+if TYPE_CHECKING:
+    from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup
 
 MAX_MESSAGES = 8
 """Of one ask, before its card: half a minute's reading, and far from what Telegram permits in a minute."""
@@ -107,13 +110,15 @@ def token_of(note: AskNote) -> str:
     return hashlib.sha256(f"{note.id}:{note.digest}".encode()).hexdigest()[:32]
 
 
-def buttons(note: AskNote, *, allow: bool) -> InlineKeyboardMarkup | None:
+def buttons(note: AskNote, *, allow: bool) -> "InlineKeyboardMarkup | None":
     """Approve and deny. A question is answered elsewhere: two buttons cannot say it."""
+    from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup  # takes seconds; the text of a card needs none
+
     if note.status != "pending" or note.kind == "question":
         return None
     token = token_of(note)
 
-    def button(text: str, word: str) -> InlineKeyboardButton:
+    def button(text: str, word: str) -> "InlineKeyboardButton":
         return InlineKeyboardButton(text=text, callback_data=f"{word}:{token}")
 
     rows = [[*([button("Approve", ALLOW)] if allow else []), button("Deny", DENY)]]

@@ -1,7 +1,7 @@
 """The real Gemini CLI over ACP, with a scripted model behind it."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ MODEL = "gemini-2.5-flash"
 
 
 class GeminiRig(ModelRig):
-    """`async with GeminiRig(home, binaries)`: `binaries` is the directory that has the program `gemini`."""
+    """`async with GeminiRig(home, binaries)`: `binaries` is the directory that has the program `gemini`; `command` is
+    started in its place."""
 
     limits = frozenset(
         {
@@ -30,11 +31,10 @@ class GeminiRig(ModelRig):
         }
     )
 
-    def __init__(self, home: Path, binaries: Path) -> None:
+    def __init__(self, home: Path, binaries: Path, command: Sequence[str] = ()) -> None:
         self._home = home
-        self._binaries = binaries
         super().__init__(ScriptedModel(GeminiApi, dialect=dialect))
-        self.driver = acp.create("gemini", {"preset": "gemini", "command": [str(binaries / "gemini")]})
+        self.driver = acp.create("gemini", {"preset": "gemini", "command": command or [str(binaries / "gemini")]})
         self.options: Mapping[str, Any] = {}
 
     async def __aenter__(self) -> "GeminiRig":

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from ...drivers.opencode.driver import OpenCode, create
+from ...drivers.base import Driver
+from ...drivers.opencode.driver import create
 from ...script import AnyStep, Get, Inquire, Outline, Propose, Run, Write
 from ..model_apis.chat import Chat
 from ..model_rig import ModelRig
@@ -20,7 +21,33 @@ PATCHING = "scripted/gpt-scripted"
 BORROWED, MODELS = "borrowed", 64
 
 
-class OpenCodeRig(ModelRig):
+class LendingRig(ModelRig):
+    """A rig of OpenCode whose agent many tests share, each with a model that is asked by no other test."""
+
+    driver: Driver
+    options: Mapping[str, Any]
+
+    def __init__(self, model: ScriptedModel) -> None:
+        super().__init__(model)
+        self._borrowed = itertools.count()
+
+    def borrow(self) -> "BorrowedRig":
+        """For one test: the same driver, and its own model."""
+        name = f"{BORROWED}-{next(self._borrowed) % MODELS}"
+        return BorrowedRig(self, self.model.named(name), f"scripted/{name}")
+
+
+class BorrowedRig(ModelRig):
+    """See `LendingRig.borrow`."""
+
+    def __init__(self, owner: LendingRig, model: ScriptedModel, name: str) -> None:
+        super().__init__(model)
+        self.limits = owner.limits
+        self.driver = owner.driver
+        self.options: Mapping[str, Any] = {**owner.options, "model": name}
+
+
+class OpenCodeRig(LendingRig):
     """`async with OpenCodeRig(home, program) as rig`. `config` goes over the rig's own opencode.json."""
 
     limits = frozenset({"propose"})  # its plan approval is an experiment that is not offered to models
@@ -37,17 +64,9 @@ class OpenCodeRig(ModelRig):
         self._home = home
         self._config = config or {}
         super().__init__(ScriptedModel(Chat, dialect=dialect))
-        self.driver: OpenCode = create("opencode", {"command": [program], **(options or {})})
+        self.driver = create("opencode", {"command": [program], **(options or {})})
         self.env = {**offline_env(home), **(env or {})}
-        self.options: Mapping[str, Any] = {"env": self.env}
-
-        self._borrowed = itertools.count()
-
-    def borrow(self) -> "BorrowedRig":
-        """For one test: the same driver, hence the same server for as long as a session keeps it open, and a model that
-        is asked by no other test."""
-        name = f"{BORROWED}-{next(self._borrowed) % MODELS}"
-        return BorrowedRig(self, self.model.named(name), f"scripted/{name}")
+        self.options = {"env": self.env}
 
     async def __aenter__(self) -> "OpenCodeRig":
         await self.model.__aenter__()
@@ -58,15 +77,8 @@ class OpenCodeRig(ModelRig):
         return self
 
 
-class BorrowedRig(ModelRig):
-    """See `OpenCodeRig.borrow`."""
-
-    limits = OpenCodeRig.limits
-
-    def __init__(self, owner: OpenCodeRig, model: ScriptedModel, name: str) -> None:
-        super().__init__(model)
-        self.driver = owner.driver
-        self.options: Mapping[str, Any] = {**owner.options, "model": name}
+def lent_models() -> list[str]:
+    return [f"{BORROWED}-{number}" for number in range(MODELS)]
 
 
 def offline_env(home: Path) -> dict[str, str]:
@@ -102,7 +114,7 @@ def configuration(url: str) -> dict[str, Any]:
         "npm": "@ai-sdk/openai-compatible",
         "name": "Scripted",
         "options": {"baseURL": f"{url}/v1", "apiKey": "dummy"},
-        "models": dict.fromkeys(("scripted", "gpt-scripted", *(f"{BORROWED}-{n}" for n in range(MODELS))), model),
+        "models": dict.fromkeys(("scripted", "gpt-scripted", *lent_models()), model),
     }
     return {
         "provider": {"scripted": provider},

@@ -1,6 +1,6 @@
 """The real OpenCode over ACP, with a scripted model behind it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +9,16 @@ import msgspec
 from ...drivers.acp import driver as acp
 from ...script import AnyStep, Get, Outline, Run, Write
 from ..model_apis.chat import Chat
-from ..model_rig import ModelRig
 from ..model_server import ScriptedModel
-from .opencode import offline_env
+from .opencode import LendingRig, lent_models, offline_env
 
 MODEL = "scripted/model"
+MODEL_FEATURES: Mapping[str, Any] = {"attachment": True, "modalities": {"input": ["text", "image"], "output": ["text"]}}
 
 
-class OpencodeAcpRig(ModelRig):
-    """`async with OpencodeAcpRig(home, binaries)`: `binaries` is the directory that has the program `opencode`."""
+class OpencodeAcpRig(LendingRig):
+    """`async with OpencodeAcpRig(home, binaries)`: `binaries` is the directory that has the program `opencode`;
+    `command` is started in its place."""
 
     limits = frozenset(
         {
@@ -27,12 +28,12 @@ class OpencodeAcpRig(ModelRig):
         }
     )
 
-    def __init__(self, home: Path, binaries: Path) -> None:
+    def __init__(self, home: Path, binaries: Path, command: Sequence[str] = ()) -> None:
         self._home = home
         super().__init__(ScriptedModel(Chat, dialect=dialect))
-        options = {"preset": "opencode-acp", "command": [str(binaries / "opencode")]}
+        options = {"preset": "opencode-acp", "command": command or [str(binaries / "opencode")]}
         self.driver = acp.create("opencode-acp", options)
-        self.options: Mapping[str, Any] = {}
+        self.options = {}
 
     async def __aenter__(self) -> "OpencodeAcpRig":
         await self.model.__aenter__()
@@ -40,7 +41,7 @@ class OpencodeAcpRig(ModelRig):
         scripted = {
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": f"{self.model.url}/v1", "apiKey": "dummy"},
-            "models": {"model": {"attachment": True, "modalities": {"input": ["text", "image"], "output": ["text"]}}},
+            "models": dict.fromkeys(("model", *lent_models()), MODEL_FEATURES),
         }
         config = {
             "autoupdate": False,
