@@ -131,7 +131,9 @@ async def test_a_new_option_reaches_the_driver_over_rest_the_command_line_and_a_
         await node.start()
         client = await stack.enter_async_context(Client(hub.url, key))
         http = await stack.enter_async_context(
-            httpx.AsyncClient(base_url=f"{hub.url}/api/v1", headers={"authorization": f"Bearer {key}"}, timeout=30)
+            httpx.AsyncClient(
+                base_url=f"{hub.url}/api/v1", headers={"authorization": f"Bearer {key}"}, timeout=30, verify=False
+            )
         )
 
         async def online() -> bool:

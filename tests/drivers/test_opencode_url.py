@@ -58,7 +58,9 @@ class Served:
     def __init__(self, url: str, password: str, place: Path) -> None:
         self.url = url
         self.password = password
-        self._client = httpx2.AsyncClient(base_url=url, auth=("opencode", password), trust_env=False, timeout=30)
+        self._client = httpx2.AsyncClient(
+            base_url=url, auth=("opencode", password), trust_env=False, timeout=30, verify=False
+        )
         self._directory = {"directory": str(place)}
 
     async def get(self, path: str) -> Any:

@@ -255,7 +255,7 @@ def modern_headers(method: str, name: str) -> dict[str, str]:
 async def test_every_kind_of_key_at_the_door(mesh: MeshHub) -> None:
     hub = mesh.hub
     (_, node), (_, own) = await hub.devices.add("node", "n", node="n1"), await hub.devices.add("mesh", "laptop")
-    async with httpx.AsyncClient(base_url=mesh.serving.url, headers=ACCEPT, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=mesh.serving.url, headers=ACCEPT, timeout=30, verify=False) as http:
         body = envelope("register_agent", {"name": "from-afar"})
         headers = modern_headers("tools/call", "register_agent")
         for key, status in (("", 401), ("tl_nobody", 401), (node, 403)):
@@ -292,7 +292,7 @@ async def test_nobody_is_somebody_else(mesh: MeshHub) -> None:
 
 async def test_a_session_is_for_the_device_that_opened_it(mesh: MeshHub) -> None:
     (_, one), (_, other) = await mesh.hub.devices.add("mesh", "one"), await mesh.hub.devices.add("mesh", "other")
-    async with httpx.AsyncClient(base_url=mesh.serving.url, headers=ACCEPT, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=mesh.serving.url, headers=ACCEPT, timeout=30, verify=False) as http:
         session = await opened(http, one)
         ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
         for key, status in ((one, 200), (other, 404)):
@@ -302,7 +302,7 @@ async def test_a_session_is_for_the_device_that_opened_it(mesh: MeshHub) -> None
 
 async def test_revoking_ends_an_open_stream(mesh: MeshHub) -> None:
     device, key = await mesh.hub.devices.add("mesh", "lost")
-    async with httpx.AsyncClient(base_url=mesh.serving.url, headers=ACCEPT, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=mesh.serving.url, headers=ACCEPT, timeout=30, verify=False) as http:
         session = await opened(http, key)
         headers = {"Authorization": f"Bearer {key}", "Mcp-Session-Id": session}
         async with asyncio.timeout(30), http.stream("GET", "/mcp", headers=headers) as stream:

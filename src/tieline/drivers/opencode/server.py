@@ -213,6 +213,7 @@ class OpenCodeServer:
             headers={"authorization": f"Basic {secret}"} if self._password else {},
             timeout=REQUEST_S,
             trust_env=False,
+            verify=not self._url.startswith("http://"),  # certificates take longer to load than all the rest
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
         )
 

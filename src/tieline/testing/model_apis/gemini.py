@@ -83,7 +83,7 @@ async def _fetch(url: str) -> str:
     """What the vendor does for the tool `web_fetch`."""
     import httpx2
 
-    async with httpx2.AsyncClient(timeout=30, trust_env=False) as client:
+    async with httpx2.AsyncClient(timeout=30, trust_env=False, verify=False) as client:
         return (await client.get(url.replace(PUBLIC_HOST, "127.0.0.1"))).text
 
 
