@@ -419,6 +419,7 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.change_session("x", SessionChange()),
         lambda c: c.abort("x"),
         lambda c: c.close_session("x"),
+        lambda c: c.adopt("x"),
         lambda c: c.fork("x"),
         lambda c: c.prompts("x"),
         lambda c: c.prompt("x", "y"),

@@ -57,6 +57,10 @@ class SessionsApi(ApiRequests):
     async def close_session(self, id: str) -> SessionRecord | CommandView:
         return await self.tell("POST", f"sessions/{id}/close", SessionRecord)
 
+    async def adopt(self, session: str) -> SessionRecord | CommandView:
+        """Drive a session from here on that a person ran in a terminal, once that is closed."""
+        return await self.tell("POST", f"sessions/{session}/adopt", SessionRecord)
+
     async def fork(self, session: str, title: str = "") -> SessionRecord | CommandView:
         return await self.tell("POST", f"sessions/{session}/fork", SessionRecord, Forking(title=title))
 

@@ -69,6 +69,8 @@ class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The hub's address, for transport http."""
     hooks: bool = False
     """Also hooks that the person must approve in the harness (Codex)."""
+    attach: bool = False
+    """Also what Tieline needs to read along in its terminals and to answer their prompts."""
 
     @property
     def home(self) -> Path:
@@ -82,6 +84,16 @@ class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def root(self) -> Path:
         return Path(self.project)
+
+
+class AttachTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person agrees to with `--attach`, in words for people."""
+
+    reads: str
+    can: str
+    """What can be done from elsewhere."""
+    cannot: str = ""
+    """What stays the terminal's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +121,18 @@ class Harness:
     tested: ClassVar[str] = ""
     """The version that this integration was tried with. Empty: written after its documentation."""
 
+    attach_terms: ClassVar[AttachTerms | None] = None
+    """None: Tieline cannot read along in its terminals."""
+    resume_command: ClassVar[tuple[str, ...]] = ()
+    """How a person goes on with a session in a terminal; the session's id follows."""
+
     def files(self, options: InstallOptions) -> list[ManagedFile]:
         """Every file of ours, for this scope and these options."""
         raise NotImplementedError
 
     def all_files(self, options: InstallOptions) -> list[ManagedFile]:
         """Every file that any options could have brought."""
-        return self.files(msgspec.structs.replace(options, hooks=True))
+        return self.files(msgspec.structs.replace(options, hooks=True, attach=True))
 
     def notes(self, options: InstallOptions) -> list[str]:
         """What the person has to do, or to know, after the installation."""

@@ -7,6 +7,7 @@ from .base import (
     HOOK_TOOL,
     KEY_VARIABLE,
     SERVER,
+    AttachTerms,
     Capabilities,
     Harness,
     InstallOptions,
@@ -32,6 +33,12 @@ HOOK_TIMEOUT_S = 10
 class ClaudeCode(Harness):
     name = "claude-code"
     display_name = "Claude Code"
+    attach_terms = AttachTerms(
+        reads="the transcripts of its sessions (~/.claude/projects), as they grow",
+        can="prompt an idle session, answer its permission prompts",
+        cannot="interrupt a turn",
+    )
+    resume_command = ("claude", "--resume")
     programs = ("claude",)
     package = "@anthropic-ai/claude-code"
     folders = (".claude",)

@@ -5,6 +5,7 @@ from typing import Any
 from .base import (
     KEY_VARIABLE,
     SERVER,
+    AttachTerms,
     Capabilities,
     Harness,
     InstallOptions,
@@ -28,6 +29,11 @@ TOOL_TIMEOUT_S = 330
 class Codex(Harness):
     name = "codex"
     display_name = "Codex"
+    attach_terms = AttachTerms(
+        reads="its threads, from the daemon that its terminals share",
+        can="prompt, steer and interrupt a session, answer its approvals and questions",
+    )
+    resume_command = ("codex", "resume")
     programs = ("codex",)
     package = "@openai/codex"
     folders = (".codex",)

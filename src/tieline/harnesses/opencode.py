@@ -8,6 +8,7 @@ from .. import paths
 from .base import (
     KEY_VARIABLE,
     SERVER,
+    AttachTerms,
     Capabilities,
     Harness,
     InstallOptions,
@@ -31,6 +32,11 @@ SOCKET = '"@socket@"'
 class OpenCodeIntegration(Harness):
     name = "opencode"
     display_name = "OpenCode"
+    attach_terms = AttachTerms(
+        reads="the messages of its sessions, by the plugin",
+        can="prompt and interrupt a session, answer its permission prompts",
+    )
+    resume_command = ("opencode", "--session")
     programs = ("opencode",)
     package = "opencode-ai"
     folders = (".config/opencode", ".opencode")

@@ -152,6 +152,10 @@ class Hub:
         except UsageError:
             return ""
 
+    def harness_above(self, peer: LocalPeer) -> bool:
+        """Whether the agent in a terminal that is read along started it."""
+        return self.local is not None and not self.local.router.harness_processes().isdisjoint(peer.lineage)
+
     def guess(self, context: RequestContext) -> None:
         """Counts an attempt to use a secret. The route gives back the successful ones."""
         if wait := self.login_limiter.take(context.address):

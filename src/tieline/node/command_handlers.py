@@ -26,6 +26,7 @@ RESULT_TYPES: Mapping[type[c.NodeCommand], Any] = {
     c.CreateSession: SessionRecord,
     c.ChangeSession: SessionRecord,
     c.ForkSession: SessionRecord,
+    c.AdoptSession: SessionRecord,
     c.CloseSession: SessionRecord,
     c.AbortSession: bool,  # whether a turn was running
     c.SendPrompt: PromptView,
@@ -62,6 +63,8 @@ class CommandHandlers:
                 return await router.update(command.session, **changes)
             case c.ForkSession(session=session, title=title):
                 return await router.fork(session, title=title, new=session_of(order.id))
+            case c.AdoptSession(session=session):
+                return await router.adopt(session)
             case c.CloseSession(session=session):
                 return await router.close(session)
             case c.AbortSession(session=session):

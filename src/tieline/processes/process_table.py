@@ -15,13 +15,15 @@ GUARD = "tieline-guard"
 REAPER = "tieline-reaper"
 """The names that they give themselves. Anybody may take such a name: it only ever takes rights away."""
 
+MAX_LINEAGE = 512
+
 _SET_DUMPABLE, _SET_NAME, _SET_CHILD_SUBREAPER = 4, 15, 36
 
 
 class ProcessInfo:
     """What /proc says of a process. `start` tells it from a later one with the same number."""
 
-    __slots__ = ("name", "parent", "start", "state")
+    __slots__ = ("name", "parent", "start", "state", "terminal")
 
     def __init__(self, stat: bytes) -> None:
         """Raises ValueError and IndexError for what is no such line."""
@@ -30,6 +32,7 @@ class ProcessInfo:
         self.name = head.partition(b"(")[2].decode(errors="replace")  # may itself have parentheses
         self.state = fields[0].decode()
         self.parent = int(fields[1])
+        self.terminal = int(fields[4])  # the number of the terminal that controls it; 0: none
         self.start = int(fields[19])
 
     @property
@@ -44,6 +47,15 @@ def process_info(pid: int) -> ProcessInfo | None:
             return ProcessInfo(file.read())
     except (OSError, ValueError, IndexError):
         return None
+
+
+def lineage(pid: int) -> tuple[int, ...]:
+    """The process and those above it, the nearest first."""
+    found: list[int] = []
+    while pid > 0 and len(found) < MAX_LINEAGE and (info := process_info(pid)) is not None:
+        found.append(pid)
+        pid = info.parent
+    return tuple(found)
 
 
 def all_processes() -> list[int]:

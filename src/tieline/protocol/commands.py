@@ -44,6 +44,12 @@ class ForkSession(NodeCommand, tag="fork_session", frozen=True, kw_only=True):
     title: str = ""
 
 
+class AdoptSession(NodeCommand, tag="adopt_session", frozen=True, kw_only=True):
+    """Drive a session from here on that a person ran in a terminal."""
+
+    session: str
+
+
 class CloseSession(NodeCommand, tag="close_session", frozen=True, kw_only=True):
     session: str
 
@@ -121,7 +127,7 @@ class Refresh(NodeCommand, tag="refresh", frozen=True, kw_only=True):
 
 
 AnyCommand = (
-    ListSessions | CreateSession | ChangeSession | ForkSession | CloseSession | AbortSession
+    ListSessions | CreateSession | ChangeSession | ForkSession | AdoptSession | CloseSession | AbortSession
     | SendPrompt | Steer | CancelPrompt | MovePrompt
     | ApprovePermission | DenyPermission | AnswerQuestion
     | GetMessages | GetDiff | Browse | Refresh

@@ -164,6 +164,11 @@ class SessionManager:
             if isinstance(runner, AttachedSession) and runner.record.agent == agent and runner.record.status != "closed"
         ]
 
+    def harness_processes(self) -> set[int]:
+        """Below them run the agents of terminals, which decide nothing."""
+        terminals = (runner.terminal for runner in self.runners.values() if isinstance(runner, AttachedSession))
+        return {terminal.process for terminal in terminals if terminal is not None and terminal.process}
+
     async def adopt(self, id: str) -> SessionRecord:
         """Drive a session from here on whose terminal is closed: the same conversation, by resume."""
         record = self.get(id)

@@ -124,3 +124,29 @@ def test_harnesses_lists_what_is_known(cli: CliProcess, home: Path) -> None:
 def test_a_wrong_call_says_what_to_do(arguments: tuple[str, ...], told: str, cli: CliProcess) -> None:
     ended = cli.run(*arguments)
     assert ended.returncode == 2 and told in ended.stderr
+
+
+def test_terminals_are_read_along_only_when_their_person_agrees(cli: CliProcess, home: Path) -> None:
+    assert "Agree with `tieline install --attach`." in ok(cli, "attach")
+    refused = cli.run("install", "codex", "--attach")
+    assert refused.returncode == 2 and "--yes" in refused.stderr and "Tieline reads its threads" in refused.stdout
+    assert not json.loads(ok(cli, "attach", "--json"))["harnesses"][0]["since"]
+    with cli.terminal("install", "codex", "--attach", columns=200) as terminal:
+        terminal.expect("From elsewhere you can prompt")
+        terminal.expect("Install this? [y/N]")
+        terminal.send("y\n")
+        assert terminal.wait() == 0
+
+    def agreed() -> dict[str, bool]:
+        return {each["harness"]: bool(each["since"]) for each in json.loads(ok(cli, "attach", "--json"))["harnesses"]}
+
+    assert agreed() == {"claude-code": False, "codex": True, "opencode": False}
+    cannot = cli.run("install", "generic", "--attach", "--yes")
+    assert cannot.returncode == 2 and "It works for claude-code, codex, opencode." in cannot.stderr
+
+    assert "are not read any more" in ok(cli, "attach", "off")
+    shown = json.loads(ok(cli, "attach", "--json"))
+    assert shown["off"] == [str(cli.place)] and not shown["here"]
+    assert "are read along" in ok(cli, "attach", "on", str(cli.place))
+    ok(cli, "uninstall", "codex", "--yes")
+    assert not any(agreed().values())

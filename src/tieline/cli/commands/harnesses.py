@@ -15,12 +15,14 @@ from ...bootstrap.process_lock import read_running
 from ...config import Config
 from ...errors import TielineError, UsageError
 from ...harnesses import installer, registry
+from ...harnesses.attach_consent import ConsentUnreadable, agree, read_consent, withdraw
 from ...harnesses.base import Detection, Harness, InstallOptions, Transport
 from ...harnesses.installer import FileChange, FileState
 from ..errors import FAILED, print_error
 from ..terminal.formatting import print_json
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import Cell, print_rows
+from .terminal_sessions import agreement
 
 
 class HarnessFileChange(Struct, frozen=True, kw_only=True):
@@ -60,6 +62,7 @@ class InstallRequest(Struct, frozen=True, kw_only=True):
     transport: Transport = "stdio"
     url: str = ""
     hooks: bool = False
+    attach: bool = False
     dry_run: bool = False
     yes: bool = False
     json: bool = False
@@ -88,12 +91,20 @@ def _change(request: InstallRequest, *, installing: bool) -> int:
     config = configuration.load()
     options = _options(config, request)
     plans = [_plan(each, options, installing) for each in _chosen(request.names, options, installing=installing)]
+    attaching = [plan.harness.name for plan in plans if request.attach and plan.harness.attach_terms is not None]
+    if request.attach and not attaching:
+        known = ", ".join(name for name in registry.names() if registry.create(name).attach_terms is not None)
+        raise UsageError("none of these can be read along", field="attach", hint=f"It works for {known}.")
     if not request.json:
         _show(plans, diff=request.dry_run)
-    if not request.dry_run and any(plan.changes for plan in plans):
-        if not request.names and not request.yes and not _agreed(installing):
+        for name in attaching:
+            print(clean(agreement(name)))
+    if not request.dry_run and (attaching or any(plan.changes for plan in plans)):
+        asked = attaching or not request.names
+        if asked and not request.yes and not _agreed(installing):
             return FAILED
         plans = [_applied(plan, config.environ) for plan in plans]
+        _record_consent(plans, attaching, config.environ, installing=installing)
     if request.json:
         print_json([_told(plan, options, installing) for plan in plans])
     else:
@@ -101,7 +112,29 @@ def _change(request: InstallRequest, *, installing: bool) -> int:
     return FAILED if any(plan.problem for plan in plans) else 0
 
 
+def _record_consent(
+    plans: Sequence[HarnessPlan], attaching: Sequence[str], env: Mapping[str, str], *, installing: bool
+) -> None:
+    for plan in plans:
+        if plan.problem:
+            continue
+        if not installing:
+            withdraw(env, plan.harness.name)
+        elif plan.harness.name in attaching:
+            agree(env, plan.harness.name)
+
+
+def _with_consent(harness: Harness, options: InstallOptions) -> InstallOptions:
+    """What was agreed to before stays so when the integration is installed again."""
+    try:
+        attach = options.attach or harness.name in read_consent(options.env).since
+    except ConsentUnreadable:
+        attach = options.attach
+    return structs.replace(options, attach=attach and harness.attach_terms is not None)
+
+
 def _plan(harness: Harness, options: InstallOptions, installing: bool) -> HarnessPlan:
+    options = _with_consent(harness, options)
     try:
         plan = installer.plan_install if installing else installer.plan_uninstall
         return HarnessPlan(harness, plan(harness, options))
@@ -146,6 +179,7 @@ def _options(config: Config, request: InstallRequest) -> InstallOptions:
         transport=request.transport,
         url=(request.url or _own_url(config)).rstrip("/"),
         hooks=request.hooks,
+        attach=request.attach,
     )
 
 
@@ -297,6 +331,7 @@ def _inspected(harness: Harness, detection: Detection, options: InstallOptions) 
 
 def _states(harness: Harness, options: InstallOptions) -> list[FileState]:
     """With the transport that is installed, whichever it is."""
+    options = _with_consent(harness, options)
     other: Transport = "http" if options.transport == "stdio" else "stdio"
     first = installer.look(harness, options)
     if all(each.state != "outdated" for each in first):

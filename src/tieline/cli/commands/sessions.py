@@ -70,7 +70,7 @@ def _row(record: SessionRecord, nodes: dict[str, NodeView]) -> tuple[str, ...]:
     what = " · ".join(part for part in (one_line(record.title, 60), one_line(said, 60)) if part)
     return (
         short_id(record.id),
-        one_line(record.agent, 20),
+        one_line(record.agent, 20) + (" (terminal)" if record.kind == "attached" else ""),
         record.status if machine is None or machine.online else f"{record.status} (offline)",
         one_line(name, 20),
         time_ago(record.active_at),

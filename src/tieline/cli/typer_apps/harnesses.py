@@ -33,6 +33,10 @@ def install(
     ] = TransportChoice.STDIO,
     url: Annotated[str, typer.Option(metavar="URL", help="http: the hub's address. Default: this machine's.")] = "",
     hooks: Annotated[bool, typer.Option("--hooks", help="Codex: also hooks, which you must approve in it.")] = False,
+    attach: Annotated[
+        bool,
+        typer.Option("--attach", help="Also show your terminals' sessions, and answer and prompt them from here."),
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
@@ -50,6 +54,7 @@ def install(
         transport=transport.value,
         url=url,
         hooks=hooks,
+        attach=attach,
         dry_run=dry_run,
         yes=yes,
         json=json,
@@ -112,6 +117,7 @@ tieline install claude-code codex
 tieline install --dry-run
 tieline install opencode --project .
 tieline install gemini --transport http
+tieline install claude-code codex --attach
 """,
     "uninstall": """
 tieline uninstall

@@ -1,11 +1,18 @@
-"""The verbs about sessions at a hub: sessions, send, tail, abort, diff, open."""
+"""The verbs about sessions at a hub: sessions, send, tail, abort, adopt, attach, diff, open."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from ..help import HelpCommand
 from .options import SESSIONS_PANEL, Json
+
+
+class AttachAction(StrEnum):
+    ON = "on"
+    OFF = "off"
+
 
 Session = Annotated[
     str, typer.Argument(metavar="SESSION", help="Its id, or enough of its beginning or end.", show_default=False)
@@ -109,6 +116,30 @@ def abort(session: Session, json: Json = False) -> None:
     raise typer.Exit(abort(session, json=json))
 
 
+def adopt(session: Session, json: Json = False) -> None:
+    """Take over a session of a terminal that is closed: the same conversation, from anywhere."""
+    from ..commands.terminal_sessions import adopt
+
+    raise typer.Exit(adopt(session, json=json))
+
+
+def attach(
+    action: Annotated[
+        AttachAction | None,
+        typer.Argument(help="Switch it for a directory. Default: show it.", show_default=False),
+    ] = None,
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Default: where you are.", show_default=False)] = "",
+    json: Json = False,
+) -> None:
+    """Which terminals Tieline reads along, what it reads, and where it does not. `tieline install --attach` begins
+    it."""
+    from ..commands import terminal_sessions
+
+    if action is None:
+        raise typer.Exit(terminal_sessions.show(json=json))
+    raise typer.Exit(terminal_sessions.switch_here(directory, on=action is AttachAction.ON, json=json))
+
+
 def diff(session: Session, json: Json = False) -> None:
     """What changed in its directory since the session began."""
     from ..commands.sessions import diff
@@ -118,12 +149,21 @@ def diff(session: Session, json: Json = False) -> None:
 
 def open_page(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="Show this one.", show_default=False)] = "",
-    print_only: Annotated[bool, typer.Option("--print", help="Print the address; open nothing.")] = False,
+    terminal: Annotated[
+        bool, typer.Option("--terminal", help="Not on the page: go on with it here, in its own harness.")
+    ] = False,
+    print_only: Annotated[
+        bool, typer.Option("--print", help="Print the address, or the harness's command; open nothing.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Open the page, signed in: the address lets one browser in, once."""
+    """Open the page, signed in: the address lets one browser in, once. With --terminal, go on with a session in its
+    own harness (`claude --resume …`)."""
     from ..commands.sessions import open_page
+    from ..commands.terminal_sessions import open_in_terminal
 
+    if terminal:
+        raise typer.Exit(open_in_terminal(session, print_only=print_only, json=json))
     raise typer.Exit(open_page(session, print_only=print_only, json=json))
 
 
@@ -147,6 +187,14 @@ tieline tail 1f0c2a --json | jq -r 'select(.type == "event") | .event.type'
     abort: """
 tieline abort 1f0c2a
 """,
+    adopt: """
+tieline adopt 1f0c2a
+""",
+    attach: """
+tieline attach
+tieline attach off                       in this directory and below it
+tieline attach on ~/project
+""",
     diff: """
 tieline diff 1f0c2a
 tieline diff 1f0c2a | git apply --reverse
@@ -155,6 +203,7 @@ tieline diff 1f0c2a | git apply --reverse
 tieline open
 tieline open 1f0c2a
 tieline open --print                     for another browser on this machine
+tieline open 1f0c2a --terminal           go on in its own harness
 """,
 }
 

@@ -12,8 +12,9 @@ from ...protocol.commands import AnswerQuestion, ApprovePermission, DenyPermissi
 from ...protocol.request_bodies import Decision
 from ...protocol.views import CommandView
 from ...sessions.records import ASKS, AskRecord
-from ..http.problems import NotFound
+from ..http.problems import NotFound, RequestRefused
 from ..http.request import Request, device_of, idempotency_id, json_response, parse_body, via_of
+from ..http.request_context import context_of
 from ..http.route_spec import RouteSpec
 from ..http.routing import get, post
 from ..nodes.command_helpers import ACCEPTED, actor_name, get_ask, node_of_session, send_command
@@ -51,6 +52,7 @@ async def decide(request: Request, ask: str) -> Response:
     decision = await parse_body(request, Decision)
     record = await get_ask(hub, ask)
     node = await node_of_session(hub, record.session)
+    _check_person(request, record.session, node)
     by = actor_name(device_of(request))
     said = Answer(
         ask=ask,
@@ -89,6 +91,21 @@ async def command(request: Request, id: str) -> Response:
     if found is None:
         raise NotFound("command", id)
     return json_response(found)
+
+
+def _check_person(request: Request, session: str, node: str) -> None:
+    """An agent in a person's terminal runs as that person. What it starts is known by its descent; what it has detached
+    from itself has no terminal. Neither may decide for it."""
+    hub, peer = request.hub, context_of(request.scope).peer
+    kept = hub.state.sessions.get(session)
+    if peer is None or kept is None or kept.kind != "attached" or node != hub.dispatcher.local:
+        return
+    if not peer.terminal:
+        raise RequestRefused(
+            "Forbidden",
+            "this ask is of an agent on this machine, and it cannot be told that a person answers",
+            hint="Answer in a terminal, on the page or on your phone; a program can have a key of its own.",
+        )
 
 
 def routes(hub: "Hub") -> list[Any]:

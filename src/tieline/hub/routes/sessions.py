@@ -11,6 +11,7 @@ from ...errors import UsageError
 from ...policy import Policy, preset
 from ...protocol.commands import (
     AbortSession,
+    AdoptSession,
     ChangeSession,
     CloseSession,
     CreateSession,
@@ -163,6 +164,18 @@ async def abort(request: Request, session: str) -> Response:
 
 
 @post(
+    "/api/v1/sessions/{session}/adopt",
+    tags=TAGS,
+    spec=RouteSpec(response=SessionRecord, may_be_pending=True, problems=("NotFound", "Unsupported")),
+)
+async def adopt(request: Request, session: str) -> Response:
+    """Take over a session whose terminal is closed: Tieline runs its agent from here on, in the same conversation."""
+    return command_response(
+        await send_command(request, await node_of_session(request.hub, session), AdoptSession(session=session))
+    )
+
+
+@post(
     "/api/v1/sessions/{session}/close",
     tags=TAGS,
     spec=RouteSpec(response=SessionRecord, may_be_pending=True, problems=("NotFound",)),
@@ -243,7 +256,7 @@ async def diff(request: Request, session: str) -> Response:
 
 
 def routes(hub: "Hub") -> list[Any]:
-    return [sessions, create, show, change, abort, close, fork, events, messages, diff]
+    return [sessions, create, show, change, abort, adopt, close, fork, events, messages, diff]
 
 
 def _check_cwd(cwd: str) -> str:

@@ -80,6 +80,14 @@ SESSION_ALLOWED: tuple[tuple[str, str], ...] = (
 )
 """All that an agent's processes may do: send messages as their session, read that session, and see who is a member."""
 
+PERSON_ONLY: tuple[tuple[str, str], ...] = (
+    ("POST", f"{API}/asks/{{ask}}/answer"),
+    ("POST", f"{API}/pairings"),
+    ("DELETE", f"{API}/devices/{{device}}"),
+    ("POST", f"{API}/sessions/{{session}}/adopt"),
+)
+"""What the agent in a person's terminal may not do: decide, or let in somebody who may."""
+
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""
 
@@ -121,6 +129,16 @@ def session_allowed(method: str, path: str, session: str) -> bool:
     """Whether a process of that session's agent may make a request that is not open to everybody."""
     said = path.split("/")
     return any(method == one and _matches(template.split("/"), said, session) for one, template in SESSION_ALLOWED)
+
+
+def person_only(method: str, path: str) -> bool:
+    said = path.split("/")
+    return any(
+        method == one
+        and len(words := template.split("/")) == len(said)
+        and all(word.startswith("{") or word == given for word, given in zip(words, said, strict=True))
+        for one, template in PERSON_ONLY
+    )
 
 
 def _matches(template: list[str], said: list[str], session: str) -> bool:

@@ -100,6 +100,12 @@ def _identify_peer(context: RequestContext, peer: LocalPeer, hub: "Hub") -> Devi
             "Forbidden", peer.problem, hint="`tieline pair --client` lets a program in by a key of its own."
         )
     if peer.mark is None:
+        if access_rules.person_only(context.method, context.path) and hub.harness_above(peer):
+            raise RequestRefused(
+                "Forbidden",
+                "this comes from an agent in a terminal, and only a person may do it",
+                hint="Do it in a shell of your own, on the page or on your phone.",
+            )
         return hub.auth.owner()
     context.session = hub.session_of(peer) or UNKNOWN_SESSION
     return hub.auth.agent(context.session)

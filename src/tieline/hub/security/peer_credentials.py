@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ...processes.ancestry import UNKNOWN, agent_ancestor
+from ...processes.process_table import lineage, process_info
 from ...processes.socket_peer import peer_process
 
 MAX_COMMAND = 120
@@ -25,6 +26,8 @@ class LocalPeer(Struct, frozen=True, kw_only=True):
     mark: str | None = None  # of the agent that it descends from
     cwd: str = ""
     command: str = ""
+    lineage: tuple[int, ...] = ()  # the process and those above it
+    terminal: int = 0  # the terminal that controls it; 0: none
 
     @property
     def via(self) -> str:
@@ -42,17 +45,19 @@ def peer_of(connection: socket.socket) -> LocalPeer:
     handle = _pidfd(connection)
     try:
         mark, cwd, command = agent_ancestor(pid), _cwd(pid), _command(pid)
+        above, info = lineage(pid), process_info(pid)
         if handle is not None and _has_exited(handle):  # then what was read may be of another process with its number
             return LocalPeer(pid=pid, problem="the process that connected is gone")
     except (OSError, ValueError):
-        mark, cwd, command = UNKNOWN, "", ""
+        mark, cwd, command, above, info = UNKNOWN, "", "", (), None
     finally:
         if handle is not None:
             os.close(handle)
     if mark == UNKNOWN:
         why = "it cannot be told that a person started this process, and only a person may do this"
         return LocalPeer(pid=pid, problem=why, command=command)
-    return LocalPeer(pid=pid, mark=mark, cwd=cwd, command=command)
+    terminal = info.terminal if info is not None else 0
+    return LocalPeer(pid=pid, mark=mark, cwd=cwd, command=command, lineage=above, terminal=terminal)
 
 
 def _pidfd(connection: socket.socket) -> int | None:

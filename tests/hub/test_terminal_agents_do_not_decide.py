@@ -1,0 +1,92 @@
+"""The agent in a person's terminal runs as that person, and still does not answer its own asks."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.hub.conftest import Running, caller
+from tests.sessions.test_attached_session import NATIVE, RecordingTerminal
+
+from tieline.events import Answer, Ask, Command, ToolUse, TurnStarted
+from tieline.sessions.attached_session import AttachedSession
+from tieline.testing.wait_for import eventually
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descent is read from /proc")
+
+SEND = """
+import socket, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+body = sys.argv[4].encode()
+lines = [
+    f"{sys.argv[2]} {sys.argv[3]} HTTP/1.1", "Host: localhost", "Connection: close", "Content-Type: application/json",
+    f"Content-Length: {len(body)}",
+]
+connection.sendall("\\r\\n".join([*lines, "", ""]).encode() + body)
+answer = b""
+while more := connection.recv(65536):
+    answer += more
+print(answer.decode())
+"""
+IN_A_TERMINAL = "import pty, sys; pty.spawn(sys.argv[1:])"
+Asking = tuple[AttachedSession, RecordingTerminal, str, "asyncio.Task[Answer]"]
+ALLOW = '{"decision": "allow"}'
+
+
+@asynccontextmanager
+async def asking(hub: Running) -> AsyncGenerator[Asking, None]:
+    """A session of a terminal, and its ask that waits."""
+    terminal = RecordingTerminal()
+    session = await hub.router.attach("codex", NATIVE, cwd=hub.cwd, terminal=terminal)
+    for event in (TurnStarted("list", "t1"), ToolUse("c1", "exec_command", Command("ls"))):
+        session.tell(event)
+    task = asyncio.create_task(session.ask(Ask("1", "permission", "Run ls", tool="c1", action=Command("ls")), "a1"))
+    await eventually(lambda: bool(hub.router.asks.pending()), "nothing is asked")
+    (pending,) = hub.router.asks.pending()
+    await eventually(lambda: session.record.id in hub.hub.state.sessions, "the hub does not know the session")
+    yield session, terminal, pending.id, task
+
+
+async def run(*argv: str, terminal: RecordingTerminal | None = None) -> str:
+    """What it prints; below a shell that is the harness of `terminal`, when it has one."""
+    shell = ("/bin/sh", "-c", 'read go; "$@"', "sh") if terminal else ()
+    process = await asyncio.create_subprocess_exec(
+        *shell, *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True
+    )
+    if terminal:
+        terminal.process = process.pid
+    said, _ = await asyncio.wait_for(process.communicate(b"go\n"), 60)
+    return said.decode()
+
+
+async def test_what_it_starts_decides_nothing(hub: Running, tmp_path: Path) -> None:
+    async with asking(hub) as (_, terminal, ask, task):
+        send = (sys.executable, "-I", "-c", SEND, hub.serving.socket)
+        for method, path, body in (
+            ("POST", f"/api/v1/asks/{ask}/answer", ALLOW),
+            ("POST", "/api/v1/pairings", '{"kind": "client"}'),
+            ("DELETE", "/api/v1/devices/x", ""),
+        ):
+            refused = await run(*send, method, path, body, terminal=terminal)
+            assert " 403 " in refused and "from an agent in a terminal" in refused, path
+        assert " 200 " in await run(*send, "GET", "/api/v1/sessions", "", terminal=terminal), "it may look"
+
+        terminal.process = 0
+        detached = await run(*send, "POST", f"/api/v1/asks/{ask}/answer", ALLOW)
+        assert " 403 " in detached and "cannot be told that a person answers" in detached
+        assert not task.done()
+
+        person = await run(sys.executable, "-c", IN_A_TERMINAL, *send, "POST", f"/api/v1/asks/{ask}/answer", ALLOW)
+        assert " 200 " in person
+        assert (await asyncio.wait_for(task, 30)).decision == "allow"
+
+
+async def test_a_device_answers_from_anywhere(hub: Running) -> None:
+    async with asking(hub) as (session, _, ask, task):
+        async with caller(hub.url, hub.token) as phone:
+            answered = await phone.post(f"/api/v1/asks/{ask}/answer", json={"decision": "deny", "reason": "not now"})
+        assert answered.status_code == 200, answered.text
+        assert ((await asyncio.wait_for(task, 30)).decision, session.record.kind) == ("deny", "attached")
