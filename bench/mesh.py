@@ -13,26 +13,32 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mcp.client.client import Client
+from msgspec.structs import replace
 from tests.mesh.mcp_clients import PROGRAM, CalledHub, Transport, call
 
 from tieline.bus import Bus, open_bus
+from tieline.bus.sqlite.database_file import connect, migrate
+from tieline.bus.sqlite.transactions import Transactions
 from tieline.client.hub_address import running_hub
 from tieline.config import Config, RelayConfig
+from tieline.envelopes import Budget, Envelope, Payload, ReceiptStep, encode
 from tieline.harnesses import hook
 from tieline.hub.http.server import ServerAddress
+from tieline.ids import new_id
 from tieline.mesh.directory import Directory
 from tieline.mesh.mesh import Mesh
 from tieline.mesh.records import Caller, Member
 from tieline.relay import Relay
-from tieline.relay.storage.store import MESSAGE_LOG
+from tieline.relay.storage.store import MESSAGE_LOG, new_receipt
 
 from .rows import Row, at_most, side_by_side
 
 WORDS = ("parser", "checkout", "billing", "search", "deploy", "schema", "migrations", "metrics", "login", "editor")
 QUERIES = ("chekout page", "database migratons", "agent-77", "billing parser", "deploy metrics")
-FEW, MANY = 1_000, 200_000
-"""Messages of a store. A million take more than a minute to write."""
-BATCH = 5_000
+FEW, MANY = 1_000, 1_000_000
+"""Messages of a store."""
+BATCH = 10_000
+KEPT_S = 7 * 86400
 MESSAGES = 200
 HOOKS = 60
 SETTLED_S = 0.02
@@ -80,12 +86,29 @@ async def mesh_of(bus: Bus) -> AsyncGenerator[Mesh, None]:
         yield mesh
 
 
-async def fill(bus: Bus, count: int) -> None:
-    """Messages of others, which are over."""
-    data = b'{"text":"' + b"x" * 200 + b'"}'
+def fill(path: Path, count: int) -> None:
+    """Messages of others, which were seen: what sending and reading them would have left, without the waiting."""
+    connection = connect(str(path))
+    migrate(connection, str(path))
+    connection.execute("PRAGMA synchronous = OFF")
+    store = Transactions(connection)
     for start in range(0, count, BATCH):
-        numbers = range(start, min(start + BATCH, count))
-        await asyncio.gather(*(bus.publish(f"{MESSAGE_LOG}.relay.user.u{number % 1000}", data) for number in numbers))
+        store.begin()
+        for number in range(start, min(start + BATCH, count)):
+            subject = f"relay.user.u{number % 1000}"
+            id, now = new_id(), time.time()
+            envelope = Envelope(
+                id=id, subject=subject, sender="relay.user.owner", payload=Payload("x" * 200), thread=id,
+                budget=Budget(expires_at=now + KEPT_S), created_at=now,
+            )  # fmt: skip
+            (seq,) = store.publish([(f"{MESSAGE_LOG}.{subject}", encode(envelope), id, None)])
+            receipt = new_receipt(envelope, seq)
+            receipt = replace(receipt, steps=(*receipt.steps, ReceiptStep("seen", now)), over=True)
+            store.put("relay_receipts", id, encode(receipt), None, KEPT_S)
+        store.put("relay", "low", str(store.high).encode(), None, None)
+        store.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
 
 
 async def fetch(mesh: Mesh) -> float:
@@ -100,14 +123,14 @@ async def fetch(mesh: Mesh) -> float:
 
 
 async def fetching(path: Path) -> Row:
+    fill(path / "many.db", MANY)
+    fill(path / "few.db", FEW)
     async with (
         open_bus(f"sqlite://{path}/many.db") as large,
         open_bus(f"sqlite://{path}/few.db") as small,
         mesh_of(large) as many,
         mesh_of(small) as few,
     ):
-        await fill(large, MANY)
-        await fill(small, FEW)
         taken: dict[int, list[float]] = {MANY: [], FEW: []}
         for _ in range(41):
             taken[MANY].append(await fetch(many))
