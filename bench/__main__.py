@@ -56,6 +56,7 @@ SECTIONS = {
     "sessions": "Durable sessions",
     "relay": "The relay",
     "mesh": "The mesh",
+    "waking": "A message to an idle terminal",
     "page": "The page in a real browser",
     "hub": "The hub",
 }
