@@ -19,6 +19,7 @@ from tests.mesh.mcp_clients import PROGRAM, CalledHub, Transport, call
 from tieline.bus import Bus, open_bus
 from tieline.bus.sqlite.database_file import connect, migrate
 from tieline.bus.sqlite.transactions import Transactions
+from tieline.client import connect as connect_client
 from tieline.client.hub_address import running_hub
 from tieline.config import Config, RelayConfig
 from tieline.envelopes import Budget, Envelope, Payload, ReceiptStep, encode
@@ -28,6 +29,7 @@ from tieline.ids import new_id
 from tieline.mesh.directory import Directory
 from tieline.mesh.mesh import Mesh
 from tieline.mesh.records import Caller, Member
+from tieline.protocol.messages import NewMessage
 from tieline.relay import Relay
 from tieline.relay.storage.store import MESSAGE_LOG, new_receipt
 
@@ -257,14 +259,13 @@ async def beside_hcom(hub: CalledHub, path: Path) -> list[Row]:
     kept: list[float] = []
     started: list[float] = []
     reference: list[float] = []
-    async with hub.client("anna") as anna, hub.client("bob") as bob:
-        await call(anna, "register_agent", name="anna")
+    async with connect_client(hub.env) as owner, hub.client("bob") as bob:
         await call(bob, "register_agent", name="bob")
         for _ in range(HCOM_MESSAGES):
             reference.append(await through_hcom(program, env))
             async with waiting(bob) as receives:
                 start = time.perf_counter()
-                await call(anna, "send_message", to="bob", text="hello")
+                await owner.send_message(NewMessage(to="@bob", text="hello"))
                 kept.append(await receives - start)
             async with waiting(bob) as receives, asyncio.TaskGroup() as tasks:
                 start = time.perf_counter()

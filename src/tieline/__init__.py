@@ -6,8 +6,6 @@ Names are loaded when they are first used: `import tieline` costs nothing, so th
 before it imports anything else.
 """
 
-from importlib import import_module
-
 from .version import __version__
 
 TYPE_CHECKING = False  # not imported from typing, which would cost more than all the rest here
@@ -58,6 +56,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     if name == "events":
         return import_module(".events", __name__)
     if name not in _HOMES:

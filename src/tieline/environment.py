@@ -1,7 +1,7 @@
 """The process's environment variables. The only module that reads them; it imports almost nothing."""
 
 import os
-from collections.abc import Mapping, Set
+from _collections_abc import Mapping, Set  # `collections` would cost more than all the rest here
 
 
 def inherited() -> dict[str, str]:

@@ -65,6 +65,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], Any]] = [
     ("qwen", named(CLAUDE, "SessionEnd", reason="other"), {"kind": "session_end"}, NOTHING),
     ("cursor", named(CURSOR, "sessionStart"), STARTED, {"additional_context": "CONTEXT"}),
     ("cursor", named(CURSOR, "beforeSubmitPrompt", prompt="x"), {"kind": "prompt"}, NOTHING),
+    ("cursor", named(CURSOR, "beforeMCPExecution", tool_name="x", tool_input={}), {"kind": "other"}, NOTHING),
     ("cursor", named(CURSOR, "postToolUse", **TOOL), {"kind": "tool_done"}, {"additional_context": "CONTEXT"}),
     ("cursor", named(CURSOR, "stop", loop_count=0), {"kind": "turn_end"}, FOLLOWUP),
     ("cursor", named(CURSOR, "stop", loop_count=2), {"kind": "turn_end", "continued": True}, FOLLOWUP),

@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from msgspec import Struct
 
 from tieline.bootstrap.daemon import hub_on
-from tieline.config import Config, HubConfig
+from tieline.config import Config, HubConfig, MeshConfig
 from tieline.hub.http.server import ServerAddress
 from tieline.hub.hub import Hub
 from tieline.mesh.mesh import Mesh
@@ -81,11 +81,12 @@ def bridge(env: Mapping[str, str], session: str) -> StdioServerParameters:
 
 
 @asynccontextmanager
-async def mesh_hub(path: Path) -> AsyncGenerator[MeshHub, None]:
+async def mesh_hub(path: Path, more: Mapping[str, str] = {}, **mesh: Any) -> AsyncGenerator[MeshHub, None]:
+    """`more` variables of its environment; `mesh` are settings of `[mesh]`."""
     home = path / "home"
     home.mkdir(exist_ok=True)
-    env = {"HOME": str(home), "TIELINE_HOME": str(path / "state"), "PATH": "/usr/bin:/bin"}
-    async with hub_on(Config(environ=env, hub=HubConfig(port=0))) as (hub, serving):
+    env = {"HOME": str(home), "TIELINE_HOME": str(path / "state"), "PATH": "/usr/bin:/bin", **more}
+    async with hub_on(Config(environ=env, hub=HubConfig(port=0), mesh=MeshConfig(**mesh))) as (hub, serving):
         assert hub.relay is not None
         await hub.relay.until_active()
         running = path / "state" / "hub.json"  # the daemon writes it: bridges find the hub by it

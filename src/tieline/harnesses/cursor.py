@@ -18,7 +18,8 @@ from .base import (
 from .editors.json_entries import JsonEntries
 from .instructions import instructions_in, shared_skills, skill_in
 
-HOOKS = ("sessionStart", "beforeSubmitPrompt", "postToolUse", "stop", "sessionEnd")
+HOOKS = ("sessionStart", "beforeSubmitPrompt", "beforeMCPExecution", "postToolUse", "stop", "sessionEnd")
+"""Several conversations share one process and its MCP server: the hook before a call says which of them calls."""
 HOOK_TIMEOUT_S = 10
 LOOP_LIMIT = 8
 """How often the end of a turn may be followed by another one of ours; Cursor's own limit is 5."""

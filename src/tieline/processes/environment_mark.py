@@ -4,8 +4,9 @@ then the mark is read from the parent process."""
 import os
 
 from .. import environment
-from .process_table import MARK
 
+MARK = "TIELINE_CHILD"
+"""The environment variable that marks a child and, inherited, all its descendants."""
 MOST = 32
 """Generations that are looked at."""
 

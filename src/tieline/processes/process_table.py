@@ -5,8 +5,7 @@ import os
 import signal
 from contextlib import suppress
 
-MARK = "TIELINE_CHILD"
-"""The environment variable that marks a child and, inherited, all its descendants."""
+from .environment_mark import MARK
 
 RUN_AS = "TIELINE_RUN_AS"
 """In the environment that a child is to have: the user it shall run as. The child itself does not get it."""
