@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.harnesses.test_between_harnesses import Desk, desk
+from tests.harnesses.desk import Desk, desk
 
 from tieline.client.messages import OWNER
 from tieline.protocol.messages import NewMessage
