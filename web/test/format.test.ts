@@ -1,11 +1,23 @@
 // @vitest-environment jsdom
 import { describe, expect, it } from 'vitest'
 import { advice } from '../src/thread/error-advice'
-import { ago, cost, actionSummary, duration, askHeading, relativeTo, timeLeft, sessionState, abbreviateHome, sessionTitle } from '../src/shared/format'
+import { ago, answeredBy, canDo, cost, actionSummary, duration, askHeading, relativeTo, timeLeft, sessionState, abbreviateHome, sessionTitle } from '../src/shared/format'
 import type * as P from '../src/generated/protocol'
 import { parseRoute } from '../src/app/router'
 
 describe('format', () => {
+  it('does to a session in a terminal only what its harness allows', () => {
+    const session = { kind: 'driven', remote: [] } as unknown as P.SessionRecord
+    expect(canDo(session, 'prompt')).toBe(true)
+    expect(canDo({ ...session, kind: 'attached' }, 'prompt')).toBe(false)
+    expect(canDo({ ...session, kind: 'attached', remote: ['prompt'] }, 'prompt')).toBe(true)
+    expect(canDo({ ...session, kind: 'attached', remote: ['prompt'] }, 'abort')).toBe(false)
+  })
+  it('says who answered', () => {
+    expect(answeredBy({ type: 'answer', ask: 'a', decision: 'allow', by: 'terminal' })).toBe(' at the terminal')
+    expect(answeredBy({ type: 'answer', ask: 'a', decision: 'allow', by: 'Ada' })).toBe(' by Ada')
+  })
+
   it('formats times and durations', () => {
     expect([0, 60, 7200, 200_000].map((past) => ago(1_000_000 - past, 1_000_000))).toEqual(['now', '1 min', '2 h', '2 d'])
     expect([-1, 5, 75, 3661].map(timeLeft)).toEqual(['expired', '5 s left', '1:15 left', '1 h 1 min left'])

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { sessionUrl } from '../app/router'
 import type * as P from '../generated/protocol'
-import { agentName, answeredBy, askHeading, timeLeft, sessionTitle } from '../shared/format'
+import { agentName, answeredBy, canDo, askHeading, timeLeft, sessionTitle } from '../shared/format'
 import { visibleLine, visible } from '../shared/visible-text'
 import { cardsMoving, nodes, now, sessions, pauseCardButtons } from '../store/store'
 import { HoldButton, Problem } from '../ui/components'
@@ -73,9 +73,11 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
       {reason && <p class="danger-note"><Icon name="warn" /> This {reason}.</p>}
       {asking && open ? <QuestionContext ask={ask} parts={parts} /> : <AskParts parts={parts} cwd={session?.cwd} whole={whole} />}
       {ask.withheld && <p class="problem withheld"><Icon name="warn" /> {visible(ask.withheld)} It can only be denied.</p>}
-      {open && (asking
-        ? <Questions record={record} />
-        : <DecisionButtons record={record} hold={!!reason} showAll={whole ? undefined : showAll} />)}
+      {open && (session && !canDo(session, asking ? 'question' : 'answer')
+        ? <p class="problem"><Icon name="warn" /> Answer at the terminal: its harness takes no answer from elsewhere.</p>
+        : asking
+          ? <Questions record={record} />
+          : <DecisionButtons record={record} hold={!!reason} showAll={whole ? undefined : showAll} />)}
       {decision ? <Delivery of={decision} /> : record.status !== 'pending' && <DecidedElsewhere record={record} />}
       {node && !node.online && open && <p class="faint small-text">{node.name || node.id} is offline: your decision is delivered when it is back.</p>}
     </article>

@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { request, errorMessage } from '../api/client'
 import { trackCommand } from '../commands/pending-commands'
 import type * as P from '../generated/protocol'
-import { agentName } from '../shared/format'
+import { agentName, canDo } from '../shared/format'
 import { saveLocal, loadLocal } from '../shared/local-storage'
 import { nodes, thread } from '../store/store'
 import { Ticks } from '../thread/thread-rows'
@@ -32,7 +32,8 @@ export function Composer({ session }: { session: P.SessionRecord }) {
   const picker = useRef<HTMLInputElement>(null)
   const agent = nodes.value.get(session.node)?.agents?.find((agent) => agent.name === session.agent)
   const busy = session.status === 'working' || session.status === 'waiting' || session.status === 'stuck'
-  const steers = busy && (agent?.features ?? []).includes('steer')
+  const driven = session.kind !== 'attached'
+  const steers = busy && (driven ? (agent?.features ?? []).includes('steer') : canDo(session, 'steer'))
 
   const write = (value: string) => {
     setText(value)
@@ -98,18 +99,18 @@ export function Composer({ session }: { session: P.SessionRecord }) {
         </ul>
       )}
       <div class="composer-box">
-        <button type="button" class="plain" aria-label="Attach a file" onClick={() => picker.current!.click()}><Icon name="clip" /></button>
+        {driven && <button type="button" class="plain" aria-label="Attach a file" onClick={() => picker.current!.click()}><Icon name="clip" /></button>}
         <input ref={picker} type="file" multiple hidden onChange={(event) => { void add(event.currentTarget.files ?? []); event.currentTarget.value = '' }} />
         <textarea
           ref={box} rows={1} value={text} aria-label="Message" placeholder={busy ? (steers ? 'Queue or steer' : 'Queue a prompt') : 'What should it do?'}
           onInput={(event) => write(event.currentTarget.value)}
-          onPaste={(event) => { const list = event.clipboardData?.files; if (list?.length) { event.preventDefault(); void add(list) } }}
+          onPaste={(event) => { const list = event.clipboardData?.files; if (driven && list?.length) { event.preventDefault(); void add(list) } }}
           onKeyDown={(event) => {
             if (event.key !== 'Enter' || event.isComposing || event.shiftKey) return
             if (event.metaKey || event.ctrlKey || hasMouse()) { event.preventDefault(); send(event.altKey && steers) }
           }}
         />
-        {busy && <button type="button" class="round stop" aria-label={stopping ? 'Stopping' : 'Stop'} onClick={() => void stop()}><Icon name="stop" /></button>}
+        {busy && canDo(session, 'abort') && <button type="button" class="round stop" aria-label={stopping ? 'Stopping' : 'Stop'} onClick={() => void stop()}><Icon name="stop" /></button>}
         {steers && !!text.trim() && <button type="button" class="round" aria-label="Steer: send into the running turn" title="Steer" onClick={() => send(true)}><Icon name="steer" /></button>}
         <button type="submit" class="round primary" aria-label={busy ? 'Queue' : 'Send'} title={busy ? 'Queue' : 'Send'}><Icon name="send" /></button>
       </div>

@@ -88,6 +88,7 @@ function SessionRow({ session }: { session: P.SessionRecord }) {
         <span class="session-line ellipsis">{visibleLine(session.status === 'failed' && session.problem ? session.problem : session.last_line || agentName(session.agent))}</span>
         <span class="session-tags">
           <span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span>
+          {session.kind === 'attached' && <span class="chip">terminal</span>}
           <span class="faint ellipsis">{visibleLine([agentName(session.agent), node?.name || session.node, session.branch, spent].filter(Boolean).join(' · '))}</span>
           {count > 0 && !current && <span class="badge" aria-label={`${count} unread`}>{count}</span>}
         </span>

@@ -9,7 +9,7 @@ import { formatComment } from '../diff/parse-diff'
 import type * as P from '../generated/protocol'
 import { addToDraft, Composer } from '../prompts/composer'
 import { sendPrompt } from '../prompts/outbox'
-import { agentName, compactNumber, cost, STATE_LABELS, sessionState, abbreviateHome, sessionTitle } from '../shared/format'
+import { agentName, canDo, compactNumber, cost, STATE_LABELS, sessionState, abbreviateHome, sessionTitle } from '../shared/format'
 import { visibleLine, visible } from '../shared/visible-text'
 import { closeThread, loaded, loadOlder, markSeen, nodes, openThread, sessions, thread, threadProblem } from '../store/store'
 import { VirtualList } from '../thread/virtual-list'
@@ -40,7 +40,7 @@ export function SessionPage({ id, sheet }: { id: string; sheet: '' | 'diff' | 'i
         <button type="button" class="plain back" aria-label="Back to all sessions" onClick={() => navigate('/')}><Icon name="back" /></button>
         <div class="pane-title">
           <h1>{sessionTitle(session)}</h1>
-          <p class="faint"><span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span> <span class="ellipsis">{visibleLine(abbreviateHome(session.cwd, node?.home))}</span></p>
+          <p class="faint"><span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span> {session.kind === 'attached' && <span class="chip" title="Somebody runs it in a terminal">terminal</span>} <span class="ellipsis">{visibleLine(abbreviateHome(session.cwd, node?.home))}</span></p>
         </div>
         <button type="button" class="plain" aria-label="Changes" title="Changes" onClick={() => navigate(sessionUrl(id, 'diff'))}><Icon name="diff" /></button>
         <button type="button" class="plain" aria-label="About this session" title="About" onClick={() => navigate(sessionUrl(id, 'info'))}><Icon name="more" /></button>
@@ -54,11 +54,26 @@ export function SessionPage({ id, sheet }: { id: string; sheet: '' | 'diff' | 'i
           {shown === 'working' && <p class="working" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>}
         </VirtualList>
       ) : <div class="thread-frame"><p class="loading" role="status">Loading …</p></div>}
-      <Composer key={id} session={session} />
+      {session.kind === 'attached' && session.status === 'closed' ? <TerminalClosed session={session} />
+        : canDo(session, 'prompt') ? <Composer key={id} session={session} />
+          : <p class="composer faint center">It takes no prompts from elsewhere: type at its terminal.</p>}
       <p class="sr" role="status">{shown === 'waiting' ? 'The agent needs your decision' : shown === 'done' ? 'The agent is done' : ''}</p>
       {sheet === 'diff' && <DiffSheet session={session} />}
       {sheet === 'info' && <InfoSheet session={session} />}
     </Pane>
+  )
+}
+
+/** Its terminal is gone: from here on it can only be driven by us. */
+function TerminalClosed({ session }: { session: P.SessionRecord }) {
+  const [problem, setProblem] = useState('')
+  const adopt = () => void trackCommand('Take over', session.id, request('POST', `sessions/${encodeURIComponent(session.id)}/adopt`, {})).then(() => setProblem(''), (error: unknown) => setProblem(errorMessage(error)))
+  return (
+    <div class="composer">
+      <Problem text={problem} />
+      <p class="faint">Its terminal is closed. Resume it there, or go on from here, in the same conversation.</p>
+      <button type="button" class="primary" onClick={adopt}>Take over</button>
+    </div>
   )
 }
 
@@ -98,23 +113,25 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
   const sendCommand = <T,>(what: string, method: string, at: string, body: unknown, then?: (value: T | undefined) => void) =>
     void trackCommand<T>(what, session.id, request(method, at, body)).then((value) => { setProblem(''); then?.(value) }, (error: unknown) => setProblem(errorMessage(error)))
   const change = (what: string, body: P.SessionChange, then?: () => void) => sendCommand(what, 'PATCH', path, body, then)
+  const driven = session.kind !== 'attached'
   const archive = session.archived ? 'Unarchive' : 'Archive'
   const close = () => back(sessionUrl(session.id))
   const policy = POLICIES.find((one) => (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === session.policy[part]))
   return (
     <Sheet title="About this session" onClose={close}>
       <Problem text={problem} />
-      <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title and model', { title: name, ...(features.includes('model') && model !== session.model ? { model } : {}) }, close) }}>
+      <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title and model', { title: name, ...(features.includes('model') && driven && model !== session.model ? { model } : {}) }, close) }}>
         <label>Title<input type="text" value={name} placeholder={sessionTitle(session)} onInput={(event) => setName(event.currentTarget.value)} /></label>
-        {features.includes('model') && <label>Model, from the next turn<input type="text" value={model} list="models" placeholder={init?.model || 'the agent’s own choice'} onInput={(event) => setModel(event.currentTarget.value)} /></label>}
+        {features.includes('model') && driven && <label>Model, from the next turn<input type="text" value={model} list="models" placeholder={init?.model || 'the agent’s own choice'} onInput={(event) => setModel(event.currentTarget.value)} /></label>}
         <datalist id="models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
-        <label>Policy
+        {driven && <label>Policy
           <select value={policy?.name ?? ''} onChange={(event) => change('Policy', { policy: event.currentTarget.value })}>
             {!policy && <option value="">Custom</option>}
             {POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}</option>)}
           </select>
           {policy && <small class="faint">It {policy.description}.</small>}
-        </label>
+        </label>}
+        {!driven && <p class="faint">It runs in a terminal: its model, its permissions and its end are decided there.</p>}
         <button type="submit" class="primary">Save</button>
       </form>
       <dl class="facts">
@@ -133,7 +150,7 @@ function InfoSheet({ session }: { session: P.SessionRecord }) {
       <div class="row wrap">
         {features.includes('fork') && <button type="button" onClick={() => sendCommand<P.SessionRecord>('Fork', 'POST', `${path}/fork`, {}, (fork) => { if (fork) navigate(sessionUrl(fork.id)) })}>Fork</button>}
         <button type="button" onClick={() => change(archive, { archived: !session.archived }, close)}>{archive}</button>
-        {session.status !== 'closed' && <button type="button" class="deny" onClick={() => sendCommand('End the agent', 'POST', `${path}/close`, {}, close)}>End the agent</button>}
+        {driven && session.status !== 'closed' && <button type="button" class="deny" onClick={() => sendCommand('End the agent', 'POST', `${path}/close`, {}, close)}>End the agent</button>}
       </div>
     </Sheet>
   )

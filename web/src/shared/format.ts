@@ -131,5 +131,10 @@ function askQuestion(ask: P.Ask): string {
 /** Who decided and from where, or why nobody could. */
 export function answeredBy(answer: P.Answer): string {
   if (answer.by === 'restart' && answer.decision === 'deny') return ': Tieline was restarted before anyone answered'
+  if (answer.by === 'terminal') return ' at the terminal'
   return `${answer.by ? ` by ${visibleLine(answer.by)}` : ''}${answer.via && answer.via !== answer.by ? ` (${visibleLine(answer.via)})` : ''}`
 }
+
+/** Whether this can be done from here: to a session in a terminal, only what its harness allows. */
+export const canDo = (session: P.SessionRecord, what: NonNullable<P.SessionRecord['remote']>[number]): boolean =>
+  session.kind !== 'attached' || (session.remote ?? []).includes(what)
