@@ -9,7 +9,7 @@ import pytest
 from tieline.mesh import plugin_reach
 from tieline.mesh.plugin_reach import PluginLink, PluginReach, TooManyPlugins
 from tieline.mesh.push import HarnessSession, Unreachable
-from tieline.protocol.harness_plugins import PluginHandedOver, PluginReport, PluginSession
+from tieline.protocol.harness_plugins import PluginHandedOver, PluginReport, PluginSession, PluginText
 from tieline.protocol.mesh import Activity
 
 from .conftest import within
@@ -52,6 +52,12 @@ async def opened(told: Told, *, refresh_s: float = 60.0) -> AsyncGenerator[TestR
 def report(reach: PluginReach, link: PluginLink, *sessions: tuple[str, Activity]) -> None:
     told = tuple(PluginSession(id=id, cwd="/work", activity=activity) for id, activity in sessions)
     assert reach.report(PluginReport(link=link.id, sessions=told))
+
+
+async def text_of(link: PluginLink) -> PluginText:
+    command = await link.commands.get()
+    assert isinstance(command, PluginText)
+    return command
 
 
 async def test_sessions_are_told_as_they_change_and_end() -> None:
@@ -101,7 +107,7 @@ async def test_a_text_is_handed_over_when_the_plugin_says_so() -> None:
         with reach.connect() as link:
             report(reach, link, ("s-1", "idle"))
             pushing = asyncio.create_task(reach.push(SESSION, "hello", "alice"))
-            text = await within(link.texts.get())
+            text = await within(text_of(link))
             assert (text.session, text.text, text.sender) == ("s-1", "hello", "alice")
             assert not pushing.done()
             assert reach.handed_over(PluginHandedOver(link=link.id, text=text.text_id))
@@ -116,12 +122,12 @@ async def test_a_text_that_the_harness_does_not_take_is_not_handed_over() -> Non
         with reach.connect() as link:
             report(reach, link, ("s-1", "idle"))
             pushing = asyncio.create_task(reach.push(SESSION, "hello", "alice"))
-            text = await within(link.texts.get())
+            text = await within(text_of(link))
             reach.handed_over(PluginHandedOver(link=link.id, text=text.text_id, error="busy"))
             with pytest.raises(Unreachable, match="busy"):
                 await within(pushing)
             pushing = asyncio.create_task(reach.push(SESSION, "hello", "alice"))
-            await within(link.texts.get())
+            await within(text_of(link))
         with pytest.raises(Unreachable, match="gone"):
             await within(pushing)
 
@@ -129,13 +135,14 @@ async def test_a_text_that_the_harness_does_not_take_is_not_handed_over() -> Non
 async def test_a_silent_plugin_and_too_many_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin_reach, "HAND_OVER_S", 0.05)
     monkeypatch.setattr(plugin_reach, "MAX_LINKS", 1)
+    monkeypatch.setattr(plugin_reach, "MAX_COMMANDS", 3)
     async with opened(Told()) as reach:
         with reach.connect() as link:
             report(reach, link, ("s-1", "idle"))
-            for _ in range(plugin_reach.MAX_TEXTS):
-                with pytest.raises(Unreachable, match="no answer in time"):
+            for _ in range(3):
+                with pytest.raises(Unreachable, match="no answer"):
                     await reach.push(SESSION, "hello", "alice")
-            with pytest.raises(Unreachable, match="too many texts"):
+            with pytest.raises(Unreachable, match="too much"):
                 await reach.push(SESSION, "hello", "alice")
             with pytest.raises(TooManyPlugins), reach.connect():
                 pass
@@ -147,7 +154,7 @@ async def test_the_latest_link_of_a_session_gets_its_texts() -> None:
             report(reach, first, ("s-1", "idle"))
             report(reach, second, ("s-1", "idle"))
             pushing = asyncio.create_task(reach.push(SESSION, "hello", "alice"))
-            text = await within(second.texts.get())
+            text = await within(text_of(second))
             reach.handed_over(PluginHandedOver(link=second.id, text=text.text_id))
             await within(pushing)
-            assert first.texts.empty()
+            assert first.commands.empty()

@@ -1,16 +1,29 @@
 // @tieline@
 // Keeps the sessions of this OpenCode in touch with other agents, through Tieline's hub on this machine: it tells the
-// hub which sessions run, and hands them the messages that the hub has for them. Without a hub it does nothing.
+// hub which sessions run, and hands them the messages that the hub has for them. Where you agreed to it
+// (`tieline install --attach`), it also tells the hub what happens in them, and brings back what you decide and say
+// elsewhere. Without a hub it does nothing.
 
 import { existsSync } from "node:fs"
 
 const SOCKET = "@socket@" // of the hub; empty: the hub is on another machine
 const URL = "http://localhost/api/v1/harness-plugins"
-const RETRY_MS = [500, 1000, 2000, 5000, 10000]
+const RETRY_MS = [500, 1000, 2000]
 const POST_MS = 10000
+const TELL_MS = 60000
 const MAX_SESSIONS = 50
 const MAX_KNOWN = 2000
 const EVENTS = new Set(["session.created", "session.status", "session.deleted"])
+const TOLD = new Set([
+  "message.updated", "message.part.updated", "message.part.delta", "session.status", "session.idle", "session.error",
+  "session.compacted", "todo.updated", "permission.asked", "permission.replied", "question.asked", "question.replied",
+  "question.rejected",
+])
+const MAX_BATCH = 500 // events
+const MAX_BATCH_SIZE = 1024 * 1024
+const MAX_EVENT_SIZE = 7 * 1024 * 1024
+const MAX_WAITING = 5000
+const MAX_WAITING_SIZE = 16 * 1024 * 1024
 const MAX_LINE = 16 * 1024 * 1024
 const REMEMBER =
   "Keep in the summary: the agent's name in the Tieline mesh, the agents it is in touch with, and the ids of messages " +
@@ -19,8 +32,9 @@ const REMEMBER =
 const running = (globalThis[Symbol.for("tieline.opencode")] ??= new Map()) // directory → what ends its plugin
 
 export const Tieline = async ({ client, directory }) => {
-  const sessions = new Map() // id → {id, cwd, activity}; the latest used last
-  const known = new Map() // id of every session that was heard of → {parent, cwd}
+  const sessions = new Map() // id → {id, cwd, activity, began_at}; the latest used last
+  const known = new Map() // id of every session that was heard of → {parent, cwd, began}
+  const followed = new Map() // session → what the hub is to be told of it
   const modes = new Map() // session → agent and model that its person uses
   const arriving = new Map() // text that is being handed over → whether its session has it
   const ending = new AbortController()
@@ -37,8 +51,8 @@ export const Tieline = async ({ client, directory }) => {
     if (map.size > most) map.delete(map.keys().next().value)
   }
 
-  const learn = ({ id, parentID, directory: cwd }) =>
-    remember(known, id, { parent: parentID ?? "", cwd: cwd ?? directory }, MAX_KNOWN)
+  const learn = ({ id, parentID, directory: cwd, time }) =>
+    remember(known, id, { parent: parentID ?? "", cwd: cwd ?? directory, began: (time?.created ?? 0) / 1000 }, MAX_KNOWN)
 
   const look = async (id) => {
     if (!known.has(id)) {
@@ -52,7 +66,7 @@ export const Tieline = async ({ client, directory }) => {
     const session = await look(id)
     if (!session || session.parent) return // the sessions of subagents are no members
     if (sessions.get(id)?.activity === activity) return
-    remember(sessions, id, { id, cwd: session.cwd, activity }, MAX_SESSIONS)
+    remember(sessions, id, { id, cwd: session.cwd, activity, began_at: session.began }, MAX_SESSIONS)
     report()
   }
 
@@ -76,14 +90,157 @@ export const Tieline = async ({ client, directory }) => {
     }
   }
 
+  // --- what happens in them ---
+
+  const follow = ({ follow: id, since }) => {
+    const state = { id, since, waiting: [], size: 0, reading: false, telling: false, lost: false }
+    followed.set(id, state)
+    read(state)
+  }
+
+  // The history first, then what happened meanwhile. The state comes first of all: if it is idle, the messages are final.
+  const read = async (state) => {
+    state.reading = true
+    state.lost = false
+    state.waiting = []
+    state.size = 0
+    const before = []
+    try {
+      const status = (await get("/session/status"))?.[state.id]?.type ?? "idle"
+      before.push({ type: "tieline.reading" })
+      const messages = await history(state.id, state.since)
+      messages.sort((one, other) => one.info.time.created - other.info.time.created)
+      for (const properties of messages) before.push({ type: "tieline.message", properties })
+      const calls = messages.flatMap(({ parts }) => parts.map(({ tool }) => tool))
+      if (calls.includes("todowrite")) {
+        const properties = { sessionID: state.id, todos: await get(`/session/${state.id}/todo`) }
+        before.push({ type: "todo.updated", properties })
+      }
+      const permissions = await asked("permission", state.id)
+      const questions = await asked("question", state.id)
+      const ids = (all) => all.map(({ id }) => id)
+      const now = { status, permission: ids(permissions), question: ids(questions) }
+      before.push({ type: "tieline.read", properties: now })
+      for (const properties of permissions) before.push({ type: "permission.asked", properties })
+      for (const properties of questions) before.push({ type: "question.asked", properties })
+    } catch {
+      await pause(RETRY_MS[1])
+      if (isFollowed(state)) read(state)
+      return
+    }
+    const live = state.waiting
+    state.reading = false
+    state.waiting = before.map((event) => ({ text: JSON.stringify(event), delta: false }))
+    state.size = state.waiting.reduce((size, { text }) => size + text.length, 0)
+    for (const { text, delta } of live) add(state, text, delta)
+    tell(state)
+  }
+
+  const history = async (id, since, began = 0) => {
+    const all = (await get(`/session/${id}/message`)).filter(
+      ({ info }) => (since.startsWith("@") ? info.time.created / 1000 > since.slice(1) : info.id > since) &&
+        info.time.created >= began,
+    )
+    const tasks = all.flatMap(({ parts }) => parts.filter(({ tool, state }) => tool === "task" && state.metadata?.sessionId))
+    const below = await Promise.all(tasks.map(({ state }) => history(state.metadata.sessionId, "", state.time.start)))
+    return [...all, ...below.flat()]
+  }
+
+  const asked = async (kind, id) => {
+    const found = []
+    for (const each of (await get(`/${kind}`)) ?? []) if ((await root(each.sessionID)) === id) found.push(each)
+    return found
+  }
+
+  const onTold = async (event) => {
+    const { sessionID, part, info } = event.properties
+    const id = sessionID ?? part?.sessionID ?? info?.sessionID
+    const state = id && followed.get(await root(id))
+    if (!state) return
+    add(state, JSON.stringify(event), event.type === "message.part.delta")
+    tell(state)
+  }
+
+  // What waits is bounded: pieces of texts go first, their ends bring all of it; then everything is read again.
+  const add = (state, text, delta) => {
+    if (state.lost || text.length > MAX_EVENT_SIZE) return
+    state.waiting.push({ text, delta })
+    state.size += text.length
+    if (!isFull(state)) return
+    state.waiting = state.waiting.filter((each) => !each.delta)
+    state.size = state.waiting.reduce((size, each) => size + each.text.length, 0)
+    if (!isFull(state)) return
+    state.lost = true
+    state.waiting = []
+    state.size = 0
+  }
+
+  const isFull = ({ waiting, size }) => waiting.length > MAX_WAITING || size > MAX_WAITING_SIZE
+
+  const tell = async (state) => {
+    if (state.telling || state.reading) return
+    state.telling = true
+    while (state.waiting.length && isFollowed(state)) {
+      let size = 0
+      let number = 0
+      while (number < Math.min(state.waiting.length, MAX_BATCH) && (!number || size < MAX_BATCH_SIZE))
+        size += state.waiting[number++].text.length
+      const batch = state.waiting.splice(0, number)
+      state.size -= size
+      const events = batch.map(({ text }) => text).join(",")
+      const body = `{"link":${JSON.stringify(link)},"session":${JSON.stringify(state.id)},"events":[${events}]}`
+      const status = await post("/opencode/events", body, TELL_MS).catch(() => 0)
+      if (status === 404 && isFollowed(state)) followed.delete(state.id)
+      else if (status !== 204) state.lost = true
+      if (state.lost) state.waiting = []
+    }
+    state.telling = false
+    if (state.lost && isFollowed(state)) {
+      await pause(RETRY_MS[1])
+      if (isFollowed(state)) read(state)
+    }
+  }
+
+  const isFollowed = (state) => followed.get(state.id) === state
+
+  // --- the harness ---
+
+  const call = (method, url, body) =>
+    client._client.request({
+      method,
+      url,
+      ...(body != null && { body, headers: { "content-type": "application/json" } }),
+    })
+
+  const get = async (url) => {
+    const { data, error } = await call("GET", url)
+    if (error) throw new Error(JSON.stringify(error))
+    return data
+  }
+
+  const answer = async ({ request_id: text, method, path, body }) => {
+    const id = link
+    const answered = { link: id, text }
+    try {
+      const { data, error, response } = await call(method, path, body)
+      answered.status = response?.status ?? 0
+      if (error) answered.error = JSON.stringify(error).slice(0, 500)
+      else if (data != null) answered.result = data
+    } catch (problem) {
+      answered.error = String(problem).slice(0, 500) || "unknown"
+    }
+    await post("/opencode/handed-over", answered).catch(() => {})
+  }
+
   // --- the hub ---
 
   const request = (path, more) => fetch(URL + path, { unix: SOCKET, ...more })
 
-  const post = async (path, body) => {
-    const signal = AbortSignal.any([ending.signal, AbortSignal.timeout(POST_MS)])
+  const post = async (path, body, within = POST_MS) => {
+    const signal = AbortSignal.any([ending.signal, AbortSignal.timeout(within)])
     const headers = { "content-type": "application/json" }
-    const response = await request(path, { method: "POST", headers, body: JSON.stringify(body), signal })
+    const json = typeof body === "string" ? body : JSON.stringify(body)
+    const response = await request(path, { method: "POST", headers, body: json, signal })
     await response.arrayBuffer()
     return response.status
   }
@@ -120,7 +277,7 @@ export const Tieline = async ({ client, directory }) => {
       arriving.delete(text)
     }
     await post("/opencode/handed-over", { link: id, text: text_id, error }).catch(() => {})
-    if (!error) client.tui.showToast({ body: { message: `Message from ${sender}`, variant: "info" } }).catch(() => {})
+    if (!error && sender) client.tui.showToast({ body: { message: `Message from ${sender}`, variant: "info" } }).catch(() => {})
   }
 
   // Without it a message would go to the default agent, also where the person has chosen one that may do less.
@@ -139,7 +296,7 @@ export const Tieline = async ({ client, directory }) => {
     remember(modes, sessionID, value, MAX_KNOWN)
   }
 
-  const follow = async () => {
+  const listen = async () => {
     const response = await request("?harness=opencode", { signal: ending.signal })
     if (!response.ok) {
       await response.arrayBuffer()
@@ -157,7 +314,10 @@ export const Tieline = async ({ client, directory }) => {
         if (event.link) {
           link = event.link
           report()
-        } else handOver(event)
+        } else if (event.follow) follow(event)
+        else if (event.unfollow) followed.delete(event.unfollow)
+        else if (event.request_id) answer(event)
+        else handOver(event)
       }
     }
     return 200
@@ -168,7 +328,7 @@ export const Tieline = async ({ client, directory }) => {
     while (!ending.signal.aborted) {
       try {
         if (existsSync(SOCKET)) {
-          const status = await follow()
+          const status = await listen()
           if (status === 403) return // an agent that Tieline itself runs: its messages come as prompts
           if (status === 200) failures = 0
         }
@@ -176,6 +336,7 @@ export const Tieline = async ({ client, directory }) => {
         // There is no hub, or it ended.
       }
       link = ""
+      followed.clear()
       await pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)])
     }
   }
@@ -202,6 +363,7 @@ export const Tieline = async ({ client, directory }) => {
   return {
     event: async ({ event }) => {
       if (EVENTS.has(event.type)) handled = handled.then(() => quietly(() => onEvent(event)))
+      if (followed.size && TOLD.has(event.type)) handled = handled.then(() => quietly(() => onTold(event)))
     },
     "chat.message": (_, { message, parts }) =>
       quietly(() => {

@@ -1,19 +1,30 @@
 """The live way into a harness through a plugin of ours that runs inside it.
 
 The plugin connects to the hub and keeps one stream open (a link). It reports its sessions by the whole list, so that a
-lost report or a new link needs no repair, and says of each text whether its session has it.
+lost report or a new link needs no repair, and says of each text whether its session has it. Of a session that is
+followed it also tells what happens there, and it makes requests for us.
 """
 
 import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Collection, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
 
 from ..background_tasks import cancel_and_wait
 from ..errors import TielineError
-from ..protocol.harness_plugins import PluginHandedOver, PluginReport, PluginText
+from ..processes.process_table import process_info
+from ..protocol.harness_plugins import (
+    PluginCommand,
+    PluginEvents,
+    PluginHandedOver,
+    PluginReport,
+    PluginRequest,
+    PluginSession,
+    PluginText,
+)
 from ..sessions.attacher import Attacher
 from .push import HarnessSession, Rung, SessionObserver, Unreachable
 
@@ -21,10 +32,14 @@ ENDING_S = 2.0
 """A plugin whose stream broke comes back at once; a session that stays away so long has ended."""
 REFRESH_S = 60.0
 """How often an unchanged session is reported again: it is alive."""
+FIRST_LOOK_S = 4.0
+"""After a start of ours; plugins look for us every 2 seconds at least."""
 HAND_OVER_S = 15.0
 MAX_LINKS = 100
-MAX_TEXTS = 20
-"""Texts on their way to one plugin."""
+MAX_COMMANDS = 100
+"""On their way to one plugin."""
+MAX_ABOVE = 100
+"""Processes above one that are looked at."""
 
 log = logging.getLogger("tieline.mesh")
 
@@ -36,11 +51,12 @@ class TooManyPlugins(TielineError):
 class PluginLink:
     """One plugin that is connected."""
 
-    def __init__(self) -> None:
+    def __init__(self, process: int) -> None:
         self.id = secrets.token_urlsafe(16)
-        self.texts: asyncio.Queue[PluginText] = asyncio.Queue(MAX_TEXTS)
-        self.sessions: dict[str, HarnessSession] = {}
-        self.awaited: dict[str, asyncio.Future[str]] = {}  # a text's id → its error, or empty
+        self.process = process  # that has connected; 0: unknown
+        self.commands: asyncio.Queue[PluginCommand] = asyncio.Queue(MAX_COMMANDS)
+        self.sessions: dict[str, PluginSession] = {}
+        self.awaited: dict[str, asyncio.Future[PluginHandedOver]] = {}  # by the id of a text or request
 
 
 class PluginReach:
@@ -68,40 +84,77 @@ class PluginReach:
             await cancel_and_wait(task)
 
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
-        link = next((link for link in reversed(self._links.values()) if session.session in link.sessions), None)
-        if link is None:
-            raise Unreachable(f"no plugin in {self.harness} has the session {session.session}")
-        message = PluginText(text_id=secrets.token_urlsafe(12), session=session.session, text=text, sender=sender)
-        answer = link.awaited[message.text_id] = asyncio.get_running_loop().create_future()
-        try:
-            link.texts.put_nowait(message)
-            async with asyncio.timeout(HAND_OVER_S):
-                error = await answer
-        except asyncio.QueueFull:
-            error = "too many texts are on their way to it"
-        except TimeoutError:
-            error = "no answer in time"
-        finally:
-            del link.awaited[message.text_id]
-        if error:
+        id = secrets.token_urlsafe(12)
+        command = PluginText(text_id=id, session=session.session, text=text, sender=sender)
+        if error := (await self._hand_over(session.session, id, command)).error:
             raise Unreachable(f"{self.harness} did not take the message: {error}")
+
+    async def request(self, session: str, method: str, path: str, body: Any = None) -> PluginHandedOver:
+        """Of the harness's own interface, in the process that has the session. Raises Unreachable."""
+        id = secrets.token_urlsafe(12)
+        answer = await self._hand_over(session, id, PluginRequest(request_id=id, method=method, path=path, body=body))
+        if answer.error and not answer.status:
+            raise Unreachable(f"{self.harness} did not take the request: {answer.error}")
+        return answer
+
+    def link_of(self, session: str) -> PluginLink | None:
+        """The plugin that has it: the latest. Whatever runs below a harness is no plugin of that harness's sessions."""
+        links = [link for link in self._links.values() if session in link.sessions]
+        if len(links) == 1:
+            return links[0]
+        above = {link.process for link in links}
+        return next((link for link in reversed(links) if not _descends(link.process, above)), None)
+
+    async def _hand_over(self, session: str, id: str, command: PluginCommand) -> PluginHandedOver:
+        """What the plugin says of it. Raises Unreachable."""
+        link = self.link_of(session)
+        if link is None:
+            raise Unreachable(f"no plugin in {self.harness} has the session {session}")
+        answer = link.awaited[id] = asyncio.get_running_loop().create_future()
+        try:
+            link.commands.put_nowait(command)
+            async with asyncio.timeout(HAND_OVER_S):
+                return await answer
+        except asyncio.QueueFull:
+            raise Unreachable(f"too much is on its way to {self.harness}") from None
+        except TimeoutError:
+            raise Unreachable(f"no answer from {self.harness} in time") from None
+        finally:
+            del link.awaited[id]
+
+    # --- for harnesses whose sessions are read along ---
+
+    async def on_session(self, session: PluginSession, link: PluginLink) -> None:
+        """It runs. Told of again at each look."""
+
+    async def on_end(self, session: str) -> None: ...
+
+    async def on_first_look(self, sessions: Collection[str]) -> None:
+        """Every plugin that was there before us has had the time to come: these are all that run."""
+
+    async def events(self, told: PluginEvents) -> bool:
+        """Whether anybody wants to know (any more)."""
+        return False
+
+    def look_again(self) -> None:
+        self._changed.set()
 
     # --- what the plugins say ---
 
     @contextmanager
-    def connect(self) -> Generator[PluginLink, None, None]:
+    def connect(self, process: int = 0) -> Generator[PluginLink, None, None]:
         """A plugin is connected, inside the block."""
         if len(self._links) >= MAX_LINKS:
             raise TooManyPlugins(f"{MAX_LINKS} plugins of {self.harness} are connected already")
-        link = PluginLink()
+        link = PluginLink(process)
         self._links[link.id] = link
         try:
             yield link
         finally:
             del self._links[link.id]
-            for answer in link.awaited.values():
+            for id, answer in link.awaited.items():
                 if not answer.done():
-                    answer.set_result("its plugin is gone")
+                    answer.set_result(PluginHandedOver(link=link.id, text=id, error="its plugin is gone"))
             self._changed.set()
 
     def report(self, report: PluginReport) -> bool:
@@ -109,12 +162,7 @@ class PluginReach:
         link = self._links.get(report.link)
         if link is None:
             return False
-        link.sessions = {
-            session.id: HarnessSession(
-                harness=self.harness, session=session.id, cwd=session.cwd, activity=session.activity
-            )
-            for session in report.sessions
-        }
+        link.sessions = {session.id: session for session in report.sessions}
         self._changed.set()
         return True
 
@@ -124,16 +172,21 @@ class PluginReach:
         answer = link.awaited.get(result.text) if link is not None else None
         if answer is None or answer.done():
             return False
-        answer.set_result(result.error)
+        answer.set_result(result)
         return True
 
     # --- what the observer is told ---
 
     async def _tell(self, observer: SessionObserver) -> None:
         refresh_at, failed = time.monotonic() + self._refresh_s, False
+        first_look_at: float | None = time.monotonic() + FIRST_LOOK_S
         while True:
+            soon = self._left_at or failed
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._ending_s if self._left_at or failed else self._refresh_s):
+                until = min(
+                    time.monotonic() + (self._ending_s if soon else self._refresh_s), first_look_at or float("inf")
+                )
+                async with asyncio.timeout(max(0.0, until - time.monotonic())):
                     await self._changed.wait()
             self._changed.clear()
             now = time.monotonic()
@@ -142,17 +195,24 @@ class PluginReach:
                 refresh_at = now + self._refresh_s
             failed = False
             present = {id: session for link in self._links.values() for id, session in link.sessions.items()}
-            for id, session in present.items():
+            for id, reported in present.items():
                 self._left_at.pop(id, None)
+                session = HarnessSession(harness=self.harness, session=id, cwd=reported.cwd, activity=reported.activity)
                 if refresh or self._told.get(id) != session:
                     if await self._report(observer.changed(session)):
                         self._told[id] = session
                     else:
                         failed = True
+                if link := self.link_of(id):
+                    failed = not await self._report(self.on_session(link.sessions[id], link)) or failed
             for id in self._told.keys() - present.keys():
                 if now - self._left_at.setdefault(id, now) >= self._ending_s:
                     del self._left_at[id]
                     await self._report(observer.ended(self._told.pop(id)))
+                    await self._report(self.on_end(id))
+            if first_look_at is not None and now >= first_look_at:
+                first_look_at = None
+                await self._report(self.on_first_look(present))
 
     async def _report(self, told: Awaitable[None]) -> bool:
         try:
@@ -161,3 +221,15 @@ class PluginReach:
             log.exception("a session of %s could not be reported", self.harness)
             return False
         return True
+
+
+def _descends(pid: int, above: Collection[int]) -> bool:
+    """Whether a process runs below one of these."""
+    for _ in range(MAX_ABOVE):
+        info = process_info(pid) if pid > 1 else None
+        if info is None:
+            return False
+        if info.parent in above:
+            return True
+        pid = info.parent
+    return True

@@ -57,7 +57,7 @@ class AskingConversation(Protocol):
     async def request(self, method: str, path: str, body: Any = None) -> Any: ...
 
 
-class _OpenRequest:
+class OpenRequest:
     """A request that OpenCode waits for."""
 
     def __init__(self, request: Mapping[str, Any], ask: Ask, path: str) -> None:
@@ -75,10 +75,13 @@ class _OpenRequest:
 
 
 class OpenCodeAsks:
+    scope = "this session, from its next turn on"
+    """Where what is remembered holds."""
+
     def __init__(self, talk: AskingConversation, cwd: str) -> None:
         self._conversation = talk
         self._cwd = cwd
-        self._open: dict[str, _OpenRequest] = {}
+        self._open: dict[str, OpenRequest] = {}
         self.deferred: dict[str, tuple[Mapping[str, Any], str]] = {}  # whose tool call has not shown up yet
         self.hooks: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "permission.asked": self.permission_asked,
@@ -111,7 +114,10 @@ class OpenCodeAsks:
             allowed = properties.get("reply", "reject") != "reject" or "answers" in properties
             if not allowed and each.ask.tool:
                 turn.mark_denied(each.ask.tool, "denied elsewhere")
-            each.withdraw(turn, "allowed" if allowed else "denied")
+            self.decided_elsewhere(turn, each, allowed=allowed)
+
+    def decided_elsewhere(self, turn: Turn, each: OpenRequest, *, allowed: bool) -> None:
+        each.withdraw(turn, "allowed" if allowed else "denied")
 
     def withdraw_except(self, waiting: set[str], path: str) -> None:
         """After a gap: the requests that OpenCode still waits for. The others were answered meanwhile."""
@@ -155,25 +161,31 @@ class OpenCodeAsks:
         turn = self._conversation.current
         if request is None or turn is None:
             return
-        make = permission_ask if path == "/permission" else question_ask
-        each = self._open[name] = _OpenRequest(request, make(request, self._use(request)), path)
+        use = self._use(request)
+        ask = permission_ask(request, use, self.scope) if path == "/permission" else question_ask(request, use)
+        each = self._open[name] = OpenRequest(request, ask, path)
         each.task = self._conversation.spawn(self._decide(turn, each))
 
-    async def _decide(self, turn: Turn, each: _OpenRequest) -> None:
+    async def _decide(self, turn: Turn, each: OpenRequest) -> None:
         each.ask = await add_edit_preview(each.ask, each.request, self._use(each.request), self._cwd)
         if isinstance(each.ask.action, Edit) and each.ask.action.diff and each.ask.tool:
             self._conversation.normaliser.add_proposed_diff(each.ask.tool, each.ask.action.diff)
         answer = await turn.ask(each.ask)
+        if self._open.get(each.request["id"]) is not each:  # it was decided elsewhere
+            return
         each.answer = answer
         if answer.decision == "allow":
             if each.path == "/question":
                 chosen = [list(answer.answers.get(question.id, ())) for question in each.ask.questions]
-                await self._reply(each, "reply", {"answers": chosen})
+                await self.reply(each, "reply", {"answers": chosen})
             else:
-                await self._reply(each, "reply", {"reply": "once"})
-                if answer.remember != "once":
-                    await self._remember(each)
+                await self.allow(each, answer)
         await self._refuse_if_last(each.session)
+
+    async def allow(self, each: OpenRequest, answer: Answer) -> None:
+        await self.reply(each, "reply", {"reply": "once"})
+        if answer.remember != "once":
+            await self._remember(each)
 
     async def _refuse_if_last(self, session: str) -> None:
         here = [each for each in self._open.values() if each.session == session]
@@ -182,12 +194,12 @@ class OpenCodeAsks:
         for each in here:
             if each.answer is not None and each.answer.decision == "deny":
                 if each.path == "/question":
-                    await self._reply(each, "reject", None)
+                    await self.reply(each, "reject", None)
                 else:  # with a message: without one OpenCode may end the turn there
                     message = each.answer.reason or f"denied by {each.answer.by}"
-                    await self._reply(each, "reply", {"reply": "reject", "message": message})
+                    await self.reply(each, "reply", {"reply": "reject", "message": message})
 
-    async def _reply(self, each: _OpenRequest, verb: str, body: Any) -> None:
+    async def reply(self, each: OpenRequest, verb: str, body: Any) -> None:
         """Never given up easily, and done once: a request that is not there any more needs no answer."""
         name = each.request["id"]
         for failures in range(1, REPLY_TRIES + 1):
@@ -200,7 +212,7 @@ class OpenCodeAsks:
                 await asyncio.sleep(REPLY_BACKOFF.delay(failures))
         self._open.pop(name, None)
 
-    async def _remember(self, each: _OpenRequest) -> None:
+    async def _remember(self, each: OpenRequest) -> None:
         """As a rule of this session, from its next turn on. OpenCode's own `always` would hold for every session of
         the directory, and over the denials of their policies."""
         request = each.request
@@ -218,7 +230,7 @@ def _key(request: Mapping[str, Any]) -> tuple[str, str] | None:
     return (tool["messageID"], tool["callID"]) if tool else None
 
 
-def permission_ask(request: Mapping[str, Any], use: ToolUse | None) -> Ask:
+def permission_ask(request: Mapping[str, Any], use: ToolUse | None, scope: str) -> Ask:
     name: str = request["permission"]
     metadata: Mapping[str, Any] = request.get("metadata") or {}
     patterns = ", ".join(request.get("patterns") or ())
@@ -234,7 +246,7 @@ def permission_ask(request: Mapping[str, Any], use: ToolUse | None) -> Ask:
         input=use.input if use is not None else metadata,
         capability=CAPABILITY_OF.get(name),
         remember=("session",) if always else (),
-        scopes={"session": f"{_scope(name, always)}, this session, from its next turn on"} if always else {},
+        scopes={"session": f"{_scope(name, always)}, {scope}"} if always else {},
     )
 
 

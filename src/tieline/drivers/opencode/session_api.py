@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -60,11 +60,18 @@ class SessionApi:
                 return False
 
     async def diff(self, since: str) -> Diff | None:
-        """What has changed since a message, as OpenCode's snapshots know it: also what commands did. None where it does
-        not say."""
-        with suppress(OpenCodeError, ServerUnreachable, TimeoutError, KeyError):
-            async with asyncio.timeout(DIFF_S):
-                files = await self.request("GET", f"{self._session}/diff", params={"messageID": since})
-            if patch := "".join(each.get("patch") or "" for each in files):
-                return Diff(patch, tuple(each["file"] for each in files))
-        return None
+        async def files() -> Any:
+            return await self.request("GET", f"{self._session}/diff", params={"messageID": since})
+
+        return await read_diff(files)
+
+
+async def read_diff(files: Callable[[], Awaitable[Any]]) -> Diff | None:
+    """What has changed since a message, as OpenCode's snapshots know it: also what commands did. None where it does
+    not say."""
+    with suppress(OpenCodeError, ServerUnreachable, TimeoutError, KeyError):
+        async with asyncio.timeout(DIFF_S):
+            found = await files()
+        if patch := "".join(each.get("patch") or "" for each in found):
+            return Diff(patch, tuple(each["file"] for each in found))
+    return None

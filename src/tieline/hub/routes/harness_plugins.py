@@ -1,4 +1,4 @@
-"""Plugins inside harnesses: a stream of texts for their sessions, and what they report. By the owner's socket only."""
+"""Plugins inside harnesses: a stream of what they are to do, and what they report. By the owner's socket only."""
 
 import asyncio
 from contextlib import suppress
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ...mesh.plugin_reach import PluginLink, PluginReach
-from ...protocol.harness_plugins import PluginHandedOver, PluginReport, PluginWelcome
+from ...protocol.harness_plugins import PluginEvents, PluginHandedOver, PluginReport, PluginWelcome
 from ...protocol.views import DeviceView
 from ..http.problems import RequestRefused
 from ..http.request import NO_CONTENT, Request, device_of, parse_body
@@ -51,6 +51,19 @@ async def handed_over(request: Request, harness: str) -> Response:
     return NO_CONTENT
 
 
+@post(
+    f"{HARNESS_PLUGINS}/{{harness}}/events",
+    tags=["mesh"],
+    spec=RouteSpec(body=PluginEvents, status=204, problems=("NotFound", "Forbidden")),
+)
+async def tell_events(request: Request, harness: str) -> Response:
+    """Tell what happened in a session that the hub follows. The plugin of its harness does it."""
+    reach = _reach(request.hub, device_of(request), harness)
+    if not await reach.events(await parse_body(request, PluginEvents)):
+        raise RequestRefused("NotFound", "that session is not followed (any more)", field="session")
+    return NO_CONTENT
+
+
 def _reach(hub: "Hub", device: DeviceView, harness: str) -> PluginReach:
     if device.id != OWNER:
         raise RequestRefused("Forbidden", "plugins of harnesses come by the owner's socket only")
@@ -60,16 +73,16 @@ def _reach(hub: "Hub", device: DeviceView, harness: str) -> PluginReach:
     return reach
 
 
-async def _write_texts(link: PluginLink, send: Send) -> None:
+async def _write_commands(link: PluginLink, send: Send) -> None:
     await _write(send, b"data: " + msgspec.json.encode(PluginWelcome(link.id)))
     while True:
         try:
             async with asyncio.timeout(ALIVE_S):
-                text = await link.texts.get()
+                command = await link.commands.get()
         except TimeoutError:
             await _write(send, b":")
         else:
-            await _write(send, b"data: " + msgspec.json.encode(text))
+            await _write(send, b"data: " + msgspec.json.encode(command))
 
 
 async def _write(send: Send, line: bytes) -> None:
@@ -86,9 +99,10 @@ def routes(hub: "Hub") -> list[Any]:
         if device is None:
             raise RequestRefused("Unauthenticated", "missing or invalid credentials")
         reach = _reach(hub, device, QueryParams(scope["query_string"]).get("harness", ""))
-        with reach.connect() as link:
+        peer = context_of(scope).peer
+        with reach.connect(peer.pid if peer is not None else 0) as link:
             await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
-            writing = asyncio.create_task(_write_texts(link, send), name="harness-plugin")
+            writing = asyncio.create_task(_write_commands(link, send), name="harness-plugin")
             try:
                 while (await receive())["type"] != "http.disconnect":
                     pass
@@ -97,4 +111,4 @@ def routes(hub: "Hub") -> list[Any]:
                 with suppress(Exception, asyncio.CancelledError):  # the plugin is gone
                     await writing
 
-    return [stream, report_sessions, handed_over]
+    return [stream, report_sessions, handed_over, tell_events]

@@ -99,7 +99,7 @@ STREAMS: frozenset[str] = frozenset({f"{API}/stream/sse", MCP, HARNESS_PLUGINS})
 
 MAX_BODY = 256 * 1024
 MAX_PROMPT_BODY = 8 * 1024 * 1024
-MAX_MCP_BODY = 8 * 1024 * 1024  # a message may be sent escaped, six bytes for one; a hook tells a tool's result
+MAX_MCP_BODY = 8 * 1024 * 1024  # a message may be sent escaped, six bytes for one; hooks and plugins tell results
 BODY_S = 20.0
 MAX_SECRET_BODY = 4 * 1024
 UNAUTHENTICATED_BODY_S = 10.0
@@ -152,7 +152,7 @@ def body_limits(path: str, *, stranger: bool = False) -> tuple[int, float]:
     """Maximum bytes of a request's body, and seconds for it to arrive."""
     if stranger:
         return MAX_SECRET_BODY if path in RATE_LIMITED else MAX_BODY, UNAUTHENTICATED_BODY_S
-    if path in (MCP, HARNESS_HOOKS):
+    if path in (MCP, HARNESS_HOOKS) or path.startswith(f"{HARNESS_PLUGINS}/"):
         return MAX_MCP_BODY, PROMPT_BODY_S
     return (MAX_PROMPT_BODY, PROMPT_BODY_S) if _PROMPTS.fullmatch(path) else (MAX_BODY, BODY_S)
 
