@@ -39,6 +39,7 @@ from .nats_server import nats_server
 from .process_lock import REJOIN, StartOptions, StartResult, running_file, single_instance
 from .relay import open_relay
 from .shutdown_progress import ShutdownProgress
+from .terminals import open_terminals
 
 # --- putting together -------------------------------------------------------------------------------------
 
@@ -217,7 +218,11 @@ async def run_node(config: Config, *, started: Callable[[StartResult], None]) ->
     with single_instance(env):
         state_directory.prepare(env)
         farewell = ShutdownProgress(env)
-        async with open_bus(bus_url(config)) as bus, node_on(bus, config, identify(env), farewell) as executor:
+        async with (
+            open_bus(bus_url(config)) as bus,
+            node_on(bus, config, identify(env), farewell) as executor,
+            open_terminals(executor.router, env),
+        ):
             linking = _link(bus, executor, env, joined, keep_days=config.hub.keep_events_days)
             tasks = [asyncio.create_task(linking), asyncio.create_task(_wait_for_signal(_end_signals()))]
             started(StartResult(url=joined.url))

@@ -114,6 +114,9 @@ async def open_mesh(hub: Hub, relay: Relay, manager: SessionManager | None = Non
         hub.audit.record("refusal", who, "mesh", why=why)
 
     def put_session(record: SessionRecord) -> None:
+        if record.kind == "attached":  # its harness registers it, with an inbox of its own
+            mesh.directory.remove_session(record.id)
+            return
         node = hub.state.nodes.get(record.node)
         mesh.directory.put_session(record, machine=node.name if node else record.node)
 

@@ -141,6 +141,8 @@ def test_terminals_are_read_along_only_when_their_person_agrees(cli: CliProcess,
         return {each["harness"]: bool(each["since"]) for each in json.loads(ok(cli, "attach", "--json"))["harnesses"]}
 
     assert agreed() == {"claude-code": False, "codex": True, "opencode": False}
+    status = cli.run("status")
+    assert "reads its threads, from the daemon that its terminals share (agreed" in status.stdout
     cannot = cli.run("install", "generic", "--attach", "--yes")
     assert cannot.returncode == 2 and "It works for claude-code, codex, opencode." in cannot.stderr
 

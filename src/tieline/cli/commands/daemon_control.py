@@ -23,7 +23,7 @@ from ...config import Config
 from ...errors import TielineError, UsageError
 from ...protocol.request_bodies import Pairing
 from ...sessions.records import SessionRecord
-from ..terminal.formatting import print_json
+from ..terminal.formatting import print_json, time_ago
 from ..terminal.qr_code import show_link
 from ..terminal.sanitize import clean, one_line
 from .harnesses import HarnessReport, found_here
@@ -323,6 +323,8 @@ def _lines(report: DaemonReport) -> list[str]:
 def _harness_lines(report: DaemonReport) -> list[str]:
     words = {"yes": "Tieline is installed", "partly": "Tieline is installed in part", "no": "Tieline is not installed"}
     return [
-        f"harness   {each.harness}: {words[each.installed]}" + (f" ({one_line(each.hint, 80)})" if each.hint else "")
+        f"harness   {each.harness}: {words[each.installed]}"
+        + (f" ({one_line(each.hint, 80)})" if each.hint else "")
+        + (f"; reads {each.reads} (agreed {time_ago(each.attached_at)} ago)" if each.attached_at else "")
         for each in report.harnesses
     ]

@@ -53,6 +53,10 @@ class HarnessReport(Struct, frozen=True, kw_only=True):
     installed: str = "no"
     """`yes`, `partly` (or by another version of Tieline), `no`."""
     files: tuple[FileState, ...] = ()
+    attached_at: float = 0.0
+    """Since when its terminals are read along; 0: they are not."""
+    reads: str = ""
+    """What is read of them, if they are."""
     hint: str = ""
 
 
@@ -126,11 +130,16 @@ def _record_consent(
 
 def _with_consent(harness: Harness, options: InstallOptions) -> InstallOptions:
     """What was agreed to before stays so when the integration is installed again."""
-    try:
-        attach = options.attach or harness.name in read_consent(options.env).since
-    except ConsentUnreadable:
-        attach = options.attach
+    attach = options.attach or _agreed_at(harness, options) > 0
     return structs.replace(options, attach=attach and harness.attach_terms is not None)
+
+
+def _agreed_at(harness: Harness, options: InstallOptions) -> float:
+    """0: nobody agreed that its terminals are read along."""
+    try:
+        return read_consent(options.env).since.get(harness.name, 0.0)
+    except ConsentUnreadable:
+        return 0.0
 
 
 def _plan(harness: Harness, options: InstallOptions, installing: bool) -> HarnessPlan:
@@ -315,6 +324,7 @@ def _inspected(harness: Harness, detection: Detection, options: InstallOptions) 
     files = _states(harness, options)
     there = [each.state for each in files]
     installed = "yes" if files and set(there) == {"installed"} else "no" if set(there) <= {"missing"} else "partly"
+    attached_at = _agreed_at(harness, options)
     hint = f"tieline install {harness.name}" if detection.found and installed != "yes" else ""
     return HarnessReport(
         harness=harness.name,
@@ -325,6 +335,8 @@ def _inspected(harness: Harness, detection: Detection, options: InstallOptions) 
         tested=harness.tested,
         installed=installed,
         files=tuple(files),
+        attached_at=attached_at,
+        reads=harness.attach_terms.reads if attached_at and harness.attach_terms is not None else "",
         hint=next((each.problem for each in files if each.problem), hint),
     )
 

@@ -63,7 +63,7 @@ def show(*, json: bool) -> int:
         print_json(report)
         return 0
     rows = [
-        (each.harness, f"since {time_ago(each.since)}" if each.since else "no", each.reads, each.can)
+        (each.harness, f"agreed {time_ago(each.since)} ago" if each.since else "no", each.reads, each.can)
         for each in report.harnesses
     ]
     print_rows(("harness", "read along", "what is read", "what you can do from elsewhere"), rows)
