@@ -10,6 +10,8 @@ from tieline.testing.rigs.scripted import ScriptedRig
 
 
 class TestScripted(DriverContract):
+    TURN_LIMIT_S = 1.0
+
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> ScriptedRig:
         return ScriptedRig(tmp_path / "home")

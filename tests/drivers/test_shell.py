@@ -24,12 +24,16 @@ from tieline.testing.stream_checks import collect, done, of, the
 
 
 class TestText(DriverContract, PolicyContract):
+    TURN_LIMIT_S = 1.0
+
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> ShellRig:
         return ShellRig(tmp_path, TEXT)
 
 
 class TestJsonLines(DriverContract, PolicyContract):
+    TURN_LIMIT_S = 1.0
+
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> ShellRig:
         return ShellRig(tmp_path, JSONL)

@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -140,7 +141,11 @@ class Web:
 
 def fetch_command(url: str) -> str:
     """A command that fetches a page with nothing but Python, and tells when it cannot."""
-    return shlex.join([sys.executable, "-c", f"import urllib.request as r; r.urlopen('{url}', timeout=10).read()"])
+    address = urlsplit(url)
+    connection = f'socket.create_connection(("{address.hostname}", {address.port}), 10)'
+    request = f'b"GET {address.path} HTTP/1.1\\r\\nHost: {address.netloc}\\r\\n\\r\\n"'
+    code = f"import socket; page = {connection}; page.sendall({request}); assert page.recv(1)"
+    return shlex.join([sys.executable, "-I", "-S", "-c", code])
 
 
 def stopped_by_the_system(seen: list[Event]) -> bool:

@@ -15,8 +15,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 import uuid
 from pathlib import Path
 from typing import Any
@@ -106,6 +104,9 @@ class Agent:
         self.tell({"type": "tool.finished", "tool": "run", "output": output.stdout})
 
     def do_get(self, step: dict[str, Any]) -> None:
+        import urllib.error  # takes longer than all the rest
+        import urllib.request
+
         try:
             with urllib.request.urlopen(step["url"], timeout=10) as response:
                 said = response.read().decode(errors="replace")

@@ -21,6 +21,9 @@ from .base import DriverContractBase, eventually
 
 
 class EndContract(DriverContractBase):
+    TURN_LIMIT_S = 3.0
+    """Within it an agent on a busy machine has begun to speak."""
+
     async def test_interrupt_mid_stream(self, rig: Rig, place: Path) -> None:
         rig.play([Say("The beginning of a long story. "), Stall()], [Say("after the interrupt")])
         async with self.session(rig, place) as session:
@@ -89,7 +92,7 @@ class EndContract(DriverContractBase):
     async def test_timeout(self, rig: Rig, place: Path) -> None:
         rig.play([Say("The beginning. "), Stall()])
         async with self.session(rig, place) as session:
-            seen = await collect(session.turn("tell me", timeout=3.0))
+            seen = await collect(session.turn("tell me", timeout=self.TURN_LIMIT_S))
         assert done(seen).status == "timeout"
 
     @pytest.mark.parametrize("status", [429, 500])

@@ -57,7 +57,7 @@ class ShellRig:
         self.home = home / "agent"
         (self.home / "replies").mkdir(parents=True)
         self._played = 0
-        command = [sys.executable, "-I", PROGRAM, "--dir", str(self.home), "--output", options["output"]]
+        command = [sys.executable, "-I", "-S", PROGRAM, "--dir", str(self.home), "--output", options["output"]]
         if options["prompt_by"] == "stdin":
             command.append("--stdin")
         given = {"command": command, "version_args": ["-I", PROGRAM, "--version"], **options}
