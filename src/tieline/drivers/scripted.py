@@ -284,12 +284,16 @@ class ScriptedConversation:
         process = Process.start(["/bin/sh", "-c", step.command], cwd=self._spec.cwd, env=self._spec.env)
         async with process, asyncio.timeout(COMMAND_TIMEOUT_S):
             process.close_stdin()
-            async for batch in process.lines():
-                text = b"\n".join(batch) + b"\n"
-                turn.emit(ToolOutput(item, text.decode(errors="replace")))
-                output += text
-                del output[:-MAX_OUTPUT]
-            await process.wait(COMMAND_TIMEOUT_S)
+            try:
+                async for batch in process.lines():
+                    text = b"\n".join(batch) + b"\n"
+                    turn.emit(ToolOutput(item, text.decode(errors="replace")))
+                    output += text
+                    del output[:-MAX_OUTPUT]
+                await process.wait(COMMAND_TIMEOUT_S)
+            except asyncio.CancelledError:  # its input is closed already: it would not leave by itself
+                process.signal(signal.SIGTERM)
+                raise
         status = process.returncode
         shown = output.decode(errors="replace") + process.stderr
         if status:
