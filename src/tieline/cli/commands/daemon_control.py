@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -195,7 +196,7 @@ def stop() -> int:
     over = _wait_until(lambda: ending.show() or running_pid(env) != pid, STOP_S)
     ending.show(last=True)
     if over:
-        _wait_until(lambda: not _is_alive(pid), 5.0)  # all is closed by now; the interpreter takes a moment
+        _wait_for_exit(pid, 5.0)  # all is closed by now; the interpreter takes a moment
         print("It has ended.")
         return 0
     with suppress(ProcessLookupError):
@@ -229,6 +230,19 @@ class _ShutdownLog:
 def wait_stopped(env: Mapping[str, str], pid: int, within: float) -> bool:
     """Wait until what runs here, runs here no longer. Whether it does not."""
     return _wait_until(lambda: running_pid(env) != pid, within)
+
+
+def _wait_for_exit(pid: int, within: float) -> None:
+    """Until it has exited, though its parent (in a container often a slow init) has not taken note of it yet."""
+    if not hasattr(os, "pidfd_open"):
+        _wait_until(lambda: not _is_alive(pid), within)
+        return
+    with suppress(OSError):  # it is gone
+        descriptor = os.pidfd_open(pid)
+        try:
+            select.select([descriptor], [], [], within)
+        finally:
+            os.close(descriptor)
 
 
 def _is_alive(pid: int) -> bool:
