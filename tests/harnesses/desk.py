@@ -30,6 +30,8 @@ ARGUMENTS = {"claude-code": ("--allowedTools", "mcp__tieline")}
 """The person lets the agent use Tieline's tools without asking. With options like that, Codex leaves its shared daemon:
 there the person answers at the terminal."""
 
+RESUME = {"claude-code": ("--resume",), "codex": ("resume",), "opencode": ("--session",)}
+
 
 def tool(harness: str, name: str, **arguments: object) -> Call:
     """A call of one of our tools, as a harness names it to its model."""
@@ -69,6 +71,20 @@ class Desk:
         self.terminals[harness] = await self._stack.enter_async_context(terminal)
         await eventually(lambda: mcp_calls(log) >= before + 2, f"{harness} does not list our tools", timeout=BOUND)
         return self.terminals[harness]
+
+    async def resume(self, member: MemberView) -> TmuxTerminal:
+        """The session of a member in a new terminal."""
+        harness = member.harness
+        terminal = self.homes[harness].terminal(*ARGUMENTS.get(harness, ()), *RESUME[harness], member.session)
+        self.terminals[harness] = await self._stack.enter_async_context(terminal)
+        return self.terminals[harness]
+
+    async def notified(self, words: str) -> None:
+        """A person saw that on the desktop."""
+        file = self._root / "notifications"
+        await eventually(
+            lambda: file.exists() and words in file.read_text(), f"nobody was notified: {words!r}", timeout=BOUND
+        )
 
     # --- the hub ---
 
@@ -148,10 +164,10 @@ def text_of(message: MessageView) -> str:
 @asynccontextmanager
 async def desk(root: Path, *harnesses: str) -> AsyncGenerator[Desk, None]:
     async with AsyncExitStack() as stack:
-        env = scratch_env(root / "home", path="/usr/bin:/bin")
+        env = scratch_env(root / "home", path=f"{desktop(root)}:/usr/bin:/bin", DISPLAY=":0")
         config = Path(config_path(env))
         config.parent.mkdir(parents=True)
-        config.write_text("[hub]\nport = 0\n")  # also of a hub that a harness starts
+        config.write_text("[hub]\nport = 0\n[mesh]\nnotify_after_s = 1\n")  # also of a hub that a harness starts
         homes = {name: await stack.enter_async_context(HOMES[name](root, BINARIES)) for name in harnesses}
         await tieline(env, root, "install", *harnesses, "--yes")
         await tieline(env, root, "up")
@@ -176,13 +192,27 @@ async def desk(root: Path, *harnesses: str) -> AsyncGenerator[Desk, None]:
             raise
 
 
+def desktop(root: Path) -> Path:
+    """The folder with the desktop's program for notifications, which writes each into a line of `notifications`."""
+    folder = root / "desktop"
+    folder.mkdir()
+    program = folder / "notify-send"
+    program.write_text(f'#!/bin/sh\nshift 2\necho "$*" >> {root}/notifications\n')
+    program.chmod(0o755)
+    return folder
+
+
 def mcp_calls(log: Path) -> int:
     return sum('"path": "/mcp", "status": 200' in line for line in log.read_text().splitlines())
 
 
 async def tieline(env: Mapping[str, str], cwd: Path, *arguments: str) -> None:
+    await run(env, cwd, TIELINE, *arguments)
+
+
+async def run(env: Mapping[str, str], cwd: Path, *command: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        TIELINE, *arguments, cwd=cwd, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *command, cwd=cwd, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     async with asyncio.timeout(BOUND):
         output, _ = await process.communicate()

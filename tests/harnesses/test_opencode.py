@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -82,17 +83,55 @@ console.log(JSON.stringify({
 """
 
 
+RESUMED = """
+const plugin = await import(process.argv[1])
+const looked = []
+const list = async () => ({ data: [
+  { id: "ses_old", time: { updated: 1 } },
+  { id: "ses_latest", time: { updated: 3 } },
+  { id: "ses_sub", parentID: "ses_old", time: { updated: 5 } },
+] })
+const get = async ({ path: { id } }) => { looked.push(id); return {} }
+await plugin.Tieline({ client: { session: { get, list } }, directory: "/p" })
+await new Promise((resolve) => setTimeout(resolve))
+console.log(JSON.stringify(looked))
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "session"),
+    [
+        ("--session ses_old", ["ses_old"]),
+        ("-s ses_old", ["ses_old"]),
+        ("--session=ses_old", ["ses_old"]),
+        ("--continue", ["ses_latest"]),
+        ("-c", ["ses_latest"]),
+        ("--session ses_old --fork", []),
+        ("", []),
+    ],
+)
+def test_the_plugin_knows_the_session_that_a_terminal_was_opened_with(
+    options: str, session: list[str], tmp_path: Path
+) -> None:
+    assert in_node(tmp_path, RESUMED, *options.split()) == session
+
+
 def test_the_plugin_says_which_session_calls_and_what_a_summary_is_to_keep(tmp_path: Path) -> None:
-    plugin = tmp_path / "tieline.mjs"
-    plugin.write_text(PLUGIN.read_text().replace('"@socket@"', '""'))
-    node = shutil.which("node")
-    assert node is not None, "the tests need Node.js"
-    command = [node, "--input-type=module", "-e", PROBE, str(plugin)]
-    done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=60, check=True)
-    said = msgspec.json.decode(done.stdout)
+    said = in_node(tmp_path, PROBE)
     assert said["calls"] == [{"name": "x", "session_id": "ses_own"}, {"session_id": "ses_own"}, {"command": "ls"}]
     own, kept = said["context"]
     assert own == "another plugin's" and "name in the Tieline mesh" in kept
+
+
+def in_node(folder: Path, program: str, *arguments: str) -> Any:
+    """What a program prints that loads the plugin."""
+    plugin = folder / "tieline.mjs"
+    plugin.write_text(PLUGIN.read_text().replace('"@socket@"', '""'))
+    node = shutil.which("node")
+    assert node is not None, "the tests need Node.js"
+    command = [node, "--input-type=module", "-e", program, "--", str(plugin), *arguments]
+    done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=60, check=True)
+    return msgspec.json.decode(done.stdout)
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -4,13 +4,15 @@
 // (`tieline install --attach`), it also tells the hub what happens in them, and brings back what you decide and say
 // elsewhere. Without a hub it does nothing.
 
-import { existsSync } from "node:fs"
+import { execFileSync } from "node:child_process"
+import { existsSync, readFileSync } from "node:fs"
 
 const SOCKET = "@socket@" // of the hub; empty: the hub is on another machine
 const URL = "http://localhost/api/v1/harness-plugins"
 const RETRY_MS = [500, 1000, 2000]
 const POST_MS = 10000
 const TELL_MS = 60000
+const ARRIVE_MS = 15000
 const MAX_SESSIONS = 50
 const MAX_KNOWN = 2000
 const EVENTS = new Set(["session.created", "session.status", "session.deleted"])
@@ -31,12 +33,18 @@ const REMEMBER =
 
 const running = (globalThis[Symbol.for("tieline.opencode")] ??= new Map()) // directory → what ends its plugin
 
+// Of the whole process: plugins run in a worker, which has no arguments.
+const commandLine = () =>
+  existsSync("/proc/self/cmdline")
+    ? readFileSync("/proc/self/cmdline", "utf8").split("\0")
+    : execFileSync("ps", ["-o", "args=", "-p", String(process.pid)], { encoding: "utf8" }).trim().split(/\s+/)
+
 export const Tieline = async ({ client, directory }) => {
   const sessions = new Map() // id → {id, cwd, activity, began_at}; the latest used last
   const known = new Map() // id of every session that was heard of → {parent, cwd, began}
   const followed = new Map() // session → what the hub is to be told of it
   const modes = new Map() // session → agent and model that its person uses
-  const arriving = new Map() // text that is being handed over → whether its session has it
+  const arriving = new Map() // text that is being handed over → to be called when its session has it
   const ending = new AbortController()
   let link = ""
   let changed = false
@@ -87,6 +95,19 @@ export const Tieline = async ({ client, directory }) => {
       await update(properties.sessionID, properties.status.type === "idle" ? "idle" : "working")
     } else if (type === "session.deleted") {
       if (sessions.delete(properties.info.id)) report()
+    }
+  }
+
+  // The session that this terminal was opened with: OpenCode itself tells of it only when its next turn begins.
+  const resumed = async () => {
+    const [, ...words] = commandLine()
+    if (words[0] === "run" || words.includes("--fork")) return
+    const named = words.findIndex((word) => /^(-s|--session)(=|$)/.test(word))
+    if (named >= 0) await update(words[named].split("=")[1] ?? words[named + 1], "idle")
+    else if (words.includes("-c") || words.includes("--continue")) {
+      const { data } = await client.session.list()
+      const [latest] = data.filter(({ parentID }) => !parentID).sort((a, b) => b.time.updated - a.time.updated)
+      if (latest) await update(latest.id, "idle")
     }
   }
 
@@ -266,11 +287,12 @@ export const Tieline = async ({ client, directory }) => {
     let error = ""
     const id = link
     try {
-      arriving.set(text, false)
+      const arrives = new Promise((resolve) => arriving.set(text, () => resolve(true)))
       const body = { ...(await mode(session)), parts: [{ type: "text", text }] }
       const answer = await client.session.promptAsync({ path: { id: session }, body })
       if (answer.error) error = JSON.stringify(answer.error).slice(0, 500)
-      else if (!arriving.get(text)) error = "OpenCode did not add the message to its session"
+      // It answers before it has the message, and much before where it has just been started.
+      else if (!(await Promise.race([arrives, pause(ARRIVE_MS)]))) error = "OpenCode did not add the message to its session"
     } catch (problem) {
       error = String(problem).slice(0, 500) || "unknown"
     } finally {
@@ -343,9 +365,14 @@ export const Tieline = async ({ client, directory }) => {
 
   const pause = (ms) =>
     new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms)
+      const end = () => {
+        clearTimeout(timer)
+        ending.signal.removeEventListener("abort", end)
+        resolve(false)
+      }
+      const timer = setTimeout(end, ms)
       timer.unref?.()
-      ending.signal.addEventListener("abort", resolve, { once: true })
+      ending.signal.addEventListener("abort", end)
     })
 
   running.get(directory)?.abort() // it was loaded anew, or is installed twice
@@ -360,6 +387,8 @@ export const Tieline = async ({ client, directory }) => {
     }
   }
 
+  handled = quietly(resumed)
+
   return {
     event: async ({ event }) => {
       if (EVENTS.has(event.type)) handled = handled.then(() => quietly(() => onEvent(event)))
@@ -367,7 +396,7 @@ export const Tieline = async ({ client, directory }) => {
     },
     "chat.message": (_, { message, parts }) =>
       quietly(() => {
-        for (const { text } of parts) if (arriving.has(text)) arriving.set(text, true)
+        for (const { text } of parts) arriving.get(text)?.()
         noteMode(message)
       }),
     // OpenCode starts one MCP server for all its sessions: each call says which one it is from.

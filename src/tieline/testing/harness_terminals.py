@@ -38,7 +38,7 @@ class HarnessHome:
 
 START_S = 180.0
 """A harness takes input within this time, also on a machine that runs many others."""
-READY = ("? for shortcuts", "Ask anything", "Type your message")
+READY = ("? for shortcuts", "ctrl+p", "Type your message")
 """What each shows in or below its empty input."""
 
 HarnessHomeFactory = Callable[[Path, Path], AbstractAsyncContextManager[HarnessHome]]
