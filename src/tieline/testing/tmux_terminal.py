@@ -46,6 +46,10 @@ class TmuxTerminal:
         """By tmux's names: Enter, Escape, C-c, Up."""
         await self._tmux("send-keys", *names)
 
+    async def hang_up(self) -> None:
+        """Close the window."""
+        await self._tmux("kill-server")
+
     async def submit(self, text: str) -> None:
         """Type a line and press Enter, once the program has taken up the text: some take keys in a burst as pasted."""
         await self.type(text)
