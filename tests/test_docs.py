@@ -16,6 +16,8 @@ import typer
 
 from tieline.cli.app import HELP, app
 from tieline.cli.commands import config_reference, harness_reference
+from tieline.harnesses import registry
+from tieline.mesh.mcp_tools import TOOLS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -199,6 +201,25 @@ def test_the_reference_of_the_configuration_is_made_from_its_types() -> None:
 def test_the_tables_of_the_harnesses_are_made_from_the_integrations() -> None:
     written = (ROOT / "docs/harnesses.md").read_text()
     assert written == harness_reference.page(written), "run `make docs`"
+
+
+def test_each_harness_that_is_tried_has_a_section_and_two_of_them_an_example() -> None:
+    """How to begin with it, by the command that installs it; the example names tools that there are."""
+    text = (ROOT / "docs/harnesses.md").read_text()
+    sections = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n?)*)", text, re.MULTILINE))
+    for name in ("claude-code", "codex", "opencode"):
+        harness = registry.create(name)
+        assert harness.tested and f"tieline install {name}\n" in sections[harness.display_name]
+    example = sections["Two harnesses, one task"]
+    assert "`claude`" in example and "`codex`" in example
+    named = set(re.findall(r"`(\w+_\w+|reply)`", example))
+    assert named and named <= TOOLS.keys()
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    rooms = [path.parent.name for path in (ROOT / "src/tieline").glob("*/__init__.py")]
+    assert len(rooms) > 15 and [room for room in rooms if f"\n  {room}/ " not in page] == []
 
 
 def test_every_key_of_the_configuration_has_a_meaning_and_a_true_example() -> None:

@@ -78,6 +78,8 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], Any]] = [
     ("kiro", named(CLAUDE, "SessionStart"), STARTED, "CONTEXT"),
     ("kiro", named(CLAUDE, "userPromptSubmit", prompt="x"), {"kind": "prompt"}, "CONTEXT"),
     ("kiro", named(CLAUDE, "Stop"), {"kind": "turn_end"}, NOTHING),
+    ("amazon-q", named(CLAUDE, "agentSpawn"), STARTED, "CONTEXT"),
+    ("amazon-q", named(CLAUDE, "userPromptSubmit", prompt="x"), {"kind": "prompt"}, "CONTEXT"),
 ]  # fmt: skip
 
 

@@ -109,6 +109,63 @@ async def test_the_hooks_of_kiro_register_its_agent_and_bring_messages_with_a_pr
             assert "the build is red" in said
 
 
+QCHAT = """#!/bin/sh
+bash -c "$HOOK" < "$1"
+read -r go
+bash -c "$HOOK" < "$2"
+"$TIELINE" mcp
+"""
+
+
+@pytest.mark.slow
+async def test_the_hooks_of_amazon_q_name_no_session_but_are_below_its_process(tmp_path: Path) -> None:
+    events: list[str] = []
+    for event in ("agentSpawn", "userPromptSubmit"):
+        events.append(str(tmp_path / event))
+        Path(events[-1]).write_text(json.dumps({"hook_event_name": event, "cwd": str(tmp_path), "prompt": "x"}))
+    qchat = tmp_path / "qchat"
+    qchat.write_text(QCHAT)
+    qchat.chmod(0o755)
+    async with mesh_hub(tmp_path) as hub:
+        install("amazon-q", hub)
+        hooks = read(hub, ".aws/amazonq/cli-agents/tieline.json")["hooks"]
+        ((command,),) = {tuple(one["command"] for one in group) for group in hooks.values()}
+        entry = read(hub, ".aws/amazonq/mcp.json")["mcpServers"]["tieline"]
+        process = await asyncio.create_subprocess_exec(
+            str(qchat), *events, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 20,
+            env={**entry["env"], "HOOK": command, "TIELINE": entry["command"], "PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            async with asyncio.timeout(60):
+                said = await process.stdout.readuntil(PROTOCOL.splitlines()[-1].encode())
+                assert PROTOCOL.splitlines()[0] in said.decode()
+                (member,) = [each for each in hub.mesh.directory.members() if each.harness == "amazon-q"]
+                assert member.session.startswith(f"qchat-{process.pid}-")
+                await hub.mesh.send_message(OWNER, member.id, "the build is red")
+                process.stdin.write(b"go\n")
+                await process.stdout.readuntil(b"the build is red")
+                for id, (method, parameters) in enumerate(CALLS):
+                    request = {"jsonrpc": "2.0", "id": id, "method": method, "params": parameters}
+                    process.stdin.write(json.dumps(request).encode() + b"\n")
+                await process.stdout.readuntil(f'"session_id":"{member.session}"'.encode())
+                process.stdin.close()
+                await process.stdout.read()
+                assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    (
+        "initialize",
+        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "q", "version": "1"}},
+    ),
+    ("tools/call", {"name": "get_session_binding", "arguments": {}}),
+)
+
+
 @pytest.mark.slow
 async def test_the_hooks_of_claude_code_tell_its_agent_what_its_instructions_say(tmp_path: Path) -> None:
     async with mesh_hub(tmp_path) as hub:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ..errors import UsageError
 from ..mesh.errors import NotYours
+from ..mesh.harness_processes import nearest_process
 from ..mesh.hook_events import HookEvents, NativeReply
 from ..mesh.records import Caller
 from ..protocol.mesh import HookActivity
@@ -36,10 +37,13 @@ class HarnessHooks:
         self._recent: dict[str, float] = {}  # digest of an event → when it fired
         self._activity: dict[str, HookActivity] = {}  # session → its hooks
 
-    async def handle(self, caller: Caller, harness: str, input: Mapping[str, Any]) -> NativeReply:
-        """`caller` is who calls as the transport knows it; which session it is, the harness says in `input`."""
+    async def handle(self, caller: Caller, harness: str, input: Mapping[str, Any], pid: int = 0) -> NativeReply:
+        """`caller` is who calls as the transport knows it; which session it is, the harness says in `input`. `pid` is
+        the hook's process, where it runs on this machine."""
         shape = shape_of(harness)
         event, name = shape.read(input), shape.event_name(input)
+        if not event.session and pid:
+            event = replace(event, session=nearest_process(pid, shape.session_processes))
         if not event.session or len(event.session) > MAX_SESSION_ID or not event.session.isprintable():
             raise UsageError("the hook's input names no session", field="session_id")
         if caller.driven:

@@ -20,6 +20,7 @@ SHAPES: dict[str, str] = {
     "cursor": "cursor_hooks:CursorHooks",
     "copilot": "copilot_hooks:CopilotHooks",
     "kiro": "kiro_hooks:KiroHooks",
+    "amazon-q": "amazon_q_hooks:AmazonQHooks",
 }
 """Harness → module and class of its shape."""
 
@@ -47,6 +48,8 @@ class HookShape:
     """Events to which the harness takes an answer for the model."""
     refusal: ClassVar[str] = "block"
     """The decision by which the end of a turn is refused, so that it goes on."""
+    session_processes: ClassVar[tuple[str, ...]] = ()
+    """Where the input names no session, it is the process of one of these names above the hook."""
 
     def event_name(self, input: Mapping[str, Any]) -> str:
         return text(input, "hook_event_name", "event")

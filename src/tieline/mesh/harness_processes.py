@@ -2,6 +2,8 @@
 belong to the same session.
 """
 
+from collections.abc import Container
+
 from ..processes.process_table import process_info
 
 MAX_ABOVE = 6
@@ -10,6 +12,18 @@ MAX_KNOWN = 2000
 
 ProcessKey = tuple[str, int, int]
 """Harness, process, and its start, which tells it from a later one with the same number."""
+
+
+def nearest_process(pid: int, names: Container[str]) -> str:
+    """The nearest process of these names above this one, as an id that no other ever has; empty: there is none."""
+    for _ in range(MAX_ABOVE):
+        info = process_info(pid)
+        if info is None or (parent := process_info(info.parent)) is None:
+            return ""
+        pid = info.parent
+        if parent.name in names:
+            return f"{parent.name}-{pid}-{parent.start}"
+    return ""
 
 
 class HarnessProcesses:

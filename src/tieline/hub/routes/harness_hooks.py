@@ -70,7 +70,7 @@ async def fire(request: Request, harness: str, event: str = "") -> Response:
     if event:
         input = {"hook_event_name": event, **input}
     caller = harness_caller(context, hub.mcp.mesh)
-    reply = await hub.hooks.handle(caller, harness, input)
+    reply = await hub.hooks.handle(caller, harness, input, context.peer.pid if context.peer else 0)
     if context.peer is not None and reply.caller.session:
         hub.mcp.processes.on_hook(context.peer.pid, reply.caller.harness, reply.caller.session)
     confirms = CONFIRMS_HEADER in request.headers
