@@ -36,10 +36,10 @@ from ..sessions.manager import SessionManager
 from ..version import __version__
 from .mesh import open_mesh
 from .nats_server import nats_server
+from .node_terminals import open_terminals
 from .process_lock import REJOIN, StartOptions, StartResult, running_file, single_instance
 from .relay import open_relay
 from .shutdown_progress import ShutdownProgress
-from .terminals import open_terminals
 
 # --- putting together -------------------------------------------------------------------------------------
 
