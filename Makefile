@@ -15,6 +15,7 @@ PAGE_SOURCES := $(shell find web/src web/public web/index.html web/*.ts web/*.js
 	$(wildcard src/tieline/protocol/*.py) src/tieline/events.py src/tieline/policy.py src/tieline/envelopes.py src/tieline/ask_parts.py src/tieline/visible_text.py \
 	src/tieline/sessions/records.py src/tieline/sessions/transcript.py
 WORKERS ?= 2
+FAST_WORKERS ?= 3
 # With bytecode, wherever else it is not wanted: what pytest makes of 250 test modules is made once, not by each worker.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Debian's packages, as root or by sudo.
@@ -73,7 +74,7 @@ test-page: setup ## the page's own unit tests
 	@cd web && npm test --silent
 
 test-fast: setup test-page ## the tests that start no real agent and take no time
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not real and not slow"
+	$(PYTEST) -n $(FAST_WORKERS) --dist worksteal -m "not real and not slow"
 
 check: setup ## lint and types
 	$(BIN)/ruff check .

@@ -188,7 +188,7 @@ async def test_what_is_withheld_is_withheld_by_the_ask(file: Path) -> None:
     ask = await claude.build_ask("Write", {"file_path": str(file), "content": "all\n"}, {}, context)
     assert "it is not text (3 bytes)" in ask.withheld
     request = {"id": "1", "permission": "edit", "metadata": {"filepath": str(file)}}
-    ask = await add_edit_preview(permission_ask(request, None), request, None, cwd)
+    ask = await add_edit_preview(permission_ask(request, None, "this session"), request, None, cwd)
     assert "OpenCode tells no diff" in ask.withheld
 
 

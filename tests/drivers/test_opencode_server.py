@@ -21,6 +21,7 @@ from tieline.policy import preset
 from tieline.processes import spawn
 from tieline.script import Run, Say
 from tieline.sessions.manager import SessionManager
+from tieline.sessions.prompt_runner import PromptRunner
 from tieline.testing.rig import scratch_env
 from tieline.testing.rigs.opencode import OpenCodeRig
 from tieline.testing.stream_checks import collect, done, the
@@ -77,7 +78,9 @@ async def test_a_server_that_dies_is_noticed_and_started_again(rig: OpenCodeRig,
         rig.play([Say("Before.")], [Say("After.")])
         await router.prompt(session.id, "go")
         await eventually(lambda: router.get(session.id).turns == 1, "no turn", timeout=90)
-        router.runners[session.id]._opened = 0.0  # pyright: ignore[reportPrivateUsage] (it has lived for long)
+        runner = router.runners[session.id]
+        assert isinstance(runner, PromptRunner)
+        runner._opened = 0.0  # pyright: ignore[reportPrivateUsage] (it has lived for long)
         (first,) = spawn.live().values()
         os.kill(first, signal.SIGKILL)
         await eventually(lambda: first not in spawn.live().values() and bool(spawn.live()), "no other", timeout=60)

@@ -15,6 +15,7 @@ from tieline.drivers.shell import conversation as shell_process
 from tieline.drivers.shell.driver import Shell
 from tieline.errors import UnknownAgent
 from tieline.events import Event, Other, Text, Thinking, Tokens
+from tieline.policy import preset
 from tieline.script import Say, Think
 from tieline.testing.driver_contract import DriverContract
 from tieline.testing.driver_contract.base import FULL
@@ -25,6 +26,8 @@ from tieline.testing.stream_checks import collect, done, of, the
 
 class TestText(DriverContract, PolicyContract):
     TURN_LIMIT_S = 1.0
+    POLICIES = (preset("full"), preset("ask"), preset("read-only"))
+    """The ends and the middle: how an agent prints has no part in what it may do, and the other is held to all 27."""
 
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> ShellRig:
