@@ -1,8 +1,8 @@
 """The live way into Codex's terminals: they are clients of a daemon of their CODEX_HOME, and so are we.
 
-The daemon tells every client which threads it has loaded and what each is doing, and takes turns for them. We never
-subscribe to a thread (`thread/resume`): a subscriber is asked for approvals, which are the terminal's to answer, and
-keeps the thread loaded when its terminal is gone.
+The daemon tells every client which threads it has loaded and what each is doing, and takes turns for them. Only where
+its person lets us read along do we subscribe to a thread (`codex_terminal`): a subscriber is asked for approvals as the
+terminal is, and keeps the thread loaded when its terminal is gone.
 """
 
 import asyncio
@@ -21,16 +21,20 @@ from msgspec import Struct
 from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
 from ..mesh.push import HarnessSession, Rung, SessionObserver, Unreachable
+from ..processes.socket_peer import peer_process
 from ..protocol.mesh import Activity
 from ..sessions.attacher import Attacher
 from ..version import __version__
-from ..wire.jsonrpc import Peer, PeerGone, RpcError
+from ..wire.jsonrpc import NoResponse, Peer, PeerGone, RpcError
+from .codex_terminal import HARNESS, REQUEST_S, CodexTerminal, Thread, ThreadStatus
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 LOOK_S = 2.0
-"""How often the socket is looked for, and whether any terminal is left."""
+"""How often the socket is looked for."""
+TERMINALS_S = 1.0
+"""How often it is looked whether any terminal is left."""
 ABSENT_S = 30.0
 """The same, where Codex was never used."""
 FIRST_S = 2.0
@@ -41,36 +45,18 @@ LOST_S = 10.0
 """A daemon that ended may be restarted, and its terminals reconnect; after so long their sessions have ended."""
 REFRESH_S = 60.0
 """How often an unchanged session is reported again: it is alive."""
-REQUEST_S = 10.0
 MAX_SESSIONS = 200
 MAX_MESSAGE = 16 * 1024 * 1024
+WAITING = "waitingOnApproval"
 RETRY = Backoff(0.5, 15.0)
 
 log = logging.getLogger("tieline.mesh")
 
 
-class ThreadStatus(Struct, frozen=True):
-    type: str = ""
-
-
-class Thread(Struct, frozen=True, rename="camel"):
-    id: str
-    cwd: str = ""
-    ephemeral: bool = False
-    status: ThreadStatus = ThreadStatus()
-    parent_thread_id: str | None = None
-    thread_source: str | None = None
-
-    @property
-    def of_a_person(self) -> bool:
-        """Codex has threads of its own too: for titles, for subagents."""
-        return not self.ephemeral and not self.parent_thread_id and self.thread_source in (None, "user")
-
-
 class CodexReach:
     """`push` works inside `open`."""
 
-    harness = "codex"
+    harness = HARNESS
     rungs: frozenset[Rung] = frozenset({"mid_turn", "idle_wake"})
     attacher: Attacher | None = None
     in_memory: frozenset[Rung] = frozenset({"mid_turn"})
@@ -89,6 +75,13 @@ class CodexReach:
         self._unread: set[str] = set()  # threads that have to be read
         self._own: deque[str] = deque(maxlen=MAX_SESSIONS)  # threads that Codex uses for itself
         self._news = asyncio.Event()  # there is something to read, or the connection is over
+        self._waiting: set[str] = set()  # threads that wait for an approval
+        self._process = 0  # the daemon
+        self._looked = False  # whether it is known what runs
+        self._terminals: dict[str, CodexTerminal] = {}  # that are read along
+        self._following: dict[str, asyncio.Task[None]] = {}  # thread → who reads along on this connection
+        self._tasks: set[asyncio.Task[None]] = set()  # of this connection
+        self._resolved: dict[Any, asyncio.Event] = {}  # requests of the daemon: set when somebody has answered
 
     @asynccontextmanager
     async def open(self, observer: SessionObserver) -> AsyncGenerator[None, None]:
@@ -131,6 +124,8 @@ class CodexReach:
     async def _stay_connected(self) -> None:
         failures, refused = 0, (0, 0)
         while True:
+            if failures or not self._socket.exists():
+                await self._know_what_runs()
             found = await self._appears(refused if failures else (0, 0), RETRY.delay(max(failures, 1)))
             failures = 0 if found != refused else failures
             if found != self._daemon:
@@ -183,6 +178,7 @@ class CodexReach:
                 ping_interval=None,  # a unix socket's end is seen
             ) as socket:
                 self._news.clear()
+                self._process = _process(socket)
                 async with Peer(_WebSocketLines(socket), self, version=None) as peer:
                     await self._read_threads(peer)
         except WebSocketException as error:
@@ -190,6 +186,9 @@ class CodexReach:
         finally:
             if self._peer is not None:  # an attempt to connect again is no new loss
                 self._peer, self._lost_at = None, time.monotonic()
+            await cancel_and_wait(*self._tasks)
+            self._following.clear()
+            self._resolved.clear()
 
     async def _read_threads(self, peer: Peer) -> None:
         hello = {
@@ -212,6 +211,7 @@ class CodexReach:
                     self._leave(id)
                 else:
                     self._take(msgspec.convert(answer, _Read).thread)
+            await self._know_what_runs()
             await self._news.wait()
             self._news.clear()
 
@@ -222,21 +222,27 @@ class CodexReach:
             case "thread/started":
                 self._take(msgspec.convert(params["thread"], Thread))
             case "thread/status/changed":
-                id, status = str(params["threadId"]), msgspec.convert(params["status"], ThreadStatus)
-                if status.type == "notLoaded":
-                    self._leave(id)
-                elif known := self._sessions.get(id):
-                    self._put(msgspec.structs.replace(known, activity=_activity(status)))
-                elif id not in self._own:
-                    self._unread.add(id)
-                    self._news.set()
+                self._take_status(str(params["threadId"]), msgspec.convert(params["status"], ThreadStatus))
             case "thread/closed" | "thread/archived" | "thread/deleted":
                 self._leave(str(params["threadId"]))
+            case "serverRequest/resolved":
+                if resolved := self._resolved.get(params["requestId"]):
+                    resolved.set()
             case _:
-                pass
+                if terminal := self._terminals.get(str(params.get("threadId"))):
+                    terminal.notified(method, params)
 
     async def requested(self, method: str, params: dict[str, Any]) -> Any:
-        await asyncio.get_running_loop().create_future()  # the terminal answers; an answer of ours would decide for it
+        assert self._peer is not None
+        number, resolved = self._peer.current_request(), asyncio.Event()
+        self._resolved[number] = resolved
+        try:
+            if terminal := self._terminals.get(str(params.get("threadId"))):
+                return await terminal.requested(method, params, resolved)
+            await resolved.wait()  # the terminal answers; an answer of ours would decide for it
+            raise NoResponse
+        finally:
+            self._resolved.pop(number, None)
 
     def garbage(self, line: bytes) -> None:
         log.debug("the daemon of Codex sent %r", line[:200])
@@ -252,6 +258,23 @@ class CodexReach:
         elif thread.id in self._sessions or len(self._sessions) < MAX_SESSIONS:
             activity = _activity(thread.status)
             self._put(HarnessSession(harness=self.harness, session=thread.id, cwd=thread.cwd, activity=activity))
+            self._read_along(thread)
+
+    def _take_status(self, id: str, status: ThreadStatus) -> None:
+        if status.type == "notLoaded":
+            self._leave(id)
+            return
+        if known := self._sessions.get(id):
+            self._put(msgspec.structs.replace(known, activity=_activity(status)))
+        if terminal := self._terminals.get(id):
+            terminal.changed(msgspec.structs.replace(terminal.thread, status=status))
+        if id not in self._own and (known is None or (self.attacher is not None and id not in self._following)):
+            self._unread.add(id)
+            self._news.set()
+        if WAITING in status.active_flags:
+            self._waiting.add(id)
+        else:
+            self._waiting.discard(id)
 
     def _put(self, session: HarnessSession) -> None:
         self._sessions[session.session] = session
@@ -259,9 +282,51 @@ class CodexReach:
         self._changed.set()
 
     def _leave(self, id: str) -> None:
+        self._waiting.discard(id)
+        if following := self._following.pop(id, None):
+            following.cancel()
         if self._sessions.pop(id, None) is not None:
             self._left_at[id] = time.monotonic()
             self._changed.set()
+
+    # --- terminals that are read along ---
+
+    def _read_along(self, thread: Thread) -> None:
+        peer, attacher = self._peer, self.attacher
+        if attacher is None or peer is None or thread.id in self._following:
+            return
+        if not attacher.allowed(HARNESS, thread.cwd, thread.created_at):
+            return
+        terminal = self._terminals.setdefault(thread.id, CodexTerminal(attacher, thread))
+        terminal.changed(thread)
+        task = self._following[thread.id] = asyncio.create_task(self._follow(terminal, peer), name="codex-terminal")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow(self, terminal: CodexTerminal, peer: Peer) -> None:
+        try:
+            await terminal.follow(peer, self._process)
+        except (RpcError, PeerGone, TimeoutError) as error:
+            log.info("a terminal of Codex cannot be read along: %s", error)
+        except Exception:
+            log.exception("a terminal of Codex cannot be read along")
+        self._following.pop(terminal.thread.id, None)  # its next sign tries again
+
+    async def _stop_reading(self, id: str) -> None:
+        if (terminal := self._terminals.pop(id, None)) is None:
+            return
+        if following := self._following.pop(id, None):
+            await cancel_and_wait(following)
+        if peer := self._peer:
+            with suppress(RpcError, PeerGone, TimeoutError):
+                await peer.request("thread/unsubscribe", {"threadId": id}, timeout=REQUEST_S)
+        await terminal.leave()
+
+    async def _know_what_runs(self) -> None:
+        """After the first complete look."""
+        if not self._looked and self.attacher is not None:
+            self._looked = True
+            await self._report(self.attacher.only(HARNESS, set(self._sessions)))
 
     # --- what the observer is told ---
 
@@ -278,6 +343,8 @@ class CodexReach:
                 self._told.clear()
             while self._interrupted:
                 id = self._interrupted.pop()
+                if id not in self._following:  # its terminal has not come back yet
+                    await self._report(self._stop_reading(id))
                 session = self._told.pop(id, None) or HarnessSession(harness=self.harness, session=id)
                 await self._report(observer.ended(session))
             for id, session in list(self._sessions.items()):
@@ -286,6 +353,7 @@ class CodexReach:
                     await self._report(observer.changed(session))
             for id, at in list(self._left_at.items()):
                 if now - at >= ENDING_S and self._left_at.pop(id, None) is not None:
+                    await self._report(self._stop_reading(id))
                     session = self._told.pop(id, None) or HarnessSession(harness=self.harness, session=id)
                     await self._report(observer.ended(session))
 
@@ -299,7 +367,7 @@ class CodexReach:
         """A daemon keeps a thread for half an hour after its last terminal has gone, and tells nobody that it went."""
         alone = 0
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(TERMINALS_S)
             if not self._sessions:
                 alone = 0
             elif self._peer is None:
@@ -310,7 +378,8 @@ class CodexReach:
                 alone = alone + 1 if await asyncio.to_thread(_clients, self._socket) == 1 else 0
                 if alone >= 2:  # a terminal that reconnects is away for a moment
                     for id, session in list(self._sessions.items()):
-                        if session.activity != "working":  # it may have been left to work in the background
+                        # It may have been left to work in the background; where it has to ask, nobody is there.
+                        if session.activity != "working" or id in self._waiting:
                             self._leave(id)
 
 
@@ -352,6 +421,14 @@ class _Loaded(Struct, frozen=True):
 
 class _Read(Struct, frozen=True):
     thread: Thread
+
+
+def _process(socket: "ClientConnection") -> int:
+    """The daemon's. 0: it is not known."""
+    try:
+        return peer_process(socket.transport.get_extra_info("socket"))[0]
+    except (OSError, AttributeError):
+        return 0
 
 
 def _activity(status: ThreadStatus) -> Activity:

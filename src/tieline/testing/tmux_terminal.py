@@ -56,6 +56,10 @@ class TmuxTerminal:
         await self.shows(text[-40:])
         await self.key("Enter")
 
+    async def kill(self) -> None:
+        """End the program and what shares its terminal by SIGKILL, as a crash or a closed machine does."""
+        os.killpg(int(await self._tmux("display-message", "-p", "#{pane_pid}")), signal.SIGKILL)
+
     async def screen(self) -> str:
         return await self._tmux("capture-pane", "-p", "-J")
 

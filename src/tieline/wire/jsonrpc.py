@@ -31,6 +31,10 @@ class RpcError(Exception):
         self.data = data
 
 
+class NoResponse(Exception):
+    """Raised by a handler: the other side has its answer from somebody else, and waits for none of ours."""
+
+
 class PeerGone(ConnectionError):
     """The other side closed the stream, or broke it."""
 
@@ -51,7 +55,7 @@ class Handler(Protocol):
     def notified(self, method: str, params: dict[str, Any]) -> None: ...
 
     async def requested(self, method: str, params: dict[str, Any]) -> Any:
-        """The result. Raise RpcError to answer with an error."""
+        """The result. Raise RpcError to answer with an error, NoResponse to answer nothing."""
         ...
 
     def garbage(self, line: bytes) -> None:
@@ -80,7 +84,7 @@ class Peer:
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         self._next = 0
         self._early: dict[int, tuple[dict[str, Any], bytes]] = {}
-        self._incoming: set[asyncio.Task[None]] = set()
+        self._incoming: dict[asyncio.Task[Any], Any] = {}  # who works on a request, and its id
         self._refusals: list[dict[str, Any]] = []
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(dict[str, Any])
@@ -118,6 +122,11 @@ class Peer:
             self._waiting.pop(number, None)
             if future.done() and not future.cancelled():
                 future.exception()  # taken note of, also when sending failed first
+
+    def current_request(self) -> Any:
+        """Inside of the handler's `requested`: the id of that request, as the other side counts them."""
+        task = asyncio.current_task()
+        return self._incoming.get(task) if task is not None else None
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         message = {**self._head, "method": method}
@@ -196,13 +205,15 @@ class Peer:
             self._refuse(number, -32000, f"{method}: more than {MAX_INCOMING} requests at once")
             return
         task = asyncio.create_task(self._respond(number, method, params))
-        self._incoming.add(task)
-        task.add_done_callback(self._incoming.discard)
+        self._incoming[task] = number
+        task.add_done_callback(lambda task: self._incoming.pop(task, None))
 
     async def _respond(self, number: Any, method: str, params: dict[str, Any]) -> None:
         try:
             result = await self._handler.requested(method, params)
             line = self._encoder.encode({**self._head, "id": number, "result": result})
+        except NoResponse:
+            return
         except RpcError as error:
             line = self._encoder.encode(self._refusal(number, error.code, error.message))
         except Exception as error:  # an unanswered request would stall the other side for ever

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...background_tasks import cancel_and_wait
 from ...errors import AgentDied, UsageError
-from ...events import Answer, Error, Event, Init, Other, Outcome, Warning
+from ...events import Answer, Error, Event, Init, Other, Warning
 from ...policy import Receipt
 from ...wire.jsonrpc import PeerGone, RpcError
 from ..base import AskFn, Prompt, Spec
@@ -16,7 +16,7 @@ from ..denial_reasons import PendingReasons, refusal_message
 from ..turn_stream import Turn
 from .asks import parse_request
 from .events import SOURCE, CodexNormaliser
-from .items import error_code
+from .items import turn_outcome
 from .policy import CodexControls
 from .rollout_file import RolloutFile
 from .server import START_S, CodexServer
@@ -29,8 +29,6 @@ LEAVE_S = 2.0
 """When a conversation leaves a server that others use: the time to tell it so."""
 MAX_HELD = 100
 """Events that come while no turn runs; the next turn begins with them."""
-
-OUTCOMES: dict[str, Outcome] = {"completed": "success", "interrupted": "interrupted"}
 
 
 class CodexConversation:
@@ -201,18 +199,13 @@ class CodexConversation:
             return
         self._read_rollout()
         self._withdraw_asks()
-        status = OUTCOMES.get(told["status"], "error")
-        error: Mapping[str, Any] = told.get("error") or {}
-        if status == "error":
-            code = error_code(error)
-            if not self._main.failure:
-                turn.emit(Error(error.get("message") or "the turn failed", code))
-            if code == "sessionBudgetExceeded":
-                status = "max_budget"
+        status, message, code = turn_outcome(told)
+        if status in ("error", "max_budget") and not self._main.failure:
+            turn.emit(Error(message or "the turn failed", code))
         tokens = self._meter.tokens if status == "success" else None
         turn.done(
             status,
-            error=error.get("message") or "",
+            error=message,
             tokens=tokens,
             native_id=self.native_id,
             turns=self._meter.calls or None,

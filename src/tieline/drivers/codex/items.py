@@ -5,7 +5,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Read, Task
+from ...events import AnyAction, Command, Edit, Fetch, Mcp, OtherAction, Outcome, Read, Task
 from ..unified_diff import file_header, unified_diff
 
 Item = Mapping[str, Any]
@@ -20,6 +20,9 @@ TOOLS = frozenset(
 """Items that are tool calls."""
 
 STATUSES: dict[str, ToolStatus] = {"completed": "ok", "failed": "error", "declined": "denied"}
+
+OUTCOMES: dict[str, Outcome] = {"completed": "success", "interrupted": "interrupted"}
+"""Of turns; every other one failed."""
 
 MOVED = "\n\nMoved to: "
 
@@ -166,6 +169,14 @@ def error_code(error: Item) -> str:
     kind, details = next(iter(_object(info).items()))
     status = _object(details).get("httpStatusCode")
     return f"{kind} {status}" if status else kind
+
+
+def turn_outcome(turn: Item) -> tuple[Outcome, str, str]:
+    """How a turn ended; what it failed with, and the kind of that error."""
+    status = OUTCOMES.get(turn["status"], "error")
+    error: Item = turn.get("error") or {}
+    code = error_code(error) if status == "error" else ""
+    return "max_budget" if code == "sessionBudgetExceeded" else status, error.get("message") or "", code
 
 
 def _object(value: Any) -> Mapping[str, Any]:

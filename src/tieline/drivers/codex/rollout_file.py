@@ -17,10 +17,13 @@ MAX_READ = 16 * 1024 * 1024
 class RolloutFile:
     """Raw items that were added since it was last read."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, turn: str = "") -> None:
+        """From its end on; with a turn that runs, from the beginning of that."""
         self._path = Path(path)
         self._offset = self._path.stat().st_size if self._path.is_file() else 0
         self._decoder = msgspec.json.Decoder(dict[str, Any])
+        if turn:
+            self._go_back_to(turn)
 
     def read_new(self) -> Iterator[dict[str, Any]]:
         try:
@@ -39,3 +42,15 @@ class RolloutFile:
                     continue
                 if record.get("type") == "response_item" and isinstance(record.get("payload"), dict):
                     yield record["payload"]
+
+    def _go_back_to(self, turn: str) -> None:
+        begin = max(0, self._offset - MAX_READ)
+        try:
+            with self._path.open("rb") as file:
+                file.seek(begin)
+                data = file.read(self._offset - begin)
+        except OSError:
+            return
+        found = data.find(turn.encode())  # every line of a turn may name it: the first one is where it begins
+        if found >= 0:
+            self._offset = begin + data.rfind(b"\n", 0, found) + 1

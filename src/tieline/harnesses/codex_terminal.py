@@ -1,0 +1,444 @@
+"""A thread of Codex that a person runs in a terminal, read along over the connection to its daemon.
+
+As a subscriber of the thread we hear what its terminal hears, and are asked what it is asked: the first answer counts.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from ..background_tasks import cancel_and_wait
+from ..drivers.base import Prompt
+from ..drivers.codex.asks import parse_request
+from ..drivers.codex.events import CodexNormaliser
+from ..drivers.codex.items import turn_outcome
+from ..drivers.codex.rollout_file import RolloutFile
+from ..drivers.codex.thread_params import content
+from ..drivers.codex.usage import CodexUsageMeter
+from ..drivers.current_file import note_links
+from ..drivers.denial_reasons import PendingReasons, refusal_message
+from ..events import (
+    Ask,
+    Done,
+    Error,
+    Event,
+    Init,
+    Other,
+    Status,
+    Text,
+    ToolResult,
+    ToolUse,
+    TurnStarted,
+    Usage,
+    Warning,
+)
+from ..ids import new_id
+from ..policy import Policy
+from ..sessions.attached_session import AT_THE_TERMINAL, AttachedSession, TerminalUnreachable
+from ..sessions.attacher import Attacher
+from ..sessions.records import Remote
+from ..wire.jsonrpc import NoResponse, Peer, PeerGone, RpcError
+
+HARNESS = "codex"
+REQUEST_S = 10.0
+DECIDED_S = 0.5
+"""A call that was declined at the terminal ends at once; one that has not ended by then was allowed."""
+WITHDRAWN_S = 2.0
+"""Asks of a turn that is over are over within this time."""
+STARTING_S = 0.1
+"""How soon a thread is tried again that has begun its first turn, and is not written down yet."""
+PAGE = 4
+"""Turns that are read at once: one may be megabytes."""
+MAX_MISSED = 200
+"""Turns of the time in which we were away; earlier ones are left out."""
+MAX_HELD = 10_000
+"""Notifications that come while history is told."""
+MAX_OVER = 16
+"""Turns that ended while history was told, and are notified after it once more."""
+MAX_EARLY = 100
+"""Events of a turn that come before its prompt."""
+
+Params = Mapping[str, Any]
+Decision = Literal["allow", "deny"]
+
+log = logging.getLogger("tieline.mesh")
+
+
+class ThreadStatus(Struct, frozen=True, rename="camel"):
+    type: str = ""
+    active_flags: tuple[str, ...] = ()
+
+
+class Thread(Struct, frozen=True, rename="camel"):
+    id: str
+    cwd: str = ""
+    ephemeral: bool = False
+    status: ThreadStatus = ThreadStatus()
+    parent_thread_id: str | None = None
+    thread_source: str | None = None
+    created_at: float = 0.0
+    path: str | None = None
+    name: str | None = None
+    model: str | None = None
+    cli_version: str | None = None
+
+    @property
+    def of_a_person(self) -> bool:
+        """Codex has threads of its own too: for titles, for subagents."""
+        return not self.ephemeral and not self.parent_thread_id and self.thread_source in (None, "user")
+
+
+class CodexTerminal:
+    """Lives from the terminal's start to its end, over several connections: `follow` is one of them."""
+
+    remote: tuple[Remote, ...] = ("prompt", "steer", "abort", "answer", "question")
+
+    def __init__(self, attacher: Attacher, thread: Thread) -> None:
+        self.process = 0
+        self.thread = thread
+        self._attacher = attacher
+        self._peer: Peer | None = None
+        self._session: AttachedSession | None = None
+        self._meter = CodexUsageMeter()
+        self._normaliser = CodexNormaliser(
+            self._tell, started=self._on_turn, ended=self._on_turn_ended, meter=self._meter, cwd=thread.cwd
+        )
+        self._rollout: RolloutFile | None = None
+        self._turn = ""  # the id of the one that runs
+        self._began = False  # its prompt was told
+        self._over: deque[str] = deque(maxlen=MAX_OVER)  # turns that were told to their end
+        self._early: list[Event] = []  # of a turn whose prompt was not told yet
+        self._open_calls: dict[str, None] = {}
+        self._refused: dict[str, str] = {}  # tool call → why
+        self._last_text = ""
+        self._pending_reasons = PendingReasons()
+        self._live = asyncio.Event()  # what is notified is told at once
+        self._held: deque[tuple[str, Params]] = deque()
+        self._behind = asyncio.Event()  # something could not be told: begin again where the log ends
+        self._stirred = asyncio.Event()
+        self._asks: dict[asyncio.Task[Any], str] = {}  # whoever waits for a decision, and the tool call it is about
+        self._outcomes: dict[str, asyncio.Future[Decision]] = {}  # by tool call
+        self._ending: asyncio.Task[None] | None = None
+        self._connection = asyncio.Lock()  # one after the other
+
+    # --- one connection --------------------------------------------------------------------------------
+
+    async def follow(self, peer: Peer, process: int) -> None:
+        """Read along until cancelled. Raises RpcError, PeerGone, TimeoutError."""
+        async with self._connection:
+            await self._follow(peer, process)
+
+    async def _follow(self, peer: Peer, process: int) -> None:
+        self._peer, self.process, thread = peer, process, self.thread
+        self._live.clear()
+        self._held.clear()
+        try:
+            session = self._session = await self._attacher.attach(
+                HARNESS,
+                thread.id,
+                cwd=thread.cwd,
+                terminal=self,
+                working=thread.status.type == "active",
+                title=thread.name or "",
+            )
+            session.tell(Init(HARNESS, thread.id, thread.cwd, thread.model or "", thread.cli_version or ""))
+            await self._subscribe(peer)
+            while True:
+                self._behind.clear()
+                await self._tell_history(peer)
+                self._go_on()
+                await self._behind.wait()
+                self._live.clear()
+                self._held.clear()
+                await session.flush()
+        finally:
+            self._peer = None
+            self._live.clear()
+            if self._ending is not None:
+                await cancel_and_wait(self._ending)
+
+    def changed(self, thread: Thread) -> None:
+        """What it is now, as the daemon tells everybody."""
+        self.thread = thread
+        if self._session is not None:
+            self._session.activity("working" if thread.status.type == "active" else "idle")
+        self._stirred.set()
+
+    async def leave(self) -> None:
+        """Its terminal is gone; nothing follows it any more."""
+        if (session := self._session) is not None:
+            await session.detach()
+            if self._turn:  # it has its end in the log: what else comes of it is not told
+                session.tell(Done("interrupted"), cursor=self._turn)
+                await session.flush()
+
+    async def _subscribe(self, peer: Peer) -> None:
+        while True:
+            self._stirred.clear()
+            try:
+                await self._request(peer, "thread/resume", excludeTurns=True)
+                return
+            except RpcError as error:
+                if "no rollout" not in error.message:
+                    raise
+            # Before its first turn nothing can be subscribed to, and nothing happens.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STARTING_S if self.thread.status.type == "active" else None):
+                    await self._stirred.wait()
+
+    async def _tell_history(self, peer: Peer) -> None:
+        path, running = self.thread.path, ""
+        self._rollout = RolloutFile(path) if path else None
+        async for turn in self._missed_turns(peer):
+            self._tell_turn(turn)
+            running = turn["id"] if turn["status"] == "inProgress" else ""
+        if path and running:
+            self._rollout = await asyncio.to_thread(RolloutFile, path, running)
+
+    async def _missed_turns(self, peer: Peer) -> AsyncIterator[Params]:
+        """Since the last one that was told to its end, oldest first."""
+        assert self._session is not None
+        last = self._session.record.cursor
+        page: dict[str, Any] = {"limit": PAGE, "itemsView": "full", "sortDirection": "desc" if last else "asc"}
+        missed: list[Params] = []
+        while True:
+            found = await self._request(peer, "thread/turns/list", **page)
+            for turn in found["data"]:
+                if turn["id"] == last or len(missed) == MAX_MISSED:
+                    found["nextCursor"] = None
+                    break
+                if last:
+                    missed.append(turn)
+                else:
+                    yield turn
+            if not found.get("nextCursor"):
+                break
+            page["cursor"] = found["nextCursor"]
+        for turn in reversed(missed):
+            yield turn
+
+    def _tell_turn(self, turn: Params) -> None:
+        feed = self._normaliser.feed
+        feed("turn/started", {"turn": turn})
+        for item in turn["items"]:
+            if item["type"] == "userMessage":
+                self._begin(_words(item))
+            else:
+                running = item.get("status") == "inProgress"
+                feed("item/started" if running else "item/completed", {"item": item})
+        if turn["status"] != "inProgress":
+            feed("turn/completed", {"turn": turn})
+
+    # --- what the daemon says --------------------------------------------------------------------------
+
+    def notified(self, method: str, params: Params) -> None:
+        if not self._live.is_set():
+            if len(self._held) == MAX_HELD:
+                self._behind.set()
+            else:
+                self._held.append((method, params))
+            return
+        about: Params = params.get("turn") or {}
+        turn = str(params.get("turnId") or about.get("id") or "")
+        if turn in self._over:
+            return
+        if turn and turn != self._turn and method != "turn/started":  # its beginning was before ours
+            self._normaliser.feed("turn/started", {"turn": {"id": turn}})
+        item: Params = params.get("item") or {}
+        if method == "item/completed" and item.get("type") == "userMessage":
+            self._begin(_words(item))
+        self._normaliser.feed(method, params)
+
+    async def requested(self, method: str, params: Params, resolved: asyncio.Event) -> Any:
+        """An ask of the terminal's, which may answer it first: then it is resolved."""
+        await self._live.wait()
+        session, normaliser = self._session, self._normaliser
+        self._read_rollout()
+        normaliser.show_call(str(params.get("itemId")))
+        try:
+            found = parse_request(method, params, normaliser, Policy())
+        except (LookupError, TypeError, AttributeError):
+            found = None  # another version's shape
+        if found is None or session is None or params.get("threadId") != self.thread.id:
+            await resolved.wait()  # that is for the terminal to answer
+            raise NoResponse
+        ask, respond = found
+        ask = await note_links(ask, self.thread.cwd)
+        self._begin("")
+        task, key = asyncio.current_task(), new_id()
+        assert task is not None
+        self._asks[task] = ask.tool
+        settling = asyncio.create_task(self._settle(session, ask, key, resolved))
+        try:
+            answer = await session.ask(ask, key)
+        finally:
+            self._asks.pop(task, None)
+            await cancel_and_wait(settling)
+        if answer.by == AT_THE_TERMINAL:
+            raise NoResponse
+        if resolved.is_set():
+            self._tell(Warning(f"The terminal had decided before {answer.by or 'the answer'} did: that counts."))
+            raise NoResponse
+        if answer.decision == "deny" and ask.tool:
+            self._refused[ask.tool] = answer.reason or f"denied by {answer.by}"
+        if reason := refusal_message(ask, answer):
+            await self._send_reason(reason, params)
+        return respond(answer)
+
+    async def _settle(self, session: AttachedSession, ask: Ask, key: str, resolved: asyncio.Event) -> None:
+        """Somebody has answered, which is not us; what, is told by what becomes of the call."""
+        outcome = self._outcomes[ask.tool or key] = asyncio.get_running_loop().create_future()
+        try:
+            await resolved.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DECIDED_S):
+                    await asyncio.shield(outcome)
+            await session.settle(key, outcome.result() if outcome.done() else "allow")
+        finally:
+            self._outcomes.pop(ask.tool or key, None)
+            outcome.cancel()
+
+    async def _send_reason(self, reason: str, params: Params) -> None:
+        """A refusal has no place for its reason: that is said before, so that the model hears both at once."""
+        try:
+            await self._steer(str(params.get("turnId")), reason)
+        except TerminalUnreachable:
+            self._pending_reasons.add(reason)
+
+    # --- what goes back --------------------------------------------------------------------------------
+
+    async def prompt(self, text: str) -> None:
+        await self._ask_codex("turn/start", input=content(self._pending_reasons.prepend_to(Prompt(text))))
+
+    async def steer(self, text: str) -> None:
+        await self._steer(self._turn, text)
+
+    async def abort(self) -> None:
+        await self._ask_codex("turn/interrupt", turnId=self._turn)
+
+    async def _steer(self, turn: str, text: str) -> None:
+        await self._ask_codex("turn/steer", expectedTurnId=turn, input=content(Prompt(text)))
+
+    async def _ask_codex(self, method: str, **params: Any) -> None:
+        peer = self._peer
+        if peer is None:
+            raise TerminalUnreachable("the daemon of Codex is not there")
+        try:
+            await self._request(peer, method, **params)
+        except (RpcError, PeerGone, TimeoutError) as error:
+            raise TerminalUnreachable(f"Codex did not take it: {str(error) or 'no answer in time'}") from None
+
+    async def _request(self, peer: Peer, method: str, **params: Any) -> Any:
+        return await peer.request(method, {"threadId": self.thread.id, **params}, timeout=REQUEST_S)
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _on_turn(self, turn: str) -> None:
+        if turn != self._turn:
+            self._turn, self._began, self._last_text = turn, False, ""
+            self._early.clear()
+            self._open_calls.clear()
+            self._refused.clear()
+            self._meter.start_turn()
+
+    def _begin(self, prompt: str) -> None:
+        if not self._began and self._turn:
+            self._began = True
+            self._put(TurnStarted(prompt, self._turn))
+            for event in self._early:
+                self._put(event)
+            self._early.clear()
+
+    def _on_turn_ended(self, told: Params) -> None:
+        if told["id"] != self._turn:
+            return
+        self._read_rollout()
+        for outcome in self._outcomes.values():
+            _decide(outcome, "deny")  # it waited until the end
+        if self._asks:  # first their ends, then the turn's
+            self._live.clear()
+            self._ending = asyncio.create_task(self._end_after_asks(told))
+        else:
+            self._end(told)
+
+    async def _end_after_asks(self, told: Params) -> None:
+        await asyncio.wait(self._asks, timeout=WITHDRAWN_S)
+        await cancel_and_wait(*self._asks)
+        self._end(told)
+        self._go_on()
+
+    def _end(self, told: Params) -> None:
+        status, message, code = turn_outcome(told)
+        if status in ("error", "max_budget") and not self._normaliser.failure:
+            self._tell(Error(message or "the turn failed", code))
+        self._begin("")
+        for call in list(self._open_calls):
+            self._tell(ToolResult(call, "error", f"the turn ended: {status}"))
+        tokens = self._meter.tokens
+        done = Done(
+            status,
+            text=self._last_text,
+            error=message,
+            tokens=tokens,
+            usage="unknown" if tokens is None else "complete" if status == "success" else "partial",
+            native_id=self.thread.id,
+            duration_s=(told.get("durationMs") or 0) / 1000,
+            turns=self._meter.calls or None,
+        )
+        self._over.append(self._turn)
+        self._put(done, cursor=self._turn)
+        self._turn = ""
+
+    def _tell(self, event: Event) -> None:
+        """What is told between turns belongs to none."""
+        if not self._turn:
+            return
+        if not self._began and isinstance(event, Warning | Status | Usage | Other):
+            self._early = [*self._early[: MAX_EARLY - 1], event]
+            return
+        self._begin("")
+        match event:
+            case ToolUse(id=id):
+                self._open_calls[id] = None
+            case ToolResult(id=id, status=status):
+                self._open_calls.pop(id, None)
+                if status == "denied" and not event.output:
+                    event = ToolResult(id, status, self._refused.get(id, ""), event.parent)
+                if outcome := self._outcomes.get(id):
+                    _decide(outcome, "deny" if status == "denied" else "allow")
+            case Text(text=text):
+                self._last_text = text
+            case _:
+                pass
+        self._put(event)
+
+    def _put(self, event: Event, cursor: str = "") -> None:
+        if self._session is not None and not self._session.tell(event, cursor):
+            self._live.clear()
+            self._behind.set()
+
+    def _go_on(self) -> None:
+        """History is told: what came meanwhile follows, then what comes."""
+        self._live.set()
+        while self._held and self._live.is_set():
+            self.notified(*self._held.popleft())
+
+    def _read_rollout(self) -> None:
+        """The model's own calls, which a subscriber is not told."""
+        for item in self._rollout.read_new() if self._rollout is not None else ():
+            self._normaliser.feed("rawResponseItem/completed", {"item": item})
+
+
+def _decide(outcome: "asyncio.Future[Decision]", decision: Decision) -> None:
+    if not outcome.done():
+        outcome.set_result(decision)
+
+
+def _words(item: Params) -> str:
+    parts = (str(part.get("text") or f"[{part.get('type')}]") for part in item.get("content") or ())
+    return "\n".join(parts)

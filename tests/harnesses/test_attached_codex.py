@@ -1,0 +1,225 @@
+"""Codex in a person's terminal as a session of ours, with the real Codex in a real terminal."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tieline.bus import open_bus
+from tieline.config import Config
+from tieline.events import Answer, Command, Done, Event, Init, Text, ToolResult, ToolUse, TurnStarted
+from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
+from tieline.harnesses.codex_reach import CodexReach
+from tieline.mesh.push import HarnessSession
+from tieline.script import Call, Run, Say
+from tieline.sessions.attached_session import AT_THE_TERMINAL
+from tieline.sessions.attacher import Attacher
+from tieline.sessions.manager import SessionManager
+from tieline.sessions.pending_asks import AlreadyAnswered
+from tieline.sessions.records import AskRecord, SessionRecord
+from tieline.testing.harness_terminals import HarnessHome, codex_home
+from tieline.testing.wait_for import eventually
+
+pytestmark = pytest.mark.real
+
+BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
+BOUND = 60.0
+ENDED_S = 5.0
+
+
+class Attached:
+    """The sessions of a node, with the terminals of Codex that are read along."""
+
+    def __init__(self, manager: SessionManager) -> None:
+        self.manager = manager
+        self.seen: list[str] = []  # activities, as the mesh is told them
+
+    async def changed(self, session: HarnessSession) -> None:
+        self.seen.append(session.activity)
+
+    async def ended(self, session: HarnessSession) -> None: ...
+
+    async def session(self, status: str, turns: int = 0) -> SessionRecord:
+        """The only one, once it is like that."""
+
+        def found() -> bool:
+            return [(record.status, record.turns) for record in self.manager.sessions()] == [(status, turns)]
+
+        await eventually(found, f"no session is {status} after {turns} turns", timeout=BOUND)
+        return self.manager.sessions()[0]
+
+    async def ask(self) -> AskRecord:
+        await eventually(lambda: bool(self.manager.asks.pending()), "nothing is asked", timeout=BOUND)
+        return self.manager.asks.pending()[0]
+
+    async def events(self) -> list[Event]:
+        return [entry.event async for entry in self.manager.events(self.manager.sessions()[0].id, follow=False)]
+
+
+@asynccontextmanager
+async def attached(home: HarnessHome) -> AsyncGenerator[Attached, None]:
+    place = home.home / "tieline"
+    place.mkdir(exist_ok=True)
+    reach = CodexReach(home.env)
+    async with (
+        open_bus(f"sqlite://{place / 'bus.db'}") as bus,
+        SessionManager(bus, Config(environ=dict(home.env)), node="here") as manager,
+    ):
+        reach.attacher = Attacher(manager, CurrentConsent(home.env))
+        here = Attached(manager)
+        async with reach.open(here):
+            yield here
+
+
+def escalated(command: str) -> Call:
+    return Call("exec_command", {"cmd": command, "sandbox_permissions": "require_escalated", "justification": "May I?"})
+
+
+async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path) -> None:
+    async with codex_home(tmp_path, BINARIES) as home:
+        agree(home.env, "codex")
+        async with attached(home) as here, home.terminal() as terminal:
+            manager = here.manager
+            session = await here.session("idle")
+            assert (session.kind, session.agent, session.cwd) == ("attached", "codex", str(home.project))
+            home.rig.play([Run("echo hi")], [Say("The first is over.")])
+            await terminal.submit("run echo")
+            session = await here.session("idle", 1)
+            told = await here.events()
+            init, started, use, result = told[:4]
+            assert isinstance(init, Init)
+            assert init.native_id == session.native_id
+            assert isinstance(started, TurnStarted)
+            assert started.prompt == "run echo"
+            assert isinstance(use, ToolUse)
+            assert result == ToolResult(use.id, "ok", "hi\n")
+            assert Text("The first is over.", "msg_resp_3_0") in told
+            done = told[-1]
+            assert isinstance(done, Done)
+            assert (done.status, done.text) == ("success", "The first is over.")
+
+            home.rig.play([escalated("touch allowed")], [Say("The second is over.")])
+            prompt = await manager.prompt(session.id, "touch a file")
+            await terminal.shows("touch a file")
+            ask = await here.ask()
+            assert isinstance(ask.ask.action, Command)
+            assert "touch allowed" in ask.ask.action.command
+            await terminal.shows("May I?")
+            waiting = await manager.prompt(session.id, "touch another")
+            home.rig.play([escalated("touch refused")], [Say("The third is over.")])
+            await manager.answer(ask.id, Answer(ask.id, "allow", by="alice"))
+            await terminal.shows("The second is over.")
+            assert (home.project / "allowed").exists()
+            ask = await here.ask()
+            assert (await manager.prompts.get(session.id, prompt.id)).status == "done"
+            await manager.answer(ask.id, Answer(ask.id, "deny", by="alice", reason="that file is mine"))
+            await terminal.shows("The third is over.")
+            await here.session("idle", 3)
+            assert (await manager.prompts.get(session.id, waiting.id)).status == "done"
+            assert "that file is mine" in home.rig.heard()
+            assert ToolResult(ask.ask.tool, "denied", "that file is mine") in await here.events()
+
+            home.rig.play([escalated("touch typed")], [Say("The fourth is over.")])
+            await terminal.submit("touch a third")
+            ask = await here.ask()
+            await terminal.shows("touch typed")
+            await terminal.key("y")
+            await here.session("idle", 4)
+            assert (home.project / "typed").exists()
+            with pytest.raises(AlreadyAnswered, match="answered by terminal: allow"):
+                await manager.answer(ask.id, Answer(ask.id, "deny", by="alice"))
+            home.rig.play([escalated("touch declined")], [Say("Never said.")])
+            await terminal.submit("touch a fourth")
+            ask = await here.ask()
+            await terminal.shows("touch declined")
+            await terminal.key("n")
+            await here.session("idle", 5)
+            with pytest.raises(AlreadyAnswered, match="answered by terminal: deny"):
+                await manager.answer(ask.id, Answer(ask.id, "allow", by="alice"))
+
+            wait, on = "touch waits; while [ ! -e go ]; do sleep 0.1; done", "touch on; while true; do sleep 0.1; done"
+            home.rig.play([Run(wait)], [Run(on)], [Say("Never said.")])
+            await terminal.submit("wait for the file")
+            await eventually((home.project / "waits").exists, "it does not wait", timeout=BOUND)
+            await manager.steer(session.id, "news in between")
+            (home.project / "go").touch()
+            await eventually((home.project / "on").exists, "it does not go on", timeout=BOUND)
+            assert "news in between" in home.rig.heard()
+            assert await manager.abort(session.id)
+            await here.session("idle", 6)
+            told = await here.events()
+            outcomes = [event.status for event in told if isinstance(event, Done)]
+            assert outcomes == ["success"] * 4 + ["interrupted"] * 2
+            said = [event for event in told if isinstance(event, Answer)]
+            assert [(answer.decision, answer.by) for answer in said] == [
+                ("allow", "alice"),
+                ("deny", "alice"),
+                ("allow", AT_THE_TERMINAL),
+                ("deny", AT_THE_TERMINAL),
+            ]
+            assert each_once(told)
+
+
+async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_terminal(tmp_path: Path) -> None:
+    async with codex_home(tmp_path, BINARIES) as home:
+        agree(home.env, "codex")
+        async with home.terminal() as terminal:
+            async with attached(home) as here:
+                await here.session("idle")
+                home.rig.play([Run("echo hi")], [escalated("touch allowed")], [Say("The first is over.")])
+                await terminal.submit("run echo")
+                first = await here.ask()
+            home.rig.play([Say("The second is over.")])
+            async with attached(home) as here:
+                ask = await here.ask()
+                assert ask.id != first.id
+                assert ask.ask.input == first.ask.input
+                await here.manager.answer(ask.id, Answer(ask.id, "allow", by="alice"))
+                await here.session("idle", 1)
+                assert (home.project / "allowed").exists()
+                assert each_once(await here.events())
+            await terminal.submit("once more")
+            await terminal.shows("The second is over.")
+            async with attached(home) as here:
+                session = await here.session("idle", 2)
+                told = await here.events()
+                assert each_once(told)
+                assert [event.prompt for event in told if isinstance(event, TurnStarted)] == ["run echo", "once more"]
+                home.rig.play([escalated("touch never")], [Say("Never said.")])
+                await here.manager.prompt(session.id, "touch a file")
+                await here.ask()
+                await terminal.kill()
+                await eventually(
+                    lambda: here.manager.get(session.id).status == "closed", "it is not closed", timeout=ENDED_S
+                )
+                assert not here.manager.asks.pending()
+                told = await here.events()
+                assert isinstance(told[-1], Done)
+                assert each_once(told)
+
+
+@pytest.mark.parametrize("consent", ["none", "off"])
+async def test_without_consent_nothing_is_read(tmp_path: Path, consent: str) -> None:
+    async with codex_home(tmp_path, BINARIES) as home:
+        if consent == "off":
+            agree(home.env, "codex")
+            switch(home.env, str(home.project), on=False)
+        async with attached(home) as here, home.terminal() as terminal:
+            await eventually(lambda: bool(here.seen), "it was never seen", timeout=BOUND)
+            home.rig.play([escalated("touch allowed")], [Say("It is over.")])
+            await terminal.submit("touch a file")
+            await terminal.shows("May I?")
+            await terminal.key("y")
+            await terminal.shows("It is over.")
+            await eventually(lambda: here.seen[-1] == "idle", "it is not idle", timeout=BOUND)
+            assert not here.manager.sessions()
+
+
+def each_once(told: list[Event]) -> bool:
+    found = [(event.type, event.id) for event in told if isinstance(event, ToolUse | ToolResult)]
+    found += [(event.type, event.item) for event in told if isinstance(event, Text)]
+    found += [(event.type, event.prompt) for event in told if isinstance(event, TurnStarted)]
+    starts = sum(isinstance(event, TurnStarted) for event in told)
+    ends = sum(isinstance(event, Done) for event in told)
+    return len(found) == len(set(found)) and starts == ends and sum(isinstance(event, Init) for event in told) == 1
