@@ -19,6 +19,7 @@ from tieline.sessions.manager import SessionManager
 from tieline.sessions.pending_asks import AlreadyAnswered
 from tieline.sessions.records import AskRecord, SessionRecord
 from tieline.testing.harness_terminals import HarnessHome, codex_home
+from tieline.testing.tmux_terminal import TmuxTerminal
 from tieline.testing.wait_for import eventually
 
 pytestmark = pytest.mark.real
@@ -76,6 +77,12 @@ def escalated(command: str) -> Call:
     return Call("exec_command", {"cmd": command, "sandbox_permissions": "require_escalated", "justification": "May I?"})
 
 
+async def asked(terminal: TmuxTerminal, command: str) -> None:
+    """Its own prompt takes keys."""
+    marks = ("May I?", command, "esc")
+    await terminal.until(lambda screen: all(mark in screen for mark in marks), "it asks")
+
+
 async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path) -> None:
     async with codex_home(tmp_path, BINARIES) as home:
         agree(home.env, "codex")
@@ -123,7 +130,7 @@ async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path)
             home.rig.play([escalated("touch typed")], [Say("The fourth is over.")])
             await terminal.submit("touch a third")
             ask = await here.ask()
-            await terminal.shows("touch typed")
+            await asked(terminal, "touch typed")
             await terminal.key("y")
             await here.session("idle", 4)
             assert (home.project / "typed").exists()
@@ -132,7 +139,7 @@ async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path)
             home.rig.play([escalated("touch declined")], [Say("Never said.")])
             await terminal.submit("touch a fourth")
             ask = await here.ask()
-            await terminal.shows("touch declined")
+            await asked(terminal, "touch declined")
             await terminal.key("n")
             await here.session("idle", 5)
             with pytest.raises(AlreadyAnswered, match="answered by terminal: deny"):
