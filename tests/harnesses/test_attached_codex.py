@@ -26,7 +26,6 @@ pytestmark = pytest.mark.real
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
 BOUND = 60.0
-ENDED_S = 5.0
 
 
 class Attached:
@@ -136,7 +135,7 @@ async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path)
             assert (home.project / "typed").exists()
             with pytest.raises(AlreadyAnswered, match="answered by terminal: allow"):
                 await manager.answer(ask.id, Answer(ask.id, "deny", by="alice"))
-            home.rig.play([escalated("touch declined")], [Say("Never said.")])
+            home.rig.play([escalated("touch declined")])
             await terminal.submit("touch a fourth")
             ask = await here.ask()
             await asked(terminal, "touch declined")
@@ -146,7 +145,7 @@ async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path)
                 await manager.answer(ask.id, Answer(ask.id, "allow", by="alice"))
 
             wait, on = "touch waits; while [ ! -e go ]; do sleep 0.1; done", "touch on; while true; do sleep 0.1; done"
-            home.rig.play([Run(wait)], [Run(on)], [Say("Never said.")])
+            home.rig.play([Run(wait)], [Run(on)])
             await terminal.submit("wait for the file")
             await eventually((home.project / "waits").exists, "it does not wait", timeout=BOUND)
             await manager.steer(session.id, "news in between")
@@ -168,7 +167,7 @@ async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path)
             assert each_once(told)
 
 
-async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_terminal(tmp_path: Path) -> None:
+async def test_each_event_once_when_the_hub_was_away(tmp_path: Path) -> None:
     async with codex_home(tmp_path, BINARIES) as home:
         agree(home.env, "codex")
         async with home.terminal() as terminal:
@@ -189,21 +188,10 @@ async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_ter
             await terminal.submit("once more")
             await terminal.shows("The second is over.")
             async with attached(home) as here:
-                session = await here.session("idle", 2)
+                await here.session("idle", 2)
                 told = await here.events()
                 assert each_once(told)
                 assert [event.prompt for event in told if isinstance(event, TurnStarted)] == ["run echo", "once more"]
-                home.rig.play([escalated("touch never")], [Say("Never said.")])
-                await here.manager.prompt(session.id, "touch a file")
-                await here.ask()
-                await terminal.kill()
-                await eventually(
-                    lambda: here.manager.get(session.id).status == "closed", "it is not closed", timeout=ENDED_S
-                )
-                assert not here.manager.asks.pending()
-                told = await here.events()
-                assert isinstance(told[-1], Done)
-                assert each_once(told)
 
 
 @pytest.mark.parametrize("consent", ["none", "off"])

@@ -13,7 +13,7 @@ import pytest
 from tieline.processes import async_process as wire
 from tieline.processes.async_process import Process
 from tieline.wire import jsonrpc
-from tieline.wire.jsonrpc import Peer, PeerGone, RpcError
+from tieline.wire.jsonrpc import NoResponse, Peer, PeerGone, RpcError
 
 CHILD = """
 import json, sys
@@ -50,6 +50,8 @@ class Recorder:
             raise RpcError(method, -32001, "not today")
         if method == "crash":
             raise ZeroDivisionError("division by zero")
+        if method == "ignore":
+            raise NoResponse
         if method == "odd":
             return object()
         self.waiting += 1
@@ -144,6 +146,16 @@ async def test_errors_of_ours_are_always_answered(method: str, code: int, messag
     assert answer["id"] == 1
     assert answer["error"]["code"] == code
     assert message in answer["error"]["message"]
+
+
+async def test_a_request_that_somebody_else_answered_gets_no_response() -> None:
+    body = """
+m = hear()
+say(id=1, method="ignore"); say(id=2, method="add", params={"numbers": [1]})
+say(id=m["id"], result=hear()); hear()
+"""
+    async with talking(body) as (peer, _, _):
+        assert (await peer.request("start", {}, timeout=10))["id"] == 2
 
 
 async def test_garbage_is_kept_and_does_no_harm() -> None:

@@ -47,7 +47,6 @@ REFRESH_S = 60.0
 """How often an unchanged session is reported again: it is alive."""
 MAX_SESSIONS = 200
 MAX_MESSAGE = 16 * 1024 * 1024
-WAITING = "waitingOnApproval"
 RETRY = Backoff(0.5, 15.0)
 
 log = logging.getLogger("tieline.mesh")
@@ -75,7 +74,7 @@ class CodexReach:
         self._unread: set[str] = set()  # threads that have to be read
         self._own: deque[str] = deque(maxlen=MAX_SESSIONS)  # threads that Codex uses for itself
         self._news = asyncio.Event()  # there is something to read, or the connection is over
-        self._waiting: set[str] = set()  # threads that wait for an approval
+        self._waiting: set[str] = set()  # threads that wait for a decision
         self._process = 0  # the daemon
         self._looked = False  # whether it is known what runs
         self._terminals: dict[str, CodexTerminal] = {}  # that are read along
@@ -258,6 +257,7 @@ class CodexReach:
         elif thread.id in self._sessions or len(self._sessions) < MAX_SESSIONS:
             activity = _activity(thread.status)
             self._put(HarnessSession(harness=self.harness, session=thread.id, cwd=thread.cwd, activity=activity))
+            self._note_waiting(thread.id, thread.status)
             self._read_along(thread)
 
     def _take_status(self, id: str, status: ThreadStatus) -> None:
@@ -271,7 +271,10 @@ class CodexReach:
         if id not in self._own and (known is None or (self.attacher is not None and id not in self._following)):
             self._unread.add(id)
             self._news.set()
-        if WAITING in status.active_flags:
+        self._note_waiting(id, status)
+
+    def _note_waiting(self, id: str, status: ThreadStatus) -> None:
+        if status.active_flags:
             self._waiting.add(id)
         else:
             self._waiting.discard(id)
