@@ -8,6 +8,7 @@ counts, classifiers) are recognised by their voice and answered without touching
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 from ..script import AnyStep, Call, Cut, Fail, Reply, Say, Stall, Think
@@ -74,6 +75,8 @@ class ScriptedModel:
         """Set when a main-loop call came in; clear it to wait for the next."""
         self.stalled = asyncio.Event()
         """Set when a reply has come to a stall."""
+        self.go_on = asyncio.Event()
+        """Ends a stall before its time."""
         self.otherwise: Reply = (Say("Done."),)
         """What it says when no reply is left."""
         self.choose: Callable[[Any], Reply | None] | None = None
@@ -114,6 +117,7 @@ class ScriptedModel:
         self.asides.clear()
         self.called.clear()
         self.stalled.clear()
+        self.go_on.clear()
 
     async def _answer(self, request: HttpRequest) -> None:
         kind = next((voice for voice in self._voices if voice.hears(request)), None)
@@ -160,7 +164,9 @@ class ScriptedModel:
                     return
                 case Stall(seconds):
                     self.stalled.set()
-                    await asyncio.sleep(seconds)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self.go_on.wait(), seconds)
+                    self.go_on.clear()
                 case Call(name, arguments):
                     await voice.call(name, arguments)
                 case _:
