@@ -11,7 +11,7 @@ from ..errors import TielineError
 from ..harnesses import registry
 from ..harnesses.attach_consent import CurrentConsent
 from ..harnesses.base import InstallOptions
-from ..harnesses.hook_handler import HarnessHooks
+from ..harnesses.hook_handler import HarnessHooks, PermissionPrompts
 from ..harnesses.installer import installed_for
 from ..harnesses.instructions import PROTOCOL
 from ..hub.hub import Hub
@@ -141,7 +141,8 @@ async def open_mesh(hub: Hub, relay: Relay, manager: SessionManager | None = Non
             return harness in plugins or integrations(harness, cwd)
 
         hub.mesh, hub.plugin_reaches = mesh, plugins
-        hub.hooks = HarnessHooks(HookEvents(mesh, PROTOCOL), mesh.machine)
+        prompts = {way.harness: way for way in ways if isinstance(way, PermissionPrompts)}
+        hub.hooks = HarnessHooks(HookEvents(mesh, PROTOCOL), mesh.machine, prompts=prompts)
         try:
             async with (
                 McpEndpoint(mesh, hub.hooks) as hub.mcp,

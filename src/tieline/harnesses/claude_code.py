@@ -28,6 +28,9 @@ TOOL_INPUT = ("session_id", "cwd", "prompt_id", "tool_use_id", "stop_hook_active
 COMMAND_HOOKS = ("SessionStart", "SessionEnd")
 """At the start the MCP server may not be connected yet; at the end Claude Code calls no tools any more."""
 HOOK_TIMEOUT_S = 10
+PERMISSION_EVENT = "PermissionRequest"
+PERMISSION_TIMEOUT_S = 24 * 3600
+"""How long a prompt that the terminal shows can be answered from elsewhere."""
 
 
 class ClaudeCode(Harness):
@@ -99,6 +102,10 @@ def _settings(options: InstallOptions) -> dict[str, Any]:
     }
     hooks = {event: [{"hooks": [command]}] for event in COMMAND_HOOKS}
     hooks |= {event: [{"hooks": [call]}] for event in TOOL_HOOKS}
+    if options.attach:  # a command, since it finds the hub whatever its port is, and needs no key in this file
+        waiting = hook_command(ClaudeCode.name, options, PERMISSION_EVENT)
+        handler = {"type": "command", "command": waiting, "timeout": PERMISSION_TIMEOUT_S}
+        hooks[PERMISSION_EVENT] = [{"hooks": [handler]}]
     # A server of a project's .mcp.json waits for an approval. This is one where git ignores the file: see `notes`.
     approval = {"enabledMcpjsonServers": [SERVER]} if options.project else {}
     return {"hooks": hooks, **approval}

@@ -13,8 +13,10 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +30,8 @@ from ..processes.socket_peer import peer_process
 from ..protocol.mesh import Activity
 from ..safe_file_read import read_regular
 from ..sessions.attacher import Attacher
+from .claude_code_terminal import ClaudeCodeTerminal
+from .claude_code_transcript import began_at, transcript_path
 
 LOOK_S = 2.0
 """How often running sessions are looked at: a process that was killed leaves its file as it is."""
@@ -42,6 +46,8 @@ MAX_FILES = 1000
 MAX_SESSIONS = 200
 MAX_LINE = 1024 * 1024
 """A longer line is refused by Claude Code."""
+
+SWITCHED_OFF = "Tieline may not read along any more"
 
 ACTIVITIES: Mapping[str, Activity] = {"": "idle", "idle": "idle", "busy": "working", "waiting": "working"}
 """By the status in a session's file: it has none before the first turn, and waits while it asks for a permission."""
@@ -91,10 +97,14 @@ class ClaudeCodeReach:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._home = Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME", "/")) / ".claude")
-        self._folder = self._home / "sessions"
+        self._folder, self._projects = self._home / "sessions", self._home / "projects"
         self._files: dict[str, SessionFile] = {}  # session → its file
         self._told: dict[str, HarnessSession] = {}
         self._driven: dict[tuple[int, str], bool] = {}  # process → whether it descends from an agent
+        self._terminals: dict[str, ClaudeCodeTerminal] = {}  # of sessions that we read along
+        self._began: dict[tuple[str, int], float] = {}  # session and process → when its conversation began
+        self._transcripts: asyncio.Task[None] | None = None
+        self._looked = False
         self._changed = asyncio.Event()
 
     @asynccontextmanager
@@ -104,9 +114,17 @@ class ClaudeCodeReach:
             yield
         finally:
             await cancel_and_wait(*tasks)
+            if self._transcripts is not None:
+                await cancel_and_wait(self._transcripts)
+            for terminal in self._terminals.values():
+                await terminal.stop()
+            self._terminals.clear()
 
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
-        file = self._files.get(session.session)
+        await self._push_text(session.session, text)
+
+    async def _push_text(self, session: str, text: str) -> None:
+        file = self._files.get(session)
         if file is None or not file.state:
             raise Unreachable("this session of Claude Code has ended")
         if file.state in "Tt":  # it would take the message when it goes on, however often it was sent meanwhile
@@ -143,9 +161,78 @@ class ClaudeCodeReach:
                 if refresh or self._told.get(id) != session:
                     self._told[id] = session
                     await _report(observer.changed(session))
+            await _report(self._attach_all())
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S if self._files else None):
                     await self._changed.wait()
+
+    # --- sessions that we read along ---
+
+    async def answer_prompt(self, session: str, input: Mapping[str, Any]) -> str:
+        """A terminal shows a permission prompt; its hook prints what this returns."""
+        terminal = self._terminals.get(session)
+        return "" if terminal is None else await terminal.answer_prompt(input)
+
+    async def _attach_all(self) -> None:
+        attacher = self.attacher
+        if attacher is None:
+            return
+        before = {terminal.transcript.parent for terminal in self._terminals.values()}
+        for id in self._terminals.keys() - self._files.keys():
+            await self._terminals.pop(id).ended()
+        for id, file in self._files.items():
+            terminal = self._terminals.get(id)
+            if terminal is not None and terminal.process != file.pid:  # resumed in another terminal
+                await self._terminals.pop(id).stop()
+                terminal = None
+            if terminal is None:
+                if await self._may_read(attacher, file):
+                    await self._attach(attacher, file)
+            elif not attacher.allowed(self.harness, file.cwd, self._began[id, file.pid]):
+                await self._terminals.pop(id).let_go(SWITCHED_OFF)
+            else:
+                path = terminal.transcript
+                if file.status not in ("", "idle") and not path.exists():
+                    path = await asyncio.to_thread(transcript_path, self._projects, file.cwd, id)
+                terminal.look(file.status, path)
+        running = {(file.session_id, file.pid) for file in self._files.values()}
+        self._began = {known: began for known, began in self._began.items() if known in running}
+        if not self._looked:
+            self._looked = True
+            await attacher.only(self.harness, self._terminals.keys())
+        if before != {terminal.transcript.parent for terminal in self._terminals.values()}:
+            await self._watch_transcripts()
+
+    async def _may_read(self, attacher: Attacher, file: SessionFile) -> bool:
+        """What is resumed began earlier than its process: that counts, and is looked at only if it matters."""
+        key, started = (file.session_id, file.pid), file.started_at / 1000
+        if not file.session_id.replace("-", "").isalnum() or not attacher.allowed(self.harness, file.cwd, started):
+            return False
+        if key not in self._began:
+            path = await asyncio.to_thread(transcript_path, self._projects, file.cwd, file.session_id)
+            self._began[key] = min(started, await asyncio.to_thread(began_at, path))
+        return attacher.allowed(self.harness, file.cwd, self._began[key])
+
+    async def _attach(self, attacher: Attacher, file: SessionFile) -> None:
+        id = file.session_id
+        path = await asyncio.to_thread(transcript_path, self._projects, file.cwd, id)
+        terminal = ClaudeCodeTerminal(file.pid, id, file.cwd, partial(self._push_text, id))
+        working = file.status not in ("", "idle")
+        attached = await attacher.attach(self.harness, id, cwd=file.cwd, terminal=terminal, working=working)
+        terminal.follow(attached, path, file.status)
+        self._terminals[id] = terminal
+
+    async def _watch_transcripts(self) -> None:
+        """All by one task, which has one thread: it begins anew with each new folder."""
+        if self._transcripts is not None:
+            await cancel_and_wait(self._transcripts)
+        self._transcripts = asyncio.create_task(self._look_at_transcripts(), name="claude-code-transcripts")
+
+    async def _look_at_transcripts(self) -> None:
+        async for _ in watch(lambda: [terminal.transcript for terminal in self._terminals.values()]):
+            for id, terminal in self._terminals.items():
+                if file := self._files.get(id):
+                    terminal.look(file.status)
 
     def _paths(self) -> list[Path]:
         try:

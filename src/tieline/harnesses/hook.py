@@ -1,7 +1,8 @@
 """The command hook of harnesses: `python -I -S hook.py HARNESS SOCKET [EVENT] < input`.
 
 It posts what the harness gave it to the hub's socket, prints the hub's reply, and then confirms the messages in it. It
-always ends with status 0 and within BOUND_S, so that the harness goes on whatever happens here. When no hub runs it
+always ends with status 0 and within BOUND_S, so that the harness goes on whatever happens here; only for a permission
+prompt, which the harness shows meanwhile, it waits for as long as the hub or the harness lets it. When no hub runs it
 says nothing at all, since harnesses show their user what a hook says. Standard library only, and as little of it as
 possible: it is started for every event of a harness.
 """
@@ -11,25 +12,28 @@ from _socket import AF_UNIX, SOCK_STREAM, socket
 from time import monotonic
 
 BOUND_S = 2.0
+WAITING_EVENTS = ("PermissionRequest",)
 MAX_INPUT = 8 << 20
 MAX_REPLY = 16 << 20
 
 
 class HubSocket:
     def __init__(self, path: str) -> None:
-        self._deadline = monotonic() + BOUND_S
+        self._deadline: float | None = monotonic() + BOUND_S
         self._socket = socket(AF_UNIX, SOCK_STREAM)
         self._wait()
         self._socket.connect(path)
 
-    def post(self, path: str, headers: str, body: bytes) -> "tuple[bytes, bytes, bytes]":
-        """The status, the head and the body of the response."""
+    def post(self, path: str, headers: str, body: bytes, *, waits: bool = False) -> "tuple[bytes, bytes, bytes]":
+        """The status, the head and the body of the response, which may take any time if it `waits`."""
         head = (
             f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n{headers}\r\n"
         )
         self._wait()
         self._socket.sendall(head.encode() + body)
+        if waits:
+            self._deadline = None
         reply = b""
         while b"\r\n\r\n" not in reply:
             reply += self._receive()
@@ -47,7 +51,7 @@ class HubSocket:
         return part
 
     def _wait(self) -> None:
-        self._socket.settimeout(max(0.001, self._deadline - monotonic()))
+        self._socket.settimeout(None if self._deadline is None else max(0.001, self._deadline - monotonic()))
 
 
 def header(head: bytes, name: bytes) -> bytes:
@@ -67,9 +71,13 @@ def main(harness: str, path: str, event: str = "") -> str:
         hub = HubSocket(path)
     except OSError:
         return ""  # no hub runs
-    status, head, reply = hub.post(
-        f"/api/v1/harness-hooks?harness={harness}&event={event}", "X-Tieline-Confirms: 1\r\n", body
-    )
+    place, waits = f"/api/v1/harness-hooks?harness={harness}&event={event}", event in WAITING_EVENTS
+    try:
+        status, head, reply = hub.post(place, "X-Tieline-Confirms: 1\r\n", body, waits=waits)
+    except OSError:
+        if waits:
+            return ""  # the hub has stopped: the prompt is answered at the terminal
+        raise
     if status != b"200":
         return f"the hub refused it: {reply[:500].decode(errors='replace')}"
     sys.stdout.buffer.write(reply)

@@ -8,7 +8,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -22,18 +22,39 @@ from .hook_shapes import shape_of
 
 DOUBLE_S = 1.0
 """The second hook of an event comes within this time. Two real events in it differ in what they say."""
+PERMISSION_EVENT = "PermissionRequest"
+"""The hook of a prompt that the terminal shows: it stays open until somebody answers."""
 MAX_SESSION_ID = 200
 MAX_SESSIONS = 1000
 MAX_RECENT = 1000
 
 
-class HarnessHooks:
-    """`machine` is this one: what a session elsewhere says of its folder is not looked up here."""
+@runtime_checkable
+class PermissionPrompts(Protocol):
+    """Who answers the permission prompts that terminals of a harness show."""
 
-    def __init__(self, events: HookEvents, machine: str, clock: Callable[[], float] = time.time) -> None:
+    async def answer_prompt(self, session: str, input: Mapping[str, Any]) -> str:
+        """What the hook prints, once somebody has decided; empty when the terminal did, or nobody here can. Cancelled:
+        the harness asks no more."""
+        ...
+
+
+class HarnessHooks:
+    """`machine` is this one: what a session elsewhere says of its folder is not looked up here. `prompts`: harness →
+    who answers its terminals' permission prompts."""
+
+    def __init__(
+        self,
+        events: HookEvents,
+        machine: str,
+        clock: Callable[[], float] = time.time,
+        *,
+        prompts: Mapping[str, PermissionPrompts] | None = None,
+    ) -> None:
         self._events = events
         self._machine = machine
         self._clock = clock
+        self._prompts = prompts or {}
         self._recent: dict[str, float] = {}  # digest of an event → when it fired
         self._activity: dict[str, HookActivity] = {}  # session → its hooks
 
@@ -54,6 +75,10 @@ class HarnessHooks:
         caller = replace(caller, harness=harness, session=event.session, cwd=cwd)
         if self._fired_before(harness, event.session, name, shape.tool_use(input) or digest(input)):
             return NativeReply(caller=caller)
+        if name == PERMISSION_EVENT:
+            prompts = self._prompts.get(harness) if caller.machine == self._machine else None
+            answer = await prompts.answer_prompt(event.session, input) if prompts else ""
+            return NativeReply(caller=caller, text=answer)
         reply = await self._events.handle(caller, event)
         return NativeReply(caller=caller, text=shape.write(name, reply), handed=reply.handed)
 

@@ -7,7 +7,7 @@ decided by `ask`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from ...events import Answer, Ask, Choice, Edit, Fetch, Question, Remember, needs
@@ -17,7 +17,7 @@ from .edit_diffs import preview_edit
 from .tools import EXIT_PLAN, GOVERNED, INTERACTIVE_TOOLS, QUESTION, tool_action
 
 if TYPE_CHECKING:
-    from claude_agent_sdk import PermissionUpdate, ToolPermissionContext
+    from claude_agent_sdk import PermissionUpdate
 
 FULL_ACCESS = Policy("allow", "allow", "allow")
 DESTINATIONS = {
@@ -56,6 +56,23 @@ def _enforcement(policy: Policy, capability: Capability, user_rules: bool) -> En
     return Enforcement(level, "prompt" if level == "ask" else "rule", "; ".join(notes))
 
 
+class PermissionContext(Protocol):
+    """What Claude Code says of a permission request beside the call itself."""
+
+    @property
+    def tool_use_id(self) -> str | None: ...
+    @property
+    def decision_reason(self) -> str | None: ...
+    @property
+    def description(self) -> str | None: ...
+    @property
+    def title(self) -> str | None: ...
+    @property
+    def blocked_path(self) -> str | None: ...
+    @property
+    def suggestions(self) -> "Sequence[PermissionUpdate]": ...
+
+
 class ToolPermissions:
     """What one conversation's tool calls need, and what was granted for the rest of it."""
 
@@ -80,7 +97,7 @@ class ToolPermissions:
         return "ask"
 
     async def build_ask(
-        self, name: str, given: Mapping[str, Any], said: Mapping[str, Any], context: "ToolPermissionContext"
+        self, name: str, given: Mapping[str, Any], said: Mapping[str, Any], context: PermissionContext
     ) -> Ask:
         """The ask for a permission request. `said` is the call as the model made it."""
         self._ask_count += 1

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..base import Attachment, Prompt
 from .events import Message
@@ -37,6 +38,6 @@ def _attachment_block(attachment: Attachment) -> Message:
     return block if block["type"] == "image" or not attachment.name else {**block, "title": attachment.name}
 
 
-def hook_output(event: str, **said: str) -> Message:
+def hook_output(event: str, **said: Any) -> Message:
     """What a hook of ours answers."""
     return {"hookSpecificOutput": {"hookEventName": event, **said}}

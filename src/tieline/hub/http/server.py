@@ -227,7 +227,8 @@ def _bounded_protocol(head_s: float) -> type[HttpToolsProtocol]:
 
         def shutdown(self) -> None:
             super().shutdown()
-            if self.cycle and self.cycle.scope["path"] in access_rules.STREAMS:  # it would never be over
+            scope = self.cycle.scope if self.cycle else {"path": "", "state": {}}
+            if scope["path"] in access_rules.STREAMS or scope["state"].get("waits"):  # it would never be over
                 self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:

@@ -1,11 +1,14 @@
 """Where the hooks of harnesses report, and get what they print: `hook.py`, or the harness itself by HTTP."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ...background_tasks import cancel_and_wait
+from ...harnesses.hook_handler import PERMISSION_EVENT
 from ...mesh.deliveries import Deliveries
 from ...mesh.hook_events import NativeReply
 from ...mesh.records import Caller
@@ -70,11 +73,31 @@ async def fire(request: Request, harness: str, event: str = "") -> Response:
     if event:
         input = {"hook_event_name": event, **input}
     caller = harness_caller(context, hub.mcp.mesh)
-    reply = await hub.hooks.handle(caller, harness, input, context.peer.pid if context.peer else 0)
+    handling = hub.hooks.handle(caller, harness, input, context.peer.pid if context.peer else 0)
+    reply = await (_while_connected(request, handling) if event == PERMISSION_EVENT else handling)
+    if reply is None:
+        return Response(media_type=JSON)
     if context.peer is not None and reply.caller.session:
         hub.mcp.processes.on_hook(context.peer.pid, reply.caller.harness, reply.caller.session)
     confirms = CONFIRMS_HEADER in request.headers
     return HookResponse(reply, hub.mcp.deliveries, reply.caller, confirms=confirms)
+
+
+async def _while_connected(request: Request, handling: Coroutine[Any, Any, NativeReply]) -> NativeReply | None:
+    """The reply to a hook that waits for people. None: the harness does not wait any more."""
+    request.scope["state"]["waits"] = True  # for people: a hub that stops does not
+    working = asyncio.create_task(handling, name="permission-prompt")
+    watching = asyncio.create_task(_disconnected(request.receive), name="permission-prompt-connection")
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        return await working if working.done() else None
+    finally:
+        await cancel_and_wait(working, watching)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 @get(HARNESS_HOOKS, tags=["mesh"], spec=RouteSpec(response=list[HookActivity]))

@@ -1,0 +1,251 @@
+"""A Claude Code session in a person's terminal, attached: its transcript is followed, its permission prompts are
+answered by a hook that waits, and prompts go in by its messaging socket."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from ..background_tasks import cancel_and_wait
+from ..drivers.claude_code.policy import ToolPermissions, answered_input
+from ..drivers.claude_code.prompt import hook_output
+from ..drivers.claude_code.tools import QUESTION
+from ..events import Answer, Ask
+from ..mesh.push import Unreachable
+from ..policy import Policy
+from ..sessions.attached_session import AT_THE_TERMINAL, AttachedSession, TerminalUnreachable
+from ..sessions.records import Remote
+from .claude_code_transcript import TranscriptCursor, TranscriptEvents, TranscriptFile
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import PermissionUpdate
+
+PERMISSION_EVENT = "PermissionRequest"
+SETTLE_S = 1.0
+"""The transcript tells what was decided at the terminal within this time after the prompt is gone."""
+CALL_S = 3.0
+"""The transcript has the call that is asked about within this time."""
+QUIET_S = 3.0
+"""An idle session whose transcript stays as it is for so long has ended its turn, if it says so or not."""
+
+log = logging.getLogger("tieline.sessions")
+
+
+class _Context(Struct, frozen=True):
+    """What the hook says of a request. Its suggestions are the terminal's to choose."""
+
+    tool_use_id: str = ""
+    decision_reason: str = ""
+    description: str = ""
+    title: str = ""
+    blocked_path: str = ""
+    suggestions: "tuple[PermissionUpdate, ...]" = ()
+
+
+class _Prompt:
+    """A permission prompt that the terminal shows."""
+
+    def __init__(self, key: str, tool: str, asking: asyncio.Task[Answer]) -> None:
+        self.key = key
+        self.tool = tool
+        self.asking = asking
+        self.shown = False
+        self.gone_at: float | None = None
+
+
+class ClaudeCodeTerminal:
+    remote: tuple[Remote, ...] = ("prompt", "steer", "answer", "question")
+
+    def __init__(self, process: int, session: str, cwd: str, push: Callable[[str], Awaitable[None]]) -> None:
+        self.process = process
+        self._session = session
+        self._cwd = cwd
+        self._push = push
+        self._status = ""
+        self._path = Path()
+        self._attached: AttachedSession | None = None
+        self._events = TranscriptEvents(session, TranscriptCursor())
+        self._permissions = ToolPermissions(Policy(), cwd, user_rules=True)
+        self._prompts: dict[str, _Prompt] = {}
+        self._asked = 0
+        self._changed = asyncio.Event()
+        self._read_again = asyncio.Condition()
+        self._following: asyncio.Task[None] | None = None
+
+    # --- what people say elsewhere -------------------------------------------------------------------------
+
+    async def prompt(self, text: str) -> None:
+        if self._status not in ("", "idle"):
+            raise TerminalUnreachable("Claude Code is not idle")
+        await self.steer(text)
+
+    async def steer(self, text: str) -> None:
+        """Claude Code takes it up after the tool that runs, or as the next turn."""
+        try:
+            await self._push(text)
+        except Unreachable as error:
+            raise TerminalUnreachable(str(error)) from None
+
+    async def abort(self) -> None:
+        raise TerminalUnreachable("Claude Code is interrupted at the terminal only")
+
+    # --- its life ------------------------------------------------------------------------------------------
+
+    def follow(self, attached: AttachedSession, path: Path, status: str) -> None:
+        self._attached, self._status, self._path = attached, status, path
+        self._following = asyncio.create_task(self._follow(attached), name=f"claude-code-{self._session}")
+
+    @property
+    def transcript(self) -> Path:
+        return self._path
+
+    def look(self, status: str, path: Path | None = None) -> None:
+        """Its file says this now, or its transcript may have grown."""
+        self._status = status
+        self._path = path or self._path
+        self._changed.set()
+
+    async def stop(self) -> None:
+        """We stop reading; the terminal may go on."""
+        if self._following is not None:
+            await cancel_and_wait(self._following)
+        await cancel_and_wait(*(prompt.asking for prompt in self._prompts.values()))
+
+    async def ended(self) -> None:
+        """The terminal is gone: what it wrote last is told, and an open turn is not told again."""
+        await self.stop()
+        if (attached := self._attached) is None:
+            return
+        await attached.flush()
+        with suppress(OSError):
+            await self._read(
+                attached, TranscriptFile(self._path, TranscriptCursor.parse(attached.record.cursor)), again=True
+            )
+        if (turn := self._events.turn) is not None:
+            attached.tell(turn, self._events.cursor)
+        await attached.detach()
+
+    async def let_go(self, reason: str) -> None:
+        """Read nothing more, though the terminal is there."""
+        await self.stop()
+        if self._attached is not None:
+            await self._attached.detach(reason)
+
+    async def _follow(self, attached: AttachedSession) -> None:
+        cursor = TranscriptCursor.parse(attached.record.cursor)
+        self._events = TranscriptEvents(self._session, cursor)
+        file, grew_at = TranscriptFile(self._path, cursor), time.monotonic()
+        while True:
+            self._changed.clear()
+            file.path = self._path
+            try:
+                if await self._read(attached, file):
+                    grew_at = time.monotonic()
+            except FileNotFoundError:
+                pass  # it comes with the first prompt
+            except OSError as error:
+                log.info("the transcript of %s cannot be read: %s", self._session, error)
+            quiet = time.monotonic() - grew_at >= QUIET_S
+            if self._status == "idle" and self._events.turn is not None and quiet:
+                for event, after in self._events.end_turn():
+                    attached.tell(event, after)
+            attached.activity("idle" if self._status in ("", "idle") else "working")
+            await self._settle(attached)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_S if self._prompts or self._events.turn else None):
+                    await self._changed.wait()
+
+    async def _read(self, attached: AttachedSession, file: TranscriptFile, *, again: bool = False) -> bool:
+        """Tell what was added; whether anything was."""
+        if again:
+            self._events = TranscriptEvents(self._session, TranscriptCursor.parse(attached.record.cursor))
+        more, grew = True, False
+        while more:
+            lines, more = await asyncio.to_thread(file.read)
+            for line in lines:
+                for event, after in self._events.feed(line):
+                    attached.tell(event, after)
+            if more:
+                await attached.flush()
+            grew = grew or bool(lines)
+        async with self._read_again:
+            self._read_again.notify_all()
+        return grew
+
+    # --- permission prompts --------------------------------------------------------------------------------
+
+    async def answer_prompt(self, input: Mapping[str, Any]) -> str:
+        """What the hook prints; empty: it was decided at the terminal, or it is gone. Cancelled: the hook is gone."""
+        attached, name, given = self._attached, input.get("tool_name"), cast("dict[str, Any]", input.get("tool_input"))
+        if attached is None or not isinstance(name, str) or not isinstance(input.get("tool_input"), dict):
+            return ""
+        call = await self._call(name, given)
+        ask = await self._build_ask(name, given, call)
+        self._asked += 1
+        key = f"{self._session}-{self._asked}"
+        asking = asyncio.create_task(attached.ask(ask, key), name=f"ask-{key}")
+        self._prompts[key] = _Prompt(key, call, asking)
+        self._changed.set()
+        try:
+            await asyncio.wait({asking})
+        finally:
+            await cancel_and_wait(asking)
+            del self._prompts[key]
+        if asking.cancelled() or (answer := asking.result()).by == AT_THE_TERMINAL:
+            return ""
+        return _decision(name, given, answer)
+
+    async def _build_ask(self, name: str, given: dict[str, Any], call: str) -> Ask:
+        ask = await self._permissions.build_ask(name, given, given, _Context(call))
+        return msgspec.structs.replace(ask, remember=(), scopes={})
+
+    async def _call(self, name: str, given: dict[str, Any]) -> str:
+        """Which call it is about, as the transcript has it: the hook does not say. Empty: of a subagent's."""
+
+        def found() -> str:
+            asked = {prompt.tool for prompt in self._prompts.values()}
+            return next(
+                (
+                    id
+                    for id, call in self._events.calls.items()
+                    if id not in asked and (call.get("name"), call.get("input")) == (name, given)
+                ),
+                "",
+            )
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CALL_S), self._read_again:
+                self._changed.set()
+                await self._read_again.wait_for(lambda: bool(found()))
+        return found()
+
+    async def _settle(self, attached: AttachedSession) -> None:
+        """What was decided at the terminal: the result of the call tells, or that the prompt is no longer shown."""
+        waits, now = self._status == "waiting", time.monotonic()
+        for prompt in list(self._prompts.values()):
+            if (allowed := self._events.results.get(prompt.tool)) is None:
+                prompt.shown = prompt.shown or waits
+                if waits or not prompt.shown:
+                    prompt.gone_at = None
+                    continue
+                prompt.gone_at = prompt.gone_at or now
+                if now - prompt.gone_at < SETTLE_S:
+                    continue
+                allowed = self._status == "busy"
+            await attached.settle(prompt.key, "allow" if allowed else "deny")
+
+
+def _decision(name: str, given: dict[str, Any], answer: Answer) -> str:
+    if answer.decision == "deny":
+        decision: dict[str, Any] = {"behavior": "deny", "message": answer.reason or f"Denied by {answer.by}."}
+    elif name == QUESTION:
+        decision = {"behavior": "allow", "updatedInput": answered_input(given, answer)}
+    else:
+        decision = {"behavior": "allow"}
+    return msgspec.json.encode(hook_output(PERMISSION_EVENT, decision=decision)).decode()

@@ -1,0 +1,399 @@
+"""The transcript of a Claude Code session, followed: lines of JSON that Claude Code adds as the conversation goes on.
+
+`TranscriptFile` reads what was added, bounded, from wherever it left off. `TranscriptEvents` makes events of it, by the
+driver's own normaliser, since the lines hold the messages that the driver gets from Claude Code's output.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from ..drivers.claude_code.events import INTERRUPTED, ClaudeCodeNormaliser
+from ..drivers.claude_code.usage import ClaudeCodeUsageMeter
+from ..events import Done, Error, Event, Other, Outcome, Status, Text, TurnStarted
+from ..safe_file_read import read_regular
+
+READ_BYTES = 1024 * 1024
+"""Read at once, if a line is not longer."""
+MAX_LINE = 64 * 1024 * 1024
+"""A longer line is left out."""
+MAX_HEAD = 64 * 1024
+"""The first lines, which say when a session began."""
+MAX_PROJECTS = 10_000
+HARNESS = "claude-code"
+
+Message = dict[str, Any]
+
+
+class TranscriptCursor(Struct, frozen=True):
+    """How far a transcript is read: up to the end of the line with this id, which began at this byte. Of the turn after
+    it, events that cannot be told apart are told up to `told`."""
+
+    start: int = 0
+    line: str = ""
+    told: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "TranscriptCursor":
+        try:
+            start, line, told = text.split(":")
+            return cls(int(start), line, int(told))
+        except ValueError:
+            return cls()
+
+    def __str__(self) -> str:
+        return f"{self.start}:{self.line}:{self.told}"
+
+
+class TranscriptLine(Struct, frozen=True):
+    start: int
+    """Its first byte."""
+    message: Message
+
+    @property
+    def id(self) -> str:
+        return _text(self.message, "uuid")
+
+
+class _Kind(Struct, frozen=True):
+    type: str = ""
+
+
+class _Time(Struct, frozen=True):
+    timestamp: datetime | None = None
+
+
+_TIME = msgspec.json.Decoder(_Time)
+_KIND = msgspec.json.Decoder(_Kind)
+_MESSAGE = msgspec.json.Decoder(dict[str, Any])
+KINDS = frozenset({"user", "assistant", "system"})
+"""Lines that say something; the others are Claude Code's own bookkeeping, and are many."""
+
+
+class TranscriptFile:
+    """Blocking: for a thread."""
+
+    def __init__(self, path: Path, cursor: TranscriptCursor) -> None:
+        self.path = path
+        self._offset = 0
+        self._inode = 0
+        self._last = cursor  # the last line that was read
+        self._skipping = False  # the rest of a line that is too long
+
+    def read(self) -> tuple[list[TranscriptLine], bool]:
+        """What was added, as far as it is whole; and whether there is more. Raises OSError."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode):
+                raise OSError(f"{self.path} is not a regular file")
+            if about.st_ino != self._inode or about.st_size < self._offset or not self._at_line(descriptor):
+                # It is new to us, or another one, or Claude Code has taken lines out of it.
+                self._inode = about.st_ino
+                self._locate(descriptor, about.st_size)
+            return self._read(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _at_line(self, descriptor: int) -> bool:
+        return self._skipping or not self._offset or os.pread(descriptor, 1, self._offset - 1) == b"\n"
+
+    def _read(self, descriptor: int) -> tuple[list[TranscriptLine], bool]:
+        data = _whole_lines(descriptor, self._offset)
+        if data is None:
+            self._offset += MAX_LINE
+            self._skipping = True
+            return [], True
+        start, lines = self._offset, list[TranscriptLine]()
+        self._offset += len(data)
+        for raw in data.splitlines(keepends=True):
+            begin, start = start, start + len(raw)
+            if self._skipping:
+                self._skipping = False
+                continue
+            if (message := _decode(raw)) is not None:
+                line = TranscriptLine(begin, message)
+                lines.append(line)
+                if line.id:
+                    self._last = TranscriptCursor(begin, line.id)
+        return lines, len(data) >= READ_BYTES
+
+    def _locate(self, descriptor: int, size: int) -> None:
+        """Go on after the last line that was read, wherever it is now. Where it is no more, at the end: nothing is
+        told twice."""
+        self._offset, self._skipping = 0, False
+        wanted = self._last
+        if not wanted.line:
+            return
+        data = _whole_lines(descriptor, wanted.start) if wanted.start < size else None
+        first = data.split(b"\n", 1)[0] if data else b""
+        if wanted.line.encode() in first and _text(_decode(first) or {}, "uuid") == wanted.line:
+            self._offset = wanted.start + len(first) + 1
+            return
+        while True:
+            lines, more = self._read(descriptor)
+            for line in lines:
+                if line.id == wanted.line:
+                    self._last = TranscriptCursor(line.start, line.id)
+                    rest = _whole_lines(descriptor, line.start) or b"\n"
+                    self._offset = line.start + rest.index(b"\n") + 1
+                    return
+            if not more:
+                return
+
+
+class TranscriptEvents:
+    """The events of a transcript's lines, in order: `feed` line by line, from the cursor on."""
+
+    def __init__(self, native_id: str, cursor: TranscriptCursor) -> None:
+        self.native_id = native_id
+        self.results: dict[str, bool] = {}  # call of this turn → whether it was let through
+        self.calls: dict[str, Message] = {}  # calls of this turn without a result
+        self.turn: TurnStarted | None = None  # the one that is open
+        self._cursor = cursor
+        self._last = cursor
+        self._meter = ClaudeCodeUsageMeter()
+        self._normaliser = ClaudeCodeNormaliser(HARNESS, meter=self._meter)
+        self._prompt = ""  # the words of the last line that may begin a turn
+        self._between: list[Event] = []  # what happened between turns is told with the next
+        self._model_call = ""
+        self._outcome: Outcome = "success"
+        self._answer = ""
+        self._problem = ""
+
+    @property
+    def cursor(self) -> str:
+        """After the last line, whose turn is over."""
+        return str(self._last)
+
+    def feed(self, line: TranscriptLine) -> list[tuple[Event, str]]:
+        """The events, each with the cursor from which a reader can go on when it is written, or none."""
+        message = line.message
+        if message.get("isSidechain"):
+            return []
+        ended = self.end_turn() if message["type"] == "user" and _begins_turn(message) else []
+        if line.id:
+            self._last = TranscriptCursor(line.start, line.id)
+        if message.get("subtype") == "turn_duration":
+            return self.end_turn()
+        events: list[Event] = []
+        if message["type"] == "user" and (words := _words(message)) is not None:
+            if words.startswith(INTERRUPTED):
+                self._outcome = "interrupted" if self.turn else "success"
+                return []
+            if not message.get("isCompactSummary") and (not message.get("isMeta") or _begins_turn(message)):
+                self._prompt = _as_typed(words) or self._prompt
+            if not _begins_turn(message):
+                return []
+            return [*ended, *self._told(self._begin(line.id), line)]
+        if message["type"] == "assistant" and self.turn is None:
+            if message.get("isApiErrorMessage") and not self._prompt:
+                return []
+            events += self._begin(line.id)
+        events += self._feed(message)
+        if self.turn is None:
+            self._between += [event for event in events if not isinstance(event, Error)]
+            return []
+        return self._told(events, line)
+
+    def end_turn(self) -> list[tuple[Event, str]]:
+        """Its end was told, or nothing more comes."""
+        if self.turn is None:
+            return []
+        answer = self._answer if self._outcome == "success" else ""
+        events: list[Event] = [*self._normaliser.turn_diff()]
+        tokens = self._meter.tokens()
+        events.append(Done(self._outcome, answer, self._problem, tokens, "partial", self.native_id))
+        self._normaliser.next_turn()
+        self.turn, self._outcome, self._answer, self._problem = None, "success", "", ""
+        self.calls, self.results = {}, {}
+        self._cursor = self._last
+        return [(event, str(self._cursor) if isinstance(event, Done) else "") for event in events]
+
+    def _begin(self, id: str) -> list[Event]:
+        self.turn = TurnStarted(self._prompt, id)
+        self._prompt = ""
+        between, self._between = self._between, []
+        return [self.turn, *between]
+
+    def _feed(self, message: Message) -> list[Event]:
+        events: list[Event] = []
+        if message["type"] == "assistant":
+            events += self._init(message)
+            self._count(message)
+            if message.get("isApiErrorMessage"):
+                self._outcome, self._problem = "error", _words(message) or "the model did not answer"
+                return [*events, Error(self._problem, str(message.get("apiErrorStatus") or ""))]
+        for event in self._normaliser.feed(stream_message(message)):
+            match event:
+                case Other():  # Claude Code's own; what people said is in the turn's start
+                    continue
+                case Text(text=text, parent=""):
+                    self._answer, self._outcome, self._problem = text, "success", ""
+                case _:
+                    pass
+            events.append(event)
+        self._note_calls(message)
+        return events
+
+    def _init(self, message: Message) -> list[Event]:
+        """Once; the line has what Claude Code tells at its start."""
+        about: Message = {
+            "type": "system",
+            "subtype": "init",
+            "session_id": self.native_id,
+            "cwd": _text(message, "cwd"),
+            "model": _text(_inner(message), "model"),
+            "claude_code_version": _text(message, "version"),
+        }
+        return self._normaliser.feed(about) if about["model"] != "<synthetic>" else []
+
+    def _count(self, message: Message) -> None:
+        """A model call has a line for each of its parts, all with its usage."""
+        inner = _inner(message)
+        if (call := _text(inner, "id")) and call != self._model_call:
+            self._model_call = call
+            usage: Any = inner.get("usage")
+            self._meter.model_call_started(usage)
+            self._meter.model_call_ended(usage)
+
+    def _note_calls(self, message: Message) -> None:
+        for block in _blocks(message):
+            match block:
+                case {"type": "tool_use", "id": str(id)}:
+                    self.calls[id] = block
+                case {"type": "tool_result", "tool_use_id": str(id)}:
+                    self.calls.pop(id, None)
+                    self.results[id] = not _refusal(message)
+                case _:
+                    pass
+
+    def _told(self, events: list[Event], line: TranscriptLine) -> list[tuple[Event, str]]:
+        """An event that cannot be told from another of its kind moves the cursor: it is not told again."""
+        again, told = line.start < self._cursor.told, list[tuple[Event, str]]()
+        for event in events:
+            if not isinstance(event, Error | Status):
+                told.append((event, ""))
+            elif not again:
+                self._cursor = TranscriptCursor(self._cursor.start, self._cursor.line, line.start + 1)
+                told.append((event, str(self._cursor)))
+        return told
+
+
+def stream_message(line: Message) -> Message:
+    """A line as the message that Claude Code prints for programs: the transcript has other names for some fields."""
+    message = {**line, "tool_use_result": line.get("toolUseResult"), "compact_metadata": line.get("compactMetadata")}
+    if refusal := _refusal(line):
+        message["tool_result_meta"] = [
+            {"id": block.get("tool_use_id"), "non_execution_kind": refusal} for block in _blocks(line)
+        ]
+    return message
+
+
+def transcript_path(projects: Path, cwd: str, session: str) -> Path:
+    """Where the transcript is, or will be. The session's id must be a plain name."""
+    name = f"{session}.jsonl"
+    expected = projects / re.sub(r"[^a-zA-Z0-9]", "-", cwd) / name
+    if expected.exists():
+        return expected
+    try:
+        with os.scandir(projects) as entries:
+            for _, entry in zip(range(MAX_PROJECTS), entries, strict=False):
+                if (path := Path(entry.path, name)).exists():
+                    return path
+    except OSError:
+        pass
+    return expected
+
+
+def began_at(path: Path) -> float:
+    """When the session began, as its first lines say; far in the future where it has said nothing yet. Of a session
+    that was resumed, that may have been long ago."""
+    try:
+        head = read_regular(path, MAX_HEAD)
+    except OSError:
+        return float("inf")
+    for raw in head.splitlines():
+        with suppress(msgspec.MsgspecError):
+            if at := _TIME.decode(raw).timestamp:
+                return at.timestamp()
+    return float("inf")
+
+
+def _whole_lines(descriptor: int, offset: int) -> bytes | None:
+    """The whole lines from there on, of about READ_BYTES. None: one is too long."""
+    size = READ_BYTES
+    while True:
+        data = os.pread(descriptor, size, offset)
+        if (end := data.rfind(b"\n")) >= 0 or len(data) < size:
+            return data[: end + 1]
+        if size >= MAX_LINE:
+            return None
+        size = min(size * 4, MAX_LINE)
+
+
+def _decode(raw: bytes) -> Message | None:
+    try:
+        return _MESSAGE.decode(raw) if _KIND.decode(raw).type in KINDS else None
+    except msgspec.MsgspecError:
+        return None
+
+
+def _words(message: Message) -> str | None:
+    """What somebody said; None for the results of tools."""
+    if isinstance(content := _inner(message).get("content"), str):
+        return content
+    parts = _blocks(message)
+    if not parts or any(block.get("type") == "tool_result" for block in parts):
+        return None
+    return "\n".join(_text(block, "text") or f"[{block.get('type')}]" for block in parts)
+
+
+def _inner(message: Message) -> Message:
+    inner: Any = message.get("message")
+    return cast("Message", inner) if isinstance(inner, dict) else {}
+
+
+def _blocks(message: Message) -> list[Message]:
+    content: Any = _inner(message).get("content")
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    return [cast("Message", block) for block in blocks if isinstance(block, dict)]
+
+
+def _begins_turn(message: Message) -> bool:
+    if message.get("isSidechain") or message.get("isCompactSummary") or message.get("turnCompanion"):
+        return False
+    return "turnPosition" in message or (message.get("origin") is not None and _words(message) is not None)
+
+
+def _as_typed(words: str) -> str:
+    """Commands stand in marks of Claude Code's own. Empty: the output of one."""
+    if command := re.match(r"\s*<bash-input>(.*)</bash-input>", words, re.DOTALL):
+        return f"! {command[1]}"
+    if name := re.search(r"^\s*<command-name>(.*?)</command-name>", words, re.MULTILINE):
+        arguments = re.search(r"<command-args>(.*?)</command-args>", words, re.DOTALL)
+        return f"{name[1]} {arguments[1] if arguments else ''}".strip()
+    return "" if re.match(r"\s*<(bash-stdout|bash-stderr|local-command-)", words) else words
+
+
+def _refusal(message: Message) -> str:
+    """Why a call was not carried out."""
+    match message.get("permissionDecision"):
+        case {"decision": "reject"}:
+            return "user-rejected"
+        case _:
+            pass
+    return _text(message, "toolDenialKind")
+
+
+def _text(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
+    return value if isinstance(value, str) else ""
