@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from tieline.sessions.attached_session import AT_THE_TERMINAL
 from tieline.sessions.manager import SessionManager
 from tieline.sessions.records import AskRecord, SessionRecord
 from tieline.testing.harness_terminals import HarnessHome, claude_code_home
+from tieline.testing.tmux_terminal import TmuxTerminal
 from tieline.testing.wait_for import eventually
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
@@ -86,6 +87,16 @@ def once(events: list[Event]) -> None:
     assert sum(isinstance(event, Init) for event in events) == 1
 
 
+async def accept(terminal: TmuxTerminal, effect: Path) -> None:
+    """Press Enter until the command has begun: a prompt that has just come does not take keys yet."""
+    for _ in range(30):
+        await terminal.key("Enter")
+        with suppress(AssertionError):
+            await eventually(effect.exists, "not yet", timeout=4)
+            return
+    raise AssertionError("the terminal did not take the answer")
+
+
 @pytest.mark.real
 async def test_a_terminal_is_read_answered_and_prompted_from_elsewhere(tmp_path: Path) -> None:
     async with installed(tmp_path) as rig, rig.manager() as manager:
@@ -126,7 +137,7 @@ async def test_a_terminal_is_read_answered_and_prompted_from_elsewhere(tmp_path:
             await pending(manager)
             await terminal.shows("Do you want to proceed?")
             waiting = await manager.prompt(session.id, "a prompt from the phone", id="p1")
-            await terminal.key("Enter")
+            await accept(terminal, rig.home.project / "begun")
             await nothing_pending(manager)
             play([Say("Hello, phone.")])
             (rig.home.project / "go").touch()
@@ -169,7 +180,7 @@ async def test_a_hub_that_stops_in_the_middle_misses_nothing_and_tells_nothing_t
             await terminal.submit("without consent")
             await terminal.shows("Do you want to proceed?")
             assert not manager.asks.pending()
-            await terminal.key("Enter")
+            await accept(terminal, rig.home.project / "one")
             await terminal.shows("Unseen.")
             agree(rig.config.environ, "claude-code")
             switch(rig.config.environ, str(rig.home.project), on=False)
@@ -181,12 +192,12 @@ async def test_a_hub_that_stops_in_the_middle_misses_nothing_and_tells_nothing_t
         switch(rig.config.environ, str(rig.home.project), on=True)
         await terminal.submit("/clear")
         async with rig.manager() as manager:
-            session = await session_of(manager)
-            play([Run("touch begun; until test -e go; do sleep 0.1; done"), Say("On we go.")], [Say("The first has ended.")])
+            play([Run("touch begun; until test -e go; do sleep 0.1; done")], [Say("The first has ended.")])
             await terminal.submit("the first")
             await pending(manager)
+            (session,) = manager.sessions()
         await terminal.shows("Do you want to proceed?")  # still the terminal's to answer
-        await terminal.key("Enter")
+        await accept(terminal, rig.home.project / "begun")
         async with rig.manager() as manager:
             assert not manager.asks.pending()
             await eventually(lambda: manager.get(session.id).status == "working", "it does not work", timeout=BOUND)

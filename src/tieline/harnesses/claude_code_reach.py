@@ -204,23 +204,35 @@ class ClaudeCodeReach:
             await self._watch_transcripts()
 
     async def _may_read(self, attacher: Attacher, file: SessionFile) -> bool:
-        """What is resumed began earlier than its process: that counts, and is looked at only if it matters."""
-        key, started = (file.session_id, file.pid), file.started_at / 1000
-        if not file.session_id.replace("-", "").isalnum() or not attacher.allowed(self.harness, file.cwd, started):
+        """A conversation may have begun before its process (it is resumed) or after it (it was cleared): its first line
+        counts, where it has one, and that is looked at only if it matters."""
+        key = (file.session_id, file.pid)
+        if not file.session_id.replace("-", "").isalnum() or not attacher.allowed(self.harness, file.cwd, time.time()):
             return False
         if key not in self._began:
             path = await asyncio.to_thread(transcript_path, self._projects, file.cwd, file.session_id)
-            self._began[key] = min(started, await asyncio.to_thread(began_at, path))
-        return attacher.allowed(self.harness, file.cwd, self._began[key])
+            if began := await asyncio.to_thread(began_at, path):
+                self._began[key] = began
+            elif attacher.allowed(self.harness, file.cwd, file.started_at / 1000):
+                self._began[key] = file.started_at / 1000
+        return key in self._began and attacher.allowed(self.harness, file.cwd, self._began[key])
 
     async def _attach(self, attacher: Attacher, file: SessionFile) -> None:
         id = file.session_id
         path = await asyncio.to_thread(transcript_path, self._projects, file.cwd, id)
-        terminal = ClaudeCodeTerminal(file.pid, id, file.cwd, partial(self._push_text, id))
+        push, status = partial(self._push_text, id), partial(self._status_now, file)
+        terminal = ClaudeCodeTerminal(file.pid, id, file.cwd, push=push, status=status)
         working = file.status not in ("", "idle")
         attached = await attacher.attach(self.harness, id, cwd=file.cwd, terminal=terminal, working=working)
         terminal.follow(attached, path, file.status)
         self._terminals[id] = terminal
+
+    def _status_now(self, file: SessionFile) -> str:
+        try:
+            now = msgspec.json.decode(read_regular(self._folder / f"{file.pid}.json", MAX_FILE), type=SessionFile)
+        except (OSError, msgspec.MsgspecError):  # it is being written
+            return "waiting"
+        return now.status if now.session_id == file.session_id else ""
 
     async def _watch_transcripts(self) -> None:
         """All by one task, which has one thread: it begins anew with each new folder."""

@@ -62,11 +62,21 @@ class _Prompt:
 class ClaudeCodeTerminal:
     remote: tuple[Remote, ...] = ("prompt", "steer", "answer", "question")
 
-    def __init__(self, process: int, session: str, cwd: str, push: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        process: int,
+        session: str,
+        cwd: str,
+        *,
+        push: Callable[[str], Awaitable[None]],
+        status: Callable[[], str],
+    ) -> None:
+        """`status` reads what its file says at this moment: blocking."""
         self.process = process
         self._session = session
         self._cwd = cwd
         self._push = push
+        self._read_status = status
         self._status = ""
         self._path = Path()
         self._attached: AttachedSession | None = None
@@ -227,7 +237,10 @@ class ClaudeCodeTerminal:
 
     async def _settle(self, attached: AttachedSession) -> None:
         """What was decided at the terminal: the result of the call tells, or that the prompt is no longer shown."""
-        waits, now = self._status == "waiting", time.monotonic()
+        if not self._prompts:
+            return
+        status, now = await asyncio.to_thread(self._read_status), time.monotonic()
+        waits = status == "waiting"
         for prompt in list(self._prompts.values()):
             if (allowed := self._events.results.get(prompt.tool)) is None:
                 prompt.shown = prompt.shown or waits
@@ -237,7 +250,7 @@ class ClaudeCodeTerminal:
                 prompt.gone_at = prompt.gone_at or now
                 if now - prompt.gone_at < SETTLE_S:
                     continue
-                allowed = self._status == "busy"
+                allowed = status == "busy"
             await attached.settle(prompt.key, "allow" if allowed else "deny")
 
 

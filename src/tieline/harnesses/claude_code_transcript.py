@@ -315,17 +315,16 @@ def transcript_path(projects: Path, cwd: str, session: str) -> Path:
 
 
 def began_at(path: Path) -> float:
-    """When the session began, as its first lines say; far in the future where it has said nothing yet. Of a session
-    that was resumed, that may have been long ago."""
+    """When the session began, as its first lines say. 0: it has said nothing yet."""
     try:
         head = read_regular(path, MAX_HEAD)
     except OSError:
-        return float("inf")
+        return 0.0
     for raw in head.splitlines():
         with suppress(msgspec.MsgspecError):
             if at := _TIME.decode(raw).timestamp:
                 return at.timestamp()
-    return float("inf")
+    return 0.0
 
 
 def _whole_lines(descriptor: int, offset: int) -> bytes | None:
