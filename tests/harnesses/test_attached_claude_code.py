@@ -14,7 +14,7 @@ from tieline.bootstrap.daemon import hub_on
 from tieline.config import Config, HubConfig
 from tieline.events import Answer, Done, Event, Init, Text, ToolResult, ToolUse, TurnStarted
 from tieline.harnesses import installer
-from tieline.harnesses.attach_consent import agree, switch
+from tieline.harnesses.attach_consent import agree
 from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.claude_code import ClaudeCode
 from tieline.script import Inquire, Run, Say
@@ -169,46 +169,3 @@ async def test_a_terminal_is_read_answered_and_prompted_from_elsewhere(tmp_path:
             assert isinstance(events[-1], Done)
             assert events[-1].status == "interrupted"
             once(events)
-
-
-@pytest.mark.real
-async def test_a_hub_that_stops_in_the_middle_misses_nothing_and_tells_nothing_twice(tmp_path: Path) -> None:
-    async with installed(tmp_path) as rig, rig.home.terminal() as terminal:
-        play = rig.home.rig.play
-        async with rig.manager() as manager:  # nobody has agreed
-            play([Run("touch one")], [Say("Unseen.")])
-            await terminal.submit("without consent")
-            await terminal.shows("Do you want to proceed?")
-            assert not manager.asks.pending()
-            await accept(terminal, rig.home.project / "one")
-            await terminal.shows("Unseen.")
-            agree(rig.config.environ, "claude-code")
-            switch(rig.config.environ, str(rig.home.project), on=False)
-            await terminal.submit("/clear")
-            play([Say("Also unseen.")])
-            await terminal.submit("in a directory that is off")
-            await terminal.shows("Also unseen.")
-            assert manager.sessions() == []
-        switch(rig.config.environ, str(rig.home.project), on=True)
-        await terminal.submit("/clear")
-        async with rig.manager() as manager:
-            play([Run("touch begun; until test -e go; do sleep 0.1; done")], [Say("The first has ended.")])
-            await terminal.submit("the first")
-            await pending(manager)
-            (session,) = manager.sessions()
-        await terminal.shows("Do you want to proceed?")  # still the terminal's to answer
-        await accept(terminal, rig.home.project / "begun")
-        async with rig.manager() as manager:
-            assert not manager.asks.pending()
-            await eventually(lambda: manager.get(session.id).status == "working", "it does not work", timeout=BOUND)
-            (rig.home.project / "go").touch()
-            await turns(manager, session.id, 1)
-        play([Say("The second has ended.")])
-        await terminal.submit("the second")
-        await terminal.shows("The second has ended.")
-        async with rig.manager() as manager:
-            events = await turns(manager, session.id, 2)
-            once(events)
-            prompts = [event.prompt for event in events if isinstance(event, TurnStarted)]
-            assert prompts == ["the first", "the second"]
-            assert len([event for event in events if isinstance(event, Done)]) == 2

@@ -47,6 +47,8 @@ MAX_SESSIONS = 200
 MAX_LINE = 1024 * 1024
 """A longer line is refused by Claude Code."""
 
+ATTACH_S, ATTACH_LOOK_S = 5.0, 0.2
+"""A session that asks something is attached within this time, if it may be."""
 SWITCHED_OFF = "Tieline may not read along any more"
 
 ACTIVITIES: Mapping[str, Activity] = {"": "idle", "idle": "idle", "busy": "working", "waiting": "working"}
@@ -170,6 +172,14 @@ class ClaudeCodeReach:
 
     async def answer_prompt(self, session: str, input: Mapping[str, Any]) -> str:
         """A terminal shows a permission prompt; its hook prints what this returns."""
+        attacher, file = self.attacher, self._files.get(session)
+        if attacher is None or (file is not None and not attacher.allowed(self.harness, file.cwd, time.time())):
+            return ""
+        with suppress(TimeoutError):  # a session that has just begun is attached at the next look
+            async with asyncio.timeout(ATTACH_S):
+                while session not in self._terminals:
+                    self._changed.set()
+                    await asyncio.sleep(ATTACH_LOOK_S)
         terminal = self._terminals.get(session)
         return "" if terminal is None else await terminal.answer_prompt(input)
 

@@ -227,8 +227,10 @@ def _bounded_protocol(head_s: float) -> type[HttpToolsProtocol]:
 
         def shutdown(self) -> None:
             super().shutdown()
-            scope = self.cycle.scope if self.cycle else {"path": "", "state": {}}
-            if scope["path"] in access_rules.STREAMS or scope["state"].get("waits"):  # it would never be over
+            if not self.cycle:
+                return
+            state: dict[str, Any] = self.cycle.scope.get("state") or {}
+            if self.cycle.scope["path"] in access_rules.STREAMS or state.get("waits"):  # it would never be over
                 self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
