@@ -18,7 +18,7 @@ from tieline.script import Say
 
 from .rows import Row, at_most
 
-ROUNDS = 9
+ROUNDS = 11
 SETTLED_S = 2.5
 """After a turn, until its terminal and the hub have nothing more to do with it."""
 TYPED_S = 0.5
@@ -47,6 +47,7 @@ async def sent(at: Desk, harness: str, to: str) -> float:
 async def waking(path: Path, harness: str) -> Row:
     ours: list[float] = []
     reference: list[float] = []
+    path.mkdir()
     async with desk(path, harness) as at:
         address = (await at.member(harness)).address
         model = at.homes[harness].rig.model
