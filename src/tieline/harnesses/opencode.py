@@ -34,7 +34,7 @@ class OpenCodeIntegration(Harness):
     display_name = "OpenCode"
     attach_terms = AttachTerms(
         reads="the messages of its sessions, by the plugin",
-        can="prompt and interrupt a session, answer its permission prompts",
+        can="prompt, steer and interrupt a session, answer its permission prompts and questions",
     )
     resume_command = ("opencode", "--session")
     programs = ("opencode",)

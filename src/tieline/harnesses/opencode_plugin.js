@@ -158,10 +158,7 @@ export const Tieline = async ({ client, directory }) => {
   }
 
   const history = async (id, since, began = 0) => {
-    const all = (await get(`/session/${id}/message`)).filter(
-      ({ info }) => (since.startsWith("@") ? info.time.created / 1000 > since.slice(1) : info.id > since) &&
-        info.time.created >= began,
-    )
+    const all = (await get(`/session/${id}/message`)).filter(({ info }) => info.id > since && info.time.created >= began)
     const tasks = all.flatMap(({ parts }) => parts.filter(({ tool, state }) => tool === "task" && state.metadata?.sessionId))
     const below = await Promise.all(tasks.map(({ state }) => history(state.metadata.sessionId, "", state.time.start)))
     return [...all, ...below.flat()]

@@ -31,8 +31,6 @@ from ..sessions.records import Remote
 
 FLUSH_S = 30.0
 """For what the plugin has told to be written. Then it is told again, when there is room."""
-AFTER = "@"
-"""A cursor that is a time: the session was driven by us until then."""
 UNFINISHED = ("tool-calls", "unknown")
 """How a model call finishes that is not the last of its turn."""
 
@@ -180,8 +178,6 @@ class OpenCodeTerminal:
     def _is_over(self, properties: Raw) -> bool:
         """Whether it is about a message of a turn that is over."""
         info: Raw = properties.get("info") or {}
-        if self._cursor.startswith(AFTER):
-            return bool(info) and info["time"]["created"] / 1000 <= float(self._cursor[len(AFTER) :])
         part: Raw = properties.get("part") or {}
         message = info.get("id") or part.get("messageID") or properties.get("messageID")
         return isinstance(message, str) and message <= self._cursor
