@@ -12,7 +12,7 @@ from tieline.events import Answer, Command, Done, Event, Init, Text, ToolResult,
 from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
 from tieline.harnesses.codex_reach import CodexReach
 from tieline.mesh.push import HarnessSession
-from tieline.script import Call, Run, Say
+from tieline.script import Call, Inquire, Run, Say
 from tieline.sessions.attached_session import AT_THE_TERMINAL
 from tieline.sessions.attacher import Attacher
 from tieline.sessions.manager import SessionManager
@@ -154,20 +154,33 @@ async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path)
             assert "news in between" in home.rig.heard()
             assert await manager.abort(session.id)
             await here.session("idle", 6)
+
+            await terminal.submit("/plan")
+            await terminal.shows("Plan mode")
+            home.rig.play([Inquire("Which colour?", ("red", "blue"))], [Say("The last is over.")])
+            await terminal.submit("ask me")
+            ask = await here.ask()
+            await terminal.shows("Which colour?")
+            answers = {ask.ask.questions[0].id: ("blue",)}
+            await manager.answer(ask.id, Answer(ask.id, "allow", by="alice", answers=answers))
+            await terminal.shows("The last is over.")
+            await here.session("idle", 7)
+            assert r"[\"blue\"]" in home.rig.heard()
             told = await here.events()
             outcomes = [event.status for event in told if isinstance(event, Done)]
-            assert outcomes == ["success"] * 4 + ["interrupted"] * 2
+            assert outcomes == ["success"] * 4 + ["interrupted"] * 2 + ["success"]
             said = [event for event in told if isinstance(event, Answer)]
             assert [(answer.decision, answer.by) for answer in said] == [
                 ("allow", "alice"),
                 ("deny", "alice"),
                 ("allow", AT_THE_TERMINAL),
                 ("deny", AT_THE_TERMINAL),
+                ("allow", "alice"),
             ]
             assert each_once(told)
 
 
-async def test_each_event_once_when_the_hub_was_away(tmp_path: Path) -> None:
+async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_terminal(tmp_path: Path) -> None:
     async with codex_home(tmp_path, BINARIES) as home:
         agree(home.env, "codex")
         async with home.terminal() as terminal:
@@ -188,27 +201,36 @@ async def test_each_event_once_when_the_hub_was_away(tmp_path: Path) -> None:
             await terminal.submit("once more")
             await terminal.shows("The second is over.")
             async with attached(home) as here:
-                await here.session("idle", 2)
+                session = await here.session("idle", 2)
                 told = await here.events()
                 assert each_once(told)
                 assert [event.prompt for event in told if isinstance(event, TurnStarted)] == ["run echo", "once more"]
+                home.rig.play([escalated("touch never")])
+                await here.manager.prompt(session.id, "touch a file")
+                await here.ask()
+                await terminal.kill()
+                await here.session("closed", 3)
+                assert not here.manager.asks.pending()
+                told = await here.events()
+                assert isinstance(told[-1], Done)
+                assert each_once(told)
 
 
-@pytest.mark.parametrize("consent", ["none", "off"])
-async def test_without_consent_nothing_is_read(tmp_path: Path, consent: str) -> None:
-    async with codex_home(tmp_path, BINARIES) as home:
-        if consent == "off":
-            agree(home.env, "codex")
-            switch(home.env, str(home.project), on=False)
-        async with attached(home) as here, home.terminal() as terminal:
-            await eventually(lambda: bool(here.seen), "it was never seen", timeout=BOUND)
-            home.rig.play([escalated("touch allowed")], [Say("It is over.")])
-            await terminal.submit("touch a file")
-            await terminal.shows("May I?")
-            await terminal.key("y")
-            await terminal.shows("It is over.")
-            await eventually(lambda: here.seen[-1] == "idle", "it is not idle", timeout=BOUND)
-            assert not here.manager.sessions()
+async def test_without_consent_nothing_is_read(tmp_path: Path) -> None:
+    async with codex_home(tmp_path, BINARIES) as home, home.terminal() as terminal:
+        for consent in ("none", "off"):
+            if consent == "off":
+                agree(home.env, "codex", now=0.0)
+                switch(home.env, str(home.project), on=False)
+            async with attached(home) as here:
+                await eventually(lambda: here.seen == ["idle"], "it was never seen", timeout=BOUND)
+                home.rig.play([escalated(f"touch {consent}")], [Say(f"{consent} is over.")])
+                await terminal.submit(f"touch {consent}")
+                await asked(terminal, f"touch {consent}")
+                await terminal.key("y")
+                await terminal.shows(f"{consent} is over.")
+                await eventually(lambda: here.seen[-2:] == ["working", "idle"], "it is not idle", timeout=BOUND)
+                assert not here.manager.sessions()
 
 
 def each_once(told: list[Event]) -> bool:

@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 
 LOOK_S = 2.0
 """How often the socket is looked for."""
-TERMINALS_S = 1.0
+TERMINALS_S = 0.5
 """How often it is looked whether any terminal is left."""
 ABSENT_S = 30.0
 """The same, where Codex was never used."""
 FIRST_S = 2.0
 """A daemon takes its first client's name for its own; this long after its start, its terminal has been the first."""
+ALONE = 3
+"""After so many looks without any: a terminal that reconnects is away for a moment."""
 ENDING_S = 1.0
 """A terminal that resumes a thread unloads and loads it; only what stays away so long has ended."""
 LOST_S = 10.0
@@ -379,7 +381,7 @@ class CodexReach:
                         self._leave(id)
             else:
                 alone = alone + 1 if await asyncio.to_thread(_clients, self._socket) == 1 else 0
-                if alone >= 2:  # a terminal that reconnects is away for a moment
+                if alone >= ALONE:
                     for id, session in list(self._sessions.items()):
                         # It may have been left to work in the background; where it has to ask, nobody is there.
                         if session.activity != "working" or id in self._waiting:

@@ -259,7 +259,8 @@ class CodexTerminal:
         await self._live.wait()
         session, normaliser = self._session, self._normaliser
         self._read_rollout()
-        normaliser.show_call(str(params.get("itemId")))
+        if method == "item/fileChange/requestApproval":  # the request does not say which change it is about
+            normaliser.show_call(str(params.get("itemId")))
         try:
             found = parse_request(method, params, normaliser, Policy())
         except (LookupError, TypeError, AttributeError):
@@ -268,6 +269,7 @@ class CodexTerminal:
             await resolved.wait()  # that is for the terminal to answer
             raise NoResponse
         ask, respond = found
+        normaliser.show_call(ask.tool)
         ask = await note_links(ask, self.thread.cwd)
         self._begin("")
         task, key = asyncio.current_task(), new_id()
