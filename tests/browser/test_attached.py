@@ -13,7 +13,7 @@ from playwright.async_api import Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.hub import HubProcess
 
-from tieline.script import Run, Say
+from tieline.script import Call, Run, Say
 from tieline.testing.harness_terminals import HOMES, HarnessHome
 
 pytestmark = [
@@ -31,6 +31,8 @@ Shot = Callable[[Page, str], Awaitable[None]]
 ASKS = {"opencode": ("opencode.json", {"permission": {"bash": "ask"}})}
 """What makes a harness ask before it runs a command, where it does not do so by itself."""
 COMMAND = "touch allowed-from-the-phone"
+ASKING = {"codex": Call("exec_command", {"cmd": COMMAND, "sandbox_permissions": "require_escalated"})}
+"""How a model asks, where a command that stays in the sandbox needs nobody."""
 
 
 @asynccontextmanager
@@ -49,17 +51,17 @@ async def scene(harness: str, root: Path) -> AsyncGenerator[tuple[HarnessHome, H
             yield home, hub
 
 
-@pytest.mark.parametrize("harness", ["opencode"])
+@pytest.mark.parametrize("harness", ["claude-code", "codex", "opencode"])
 async def test_a_terminal_on_the_phone(tmp_path: Path, open_page: OpenPage, shot: Shot, harness: str) -> None:
     async with scene(harness, tmp_path) as (home, hub):
         page = await open_page(hub)
         async with home.terminal() as terminal:
-            home.rig.play([Run(COMMAND)], [Say("It was allowed.")])
+            home.rig.play([ASKING.get(harness, Run(COMMAND))], [Say("It was allowed.")])
             await terminal.submit("please touch the file")
             ask = page.get_by_label("Needs you").get_by_role("article")
             await expect(ask).to_contain_text(COMMAND, timeout=SLOW_MS)
             await shot(page, f"attached-ask-{harness}")
-            await page.get_by_role("link", name="project").first.click()
+            await ask.get_by_role("link").first.click()
             thread = page.get_by_role("log", name="Conversation")
             await expect(thread.get_by_text("please touch the file")).to_be_visible()
             await thread.get_by_role("article").get_by_role("button", name="Allow once").click()

@@ -6,12 +6,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tieline.bus import open_bus
 from tieline.config import Config
-from tieline.drivers.base import Prompt
+from tieline.drivers.base import Driver, Prompt
+from tieline.drivers.scripted import Scripted
 from tieline.errors import Unsupported, UsageError
 from tieline.events import Answer, Ask, Command, Done, Event, Init, Text, TextDelta, ToolResult, ToolUse, TurnStarted
+from tieline.script import Say
 from tieline.sessions.attached_session import (
     AT_THE_TERMINAL,
     AttachedSession,
@@ -24,6 +27,10 @@ from tieline.sessions.records import Remote
 from tieline.testing.wait_for import eventually
 
 NATIVE = "01890000-0000-7000-8000-000000000001"
+
+
+class Resumable(Scripted):
+    features = replace(Scripted.features, resume=True)
 
 
 class RecordingTerminal:
@@ -47,10 +54,11 @@ class RecordingTerminal:
 
 
 @asynccontextmanager
-async def manager_in(folder: Path) -> AsyncGenerator[SessionManager, None]:
+async def manager_in(folder: Path, **drivers: Driver) -> AsyncGenerator[SessionManager, None]:
+    config = Config(environ={"HOME": str(folder), "TIELINE_HOME": str(folder), "PATH": "/usr/bin:/bin"})
     async with (
         open_bus(f"sqlite://{folder / 'bus.db'}") as bus,
-        SessionManager(bus, Config(environ={"HOME": str(folder), "TIELINE_HOME": str(folder)}), node="here") as manager,
+        SessionManager(bus, config, node="here", drivers=drivers) as manager,
     ):
         yield manager
 
@@ -213,3 +221,26 @@ async def test_what_a_terminal_does_not_take_is_refused(tmp_path: Path) -> None:
         await session.detach()
         adopted = await manager.adopt(session.record.id)
         assert (adopted.kind, adopted.native_id, adopted.status) == ("driven", NATIVE, "idle")
+
+
+async def test_turns_that_we_ran_are_not_told_again_when_it_is_back_in_a_terminal(tmp_path: Path) -> None:
+    async with manager_in(tmp_path, codex=Resumable([[Say("From the phone.")], [Say("Twice.")]])) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        id = session.record.id
+        tell(session, *TURN)
+        await session.flush()
+        await session.detach()
+        await manager.adopt(id)
+        for number, text in enumerate(("one from the phone", "and another")):
+            await manager.prompt(id, text)
+            await eventually(lambda turns=number + 2: manager.get(id).turns == turns, "the turn did not end")
+        before = [entry.event async for entry in manager.events(id, follow=False)]
+        again = await attached(manager, tmp_path, RecordingTerminal())
+        assert again.record.id == id
+        # The harness's own history has all three, the first perhaps once more, and then the terminal's next.
+        for number, text in enumerate(("one from the phone", "and another")):
+            tell(again, TurnStarted(text, f"native-{number}"), Text("Its words.", f"n{number}"), Done("success"))
+        back = (TurnStarted("back at the desk", "native-9"), Text("Welcome.", "n9"), Done("success", text="Welcome."))
+        tell(again, *back)
+        assert await events(manager, again) == [*before, *back]
+        assert (manager.get(id).kind, manager.get(id).turns) == ("attached", 4)

@@ -38,7 +38,7 @@ class ClaudeCode(Harness):
     display_name = "Claude Code"
     attach_terms = AttachTerms(
         reads="the transcripts of its sessions (~/.claude/projects), as they grow",
-        can="prompt an idle session, answer its permission prompts",
+        can="prompt and steer a session, answer its permission prompts and questions",
         cannot="interrupt a turn",
     )
     resume_command = ("claude", "--resume")

@@ -102,6 +102,8 @@ class AttachedSession:
         self._asked: dict[str, Ask] = {}  # by the reader's key
         self._ask_tasks: set[asyncio.Task[Any]] = set()
         self._written = _Written()
+        self._driven: deque[str] = deque()  # the prompts of turns that we ran: the harness's history has them as well
+        self._skipping = False
         self._unwritten: deque[tuple[Event, str]] = deque()
         self._news = asyncio.Event()
         self._idle = asyncio.Event()  # nothing is unwritten
@@ -118,6 +120,8 @@ class AttachedSession:
         """The terminal is there; what it says from now on is told in order. After a time without it, the reader tells
         its history from `record.cursor` on: what is in the log already is not written twice."""
         await self._begin_writing()
+        if self.record.kind == "driven":
+            self._driven = await _prompts_since(self._log, self.record)
         self.terminal = terminal
         self._activity = "working" if working else "idle"
         status: SessionStatus = "working" if working else "idle"
@@ -317,7 +321,7 @@ class AttachedSession:
             await self._log.announce(id, event)
             return
         changes: dict[str, Any] = {"cursor": cursor} if cursor else {}
-        if self._written.has(event):
+        if self._is_our_turn(event) or self._written.has(event):
             if changes:
                 await self._change(**changes)
             return
@@ -348,6 +352,18 @@ class AttachedSession:
                 await self._change(**changes)
             case _:
                 pass
+
+    def _is_our_turn(self, event: Event) -> bool:
+        """Whether it is of a turn that we ran ourselves: the log has it, in our words. Those come before all others."""
+        if isinstance(event, TurnStarted):
+            ours = next((place for place, said in enumerate(self._driven) if said.strip() in event.prompt), None)
+            self._skipping = ours is not None
+            for _ in range(len(self._driven) if ours is None else ours + 1):
+                self._driven.popleft()
+        skipped = self._skipping
+        if isinstance(event, Done):
+            self._skipping = False
+        return skipped
 
     async def _withdraw_asks(self) -> None:
         current = asyncio.current_task()
@@ -417,6 +433,12 @@ class _Written:
                 pass
         if identity := _identity(event):
             self._known.add(identity)
+
+
+async def _prompts_since(log: EventLog, record: SessionRecord) -> deque[str]:
+    """Of the turns that we ran since we took the session over, or since it began."""
+    entries = log.read(record.id, after=record.adopted_at, follow=False)
+    return deque([entry.event.prompt async for entry in entries if isinstance(entry.event, TurnStarted)])
 
 
 def attached_id(node: str, agent: str, native_id: str) -> str:

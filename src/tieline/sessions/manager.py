@@ -151,7 +151,7 @@ class SessionManager:
                 del self.runners[record.id]
                 await runner.close()
                 record = runner.record
-            runner = self._attached(replace(record, kind="attached"))
+            runner = self._attached(record)
         await runner.attach(terminal, working=working)
         return runner
 
@@ -192,6 +192,7 @@ class SessionManager:
             kind="driven",
             status="idle",
             remote=(),
+            adopted_at=record.seq,
             **resolve_options(AgentOptionsDict(), self._config, record.agent),
         )
         check_spec(driver, self._spec(record))
@@ -231,6 +232,7 @@ class SessionManager:
             kind="driven",
             remote=(),
             cursor="",
+            adopted_at=0,
             status="idle",
             fork_of=record.native_id,
             native_id="",
