@@ -124,3 +124,29 @@ async def test_the_node_looks_again_at_once(tmp_path: Path) -> None:
             await turn(router, session)
             assert router.get(session).outcome == "error"
             await eventually(lambda: bool(looked), "nobody looked", timeout=30)
+
+
+class Faulty(Fragile):
+    """A driver with a fault: its next turn raises what no driver may raise."""
+
+    fault = False
+
+    @asynccontextmanager
+    async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[ScriptedConversation, None]:
+        if self.fault:
+            self.fault = False
+            raise RuntimeError("nobody thought of this")
+        async with super().open(spec, ask) as conversation:
+            yield conversation
+
+
+async def test_a_fault_of_a_driver_ends_the_prompt_and_not_the_session(tmp_path: Path) -> None:
+    driver = Faulty()
+    async with routed(tmp_path, driver) as (router, session):
+        await router.close(session)
+        driver.fault = True
+        first = await router.prompt(session, "go", id="p1")
+        await turn(router, session)
+        found = await router.prompts.get(session, first.id)
+        assert (found.status, "nobody thought of this" in found.problem) == ("indeterminate", True)
+        assert router.get(session).status == "idle"

@@ -69,7 +69,7 @@ async def close_turn(
     if not started and (noted := await _end_of(log, prompt)) is not None:
         await prompts.conclude(prompt, noted.status, noted.error)
         return record  # it counts the turn already: only the prompt did not know yet
-    if ended is not None and ended.error not in (STOPPED, UNWRITTEN):
+    if ended is not None and ended.error not in (STOPPED, UNWRITTEN, problem):
         await prompts.conclude(prompt, ended.status, ended.error)
         tokens = add(record.tokens, ended.tokens)
         native = ended.native_id or native

@@ -1,9 +1,11 @@
 """Runs one session's prompts, one after the other, and writes what happens into its log."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -28,6 +30,8 @@ NO_SNAPSHOT = "the diff of this session shows only what the agent itself reports
 
 SOON_S = 10.0
 """An agent that dies within this time of its start is not brought back until somebody wants it."""
+
+log = logging.getLogger("tieline.sessions")
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -164,16 +168,22 @@ class PromptRunner:
             if self._ending:  # it was only just taken
                 await self._retry(self._prompts.give_back, prompt)
                 return
+            problem = ""
             try:
                 await self._turn(prompt)
             except BusError:
-                await self._retry(self._repair, prompt)
+                problem = crash_recovery.UNWRITTEN
+            except Exception as error:  # a fault of ours: the prompt ends all the same, and the next one runs
+                log.exception("the turn of a prompt failed")
+                problem = f"Tieline failed in this turn: {type(error).__name__}: {error}"
+            if problem:
+                await self._retry(partial(self._repair, problem=problem), prompt)
         self._idle()
 
-    async def _repair(self, prompt: PromptRecord) -> None:
-        """The bus did not take what the turn had to say. It gets its truthful end, as after a crash."""
+    async def _repair(self, prompt: PromptRecord, problem: str) -> None:
+        """The turn was cut short by us. It gets its truthful end, as after a crash."""
         await self._close_agent()
-        ended = await crash_recovery.close_turn(self._log, self._prompts, prompt, self.record, crash_recovery.UNWRITTEN)
+        ended = await crash_recovery.close_turn(self._log, self._prompts, prompt, self.record, problem)
         self._stop = False
         await self._change(**{name: getattr(ended, name) for name in crash_recovery.CHANGED}, active_at=time.time())
 
