@@ -37,6 +37,7 @@ class RecordingReach:
         self.in_memory: frozenset[Rung] = frozenset()
         self.pushed: list[tuple[str, str]] = []
         self.failures = 0
+        self.fault: Exception = Unreachable("its socket is closed")
         self.entered = asyncio.Event()
         self.go_on = asyncio.Event()
         self.go_on.set()
@@ -52,7 +53,7 @@ class RecordingReach:
         await self.go_on.wait()
         if self.failures:
             self.failures -= 1
-            raise Unreachable("its socket is closed")
+            raise self.fault
         self.pushed.append((session.session, text))
 
 
@@ -184,9 +185,10 @@ async def test_what_was_fetched_meanwhile_wakes_nobody(tmp_path: Path) -> None:
         assert at.reach.pushed == []
 
 
-async def test_a_push_that_fails_is_made_again_and_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", [Unreachable("its socket is closed"), ValueError("another version's shape")], ids=str)
+async def test_a_push_that_fails_is_made_again_and_loses_nothing(tmp_path: Path, fault: Exception) -> None:
     async with stage(tmp_path, "idle_wake") as at:
-        at.reach.failures = 3
+        at.reach.failures, at.reach.fault = 3, fault
         await at.pusher.changed(ALICE)
         id = await at.send("three times in vain")
         await at.reaches(id, "injected")

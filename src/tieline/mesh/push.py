@@ -19,7 +19,7 @@ from msgspec import Struct
 from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
 from ..envelopes import MessageReceipt, under
-from ..errors import TielineError
+from ..errors import BusClosed, TielineError
 from ..protocol.mesh import Activity
 from ..sessions.attacher import Attacher
 from .framing import frame_all
@@ -209,6 +209,10 @@ class Pusher:
                 return
             except (Unreachable, OSError, TimeoutError) as error:
                 log.info("%s could not be reached: %s", member.name, error)
+            except BusClosed:
+                return
+            except Exception:  # a fault of the way must not leave messages lying until the session's next sign
+                log.exception("a push to %s failed", member.name)
             failures += 1
             if time.monotonic() - began > self._give_up_s:
                 return
