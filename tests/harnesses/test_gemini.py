@@ -49,14 +49,14 @@ class SendBefore:
         self.sent: dict[str, str] = {}
         monkeypatch.setattr(mesh.hub.hooks, "handle", self.handle)
 
-    async def handle(self, caller: Caller, harness: str, input: Mapping[str, Any]) -> NativeReply:
+    async def handle(self, caller: Caller, harness: str, input: Mapping[str, Any], pid: int = 0) -> NativeReply:
         event = input["hook_event_name"]
         self.events.append(event)
         self.kinds.append(GeminiHooks().read(input).kind)
         if text := self._messages.pop(event, ""):
             (member,) = members(self._mesh)
             self.sent[event] = (await self._mesh.mesh.send_message(OWNER, member.id, text)).id
-        return await self._handle(caller, harness, input)
+        return await self._handle(caller, harness, input, pid)
 
     async def state(self, event: str) -> str:
         assert self._mesh.hub.relay is not None
