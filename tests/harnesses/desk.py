@@ -153,8 +153,7 @@ class Desk:
     async def allow(self, harness: str) -> None:
         """As a person does at the terminal, where the harness asks before it uses our tools."""
         if harness == "codex":
-            await self.terminals[harness].shows("Allow the tieline MCP server")
-            await self.terminals[harness].key("Down", "Enter")  # for this session
+            await self.terminals[harness].answer("Allow the tieline MCP server", "Down", "Enter")  # for this session
 
 
 def text_of(message: MessageView) -> str:

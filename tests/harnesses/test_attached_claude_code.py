@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,6 @@ from tieline.sessions.attached_session import AT_THE_TERMINAL
 from tieline.sessions.manager import SessionManager
 from tieline.sessions.records import AskRecord, SessionRecord
 from tieline.testing.harness_terminals import HarnessHome, claude_code_home
-from tieline.testing.tmux_terminal import TmuxTerminal
 from tieline.testing.wait_for import eventually
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
@@ -87,16 +86,6 @@ def once(events: list[Event]) -> None:
     assert sum(isinstance(event, Init) for event in events) == 1
 
 
-async def accept(terminal: TmuxTerminal, effect: Path) -> None:
-    """Press Enter until the command has begun: a prompt that has just come does not take keys yet."""
-    for _ in range(30):
-        await terminal.key("Enter")
-        with suppress(AssertionError):
-            await eventually(effect.exists, "not yet", timeout=4)
-            return
-    raise AssertionError("the terminal did not take the answer")
-
-
 @pytest.mark.real
 async def test_a_terminal_is_read_answered_and_prompted_from_elsewhere(tmp_path: Path) -> None:
     async with installed(tmp_path) as rig, rig.manager() as manager:
@@ -135,9 +124,8 @@ async def test_a_terminal_is_read_answered_and_prompted_from_elsewhere(tmp_path:
             play([Run("touch begun; until test -e go; do sleep 0.1; done")], [Say("It was waited for.")])
             await terminal.submit("wait for it")
             await pending(manager)
-            await terminal.shows("Do you want to proceed?")
             waiting = await manager.prompt(session.id, "a prompt from the phone", id="p1")
-            await accept(terminal, rig.home.project / "begun")
+            await terminal.answer("Do you want to proceed?", "Enter")
             await nothing_pending(manager)
             play([Say("Hello, phone.")])
             (rig.home.project / "go").touch()

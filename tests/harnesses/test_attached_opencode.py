@@ -109,8 +109,7 @@ async def test_a_terminal_is_read_along_answered_prompted_and_steered(tmp_path: 
         await terminal.submit("run the third")
         await asked(manager)
         prompt = await manager.prompt(session, "from the phone", by=PERSON)
-        await terminal.shows("Permission required")
-        await terminal.key("Enter")
+        await terminal.answer("Permission required", "Enter")
         await terminal.shows("The prompt has come.")
         events = await turns(manager, session, 4)
         assert [event.by for event in events if isinstance(event, Answer)] == [PERSON, PERSON, AT_THE_TERMINAL]
@@ -150,8 +149,7 @@ async def test_a_turn_goes_on_while_the_hub_is_away_and_a_killed_terminal_asks_n
             await terminal.submit("run the first")
             await asked(manager_of(hub))
             session = (await attached(manager_of(hub))).record.id
-        await terminal.shows("Permission required")
-        await terminal.key("Enter")
+        await terminal.answer("Permission required", "Enter")
         await terminal.shows("It ran.")
         await terminal.submit("and the second")
         await terminal.shows("While it was away.")

@@ -92,7 +92,7 @@ async def test_an_idle_terminal_wakes_and_its_presence_is_told(tmp_path: Path) -
         await reach.push(session, "touch a file", "alice")
         await terminal.shows("Do you want to proceed?")  # its prompt is the terminal's to answer
         await sessions.only("working")
-        await terminal.key("Enter")
+        await terminal.answer("Do you want to proceed?", "Enter")
         await terminal.shows("It was allowed.")
         await sessions.only("idle")
         assert (home.project / "allowed").exists()

@@ -64,8 +64,7 @@ async def test_it_registers_over_mcp_as_the_member_that_its_daemon_tells_of_and_
         )
         ping = await mesh.send_message(ALICE, member.id, "ping")
         for name in ("register_agent", "send_message"):  # Codex asks its user about each tool of a server
-            await terminal.shows(f'run tool "{name}"?')
-            await terminal.key("Enter")
+            await terminal.answer(f'run tool "{name}"?', "Enter")
         await terminal.shows("I have answered.")
         assert [(known.id, known.name, known.role) for known in codex(mesh)] == [(member.id, "shop-codex", "reviewer")]
         (pong,) = (await mesh.wait_for_messages(ALICE, 30)).messages

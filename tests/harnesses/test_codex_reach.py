@@ -108,7 +108,7 @@ async def test_its_permission_prompt_is_left_to_the_terminal(tmp_path: Path) -> 
         await reach.push(session, "touch a file", "alice")
         await terminal.shows("May I?")
         await sessions.only("working")
-        await terminal.key("y")
+        await terminal.answer("May I?", "y")
         await terminal.shows("It was allowed.")
         assert (home.project / "allowed").exists()
 

@@ -14,6 +14,7 @@ LOOK_S = 0.1
 SCREEN_S = 120.0
 """An agent's terminal shows what it should within this time, also on a busy machine."""
 TMUX_S = 20.0
+PRESS_AGAIN_S = 4.0
 
 
 class TmuxTerminal:
@@ -45,6 +46,16 @@ class TmuxTerminal:
     async def key(self, *names: str) -> None:
         """By tmux's names: Enter, Escape, C-c, Up."""
         await self._tmux("send-keys", *names)
+
+    async def answer(self, question: str, *names: str) -> None:
+        """Press keys once `question` is on the screen, and again as long as it stays, as a person does: programs drop
+        a key that comes while they draw their question."""
+        await self.shows(question)
+        async with asyncio.timeout(SCREEN_S):
+            while question in await self.screen():
+                await self.key(*names)
+                with suppress(AssertionError):
+                    await self.until(lambda screen: question not in screen, "an answer", timeout=PRESS_AGAIN_S)
 
     async def hang_up(self) -> None:
         """Close the window."""
