@@ -16,7 +16,8 @@ import pytest
 import tieline
 from tieline.bootstrap.daemon import hub_on
 from tieline.config import Config, HubConfig
-from tieline.harnesses import installer
+from tieline.errors import BusUnavailable
+from tieline.harnesses import claude_code_reach, installer
 from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.claude_code import ClaudeCode
 from tieline.harnesses.claude_code_reach import MAX_LINE, ClaudeCodeReach
@@ -320,6 +321,27 @@ async def test_a_file_that_is_just_being_written_is_no_end(tmp_path: Path) -> No
         write_session(tmp_path, socket, status="busy")
         await eventually(lambda: "working" in sessions.activities, "it was never told to work", timeout=BOUND)
         assert not sessions.over
+
+
+async def test_an_activity_that_could_not_be_noted_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file does not change any more: nobody would learn that the session is idle, and wake it."""
+    monkeypatch.setattr(claude_code_reach, "LOOK_S", 0.05)
+    write_session(tmp_path, tmp_path / "cc-socks" / f"{os.getpid()}.sock")
+    sessions, told = Sessions(), list[str]()
+
+    async def fail_first(session: HarnessSession) -> None:
+        told.append(session.activity)
+        if len(told) > 1:
+            await Sessions.changed(sessions, session)
+        else:
+            raise BusUnavailable("no server answers")
+
+    monkeypatch.setattr(sessions, "changed", fail_first)
+    async with ClaudeCodeReach({"HOME": str(tmp_path)}).open(sessions):
+        await sessions.only("idle")
+    assert told == ["idle", "idle"]
 
 
 async def test_without_claude_code_nothing_happens(tmp_path: Path) -> None:

@@ -14,7 +14,16 @@ from tieline.backoff import Backoff
 from tieline.bus import open_bus
 from tieline.config import Config
 from tieline.mesh.mesh import Mesh
-from tieline.mesh.push import MAX_WAKES, HarnessSession, Pusher, Rung, SessionObserver, Unreachable
+from tieline.mesh.push import (
+    MAX_UNANSWERED,
+    MAX_WAKES,
+    HarnessSession,
+    Pusher,
+    PushUnanswered,
+    Rung,
+    SessionObserver,
+    Unreachable,
+)
 from tieline.mesh.records import Caller
 from tieline.mesh.unread_notices import UnreadNotice, UnreadNotices
 from tieline.relay import Relay
@@ -83,9 +92,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(
-    folder: Path, *rungs: Rung, give_up_s: float = 30.0, settle_s: float = 0.02, installed: bool = True
-) -> AsyncGenerator[Stage]:
+async def stage(folder: Path, *rungs: Rung, settle_s: float = 0.02, installed: bool = True) -> AsyncGenerator[Stage]:
     reach = RecordingReach(*rungs)
     async with (
         open_bus(f"sqlite://{folder / 'bus.db'}") as bus,
@@ -103,12 +110,15 @@ async def stage(
             relay.subscribe,
             installed=lambda harness, cwd: installed,
             backoff=Backoff(0.01, 0.02),
-            give_up_s=give_up_s,
             settle_s=settle_s,
         )
         async with pusher, UnreadNotices(mesh, relay.subscribe, notify, after_s=0.05):
             stage = Stage(mesh, relay, reach, pusher)
             yield stage
+
+
+def pushes() -> list[str]:
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("push-")]
 
 
 async def test_a_session_that_appears_is_a_member_with_its_presence(tmp_path: Path) -> None:
@@ -195,8 +205,33 @@ async def test_a_push_that_fails_is_made_again_and_loses_nothing(tmp_path: Path,
         assert len(at.reach.pushed) == 1
 
 
+async def test_what_another_way_could_not_hand_over_is_pushed(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake") as at:
+        await at.pusher.changed(replace(ALICE, activity="working"))
+        id = await at.send("lent out")
+        caller = Caller(machine="here", harness=ALICE.harness, session=ALICE.session)
+        lent = await at.mesh.fetch_messages(caller)
+        await at.pusher.changed(ALICE)
+        await eventually(lambda: not pushes(), "it waits for what is lent out")
+        assert at.reach.pushed == []
+        at.mesh.release(caller, [message.id for message in lent.messages])  # and no other sign
+        await at.reaches(id, "injected")
+
+
+async def test_a_harness_that_does_not_answer_is_not_given_a_message_for_ever(tmp_path: Path) -> None:
+    """It may have it."""
+    async with stage(tmp_path, "idle_wake") as at:
+        at.reach.failures, at.reach.fault = MAX_UNANSWERED, PushUnanswered("no answer in time")
+        await at.pusher.changed(ALICE)
+        id = await at.send("perhaps")
+        await eventually(lambda: not at.reach.failures and not pushes(), "it is tried once more")
+        assert await at.state(id) == "stored"
+        await at.pusher.changed(ALICE)
+        await at.reaches(id, "injected")
+
+
 async def test_people_are_notified_of_a_session_that_cannot_be_reached(tmp_path: Path) -> None:
-    async with stage(tmp_path, "idle_wake", give_up_s=0.05) as at:
+    async with stage(tmp_path, "idle_wake") as at:
         at.reach.failures = 1000
         await at.pusher.changed(ALICE)
         id = await at.send("unreachable")
@@ -204,8 +239,7 @@ async def test_people_are_notified_of_a_session_that_cannot_be_reached(tmp_path:
         assert at.notices[0].unread == 1
         assert await at.state(id) == "stored"
         at.reach.failures = 0
-        await at.pusher.changed(ALICE)  # its next sign of life
-        await at.reaches(id, "injected")
+        await at.reaches(id, "injected")  # without a sign of it
 
 
 async def test_what_arrives_during_a_push_follows_it(tmp_path: Path) -> None:
@@ -304,7 +338,7 @@ async def test_the_end_leaves_no_push_behind(tmp_path: Path, activity: str) -> N
         await at.pusher.changed(replace(ALICE, activity=activity))
         await at.send("held")
         await at.reach.entered.wait()
-    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("push-")]
+    assert not pushes()
 
 
 async def test_each_receiver_is_pushed_to_through_its_own_harness(tmp_path: Path) -> None:

@@ -116,10 +116,13 @@ async def test_the_place_of_one_that_is_not_sure_is_given_back(url: str, monkeyp
         log, door = Log(bus, monkeypatch), Door(max_concurrent=1)
         door.open.set()
         await relay.register(door)
-        log.silent = 1
+        log.silent, told = 1, list[str]()
+        forget = relay.subscribe(lambda receipt: told.append(receipt.state))
         with pytest.raises(BusUnavailable):
             await relay.send("relay.door.a", "stored in silence", sender=ME)
         await eventually(lambda: door.passed == ["stored in silence"], "it is in the log")
+        assert told[0] == "stored", "whoever waits for a message learns of it"
+        forget()
         log.asked.clear()
         log.go.clear()
         sending = asyncio.create_task(relay.send("relay.door.a", "cut off", sender=ME))

@@ -160,9 +160,8 @@ class ClaudeCodeReach:
             for id, file in self._files.items():
                 activity = ACTIVITIES.get(file.status, "unknown")
                 session = HarnessSession(harness=self.harness, session=id, cwd=file.cwd, activity=activity)
-                if refresh or self._told.get(id) != session:
+                if (refresh or self._told.get(id) != session) and await _report(observer.changed(session)):
                     self._told[id] = session
-                    await _report(observer.changed(session))
             await _report(self._attach_all())
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S if self._files else None):
@@ -318,8 +317,10 @@ def _runs(pid: int) -> bool:
     return True
 
 
-async def _report(told: Awaitable[None]) -> None:
+async def _report(told: Awaitable[None]) -> bool:
     try:
         await told
-    except Exception:  # the next change is told all the same
+    except Exception:
         log.exception("a session of Claude Code could not be reported")
+        return False
+    return True

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
-from ..mesh.push import HarnessSession, Rung, SessionObserver, Unreachable
+from ..mesh.push import HarnessSession, PushUnanswered, Rung, SessionObserver, Unreachable
 from ..processes.socket_peer import peer_process
 from ..protocol.mesh import Activity
 from ..sessions.attacher import Attacher
@@ -107,8 +107,10 @@ class CodexReach:
                     if await self._running_turn(peer, thread):  # it is one that takes no input: a review, a compaction
                         raise
             await peer.request("turn/start", words, timeout=REQUEST_S)
-        except (RpcError, PeerGone, TimeoutError) as error:
-            raise Unreachable(f"Codex did not take the message: {str(error) or 'no answer in time'}") from None
+        except (RpcError, PeerGone) as error:
+            raise Unreachable(f"Codex did not take the message: {error}") from None
+        except TimeoutError:
+            raise PushUnanswered("no answer from Codex in time") from None
 
     async def _running_turn(self, peer: Peer, thread: str) -> str:
         """Its id, or nothing."""
@@ -336,13 +338,13 @@ class CodexReach:
     # --- what the observer is told ---
 
     async def _tell(self, observer: SessionObserver) -> None:
-        refresh_at = time.monotonic() + REFRESH_S
+        refresh_at, failed = time.monotonic() + REFRESH_S, False
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(ENDING_S if self._left_at else REFRESH_S):
+                async with asyncio.timeout(ENDING_S if self._left_at or failed else REFRESH_S):
                     await self._changed.wait()
             self._changed.clear()
-            now = time.monotonic()
+            now, failed = time.monotonic(), False
             if now >= refresh_at:
                 refresh_at = now + REFRESH_S
                 self._told.clear()
@@ -353,20 +355,25 @@ class CodexReach:
                 session = self._told.pop(id, None) or HarnessSession(harness=self.harness, session=id)
                 await self._report(observer.ended(session))
             for id, session in list(self._sessions.items()):
-                if self._told.get(id) != session:
+                if self._told.get(id) == session:
+                    continue
+                if await self._report(observer.changed(session)):
                     self._told[id] = session
-                    await self._report(observer.changed(session))
+                else:
+                    failed = True
             for id, at in list(self._left_at.items()):
                 if now - at >= ENDING_S and self._left_at.pop(id, None) is not None:
                     await self._report(self._stop_reading(id))
                     session = self._told.pop(id, None) or HarnessSession(harness=self.harness, session=id)
                     await self._report(observer.ended(session))
 
-    async def _report(self, told: Any) -> None:
+    async def _report(self, told: Awaitable[None]) -> bool:
         try:
             await told
-        except Exception:  # the next change is told all the same
+        except Exception:
             log.exception("a session of Codex could not be reported")
+            return False
+        return True
 
     async def _watch_terminals(self) -> None:
         """A daemon keeps a thread for half an hour after its last terminal has gone, and tells nobody that it went."""

@@ -82,7 +82,7 @@ class HookEvents:
                 await self._mesh.heartbeat(caller, "working")
                 if not event.takes_context:
                     return HookReply()
-                text, ids = await self._take(me.address, event.kind)
+                text, ids = await self._take(me.address)
                 return HookReply(context=text, handed=ids)
             case "other":
                 await self._mesh.heartbeat(caller)
@@ -98,7 +98,7 @@ class HookEvents:
         await self._mesh.heartbeat(caller)  # it went on with what it was handed
         count = self._continuations.get(id, 0) + 1 if event.continued else 1
         if event.takes_context and count <= MAX_CONTINUATIONS:
-            text, ids = await self._take(address, "turn_end")
+            text, ids = await self._take(address)
             if ids:
                 self._continuations[id] = count
                 return HookReply(continue_with=text, handed=ids)
@@ -106,8 +106,8 @@ class HookEvents:
         await self._mesh.heartbeat(caller, "idle")
         return HookReply()
 
-    async def _take(self, address: str, via: str) -> tuple[str, tuple[str, ...]]:
-        offered = await self._mesh.offer(address, MAX_FETCH, via=via)
+    async def _take(self, address: str) -> tuple[str, tuple[str, ...]]:
+        offered = await self._mesh.offer(address, MAX_FETCH)
         return frame_all(offered.messages), tuple(message.id for message in offered.messages)
 
     def _welcome(self, name: str, unread: int) -> str:

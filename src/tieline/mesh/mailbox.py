@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..envelopes import MAX_ENVELOPE, Envelope, Message, MessageReceipt, UnknownMessage
@@ -36,11 +35,6 @@ def size_of(text: str) -> int:
     return len(msgspec.json.encode(text))
 
 
-class _Lease(Struct, frozen=True):
-    via: str
-    until: float
-
-
 class _Work:
     """A member works on a message until its timer ends it. Its identity is the context of the delivery."""
 
@@ -57,12 +51,13 @@ class Mailbox:
         self._relay = relay
         self._lease_s = lease_s
         self._working_s = working_s
-        self._leases: dict[str, _Lease] = {}  # message id → who has it
+        self._leases: dict[str, asyncio.TimerHandle] = {}  # message id → until when it is lent out
         self._handed: dict[str, dict[str, bool]] = {}  # address → ids not seen yet → whether only in a harness's memory
         self._recalled: set[str] = set()  # addresses whose messages from before our start are in `_handed`
         self._work: dict[str, _Work] = {}
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self._listeners: dict[str, list[Callable[[], None]]] = {}
+        self._on_returned: list[Callable[[str], None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def __enter__(self) -> "Mailbox":
@@ -71,6 +66,8 @@ class Mailbox:
 
     def __exit__(self, *_: object) -> None:
         self._unsubscribe()
+        for id in list(self._leases):
+            self._end_lease(id)
         for address in list(self._work):
             self.end_work(address)
 
@@ -82,22 +79,19 @@ class Mailbox:
 
     def available(self, address: str) -> list[MessageReceipt]:
         """Unread messages that nobody is handing over, oldest first."""
-        now = time.monotonic()
-        receipts = self._relay.inbox(address).unread()
-        return [receipt for receipt in receipts if not self._leased(receipt.id, now)]
+        return [receipt for receipt in self._relay.inbox(address).unread() if receipt.id not in self._leases]
 
     async def wait(self, address: str, timeout: float) -> bool:
         """Whether there is something to hand over. Returns at once if there is, and after the timeout if not."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         while not self.available(address):
-            remaining = min(deadline - loop.time(), self._until_lease_ends(address))
             if deadline <= loop.time():
                 return False
             waiter = loop.create_future()
             self._waiters.setdefault(address, set()).add(waiter)
             try:
-                await asyncio.wait((waiter,), timeout=max(0.0, remaining))
+                await asyncio.wait((waiter,), timeout=deadline - loop.time())
             finally:
                 waiter.cancel()
                 self._waiters[address].discard(waiter)
@@ -122,19 +116,23 @@ class Mailbox:
 
         return end
 
+    def on_returned(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Calls `listener` with the address of messages that were lent out and are unread again. Returns a function
+        that ends it."""
+        self._on_returned.append(listener)
+        return lambda: self._on_returned.remove(listener)
+
     # --- handing over ---
 
-    async def offer(
-        self, address: str, limit: int = MAX_FETCH, *, via: str = "", only: Iterable[str] = ()
-    ) -> list[Message]:
+    async def offer(self, address: str, limit: int = MAX_FETCH, *, only: Iterable[str] = ()) -> list[Message]:
         """Lends the oldest unread messages out (or those of `only`), for LEASE_S. What is too much at once stays
         unread."""
         wanted = set(only)
         receipts = [receipt for receipt in self.available(address) if not wanted or receipt.id in wanted]
         chosen = receipts[: max(0, min(limit, MAX_FETCH))]
-        until = time.monotonic() + self._lease_s
+        loop = asyncio.get_running_loop()
         for receipt in chosen:
-            self._leases[receipt.id] = _Lease(via, until)
+            self._leases[receipt.id] = loop.call_later(self._lease_s, self.release, address, (receipt.id,))
         inbox = self._relay.inbox(address)
         offered: list[Message] = []
         room = MAX_FETCH_BYTES
@@ -165,7 +163,7 @@ class Mailbox:
             try:
                 receipt = await inbox.hand_over(id, seen=seen)
             finally:
-                self._leases.pop(id, None)
+                self._end_lease(id)
             if receipt is None:
                 continue
             receipts.append(receipt)
@@ -180,9 +178,10 @@ class Mailbox:
 
     def release(self, address: str, ids: Iterable[str]) -> None:
         """Handing them over failed: they are unread again."""
-        for id in ids:
-            self._leases.pop(id, None)
-        self._wake(address)
+        if [id for id in ids if self._end_lease(id)]:
+            self._wake(address)
+            for listener in tuple(self._on_returned):
+                listener(address)
 
     async def took_up(self, address: str) -> None:
         """The member gave a sign that it went on with what it was handed."""
@@ -237,21 +236,16 @@ class Mailbox:
 
     # --- inside ---
 
-    def _leased(self, id: str, now: float) -> bool:
-        lease = self._leases.get(id)
-        if lease is not None and lease.until <= now:
-            del self._leases[id]
+    def _end_lease(self, id: str) -> bool:
+        """Whether it was lent out."""
+        if (timer := self._leases.pop(id, None)) is None:
             return False
-        return lease is not None
-
-    def _until_lease_ends(self, address: str) -> float:
-        now = time.monotonic()
-        mail = self._relay.dispatcher.mailboxes.get(address, ())
-        return min((self._leases[id].until - now for id in mail if id in self._leases), default=self._lease_s)
+        timer.cancel()
+        return True
 
     def _on_receipt(self, receipt: MessageReceipt) -> None:
         if receipt.over:
-            self._leases.pop(receipt.id, None)
+            self._end_lease(receipt.id)
             return
         if receipt.subject in self._waiters:
             self._wake(receipt.subject)

@@ -385,7 +385,7 @@ class Mesh:
         reason = finished.result() if finished.done() else "timeout"
         finished.cancel()
         if receipt.answer:
-            (answer, *_) = await self.mailbox.offer(me.address, 1, via="ask", only=(receipt.answer,)) or (None,)
+            (answer, *_) = await self.mailbox.offer(me.address, 1, only=(receipt.answer,)) or (None,)
             if answer is not None:
                 return AgentAnswer(question=self._sent(receipt), answer=self._peer_message(answer))
             reason = "handed_over"  # by another way, just now
@@ -398,13 +398,13 @@ class Mesh:
 
     # --- receiving ---
 
-    async def fetch_messages(self, caller: Caller, limit: int = MAX_FETCH, via: str = "fetch") -> FetchedMessages:
+    async def fetch_messages(self, caller: Caller, limit: int = MAX_FETCH) -> FetchedMessages:
         """The oldest unread messages, lent out: whoever hands them to the member confirms it (`confirm`), or gives them
         back (`release`)."""
         me = self._with_inbox(await self._active(caller))
         if limit > MAX_FETCH:
             raise UsageError(f"a fetch gives at most {MAX_FETCH} messages", field="limit", hint="Fetch again for more.")
-        return await self.offer(me.address, limit, via=via)
+        return await self.offer(me.address, limit)
 
     async def wait_for_messages(
         self, caller: Caller, timeout_s: float = 30.0, limit: int = MAX_FETCH
@@ -412,12 +412,12 @@ class Mesh:
         """The same, as soon as there is one; without any after the timeout."""
         me = self._with_inbox(await self._active(caller))
         if await self.mailbox.wait(me.address, min(max(timeout_s, 0.0), MAX_WAIT_S)):
-            return await self.offer(me.address, min(limit, MAX_FETCH), via="wait")
+            return await self.offer(me.address, min(limit, MAX_FETCH))
         return FetchedMessages()
 
-    async def offer(self, address: str, limit: int = MAX_FETCH, *, via: str = "") -> FetchedMessages:
+    async def offer(self, address: str, limit: int = MAX_FETCH) -> FetchedMessages:
         """For whoever hands messages over: a tool call, a hook, a push."""
-        messages = await self.mailbox.offer(address, limit, via=via)
+        messages = await self.mailbox.offer(address, limit)
         return FetchedMessages(
             messages=tuple(map(self._peer_message, messages)), left=len(self.mailbox.available(address))
         )

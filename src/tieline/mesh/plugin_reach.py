@@ -26,7 +26,7 @@ from ..protocol.harness_plugins import (
     PluginText,
 )
 from ..sessions.attacher import Attacher
-from .push import HarnessSession, Rung, SessionObserver, Unreachable
+from .push import HarnessSession, PushUnanswered, Rung, SessionObserver, Unreachable
 
 ENDING_S = 2.0
 """A plugin whose stream broke comes back at once; a session that stays away so long has ended."""
@@ -118,7 +118,7 @@ class PluginReach:
         except asyncio.QueueFull:
             raise Unreachable(f"too much is on its way to {self.harness}") from None
         except TimeoutError:
-            raise Unreachable(f"no answer from {self.harness} in time") from None
+            raise PushUnanswered(f"no answer from {self.harness} in time") from None
         finally:
             del link.awaited[id]
 

@@ -37,17 +37,21 @@ SETTLE_S = 2.0
 """After a wake, a session shows that it works within this time; what comes meanwhile does not wake it a second time."""
 MAX_WAKES, WAKES_S = 20, 600.0
 """A session is woken so often within this time. What comes beyond that waits for the next turn that a person begins."""
-GIVE_UP_S = 30.0
-"""A session that could not be reached for so long is left alone until its next sign; people are notified meanwhile
+RETRY = Backoff(0.5, 15.0)
+"""A session that cannot be reached is tried again for as long as it runs; people are notified meanwhile
 (`unread_notices`)."""
-
-RETRY = Backoff(0.5, 5.0)
+MAX_UNANSWERED = 3
+"""A harness that does not answer may have the message all the same: it is given it so often, then at its next sign."""
 
 log = logging.getLogger("tieline.mesh")
 
 
 class Unreachable(TielineError):
     """A harness session does not take a push just now."""
+
+
+class PushUnanswered(Unreachable):
+    """It did not answer in time: whether it took the push is not known."""
 
 
 class HarnessSession(Struct, frozen=True, kw_only=True):
@@ -82,7 +86,7 @@ class Reach(Protocol):
         ...
 
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
-        """Hand a text over: when it returns the harness has it. Raises Unreachable."""
+        """Hand a text over: when it returns the harness has it. Raises Unreachable, or PushUnanswered."""
         ...
 
 
@@ -111,7 +115,6 @@ class Pusher:
         *,
         installed: Callable[[str, str], bool] = lambda harness, cwd: True,
         backoff: Backoff = RETRY,
-        give_up_s: float = GIVE_UP_S,
         settle_s: float = SETTLE_S,
     ) -> None:
         self._mesh = mesh
@@ -119,17 +122,17 @@ class Pusher:
         self._subscribe = subscribe
         self._installed = installed
         self._backoff = backoff
-        self._give_up_s = give_up_s
         self._settle_s = settle_s
         self._sessions: dict[str, HarnessSession] = {}  # member id → its session, as its reach tells it
         self._wakes: dict[str, deque[float]] = {}
         self._woken: dict[str, asyncio.Event] = {}  # member id → set when it shows that it works
-        self._pushes: dict[str, asyncio.Task[None]] = {}
-        self._again: set[str] = set()
+        self._pushes: dict[str, asyncio.Event] = {}  # member id → set when there is something new for its push
+        self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Pusher":
         self._stack.callback(self._subscribe(self._on_receipt))
+        self._stack.callback(self._mesh.mailbox.on_returned(self._on_returned))
         self._stack.push_async_callback(self._cancel_pushes)
         for reach in self._reaches.values():
             await self._stack.enter_async_context(reach.open(self))
@@ -180,43 +183,51 @@ class Pusher:
         if not receipt.over and under(MEMBER_PREFIX, receipt.subject):
             self._push_soon(receipt.subject.removeprefix(MEMBER_PREFIX + "."))
 
+    def _on_returned(self, address: str) -> None:
+        """Another way could not hand them over."""
+        if under(MEMBER_PREFIX, address):
+            self._push_soon(address.removeprefix(MEMBER_PREFIX + "."))
+
     def _push_soon(self, member: str) -> None:
         """One push at a time per member; what arrives meanwhile is looked at once more at its end."""
         if member not in self._sessions:
             return
-        if member in self._pushes:
-            self._again.add(member)
+        if news := self._pushes.get(member):
+            news.set()
             return
-        task = self._pushes[member] = asyncio.create_task(self._push(member), name=f"push-{member}")
-        task.add_done_callback(lambda _: self._pushed(member))
+        news = self._pushes[member] = asyncio.Event()
+        task = asyncio.create_task(self._push(member, news), name=f"push-{member}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _pushed(self, member: str) -> None:
-        task = self._pushes.pop(member)
-        self._woken.pop(member, None)
-        if task.cancelled():
-            return
-        if error := task.exception():
-            log.error("a push failed", exc_info=error)
-        elif member in self._again:
-            self._again.discard(member)
-            self._push_soon(member)
-
-    async def _push(self, id: str) -> None:
-        failures, began = 0, time.monotonic()
-        while (member := self._mesh.directory.member(id)) is not None and (session := self._sessions.get(id)):
-            try:
-                await self._attempt(member, session)
-                return
-            except (Unreachable, OSError, TimeoutError) as error:
-                log.info("%s could not be reached: %s", member.name, error)
-            except BusClosed:
-                return
-            except Exception:  # a fault of the way must not leave messages lying until the session's next sign
-                log.exception("a push to %s failed", member.name)
-            failures += 1
-            if time.monotonic() - began > self._give_up_s:
-                return
-            await asyncio.sleep(self._backoff.delay(failures))
+    async def _push(self, id: str, news: asyncio.Event) -> None:
+        failures = unanswered = 0
+        try:
+            while (member := self._mesh.directory.member(id)) is not None and (session := self._sessions.get(id)):
+                news.clear()
+                try:
+                    await self._attempt(member, session)
+                    failures = unanswered = 0
+                    if not news.is_set():
+                        return
+                    continue
+                except BusClosed:
+                    return
+                except Exception as error:  # also a fault of the way must not leave messages lying
+                    if not failures:
+                        known = isinstance(error, Unreachable | OSError)
+                        log.info("%s could not be reached: %s", member.name, error, exc_info=not known)
+                    unanswered += isinstance(error, PushUnanswered)
+                if unanswered == MAX_UNANSWERED:
+                    return
+                failures += 1
+                news.clear()  # what it failed with was unread again
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._backoff.delay(failures)):
+                        await news.wait()
+        finally:
+            del self._pushes[id]
+            self._woken.pop(id, None)
 
     async def _attempt(self, member: Member, session: HarnessSession) -> None:
         """Hand over what is unread, if the session can take it now. Raises what `Reach.push` does."""
@@ -227,7 +238,7 @@ class Pusher:
         if rung == "idle_wake" and not self._may_wake(member.id):
             log.warning("%s is woken too often; its messages wait for its next turn", member.name)
             return
-        offered = await self._mesh.offer(member.address, MAX_BATCH, via=rung)
+        offered = await self._mesh.offer(member.address, MAX_BATCH)
         if not offered.messages:  # another way was faster
             return
         ids = [message.id for message in offered.messages]
@@ -235,6 +246,9 @@ class Pusher:
         try:
             async with asyncio.timeout(PUSH_S):
                 await reach.push(session, frame_all(offered.messages), next(iter(offered.messages)).sender)
+        except TimeoutError:
+            mailbox.release(member.address, ids)
+            raise PushUnanswered("no answer in time") from None
         except BaseException:
             mailbox.release(member.address, ids)
             raise
@@ -249,5 +263,4 @@ class Pusher:
         return len(wakes) < MAX_WAKES or wakes[0] < time.monotonic() - WAKES_S
 
     async def _cancel_pushes(self) -> None:
-        tasks = list(self._pushes.values())
-        await cancel_and_wait(*tasks)
+        await cancel_and_wait(*self._tasks)

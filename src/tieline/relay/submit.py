@@ -179,7 +179,7 @@ class Submitter:
                 self._uncertain.popleft()
                 self._dispatcher.end_write(token)
                 if known is None:
-                    self._dispatcher.accept(envelope, seq, len(data))
+                    self._dispatcher.notify(self._dispatcher.accept(envelope, seq, len(data)))
             self._has_uncertain.clear()  # only now: the next relay in this process continues with the rest
 
     def _keep_uncertain(self, envelope: Envelope, data: bytes, token: object) -> None:

@@ -1,0 +1,42 @@
+"""Messages that are lent out come back."""
+
+import asyncio
+from pathlib import Path
+
+from tests.mesh.conftest import within
+
+from tieline.bus import open_bus
+from tieline.config import Config
+from tieline.mesh.mailbox import Mailbox
+from tieline.relay import Relay
+
+BOB = "relay.member.mb-bob"
+
+
+async def test_what_nobody_confirms_is_unread_again_and_whoever_waits_is_told(tmp_path: Path) -> None:
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, Relay(bus, Config()) as relay:
+        with Mailbox(relay, lease_s=0.01) as mailbox:
+            returned = asyncio.Event()
+            forget = mailbox.on_returned(lambda address: returned.set() if address == BOB else None)
+            sent = await relay.send(BOB, "hello", sender="relay.user.anna")
+            assert [message.receipt.id for message in await mailbox.offer(BOB)] == [sent.id]
+            await within(returned.wait())
+            assert await mailbox.wait(BOB, 30)
+            forget()
+
+
+async def test_a_lease_that_was_confirmed_or_released_does_not_end_once_more(tmp_path: Path) -> None:
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus, Relay(bus, Config()) as relay:
+        with Mailbox(relay, lease_s=0.05) as mailbox:
+            returned: list[str] = []
+            mailbox.on_returned(returned.append)
+            one, other = [await relay.send(BOB, text, sender="relay.user.anna") for text in ("one", "other")]
+            await mailbox.offer(BOB)
+            await mailbox.confirm(BOB, [one.id])
+            mailbox.release(BOB, [one.id, other.id])
+            mailbox.release(BOB, [one.id, other.id])
+            assert returned == [BOB]
+            assert [message.receipt.id for message in await mailbox.offer(BOB)] == [other.id]
+            assert mailbox.available(BOB) == []
+            assert await mailbox.wait(BOB, 30), "the lease of the second offer ends"
+            assert returned == [BOB, BOB]
