@@ -62,6 +62,7 @@ SECTIONS = {
     "relay": "The relay",
     "mesh": "The mesh",
     "waking": "A message to an idle terminal",
+    "attached": "Sessions in people's own terminals",
     "page": "The page in a real browser",
     "hub": "The hub",
 }

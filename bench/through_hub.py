@@ -6,7 +6,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -24,12 +24,14 @@ REFILL_S = 30.0
 
 
 @contextmanager
-def hub(place: str, env: Mapping[str, str]) -> Generator[int, None, None]:
+def hub(
+    place: str, env: Mapping[str, str], program: Sequence[str] = ("-m", "tieline.bootstrap.daemon"), *arguments: str
+) -> Generator[int, None, None]:
     """A hub in a process of its own; gives its id."""
     ready, say = os.pipe()
     order = msgspec.json.encode(StartOptions(port=0, ready=say)).decode()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tieline.bootstrap.daemon", order],
+        [sys.executable, *program, order, *arguments],
         cwd=place,
         env=dict(env),
         stdin=subprocess.DEVNULL,

@@ -44,6 +44,8 @@ REFUSAL_S = 0.5
 MAX_FILE = 64 * 1024
 MAX_FILES = 1000
 MAX_SESSIONS = 200
+MAX_READING = 2
+"""Transcripts of which a part is in memory at once."""
 MAX_LINE = 1024 * 1024
 """A longer line is refused by Claude Code."""
 
@@ -106,6 +108,7 @@ class ClaudeCodeReach:
         self._terminals: dict[str, ClaudeCodeTerminal] = {}  # of sessions that we read along
         self._began: dict[tuple[str, int], float] = {}  # session and process → when its conversation began
         self._transcripts: asyncio.Task[None] | None = None
+        self._reading = asyncio.Semaphore(MAX_READING)
         self._looked = False
         self._changed = asyncio.Event()
 
@@ -230,7 +233,7 @@ class ClaudeCodeReach:
         id = file.session_id
         path = await asyncio.to_thread(transcript_path, self._projects, file.cwd, id)
         push, status = partial(self._push_text, id), partial(self._status_now, file)
-        terminal = ClaudeCodeTerminal(file.pid, id, file.cwd, push=push, status=status)
+        terminal = ClaudeCodeTerminal(file.pid, id, file.cwd, push=push, status=status, reading=self._reading)
         working = file.status not in ("", "idle")
         attached = await attacher.attach(self.harness, id, cwd=file.cwd, terminal=terminal, working=working)
         terminal.follow(attached, path, file.status)

@@ -70,13 +70,16 @@ class ClaudeCodeTerminal:
         *,
         push: Callable[[str], Awaitable[None]],
         status: Callable[[], str],
+        reading: asyncio.Semaphore,
     ) -> None:
-        """`status` reads what its file says at this moment: blocking."""
+        """`status` reads what its file says at this moment: blocking. `reading` is held for each part of a transcript:
+        of many long histories only few are in memory at once."""
         self.process = process
         self._session = session
         self._cwd = cwd
         self._push = push
         self._read_status = status
+        self._reading = reading
         self._status = ""
         self._path = Path()
         self._attached: AttachedSession | None = None
@@ -177,12 +180,13 @@ class ClaudeCodeTerminal:
             self._events = TranscriptEvents(self._session, TranscriptCursor.parse(attached.record.cursor))
         more, grew = True, False
         while more:
-            lines, more = await asyncio.to_thread(file.read)
-            for line in lines:
-                for event, after in self._events.feed(line):
-                    attached.tell(event, after)
-            if more:
-                await attached.flush()
+            async with self._reading:
+                lines, more = await asyncio.to_thread(file.read)
+                for line in lines:
+                    for event, after in self._events.feed(line):
+                        attached.tell(event, after)
+                if more:
+                    await attached.flush()
             grew = grew or bool(lines)
         async with self._read_again:
             self._read_again.notify_all()

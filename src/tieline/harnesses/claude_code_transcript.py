@@ -21,8 +21,10 @@ from ..drivers.claude_code.usage import ClaudeCodeUsageMeter
 from ..events import Done, Error, Event, Other, Outcome, Status, Text, TurnStarted
 from ..safe_file_read import read_regular
 
-READ_BYTES = 1024 * 1024
+READ_BYTES = 512 * 1024
 """Read at once, if a line is not longer."""
+LINE_BYTES = 16 * 1024
+"""Read at once where one line is wanted."""
 MAX_LINE = 64 * 1024 * 1024
 """A longer line is left out."""
 MAX_HEAD = 64 * 1024
@@ -107,7 +109,7 @@ class TranscriptFile:
         return self._skipping or not self._offset or os.pread(descriptor, 1, self._offset - 1) == b"\n"
 
     def _read(self, descriptor: int) -> tuple[list[TranscriptLine], bool]:
-        data = _whole_lines(descriptor, self._offset)
+        data, more = _whole_lines(descriptor, self._offset)
         if data is None:
             self._offset += MAX_LINE
             self._skipping = True
@@ -124,7 +126,7 @@ class TranscriptFile:
                 lines.append(line)
                 if line.id:
                     self._last = TranscriptCursor(begin, line.id)
-        return lines, len(data) >= READ_BYTES
+        return lines, more
 
     def _locate(self, descriptor: int, size: int) -> None:
         """Go on after the last line that was read, wherever it is now. Where it is no more, at the end: nothing is
@@ -133,18 +135,16 @@ class TranscriptFile:
         wanted = self._last
         if not wanted.line:
             return
-        data = _whole_lines(descriptor, wanted.start) if wanted.start < size else None
-        first = data.split(b"\n", 1)[0] if data else b""
-        if wanted.line.encode() in first and _text(_decode(first) or {}, "uuid") == wanted.line:
-            self._offset = wanted.start + len(first) + 1
+        line = _line_at(descriptor, wanted.start) if wanted.start < size else b""
+        if wanted.line.encode() in line and _text(_decode(line) or {}, "uuid") == wanted.line:
+            self._offset = wanted.start + len(line)
             return
         while True:
             lines, more = self._read(descriptor)
             for line in lines:
                 if line.id == wanted.line:
                     self._last = TranscriptCursor(line.start, line.id)
-                    rest = _whole_lines(descriptor, line.start) or b"\n"
-                    self._offset = line.start + rest.index(b"\n") + 1
+                    self._offset = line.start + len(_line_at(descriptor, line.start))
                     return
             if not more:
                 return
@@ -327,16 +327,27 @@ def began_at(path: Path) -> float:
     return 0.0
 
 
-def _whole_lines(descriptor: int, offset: int) -> bytes | None:
-    """The whole lines from there on, of about READ_BYTES. None: one is too long."""
+def _whole_lines(descriptor: int, offset: int) -> tuple[bytes | None, bool]:
+    """The whole lines from there on, of about READ_BYTES, and whether there is more. None: one is too long."""
     size = READ_BYTES
     while True:
         data = os.pread(descriptor, size, offset)
         if (end := data.rfind(b"\n")) >= 0 or len(data) < size:
-            return data[: end + 1]
+            return data[: end + 1], len(data) == size
         if size >= MAX_LINE:
-            return None
+            return None, True
         size = min(size * 4, MAX_LINE)
+
+
+def _line_at(descriptor: int, offset: int) -> bytes:
+    """The line that begins there, without what follows it. Empty: it has no end, or is too long."""
+    line = b""
+    while len(line) < MAX_LINE and (part := os.pread(descriptor, LINE_BYTES, offset + len(line))):
+        end = part.find(b"\n") + 1
+        line += part[: end or None]
+        if end:
+            return line
+    return b""
 
 
 def _decode(raw: bytes) -> Message | None:

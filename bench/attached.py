@@ -1,0 +1,157 @@
+"""Sessions that people run in their own terminals, with long histories: what they cost a hub.
+
+The transcripts hold what Claude Code itself wrote in one conversation, over and over, with ids and times of their own;
+the terminals are processes that do nothing. The hub runs in a process of its own, as it always does.
+"""
+
+import asyncio
+import os
+import re
+import statistics
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.harnesses.desk import BINARIES
+from tests.harnesses.idle_terminals import idle_terminals
+
+from tieline.client import connect
+from tieline.environment import config_path
+from tieline.harnesses.attach_consent import agree
+from tieline.paths import bus_file
+from tieline.script import Run, Say
+from tieline.testing.harness_terminals import claude_code_home
+from tieline.testing.rig import scratch_env
+from tieline.testing.wait_for import eventually
+
+from . import counting_hub
+from .rows import Row, at_most
+from .through_hub import hub, settled
+
+SESSIONS = 50
+HISTORY = 10 * 10**6
+STARTS = 5
+KB_EACH = 300
+READ_S = 600.0
+COUNTING_HUB = ("-P", counting_hub.__file__)
+UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+async def conversation(root: Path) -> tuple[bytes, bytes, bytes]:
+    """What Claude Code writes in a terminal: of the first turn, and of the second; and the session's id."""
+    async with claude_code_home(root, BINARIES) as home, home.terminal("--allowedTools", "Bash") as terminal:
+        texts: list[bytes] = []
+        file = home.home
+        for number in range(2):
+            home.rig.play([Say("I look."), Run("seq 900")], [Say(f"Reply {number}. " + "word " * 200)])
+            await terminal.submit(f"please look at number {number}")
+            await terminal.shows(f"Reply {number}.")
+            (file,) = (home.home / ".claude" / "projects").rglob("*.jsonl")
+            before = len(b"".join(texts))
+            await eventually(lambda: b'"turn_duration"' in file.read_bytes()[before:], "the turn does not end")  # noqa: B023
+            texts.append(file.read_bytes()[before:])
+        return texts[0], texts[1], file.stem.encode()
+
+
+def history(first: bytes, turn: bytes, session: bytes) -> bytes:
+    """The same turn over and over, each with ids of its own."""
+    parts, size = [first], len(first)
+    while size < HISTORY:
+        new = {session: session}
+        text = UUID.sub(lambda found, new=new: new.setdefault(found[0], str(uuid.uuid4()).encode()), turn)
+        parts.append(text.replace(b"toolu_", b"toolu_%d_" % size).replace(b'"msg_', b'"msg_%d_' % size))
+        size += len(parts[-1])
+    return b"".join(parts)
+
+
+def place(root: Path) -> dict[str, str]:
+    """The environment of a home where somebody agreed to be read along, before anything was said."""
+    env = scratch_env(root / "home", path=os.defpath)
+    config = Path(config_path(env))
+    config.parent.mkdir(parents=True)
+    config.write_text("[hub]\nport = 0\n")
+    agree(env, "claude-code", now=0.0)
+    return env
+
+
+def start(env: Mapping[str, str]) -> float:
+    """Of a hub, until it says that it runs; seconds."""
+    begin = time.perf_counter()
+    with hub(env["HOME"], env):
+        return time.perf_counter() - begin
+
+
+async def turns_read(env: Mapping[str, str]) -> int:
+    async with connect(env) as client:
+        return sum(session.turns for session in await client.sessions())
+
+
+def until_read(env: Mapping[str, str], turns: int) -> None:
+    deadline = time.monotonic() + READ_S
+    while (read := asyncio.run(turns_read(env))) < turns:
+        assert time.monotonic() < deadline, f"{read} of {turns} turns were read"
+        time.sleep(1)
+
+
+def own_memory_kb(pid: int) -> float:
+    """Without what is mapped from files, such as the log: the system has that in memory as long as it likes."""
+    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon"))
+    return float(line.split()[1])
+
+
+def read_all(env: Mapping[str, str], turns: int) -> tuple[float, int]:
+    """A hub that has read all: its memory when it is quiet, and how many bytes it read of files, but for its log."""
+    counted = Path(env["HOME"], "bytes-read")
+    with hub(env["HOME"], env, COUNTING_HUB, str(counted)) as pid:
+        until_read(env, turns)
+        settled(pid)
+        memory = own_memory_kb(pid)
+    return memory, int(counted.read_text())
+
+
+def rows(root: Path) -> list[Row]:
+    first, turn, session = asyncio.run(conversation(root / "template"))
+    text = history(first, turn, session)
+    turns = SESSIONS * text.count(b'"turn_duration"')
+    ours, usual = place(root / "ours"), place(root / "usual")
+    with idle_terminals(root / "ours", SESSIONS, lambda id: text.replace(session, id.encode())):
+        memory, read = read_all(ours, turns)
+        memory_again, read_again = read_all(ours, turns)
+        memory_usual, _ = read_all(usual, 0)
+        again = [(start(ours), start(usual)) for _ in range(STARTS)]
+        unread = [(start(forgetful(ours)), start(forgetful(usual))) for _ in range(STARTS)]
+    size, each = SESSIONS * len(text), f"against {KB_EACH} KB"
+    about = f"{SESSIONS} sessions in terminals, {len(text) / 1e6:.0f} MB each"
+    return [
+        starts(f"hub start: {about}, all unread", unread),
+        starts("hub start: … read before", again),
+        at_most("… memory of an idle one, KB", (memory_again - memory_usual) / SESSIONS, KB_EACH, 1, each),
+        at_most("… and right after its history was read", (memory - memory_usual) / SESSIONS, KB_EACH, 1, each),
+        at_most("… bytes read", read, size, 1.02, "against the size of the histories"),
+        at_most("… bytes read after a restart", read_again, size, 0.01, "against the size of the histories"),
+    ]
+
+
+def starts(name: str, taken: list[tuple[float, float]]) -> Row:
+    ours, usual = (statistics.median(times) for times in zip(*taken, strict=True))
+    return at_most(name, ours, usual, 2, "seconds, against none")
+
+
+def forgetful(env: Mapping[str, str]) -> Mapping[str, str]:
+    """The same home, as if nothing had been read yet."""
+    bus = Path(bus_file(env))
+    for file in bus.parent.glob(f"{bus.name}*"):
+        file.unlink()
+    return env
+
+
+def measure() -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="tieline-bench-") as directory:
+        return rows(Path(directory))
+
+
+if __name__ == "__main__":
+    for row in measure():
+        print(row)

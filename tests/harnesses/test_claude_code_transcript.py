@@ -1,0 +1,141 @@
+"""Long transcripts of Claude Code: read whole, in parts, each byte once, and after a restart from the cursor on."""
+
+import os
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.harnesses.idle_terminals import idle_terminals
+
+from tieline.bootstrap.daemon import hub_on
+from tieline.config import Config, HubConfig
+from tieline.events import Text, TurnStarted
+from tieline.harnesses import claude_code_transcript as transcript
+from tieline.harnesses.attach_consent import agree
+from tieline.harnesses.claude_code_transcript import TranscriptCursor, TranscriptFile, TranscriptLine
+from tieline.sessions.manager import SessionManager
+from tieline.testing.rig import scratch_env
+from tieline.testing.wait_for import eventually
+
+ANSWER = "word " * 2000
+TURNS = 150
+"""Of one history: some parts' worth."""
+
+
+def turn(number: int) -> bytes:
+    """Its lines, as Claude Code writes them."""
+    at = "2026-11-17T04:40:13.432Z"
+    said = {"role": "user", "content": f"prompt {number}"}
+    answered = {
+        "id": f"msg_{number}",
+        "role": "assistant",
+        "model": "claude-opus-5-5",
+        "content": [{"type": "text", "text": f"{number} {ANSWER}"}],
+    }
+    lines: list[dict[str, object]] = [
+        {"type": "user", "message": said, "origin": {"kind": "human"}, "uuid": f"u-{number}", "timestamp": at},
+        {"type": "assistant", "message": answered, "uuid": f"a-{number}", "timestamp": at},
+        {"type": "system", "subtype": "turn_duration", "uuid": f"d-{number}", "timestamp": at},
+    ]
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+
+
+HISTORY = b"".join(map(turn, range(TURNS)))
+
+
+@pytest.fixture
+def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Generator[Callable[[], int], None, None]:
+    """How many bytes of transcripts were read since it was last asked."""
+    read, count = os.pread, 0
+
+    def counted(descriptor: int, size: int, offset: int, /) -> bytes:
+        nonlocal count
+        data = read(descriptor, size, offset)
+        count += len(data)
+        return data
+
+    def asked() -> int:
+        nonlocal count
+        before, count = count, 0
+        return before
+
+    monkeypatch.setattr(transcript.os, "pread", counted)
+    yield asked
+
+
+def read_all(file: TranscriptFile) -> list[TranscriptLine]:
+    found: list[TranscriptLine] = []
+    more = True
+    while more:
+        lines, more = file.read()
+        found += lines
+    return found
+
+
+def test_a_long_history_is_read_to_its_end_and_each_byte_once(tmp_path: Path, bytes_read: Callable[[], int]) -> None:
+    assert len(HISTORY) > 2 * transcript.READ_BYTES
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(HISTORY)
+    file = TranscriptFile(path, TranscriptCursor())
+    lines = read_all(file)
+    assert len(lines) == 3 * TURNS
+    parts = len(HISTORY) // transcript.READ_BYTES
+    assert bytes_read() <= len(HISTORY) + parts * len(turn(0))  # the line in which a part ends is read again
+
+    assert read_all(file) == []
+    last = lines[-1]
+    after = TranscriptFile(path, TranscriptCursor(last.start, last.id))
+    assert read_all(after) == []
+    assert bytes_read() < transcript.LINE_BYTES
+
+    with path.open("ab") as grown:
+        grown.write(turn(TURNS))
+    assert [line.id for line in read_all(after)] == [f"{kind}-{TURNS}" for kind in "uad"]
+    assert bytes_read() <= len(turn(TURNS)) + 2
+
+
+def test_the_line_of_the_cursor_may_be_longer_than_a_part(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    long = {"type": "system", "uuid": "long", "content": "x" * (2 * transcript.LINE_BYTES)}
+    path.write_bytes(msgspec.json.encode(long) + b"\n" + turn(1))
+    assert [line.id for line in read_all(TranscriptFile(path, TranscriptCursor(0, "long")))] == ["u-1", "a-1", "d-1"]
+
+
+@asynccontextmanager
+async def manager(config: Config) -> AsyncGenerator[SessionManager, None]:
+    async with hub_on(config) as (hub, _):
+        assert hub.local is not None
+        yield hub.local.router
+
+
+async def test_a_restarted_hub_reads_histories_from_its_cursors_only(
+    tmp_path: Path, bytes_read: Callable[[], int]
+) -> None:
+    count = 3
+    env = scratch_env(tmp_path / "home", path=os.defpath)
+    agree(env, "claude-code", now=0.0)
+    config = Config(environ=env, hub=HubConfig(port=0))
+
+    async def read(sessions: SessionManager, turns: int) -> None:
+        def all_read() -> bool:
+            return [one.turns for one in sessions.sessions()] == [turns] * count
+
+        await eventually(all_read, "the histories are not read", timeout=100)
+
+    with idle_terminals(tmp_path, count, lambda _: HISTORY) as paths:
+        async with manager(config) as sessions:
+            await read(sessions, TURNS)
+            assert bytes_read() < 1.05 * count * len(HISTORY)
+        for path in paths:
+            with path.open("ab") as file:
+                file.write(turn(TURNS))
+        async with manager(config) as sessions:
+            await read(sessions, TURNS + 1)
+            assert bytes_read() < 0.05 * count * len(HISTORY)
+            for record in sessions.sessions():
+                events = [entry.event async for entry in sessions.events(record.id, follow=False)]
+                prompts = [event.prompt for event in events if isinstance(event, TurnStarted)]
+                assert prompts == [f"prompt {number}" for number in range(TURNS + 1)]
+                assert sum(isinstance(event, Text) for event in events) == TURNS + 1
