@@ -5,9 +5,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 SOURCE = Path(__file__).parent.parent / "src" / "tieline"
 
@@ -106,11 +107,21 @@ class Parsed(NamedTuple):
     classes: list[str]
 
 
+def statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All statements, at whatever depth. No expression holds one, and most of a tree is expressions."""
+    for node in body:
+        yield node
+        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(node, name, ())
+            if isinstance(inner, list):
+                yield from statements(cast("list[ast.AST]", inner))
+
+
 @cache
 def parsed(path: Path) -> Parsed:
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+    nodes = list(statements(ast.parse(path.read_text()).body))
     blocks = [node for node in nodes if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
-    unread = {each for block in blocks for line in block.body for each in ast.walk(line)}
+    unread = {each for block in blocks for each in statements(block.body)}
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
     return Parsed(imports, [node for node in imports if node not in unread], classes)
