@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
+from ..errors import UsageError
 from ..mesh.push import HarnessSession, PushUnanswered, Rung, SessionObserver, Unreachable
 from ..processes.socket_peer import peer_process
 from ..protocol.mesh import Activity
@@ -86,6 +87,8 @@ class CodexReach:
 
     @asynccontextmanager
     async def open(self, observer: SessionObserver) -> AsyncGenerator[None, None]:
+        if self.attacher is not None:
+            self.attacher.on_adopt(HARNESS, self._release)
         parts = (self._stay_connected(), self._watch_terminals(), self._tell(observer))
         tasks = [asyncio.create_task(part, name="codex-reach") for part in parts]
         try:
@@ -328,6 +331,21 @@ class CodexReach:
             with suppress(RpcError, PeerGone, TimeoutError):
                 await peer.request("thread/unsubscribe", {"threadId": id}, timeout=REQUEST_S)
         await terminal.leave()
+
+    async def _release(self, id: str) -> None:
+        """A thread that the daemon has loaded is the daemon's alone to write: to archive it is what unloads it."""
+        peer = self._peer
+        if peer is None:
+            return
+        try:
+            loaded = await peer.request("thread/loaded/list", {}, timeout=REQUEST_S)
+            if id in msgspec.convert(loaded, _Loaded).data:
+                await peer.request("thread/archive", {"threadId": id}, timeout=REQUEST_S)
+                await peer.request("thread/unarchive", {"threadId": id}, timeout=REQUEST_S)
+        except (RpcError, PeerGone, TimeoutError) as error:
+            why = str(error) or "no answer in time"
+            hint = "`codex app-server daemon restart`, then try again."
+            raise UsageError(f"Codex does not let go of this session: {why}", field="session", hint=hint) from None
 
     async def _know_what_runs(self) -> None:
         """After the first complete look."""

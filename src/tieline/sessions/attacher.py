@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 
 from .attached_session import AttachedSession, HarnessTerminal
-from .manager import SessionManager
+from .manager import Release, SessionManager
 
 GONE = "the terminal was closed while Tieline was away"
 
@@ -31,6 +31,10 @@ class Attacher:
         title: str = "",
     ) -> AttachedSession:
         return await self._manager.attach(harness, native_id, cwd=cwd, terminal=terminal, working=working, title=title)
+
+    def on_adopt(self, harness: str, release: Release) -> None:
+        """The harness keeps a conversation open that its terminal has left: `release` is called before we resume it."""
+        self._manager.releases[harness] = release
 
     async def only(self, harness: str, native_ids: Collection[str]) -> None:
         """These run now: all others of the harness that we know of have ended while we did not look."""

@@ -6,7 +6,7 @@ goes on from there: what was running is indeterminate, what was asked is expired
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Unpack
 
@@ -35,6 +35,9 @@ from .store import SessionStore
 from .transcript import MAX_MESSAGES, TranscriptItem, fold, last_diff
 from .warm_pool import Pool
 
+Release = Callable[[str], Coroutine[Any, Any, None]]
+"""By the harness's own id of a conversation. Raises UsageError."""
+
 
 class SessionManager:
     """`async with SessionManager(bus, config) as manager`: agents live inside the block, sessions outlive it."""
@@ -60,6 +63,7 @@ class SessionManager:
         self._drivers: dict[str, Driver] = dict(drivers or {})
         self._ending = ending
         self.lost: list[Callable[[str], None]] = []  # told the agent that died or did not open
+        self.releases: dict[str, Release] = {}  # harness → who has it let go of a conversation that no terminal shows
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "SessionManager":
@@ -184,6 +188,8 @@ class SessionManager:
                 field="session",
                 hint="Close it there first: only one may write.",
             )
+        if release := self.releases.get(record.agent):
+            await release(record.native_id)
         if runner is not None:
             del self.runners[id]
             await runner.close()

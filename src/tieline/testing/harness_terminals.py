@@ -27,9 +27,13 @@ class HarnessHome:
         self.argv = argv
         self.env = env
 
+    def terminal(self, *arguments: str) -> AbstractAsyncContextManager[TmuxTerminal]:
+        return self.terminal_of(*self.argv, *arguments)
+
     @asynccontextmanager
-    async def terminal(self, *arguments: str) -> AsyncGenerator[TmuxTerminal, None]:
-        async with TmuxTerminal((*self.argv, *arguments), self.project, self.env) as terminal:
+    async def terminal_of(self, *command: str) -> AsyncGenerator[TmuxTerminal, None]:
+        """A terminal in which a command starts the harness, once it takes input."""
+        async with TmuxTerminal(command, self.project, self.env) as terminal:
             await terminal.until(
                 lambda screen: any(mark in screen for mark in READY), "the harness takes input", timeout=START_S
             )

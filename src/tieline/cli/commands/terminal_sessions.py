@@ -115,14 +115,6 @@ def open_in_terminal(given: str, *, print_only: bool, json: bool) -> int:
         command = _resume_command(record)
         local = next((node for node in await client.nodes() if node.local), None)
         here = local is not None and local.id == record.node
-        if json or print_only or not here:
-            if json:
-                print_json({"session": record.id, "cwd": record.cwd, "command": command, "here": here})
-            else:
-                print(clean(f"cd {shlex.quote(record.cwd)} && {shlex.join(command)}"))
-            if not here and not json:
-                print_error("tieline: the session is on another machine; run this there")
-            return 0
         if record.kind == "attached" and record.status != "closed":
             raise UsageError("this session is open in a terminal already", field="session")
         if record.status in AT_WORK:
@@ -131,7 +123,14 @@ def open_in_terminal(given: str, *, print_only: bool, json: bool) -> int:
             )
         if record.kind == "driven":
             await client.close_session(record.id)  # two that write would lose each other's words
-        found.append((record, command))
+        if json:
+            print_json({"session": record.id, "cwd": record.cwd, "command": command, "here": here})
+        elif print_only or not here:
+            print(clean(f"cd {shlex.quote(record.cwd)} && {shlex.join(command)}"))
+            if not here:
+                print_error("tieline: the session is on another machine; run this there")
+        else:
+            found.append((record, command))
         return 0
 
     status = hub_connection.run_with_client(work)
