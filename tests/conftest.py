@@ -1,10 +1,14 @@
-"""What holds for every test: a busy machine is no failure of a property test, and collecting makes no garbage."""
+"""What holds for every test: a busy machine is no failure of a property test, nor of the command hook, and collecting
+makes no garbage."""
 
 import gc
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tieline.harnesses import base, hook
 
 settings.register_profile("tieline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tieline")
@@ -19,3 +23,14 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture
+def patient_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command hook, which gives up after two seconds for its harness's sake, waits for a hub on a busy machine."""
+    text, bound = base.hook_program().read_text(), f"BOUND_S = {hook.BOUND_S}\n"
+    assert text.count(bound) == 1
+    program = tmp_path / "harnesses" / "hook.py"
+    program.parent.mkdir()
+    program.write_text(text.replace(bound, "BOUND_S = 60.0\n"))
+    monkeypatch.setattr(base, "hook_program", lambda: program)

@@ -62,6 +62,7 @@ async def listener(home: Path, reply: bytes | None) -> AsyncGenerator[None]:
             writer.close()
 
 
+@pytest.mark.usefixtures("patient_hook")
 async def test_it_prints_what_the_hub_says_and_confirms_it(tmp_path: Path) -> None:
     async with mesh_hub(tmp_path) as mesh:
         home = Path(mesh.serving.socket).parents[1]

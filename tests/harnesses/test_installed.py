@@ -21,6 +21,8 @@ from tieline.harnesses.base import InstallOptions
 from tieline.harnesses.instructions import PROTOCOL
 from tieline.testing.wait_for import eventually
 
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("patient_hook")]
+
 
 def install(name: str, hub: MeshHub, project: str = "") -> list[str]:
     """Into the hub's home. What the person is told."""
@@ -54,7 +56,6 @@ async def hook(command: str, **input: Any) -> str:
     return stdout.decode()
 
 
-@pytest.mark.slow
 async def test_any_other_harness_is_told_on_the_desktop_and_fetches(tmp_path: Path) -> None:
     desktop = program(tmp_path, "notify-send") | {"DISPLAY": ":0"}
     async with mesh_hub(tmp_path, desktop, notify_after_s=0.1) as hub:
@@ -72,7 +73,6 @@ async def test_any_other_harness_is_told_on_the_desktop_and_fetches(tmp_path: Pa
             assert "are you there?" in message["text"]
 
 
-@pytest.mark.slow
 async def test_the_hook_before_an_mcp_call_says_which_conversation_of_cursor_calls(tmp_path: Path) -> None:
     async with mesh_hub(tmp_path) as hub:
         install("cursor", hub)
@@ -90,7 +90,6 @@ async def test_the_hook_before_an_mcp_call_says_which_conversation_of_cursor_cal
                 assert (bound["harness"], bound["session_id"]) == ("cursor", conversation)
 
 
-@pytest.mark.slow
 async def test_the_hooks_of_kiro_register_its_agent_and_bring_messages_with_a_prompt(tmp_path: Path) -> None:
     async with mesh_hub(tmp_path) as hub:
         install("kiro", hub)
@@ -117,7 +116,6 @@ bash -c "$HOOK" < "$2"
 """
 
 
-@pytest.mark.slow
 async def test_the_hooks_of_amazon_q_name_no_session_but_are_below_its_process(tmp_path: Path) -> None:
     events: list[str] = []
     for event in ("agentSpawn", "userPromptSubmit"):
@@ -166,7 +164,6 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.slow
 async def test_the_hooks_of_claude_code_tell_its_agent_what_its_instructions_say(tmp_path: Path) -> None:
     async with mesh_hub(tmp_path) as hub:
         install("claude-code", hub)

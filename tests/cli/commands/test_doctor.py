@@ -73,6 +73,7 @@ def test_a_folder_that_gemini_does_not_trust(cli: CliProcess) -> None:
     assert ("gemini", "folder") not in states(doctor(cli, "gemini"))
 
 
+@pytest.mark.usefixtures("patient_hook")
 def test_sessions_hooks_and_a_test_message(cli: CliProcess) -> None:
     options = InstallOptions(env=cli.env, program=cli.program, python=sys.executable)
     command = shlex.split(hook_command("gemini", options))
