@@ -47,6 +47,7 @@ LAYERS: list[set[str]] = [
         "channels.base",
         "channels.inbound_http",
         "bus.base",
+        "bus.active_lease",
         "bus.subjects",
         "bus.announcement_listeners",
         "bus.table_cache",

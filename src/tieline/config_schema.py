@@ -173,7 +173,8 @@ def _of_the_whole(content: Mapping[str, Any], table: type[Struct], path: Path) -
     try:
         msgspec.convert(dict(content), table)
     except msgspec.ValidationError as error:
-        yield Mistake(path, str(error))
+        problem, _, key = str(error).partition(" - at `$.")  # a bound that a key's type has
+        yield Mistake((*path, key.rstrip("`")) if key else path, problem.replace("`", ""))
     except UsageError as error:
         parts = tuple(error.field.split(".")) if error.field else ()
         yield Mistake((*path, *parts), error.message, error.hint)

@@ -18,7 +18,6 @@ from tieline.bus import Bus, open_bus
 from tieline.channels.agent import AgentConfig, AgentProject, create
 from tieline.channels.agent.channel import session_of
 from tieline.channels.agent.prompt_context import relay_context
-from tieline.channels.agent.turn_follower import CallCounter
 from tieline.channels.base import ChannelContext, SessionNodeOffline, SessionRequest
 from tieline.config import Config
 from tieline.drivers.base import Prompt
@@ -31,6 +30,7 @@ from tieline.relay import Relay
 from tieline.script import Fail, Reply, Run, Say, Stall
 from tieline.sessions.manager import SessionManager
 from tieline.sessions.records import PromptRecord
+from tieline.sessions.turn_follower import CallCounter
 from tieline.testing.channel_contract import FakeDeliveryContext, FakeOutlet
 from tieline.testing.in_process_hub import hub_around
 from tieline.testing.wait_for import at_work_in, eventually

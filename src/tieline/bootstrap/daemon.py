@@ -33,12 +33,13 @@ from ..node.hub_link import HubLink, LinkStatus
 from ..node.node_identity import NodeIdentity, identify
 from ..processes import subreaper
 from ..sessions.manager import SessionManager
+from ..teams.teams import Teams
 from ..version import __version__
 from .mesh import open_mesh
 from .nats_server import nats_server
 from .node_terminals import open_terminals
 from .process_lock import REJOIN, StartOptions, StartResult, running_file, single_instance
-from .relay import open_relay
+from .relay import HubSessions, open_relay
 from .shutdown_progress import ShutdownProgress
 
 # --- putting together -------------------------------------------------------------------------------------
@@ -78,6 +79,7 @@ async def hub_on(
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
         relay = await stack.enter_async_context(open_relay(hub, wait=False))
         await stack.enter_async_context(open_mesh(hub, relay, local.router if local else None))
+        hub.teams = await stack.enter_async_context(Teams(bus, HubSessions(hub)))
         stack.callback(farewell.step, "the channels")
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))

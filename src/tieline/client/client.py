@@ -11,9 +11,10 @@ from .messages import MessagesApi
 from .nodes import AccessApi, NodesApi
 from .sessions import SessionsApi
 from .stream import Connection, StreamTransport, follow
+from .teams import TeamsApi
 
 
-class Client(SessionsApi, NodesApi, AccessApi, MessagesApi, MembersApi):
+class Client(SessionsApi, NodesApi, AccessApi, MessagesApi, MembersApi, TeamsApi):
     """`async with Client(url, token) as client`; `socket` is the owner's way in, on the hub's own machine.
 
     Whatever changes something is sent with an id of its own and again when the connection is lost on the way: it

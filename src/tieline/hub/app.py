@@ -43,6 +43,7 @@ PARTS = (
     "routes.webhooks",
     "routes.mcp",
     "routes.members",
+    "routes.teams",
     "routes.harness_hooks",
     "routes.harness_plugins",
     "http.static_files",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ..node.command_executor import CommandExecutor
     from ..relay import Relay
     from ..relay.plugins.reload import ChannelSet
+    from ..teams.teams import Teams
 
 LOGIN_ATTEMPTS = 10
 RATE_WINDOW_S = 60.0
@@ -87,6 +88,7 @@ class Hub:
         self.relay: Relay | None = None  # the daemon gives them
         self.channels: ChannelSet | None = None
         self.mesh: Mesh | None = None
+        self.teams: Teams | None = None
         self.mcp: McpEndpoint | None = None
         self.hooks: HarnessHooks | None = None
         self.plugin_reaches: Mapping[str, PluginReach] = {}

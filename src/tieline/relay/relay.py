@@ -13,6 +13,7 @@ from typing import Unpack
 from msgspec.structs import replace
 
 from ..background_tasks import cancel_and_wait
+from ..bus.active_lease import ActiveLease
 from ..bus.base import Bus
 from ..channels.base import AskOptions, Channel, Progress, SendOptions
 from ..config import Config
@@ -41,7 +42,6 @@ from .request_reply import RequestReply
 from .schedules import Schedules
 from .settings import Settings
 from .storage.inbox import MessageInbox
-from .storage.lease import ActiveRelayLease
 from .storage.store import RelayStore, derived_id
 from .submit import REPLY_PREFIX, SendRequest, Submitter, as_payload
 
@@ -62,7 +62,7 @@ class Relay:
             keep_keys_s=self.settings.keep_keys_s,
         )
         self.dispatcher = Dispatcher(self.store, self.settings, keep_unread_s=own.keep_unread_s)
-        self.lease = ActiveRelayLease(bus.table("relay"), self.settings.lease_s)
+        self.lease = ActiveLease(bus.table("relay"), self.settings.lease_s)
         self.submitter = Submitter(own, self.store, self.dispatcher, self.active_deliveries, self.check_active)
         self.attempts = Attempts(
             self.dispatcher,

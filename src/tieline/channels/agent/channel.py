@@ -17,6 +17,7 @@ from ...envelopes import DeliveryResult, Envelope
 from ...errors import BusError, TielineError, UsageError
 from ...sessions.event_log import subject as log_subject
 from ...sessions.records import SESSIONS
+from ...sessions.turn_follower import TurnEnd, TurnFollower
 from ..base import (
     ChannelStatus,
     DeliveryContext,
@@ -30,7 +31,6 @@ from ..base import (
     time_left,
 )
 from .prompt_context import relay_context
-from .turn_follower import TurnEnd, TurnFollower
 
 WITHDRAW_S = 3.0
 """How long a turn that is out of time or of calls may take to end."""

@@ -19,6 +19,7 @@ STATUS: dict[str, int] = {
     "UnknownMember": 404,
     "UnknownNode": 404,
     "UnknownMessage": 404,
+    "UnknownTeam": 404,
     "SlowRequest": 408,
     "AlreadyAnswered": 409,
     "Conflict": 409,

@@ -85,6 +85,8 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("POST", f"{API}/pairings"),
     ("DELETE", f"{API}/devices/{{device}}"),
     ("POST", f"{API}/sessions/{{session}}/adopt"),
+    ("POST", f"{API}/teams"),
+    ("POST", f"{API}/teams/{{team}}/actions"),
 )
 """What the agent in a person's terminal may not do: decide, or let in somebody who may."""
 

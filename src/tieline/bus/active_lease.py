@@ -1,4 +1,4 @@
-"""The lease that makes one relay per bus the active one; another takes over when it expires.
+"""The lease that makes one process per bus the active one for a job; another takes over when it expires.
 
 The holder renews the lease after a third of its time and stops by itself if that fails, before another may start.
 A lease whose holder was a dead process of this machine is taken over at once.
@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ...background_tasks import cancel_and_wait
-from ...bus.base import Table
-from ...errors import BusError, Conflict
-from ...ids import new_id
+from ..background_tasks import cancel_and_wait
+from ..errors import BusError, Conflict
+from ..ids import new_id
+from .base import Table
 
 KEY = "active"
 RETRY_S = 2.0
@@ -51,7 +51,7 @@ class Holder(Struct, frozen=True):
         return _process_start(self.pid) != self.began
 
 
-class ActiveRelayLease:
+class ActiveLease:
     def __init__(self, table: Table, ttl_s: int) -> None:
         self.holder = Holder.new()
         self.other: Holder | None = None
@@ -116,7 +116,7 @@ class ActiveRelayLease:
         settled: Callable[[], None],
     ) -> None:
         """Runs until cancelled: acquire the lease, be active while it is held, repeat. `settled` is called when
-        another relay holds it."""
+        another process holds it."""
         while True:
             with contextlib.suppress(BusError):
                 if await self.acquire():

@@ -9,13 +9,13 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from ...background_tasks import cancel_and_wait
-from ...bus.base import Bus
-from ...errors import BusClosed, BusError
-from ...events import AnyEvent, Done, Outcome, Text, Thinking, ToolResult, ToolUse, TurnStarted
-from ...sessions.event_log import EventLog
-from ...sessions.prompt_queue import prompt_key
-from ...sessions.records import PROMPTS, PromptRecord
+from ..background_tasks import cancel_and_wait
+from ..bus.base import Bus
+from ..errors import BusClosed, BusError
+from ..events import AnyEvent, Done, Outcome, Text, Thinking, ToolResult, ToolUse, TurnStarted
+from .event_log import EventLog
+from .prompt_queue import prompt_key
+from .records import PROMPTS, PromptRecord
 
 LATE_S = 15.0
 """How long a turn's end may be on its way after its prompt is known to be over: from another node, the log and the
@@ -36,7 +36,7 @@ class TurnEnd(Struct, frozen=True):
 
 
 class TurnFollower:
-    """`async with Turns(bus)`."""
+    """`async with TurnFollower(bus)`."""
 
     def __init__(self, bus: Bus) -> None:
         self._log = EventLog(bus)
@@ -57,13 +57,21 @@ class TurnFollower:
         return await self._table.get(prompt_key(session, prompt)) is not None
 
     async def end(
-        self, session: str, prompt: str, *, after: int, began: Notify, called: Callable[[int], None]
+        self,
+        session: str,
+        prompt: str,
+        *,
+        after: int,
+        began: Notify | None = None,
+        called: Callable[[int], None] | None = None,
+        on_event: Callable[[AnyEvent], None] | None = None,
     ) -> TurnEnd:
-        """Wait for a turn's end. `began` is awaited when it begins, `called` told each model call's number."""
+        """Wait for a turn's end. `began` is awaited when it begins, `called` told each model call's number, `on_event`
+        each event of the turn."""
         key = prompt_key(session, prompt)
         over: asyncio.Future[PromptRecord] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, set()).add(over)
-        reading = asyncio.create_task(self._read(session, prompt, after, began, called))
+        reading = asyncio.create_task(self._read(session, prompt, after, began, called, on_event))
         try:
             if (record := await self._prompt(key)) is not None and record.over and not over.done():
                 over.set_result(record)
@@ -91,19 +99,29 @@ class TurnFollower:
         entry = await self._table.get(key)
         return _decode(entry.value) if entry else None
 
-    async def _read(self, session: str, prompt: str, after: int, began: Notify, called: Callable[[int], None]) -> Done:
+    async def _read(
+        self,
+        session: str,
+        prompt: str,
+        after: int,
+        began: Notify | None,
+        called: Callable[[int], None] | None,
+        on_event: Callable[[AnyEvent], None] | None,
+    ) -> Done:
         ours = False
         calls = CallCounter()
         async with aclosing(self._log.read(session, after=after)) as entries:
             async for entry in entries:
+                if isinstance(entry.event, TurnStarted):
+                    ours = entry.event.id == prompt
+                if ours and on_event is not None:
+                    on_event(entry.event)
                 match entry.event:
-                    case TurnStarted(id=id):
-                        ours = id == prompt
-                        if ours:
-                            await began()
+                    case TurnStarted() if ours and began is not None:
+                        await began()
                     case Done() if ours:
                         return entry.event
-                    case event if ours and calls.count(event):
+                    case event if ours and calls.count(event) and called is not None:
                         called(calls.number)
                     case _:
                         pass

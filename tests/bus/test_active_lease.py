@@ -11,16 +11,16 @@ from msgspec.structs import replace
 from tests.relay.conftest import QUICK, over, relaying, within
 
 from tieline.bus import open_bus
+from tieline.bus.active_lease import KEY, ActiveLease, Holder
 from tieline.channels.base import DeliveryContext
 from tieline.envelopes import Envelope
 from tieline.relay.storage import lease as lease_module
-from tieline.relay.storage.lease import KEY, ActiveRelayLease, Holder
 from tieline.testing.wait_for import eventually
 
 
 async def test_it_is_held_by_one(tmp_path: Path) -> None:
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
-        first, second = ActiveRelayLease(bus.table("relay"), 10), ActiveRelayLease(bus.table("relay"), 10)
+        first, second = ActiveLease(bus.table("relay"), 10), ActiveLease(bus.table("relay"), 10)
         assert await first.acquire()
         assert first.valid
         assert not await second.acquire()
@@ -41,7 +41,7 @@ async def test_a_holder_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
         assert gone.is_dead(), "its process is no more"
         assert not replace(gone, machine="elsewhere").is_dead(), "that cannot be told from here"
         await table.put(KEY, msgspec.json.encode(gone), ttl=3600)
-        lease = ActiveRelayLease(table, 10)
+        lease = ActiveLease(table, 10)
         assert await lease.acquire()
         await lease.release()
 
@@ -80,7 +80,7 @@ async def test_who_cannot_renew_it_stops(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_it_is_kept_while_it_is_renewed(tmp_path: Path) -> None:
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
-        lease = ActiveRelayLease(bus.table("relay"), 6)
+        lease = ActiveLease(bus.table("relay"), 6)
         assert await lease.acquire()
         holding = asyncio.create_task(lease.renew())
         async with aclosing(bus.table("relay").watch(KEY)) as changes:

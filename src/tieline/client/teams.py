@@ -1,0 +1,23 @@
+"""The part of the client about team conversations."""
+
+from ..protocol.teams import AnyTeamAction, NewTeam, TeamEntries, TeamRecord, TeamView
+from .api_requests import ApiRequests
+
+
+class TeamsApi(ApiRequests):
+    async def teams(self) -> list[TeamRecord]:
+        """Team conversations, the last active first."""
+        return await self.get("teams", list[TeamRecord])
+
+    async def start_team(self, new: NewTeam) -> TeamView:
+        return await self.change("POST", "teams", TeamView, new)
+
+    async def team(self, team: str) -> TeamView:
+        return await self.get(f"teams/{team}", TeamView)
+
+    async def team_entries(self, team: str, *, after: int = 0, limit: int = 100, wait_s: float = 0.0) -> TeamEntries:
+        """The log after a cursor; with `wait_s`, waits that long for something new."""
+        return await self.get(f"teams/{team}/entries", TeamEntries, after=after, limit=limit, wait_s=wait_s)
+
+    async def act_in_team(self, team: str, action: AnyTeamAction) -> TeamView:
+        return await self.change("POST", f"teams/{team}/actions", TeamView, action)

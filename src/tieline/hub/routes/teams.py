@@ -1,0 +1,80 @@
+"""Team conversations: start, list, read, and what people do in them."""
+
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from msgspec import Meta
+from starlette.responses import Response
+
+from ...protocol.teams import AnyTeamAction, NewTeam, TeamEntries, TeamRecord, TeamView
+from ...teams.teams import Teams
+from ..http.problems import RequestRefused
+from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
+from ..http.route_spec import RouteSpec
+from ..http.routing import get, post
+from ..nodes.command_helpers import check_client_id
+from ..security.auth import actor_name
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+TAGS = ["teams"]
+UNKNOWN = ("UnknownTeam",)
+MAX_ENTRIES = 1000
+MAX_WAIT_S = 30.0
+MAX_CURSOR = 2**63 - 1
+
+
+def teams_of(request: Request) -> Teams:
+    teams = request.hub.teams
+    if teams is None:
+        raise RequestRefused("BusError", "teams do not run on this hub")
+    return teams
+
+
+@get("/api/v1/teams", tags=TAGS, spec=RouteSpec(response=list[TeamRecord]))
+async def conversations(request: Request) -> Response:
+    """Team conversations, the last active first."""
+    return json_response(await teams_of(request).records())
+
+
+@post("/api/v1/teams", tags=TAGS, spec=RouteSpec(body=NewTeam, response=TeamView, status=201))
+async def start(request: Request) -> Response:
+    """Start a team on its task. The team is what its file says, with absolute directories."""
+    new = await parse_body(request, NewTeam)
+    check_client_id("id", new.id)
+    by = actor_name(device_of(request))
+    return json_response(await teams_of(request).start(new, by=by, key=idempotency_id(request)), 201)
+
+
+@get("/api/v1/teams/{team}", tags=TAGS, spec=RouteSpec(response=TeamView, problems=UNKNOWN))
+async def conversation(request: Request, team: str) -> Response:
+    """A conversation as it is now: who speaks, who is next, who waits, what it cost."""
+    return json_response(await teams_of(request).view(team))
+
+
+@get("/api/v1/teams/{team}/entries", tags=TAGS, spec=RouteSpec(response=TeamEntries, problems=UNKNOWN))
+async def entries(
+    request: Request,
+    team: str,
+    after: Annotated[int, Meta(ge=0, le=MAX_CURSOR)] = 0,
+    limit: Annotated[int, Meta(ge=1, le=MAX_ENTRIES)] = 100,
+    wait_s: Annotated[float, Meta(ge=0, le=MAX_WAIT_S)] = 0.0,
+) -> Response:
+    """The log of a conversation after a cursor. With `wait_s`, waits that long for something new."""
+    return json_response(await teams_of(request).entries(team, after=after, limit=limit, wait_s=wait_s))
+
+
+@post(
+    "/api/v1/teams/{team}/actions",
+    tags=TAGS,
+    spec=RouteSpec(body=AnyTeamAction, response=TeamView, problems=UNKNOWN),
+)
+async def act(request: Request, team: str) -> Response:
+    """Speak, hold, resume, reorder, drop, add or remove a member, end."""
+    action = await parse_body(request, cast("type[AnyTeamAction]", AnyTeamAction))
+    by = actor_name(device_of(request))
+    return json_response(await teams_of(request).act(team, action, by=by, key=idempotency_id(request)))
+
+
+def routes(hub: "Hub") -> list[Any]:
+    return [conversations, start, conversation, entries, act]

@@ -1,0 +1,1 @@
+"""Teams: several agents and people in one routed conversation."""

@@ -1,0 +1,411 @@
+"""The state of a conversation, folded from its log entry by entry. Pure: the same log gives the same state."""
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple, assert_never
+
+from msgspec.structs import replace
+
+from ..errors import UsageError
+from ..protocol.teams import (
+    LOWEST_PRIORITY,
+    AnyEntry,
+    ConversationLimits,
+    Dropped,
+    Held,
+    Markers,
+    MemberAdded,
+    MemberRemoved,
+    NextSpeaker,
+    PersonSpoke,
+    Reordered,
+    Resumed,
+    Started,
+    Team,
+    TeamEnded,
+    TeamMember,
+    TeamMemberView,
+    TeamRecord,
+    TeamStatus,
+    TeamView,
+    TurnBegan,
+    TurnEnded,
+)
+from .markers import ALL, without_markers
+from .speaking_queue import MAX_PER_MESSAGE, SpeakingQueue
+
+MAX_MESSAGES = 500
+"""Messages that are kept for members that have not seen them."""
+COORDINATOR = "tieline"
+"""What the conversation itself tells its members is from this name."""
+
+
+def session_of(team: str, member: TeamMember) -> str:
+    """The id of a member's session: always the same."""
+    if member.session:
+        return member.session
+    return "t" + hashlib.sha256(f"{team}.{member.name.casefold()}".encode()).hexdigest()[:23]
+
+
+class TeamMessage(NamedTuple):
+    number: int
+    sender: str
+    text: str
+    to: tuple[str, ...] = ()  # for these alone; empty: for all
+
+
+class Participant:
+    """A member, and what became of it so far."""
+
+    def __init__(self, member: TeamMember, joined: int) -> None:
+        self.member = member
+        self.seen = joined  # the number of the last message that it was given
+        self.turns = 0
+        self.cost_usd = 0.0
+        self.told_unknown = False  # that it addressed somebody who is not there
+        self.told_interrupted = False
+
+    @property
+    def name(self) -> str:
+        return self.member.name
+
+    def over_budget(self) -> str:
+        if self.member.max_turns and self.turns >= self.member.max_turns:
+            return f"{self.name} has used its {self.member.max_turns} turns"
+        if self.member.max_cost_usd and self.cost_usd >= self.member.max_cost_usd:
+            return f"{self.name} has used its {self.member.max_cost_usd:g} USD"
+        return ""
+
+
+class TeamConversation:
+    """`apply` every entry of the log in order; the rest only reads."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.team = Team(name="")
+        self.task = ""
+        self.limits = ConversationLimits()
+        self.participants: dict[str, Participant] = {}  # by case-folded name, in the order of the file
+        self.queue = SpeakingQueue()
+        self.messages: deque[TeamMessage] = deque(maxlen=MAX_MESSAGES)
+        self.running: dict[str, TurnBegan] = {}  # by member
+        self.waiting_for: dict[str, str] = {}  # people, with who addressed them last
+        self.rounds = 0
+        self.cost_usd = 0.0
+        self.working_s = 0.0  # time in which somebody worked
+        self.held = False
+        self.done_by = ""
+        self.ended: TeamEnded | None = None
+        self.created_at = self.active_at = 0.0
+        self.seq = 0  # of the last entry
+        self.count = 0  # of messages
+
+    # --- reading ---
+
+    @property
+    def status(self) -> TeamStatus:
+        if self.ended is not None:
+            return "ended"
+        if self.held:
+            return "held"
+        return "running" if self.running or self.queue or not self.waiting_for else "waiting"
+
+    def find(self, name: str) -> Participant | None:
+        return self.participants.get(name.strip().lstrip("@").casefold())
+
+    def get(self, name: str) -> Participant:
+        if (participant := self.find(name)) is None:
+            names = ", ".join(each.name for each in self.participants.values())
+            raise UsageError(f"no member is called {name}", field="member", hint=f"Members: {names}.")
+        return participant
+
+    def limit_reached(self) -> str:
+        """Which limit of the conversation lets no further turn begin; empty: none."""
+        limits = self.limits
+        if self.rounds >= limits.max_rounds:
+            return f"the limit of {limits.max_rounds} rounds is reached"
+        if limits.max_cost_usd and self.cost_usd >= limits.max_cost_usd:
+            return f"the limit of {limits.max_cost_usd:g} USD is reached"
+        if limits.max_minutes and self.working_s >= limits.max_minutes * 60:
+            return f"the limit of {limits.max_minutes:g} minutes is reached"
+        return ""
+
+    def next_speakers(self) -> list[Participant]:
+        """Agents whose turn may begin now, in order."""
+        if self.ended is not None or self.held or self.done_by:
+            return []
+        free = self.limits.parallel - len(self.running)
+        found: list[Participant] = []
+        for waiting in self.queue:
+            if free > 0 and waiting.name not in self.running:
+                found.append(self.participants[waiting.name.casefold()])
+                free -= 1
+        return found
+
+    def over(self) -> str:
+        """Why the conversation is to end now; empty: it goes on, or waits."""
+        if self.ended is not None or self.running:
+            return ""
+        if self.done_by:
+            return f"done, says {self.done_by}"
+        if self.queue and (reason := self.limit_reached()) and not self.held:
+            return reason
+        if not self.queue and not self.waiting_for and not self.held:
+            return "nobody is left to speak"
+        return ""
+
+    def unseen(self, participant: Participant) -> list[TeamMessage]:
+        """What it was not given yet, oldest first."""
+        return [
+            message
+            for message in self.messages
+            if message.number > participant.seen
+            and message.sender != participant.name
+            and (not message.to or participant.name in message.to)
+        ]
+
+    def record(self) -> TeamRecord:
+        last = next((message.text for message in reversed(self.messages) if message.text), "")
+        return TeamRecord(
+            id=self.id,
+            name=self.team.name,
+            task=self.task,
+            status=self.status,
+            members=tuple(each.name for each in self.participants.values()),
+            waiting_for=tuple(self.waiting_for),
+            speaking=tuple(self.running),
+            rounds=self.rounds,
+            max_rounds=self.limits.max_rounds,
+            cost_usd=self.cost_usd,
+            reason=self.ended.reason if self.ended else "",
+            created_at=self.created_at,
+            active_at=self.active_at,
+            last_line=last.strip().partition("\n")[0][:200],
+        )
+
+    def view(self) -> TeamView:
+        record = self.record()
+        people = tuple(each.name for each in self.participants.values() if each.member.human)
+        return TeamView(
+            **{name: getattr(record, name) for name in record.__struct_fields__},
+            people=people,
+            who=tuple(
+                TeamMemberView(
+                    name=each.name,
+                    agent=each.member.agent,
+                    human=each.member.human,
+                    role=each.member.role,
+                    session="" if each.member.human else session_of(self.id, each.member),
+                    turns=each.turns,
+                    cost_usd=each.cost_usd,
+                )
+                for each in self.participants.values()
+            ),
+            queue=tuple(NextSpeaker(each.name, each.rank) for each in self.queue),
+            limits=self.limits,
+        )
+
+    # --- the fold ---
+
+    def apply(self, entry: AnyEntry, seq: int) -> None:
+        if self.running and entry.at > self.active_at:
+            self.working_s += entry.at - self.active_at
+        self.active_at = max(self.active_at, entry.at)
+        self.seq = seq
+        match entry:
+            case Started():
+                self._start(entry)
+            case TurnBegan():
+                self._turn_began(entry)
+            case TurnEnded():
+                self._turn_ended(entry)
+            case PersonSpoke():
+                self._person_spoke(entry)
+            case Held():
+                self.held = True
+            case Resumed():
+                self._resumed(entry)
+            case Reordered():
+                self._reorder([self.get(name) for name in entry.next])
+            case Dropped():
+                self._drop(entry.members)
+            case MemberAdded():
+                self._add(entry.member)
+            case MemberRemoved():
+                self._remove(entry.member)
+            case TeamEnded():
+                self.ended = entry
+            case _:
+                assert_never(entry)
+
+    def _start(self, entry: Started) -> None:
+        self.team, self.task, self.limits = entry.team, entry.task, entry.team.conversation
+        self.created_at = entry.at
+        for member in entry.team.members:
+            self.participants[member.name.casefold()] = Participant(member, 0)
+        first = self.limits.first or next(
+            each.name for each in entry.team.members if not each.human and each.responds != "never"
+        )
+        self._say(entry.by or COORDINATOR, entry.task)
+        self._address([NextSpeaker(first)], entry.by or COORDINATOR)
+
+    def _turn_began(self, entry: TurnBegan) -> None:
+        participant = self.get(entry.member)
+        self.queue.take(participant.name)
+        participant.seen = entry.seen
+        participant.turns += 1
+        self.rounds += 1
+        self.running[participant.name] = entry
+
+    def _turn_ended(self, entry: TurnEnded) -> None:
+        self.running.pop(entry.member, None)
+        self.cost_usd += entry.cost_usd
+        participant = self.find(entry.member)
+        if participant is None:  # it was removed meanwhile
+            return
+        participant.cost_usd += entry.cost_usd
+        if entry.status == "success":
+            participant.told_interrupted = False
+            self._spoke(participant, entry.text, entry.markers)
+        elif entry.status == "indeterminate" and not participant.told_interrupted:
+            participant.told_interrupted = True
+            self._tell(participant.name, "Your last turn was cut off by a restart. See what is done of it, and go on.")
+            self.queue.add(participant.name, 1, self.count)
+        else:
+            what = {"interrupted": "was interrupted", "timeout": "took too long"}.get(entry.status, "failed")
+            self._say(COORDINATOR, f"The turn of {participant.name} {what}{': ' + entry.error if entry.error else ''}")
+            if not self.queue and not self.running:
+                self._ask_fallback(participant.name)
+
+    def _person_spoke(self, entry: PersonSpoke) -> None:
+        participant = self.get(entry.member)
+        asked_by = self.waiting_for.pop(participant.name, "")
+        self.queue.drop(participant.name)
+        participant.seen = self.count
+        if entry.markers.next or entry.markers.done or entry.markers.drop:
+            self._spoke(participant, entry.text, entry.markers)
+            return
+        self._say(participant.name, entry.text)
+        answers = self.find(asked_by) or self._first_agent()
+        if answers is not None:
+            self._address([NextSpeaker(answers.name)], participant.name)
+        self._address_always(participant.name)
+
+    def _resumed(self, entry: Resumed) -> None:
+        self.held, self.done_by, ended, self.ended = False, "", self.ended, None
+        limits = self.limits
+        self.limits = replace(
+            limits,
+            max_rounds=limits.max_rounds + entry.more_rounds,
+            max_cost_usd=limits.max_cost_usd and limits.max_cost_usd + entry.more_cost_usd,  # 0 is no limit
+            max_minutes=limits.max_minutes and limits.max_minutes + entry.more_minutes,
+        )
+        if ended is not None and not self.queue and not self.waiting_for:
+            first = self._first_agent()
+            if first is not None:
+                self._tell(first.name, "The conversation goes on.")
+                self._address([NextSpeaker(first.name)], COORDINATOR)
+
+    def _reorder(self, participants: list[Participant]) -> None:
+        self.queue.put_first([each.name for each in participants if not each.member.human])
+        for participant in participants:
+            if participant.member.human:
+                self.waiting_for.setdefault(participant.name, "")
+
+    def _add(self, member: TeamMember) -> None:
+        self.participants[member.name.casefold()] = Participant(member, self.count)
+        what = "a person" if member.human else member.role or member.agent
+        self._say(COORDINATOR, f"{member.name} ({what}) has joined the team.")
+
+    def _remove(self, name: str) -> None:
+        participant = self.get(name)
+        del self.participants[participant.name.casefold()]
+        self.queue.drop(participant.name)
+        self.waiting_for.pop(participant.name, None)
+        self._say(COORDINATOR, f"{participant.name} has left the team.")
+
+    # --- what a message does ---
+
+    def _spoke(self, speaker: Participant, text: str, markers: Markers) -> None:
+        if markers.task:
+            self.task = markers.task
+        said = self._say(speaker.name, without_markers(text))
+        self._drop(markers.drop)
+        if markers.done:
+            self.done_by = speaker.name
+        self._address(markers.next, speaker.name, said)
+        self._address_always(speaker.name)
+        if not (self.queue or self.running or self.waiting_for or self.done_by):
+            self._ask_fallback(speaker.name)
+
+    def _address(self, speakers: Iterable[NextSpeaker], by: str, message: int = 0) -> None:
+        """Queue them. Unknown names go back to the speaker once, then to a person."""
+        unknown: list[str] = []
+        addressed: list[tuple[Participant, int]] = []
+        for speaker in list(speakers)[:MAX_PER_MESSAGE]:
+            participant = self.find(speaker.name)
+            if participant is None or participant.member.responds == "never":
+                unknown.append(speaker.name)
+            elif problem := participant.over_budget():
+                self._say(COORDINATOR, f"{problem} and does not speak any more.")
+            else:
+                addressed.append((participant, speaker.priority))
+        for participant, priority in sorted(addressed, key=lambda each: each[0].member.order):
+            if participant.member.human:
+                self.waiting_for.pop(participant.name, None)
+                self.waiting_for[participant.name] = by
+            elif not self.queue.add(participant.name, priority, message or self.count):
+                self._say(COORDINATOR, f"The queue is full: {participant.name} was not asked.")
+        speaker_of = self.find(by)
+        if not unknown:
+            if speaker_of is not None:
+                speaker_of.told_unknown = False
+        elif speaker_of is not None and not speaker_of.member.human and not speaker_of.told_unknown:
+            speaker_of.told_unknown = True
+            names = ", ".join(each.name for each in self.participants.values() if each.member.responds != "never")
+            self._tell(by, f"Nobody who speaks is called {', '.join(unknown)}. Members: {names}.")
+            self.queue.add(speaker_of.name, 1, self.count)
+        else:
+            self._ask_fallback(by)
+
+    def _address_always(self, speaker: str) -> None:
+        for participant in self.participants.values():
+            member = participant.member
+            responds = member.responds == "always" and not member.human and participant.name != speaker
+            if responds and not participant.over_budget():
+                self.queue.add(participant.name, LOWEST_PRIORITY, self.count)
+
+    def _ask_fallback(self, by: str) -> None:
+        """Nobody was addressed: the member that the team names for that, else the first person."""
+        fallback = self.find(self.limits.fallback) if self.limits.fallback else None
+        if fallback is None or fallback.name == by:
+            fallback = next((each for each in self.participants.values() if each.member.human), None)
+        if fallback is None:
+            return
+        if fallback.member.human:
+            self.waiting_for[fallback.name] = by
+        elif not fallback.over_budget():
+            self.queue.add(fallback.name, message=self.count)
+
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name == ALL:
+                self.queue.clear()
+            elif participant := self.find(name):
+                self.queue.drop(participant.name)
+
+    def _first_agent(self) -> Participant | None:
+        return next(
+            (each for each in self.participants.values() if not each.member.human and each.member.responds != "never"),
+            None,
+        )
+
+    def _say(self, sender: str, text: str) -> int:
+        self.count += 1
+        self.messages.append(TeamMessage(self.count, sender, text))
+        return self.count
+
+    def _tell(self, name: str, text: str) -> None:
+        self.count += 1
+        self.messages.append(TeamMessage(self.count, COORDINATOR, text, (name,)))

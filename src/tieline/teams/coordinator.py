@@ -1,0 +1,234 @@
+"""Runs one conversation: follows its log, and lets those speak whose turn it is.
+
+Every step is an entry of the log before it has an effect, and only the log changes the state. So a hub that is killed
+between any two steps goes on where it was: a turn that had begun has a prompt with an id, which runs once however often
+it is sent.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from ..background_tasks import background, cancel_and_wait
+from ..bus.base import Bus
+from ..channels.base import SessionNodeOffline, SessionRequest, SessionService
+from ..errors import BusError, TielineError
+from ..events import AnyEvent, Done, ToolResult
+from ..policy import Policy, preset
+from ..protocol.teams import AnyEntry, Markers, TeamEnded, TurnBegan, TurnEnded, TurnStatus
+from ..sessions.event_log import subject as log_subject
+from ..sessions.records import SESSIONS, SessionRecord
+from ..sessions.turn_follower import TurnEnd, TurnFollower
+from .conversation import Participant, TeamConversation, session_of
+from .markers import read_markers
+from .records import TEAMS, decode_entry, encode_entry, subject, within_limit
+from .turn_prompt import instructions, turn_prompt
+
+RETRY_S = 2.0
+MAX_TOOL_LINES = 100_000
+"""Lines of tools' output in one turn that are kept, to see whether a marker was only quoted."""
+
+_session = msgspec.json.Decoder(SessionRecord).decode
+
+
+class Coordinator:
+    """`run` returns when the conversation has ended."""
+
+    def __init__(self, id: str, bus: Bus, sessions: SessionService, turns: TurnFollower) -> None:
+        self.conversation = TeamConversation(id)
+        self._bus = bus
+        self._sessions = sessions
+        self._turns = turns
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starting: set[str] = set()  # members whose turn is about to begin, until that was read from the log
+        self._followed: set[str] = set()  # prompts whose turns are followed
+        self._deciding = asyncio.Lock()
+        self._turn = 0
+        self._behind = 0  # nothing is decided before the log was read so far
+        self._stored = b""
+
+    async def run(self) -> None:
+        """Raises BusError; then it may be run anew, by another coordinator."""
+        conversation, log = self.conversation, subject(self.conversation.id)
+        self._behind = await self._bus.last(log)
+        try:
+            async with aclosing(self._bus.read(log)) as records:
+                async for record in records:
+                    conversation.apply(decode_entry(record.data), record.seq)
+                    await self._advance()
+                    over = conversation.ended is not None and not conversation.running
+                    if over and conversation.seq >= self._behind:
+                        return
+        finally:
+            await cancel_and_wait(*self._tasks)
+
+    async def _advance(self) -> None:
+        """Does whatever the state asks for, once all that was written has been read."""
+        conversation = self.conversation
+        async with self._deciding:
+            if conversation.seq < self._behind:
+                return
+            self._starting.difference_update(conversation.running)
+            for began in conversation.running.values():
+                if began.prompt not in self._followed:
+                    self._followed.add(began.prompt)
+                    self._spawn(self._run_turn(began), began.prompt)
+                if conversation.ended is not None or conversation.find(began.member) is None:
+                    await self._sessions.withdraw(began.session, began.prompt)
+            self._followed.intersection_update(began.prompt for began in conversation.running.values())
+            if not conversation.limit_reached():
+                for participant in conversation.next_speakers():
+                    if participant.name not in self._starting and self._free() > 0:
+                        self._starting.add(participant.name)
+                        self._spawn(self._begin_turn(participant), participant.name)
+            if not self._starting and (reason := conversation.over()):
+                await self._append(TeamEnded(reason=reason, at=time.time()))
+            await self._store_record()
+
+    def _free(self) -> int:
+        """Turns that may begin now."""
+        conversation, starting = self.conversation, len(self._starting)
+        rounds_left = conversation.limits.max_rounds - conversation.rounds
+        return min(conversation.limits.parallel - len(conversation.running), rounds_left) - starting
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = background(work, f"team-{self.conversation.id}-{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _append(self, entry: AnyEntry) -> None:
+        seq = await self._bus.publish(subject(self.conversation.id), encode_entry(entry))
+        self._behind = max(self._behind, seq)
+
+    async def _store_record(self) -> None:
+        """The summary in lists; a put is saved where nothing has changed."""
+        data = msgspec.json.encode(self.conversation.record())
+        if data != self._stored:
+            await self._bus.table(TEAMS).put(self.conversation.id, data)
+            self._stored = data
+
+    # --- a turn ---
+
+    async def _begin_turn(self, participant: Participant) -> None:
+        """Writes down that its turn begins, and what it is sent."""
+        conversation, problem, system = self.conversation, "", ""
+        session = session_of(conversation.id, participant.member)
+        while True:
+            try:
+                system = await self._prepare_session(session, participant)
+                break
+            except (SessionNodeOffline, BusError):
+                await asyncio.sleep(RETRY_S)  # its machine is away: the turn waits for it
+            except TielineError as error:
+                problem = error.message
+                break
+        if participant not in conversation.next_speakers():  # a person changed their mind meanwhile
+            self._starting.discard(participant.name)
+            await self._advance()
+            return
+        self._turn = turn = max(self._turn, conversation.rounds) + 1
+        began = TurnBegan(
+            turn=turn,
+            member=participant.name,
+            session=session,
+            prompt=f"{conversation.id}-{turn}",
+            text=turn_prompt(conversation, participant, system=system),
+            seen=conversation.count,
+            at=time.time(),
+        )
+        self._followed.add(began.prompt)
+        await self._append(began)
+        if problem:
+            await self._end_turn(began, "refused", TurnEnd("error", error=problem), _TurnEvents())
+        else:
+            await self._run_turn(began)
+
+    async def _prepare_session(self, session: str, participant: Participant) -> str:
+        """Makes its session, with its instructions by the agent's own way. Returns them where it has none: then they go
+        with its first prompt."""
+        member = participant.member
+        text = instructions(self.conversation, participant)
+        first = participant.turns == 0
+        if member.session:
+            return text if first else ""
+        policy = preset(member.policy) if isinstance(member.policy, str) else member.policy
+        request = SessionRequest(
+            agent=member.agent,
+            cwd=member.cwd,
+            node=member.node,
+            title=f"{self.conversation.team.name}: {member.name}",
+            model=member.model,
+            effort=member.effort,
+            policy=policy or Policy(),
+            system=text,
+            accept_unenforced=member.accept_unenforced,
+        )
+        entry = await self._bus.table(SESSIONS).get(session)
+        if entry is None:
+            try:
+                await self._sessions.create(session, request)
+            except (SessionNodeOffline, BusError):
+                raise
+            except TielineError:
+                await self._sessions.create(session, msgspec.structs.replace(request, system=""))
+            entry = await self._bus.table(SESSIONS).get(session)
+        return text if first and entry is not None and not _session(entry.value).system else ""
+
+    async def _run_turn(self, began: TurnBegan) -> None:
+        events = _TurnEvents()
+        while True:
+            try:
+                end = await self._prompt(began, events)
+                status: TurnStatus = end.status
+                break
+            except (SessionNodeOffline, BusError):
+                await asyncio.sleep(RETRY_S)
+            except TielineError as error:
+                end, status = TurnEnd("error", error=error.message), "refused"
+                break
+        await self._end_turn(began, status, end, events)
+
+    async def _prompt(self, began: TurnBegan, events: "_TurnEvents") -> TurnEnd:
+        known = await self._turns.known(began.session, began.prompt)
+        after = 0 if known else await self._bus.last(log_subject(began.session))
+        minutes = self.conversation.limits.turn_minutes
+        by = f"team {self.conversation.team.name}"
+        await self._sessions.prompt(
+            began.session, began.prompt, began.text, timeout_s=minutes * 60 if minutes else None, by=by
+        )
+        return await self._turns.end(began.session, began.prompt, after=after, on_event=events.hear)
+
+    async def _end_turn(self, began: TurnBegan, status: TurnStatus, end: TurnEnd, events: "_TurnEvents") -> None:
+        markers = read_markers(end.text, events.tool_lines) if status == "success" else Markers()
+        ended = TurnEnded(
+            turn=began.turn,
+            member=began.member,
+            status=status,
+            text=within_limit(end.text),
+            error=end.error,
+            cost_usd=events.cost_usd,
+            markers=markers,
+            at=time.time(),
+        )
+        await self._append(ended)
+
+
+class _TurnEvents:
+    """What is kept of a turn's events."""
+
+    def __init__(self) -> None:
+        self.tool_lines: set[str] = set()
+        self.cost_usd = 0.0
+
+    def hear(self, event: AnyEvent) -> None:
+        match event:
+            case ToolResult(output=str(output)) if len(self.tool_lines) < MAX_TOOL_LINES:
+                self.tool_lines.update(line.strip() for line in output.splitlines() if "[" in line)
+            case Done(tokens=tokens) if tokens is not None:
+                self.cost_usd = tokens.cost_usd or 0.0
+            case _:
+                pass

@@ -1,0 +1,145 @@
+"""`team.toml`: the members of a team and the limits of their conversation.
+
+name = "shop"
+
+[[members]]
+name = "architect"
+agent = "claude-code"
+instructions = "You design; you write no code."
+
+[[members]]
+name = "alice"
+human = true
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..config_schema import Mistake, mistakes
+from ..errors import UsageError
+from ..policy import PRESETS
+from ..protocol.teams import Team, TeamMember
+from ..safe_file_read import read_regular
+from ..toml_lines import dotted, key_lines, line_of
+
+MAX_FILE = 256 * 1024
+MAX_INSTRUCTIONS = 100_000
+MAX_MEMBERS = 32
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+NOT_NAMES = frozenset({"all", "tieline"})
+
+
+class TeamFileError(UsageError):
+    """Everything that is wrong in a team file, each with its line and key."""
+
+
+def read_team(path: Path) -> Team:
+    """A team file, with its paths made absolute and its instruction files read. Raises TeamFileError."""
+    try:
+        text = _text(path, MAX_FILE)
+    except (OSError, ValueError) as error:
+        raise TeamFileError(f"cannot read {path}: {error}", field="file") from None
+    return parse_team(text, path)
+
+
+def parse_team(text: str, path: Path) -> Team:
+    import tomllib  # only where there is a file
+
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TeamFileError(f"{path}: {error}", field="file") from None
+    problems = list(mistakes(content, Team)) or list(check_team(msgspec.convert(content, Team)))
+    if not problems:
+        members, unread = _with_instructions(content["members"], path.parent)
+        if not unread:
+            return msgspec.convert(content | {"members": members}, Team)
+        problems = unread
+    lines = key_lines(text)
+    words = [
+        f"{path}:{line_of(mistake.path, lines) or 1}: {dotted(mistake.path)}: {mistake.problem}" for mistake in problems
+    ]
+    raise TeamFileError("\n".join(words), field=dotted(problems[0].path), hint=problems[0].hint)
+
+
+def check_team(team: Team) -> Iterator[Mistake]:
+    """What is wrong beyond the types; for a team file and for a team that a program sends."""
+    if not team.name.strip():
+        yield Mistake(("name",), "it is empty")
+    if not 1 <= len(team.members) <= MAX_MEMBERS:
+        yield Mistake(("members",), f"a team has 1 to {MAX_MEMBERS} members, this one {len(team.members)}")
+    names: dict[str, int] = {}
+    for place, member in enumerate(team.members):
+        here = ("members", place)
+        if (first := names.setdefault(member.name.casefold(), place)) != place:
+            yield Mistake((*here, "name"), f"{member.name} is the name of member {first + 1} already")
+        yield from check_member(member, here)
+    if team.members and all(member.human or member.responds == "never" for member in team.members):
+        yield Mistake(("members",), "no agent can speak", "Add a member with an agent.")
+    limits = team.conversation
+    for key, name in (("first", limits.first), ("fallback", limits.fallback)):
+        if name and name.casefold() not in names:
+            yield Mistake(("conversation", key), f"no member is called {name}", _known(team))
+    if limits.first and (member := team.member(limits.first)) and (member.human or member.responds == "never"):
+        yield Mistake(("conversation", "first"), f"{limits.first} is no agent that speaks")
+    if limits.parallel > 1:
+        yield from _shared_directories(team)
+
+
+def check_member(member: TeamMember, here: tuple[str | int, ...] = ()) -> Iterator[Mistake]:
+    if not NAME.fullmatch(member.name) or member.name.casefold() in NOT_NAMES:
+        yield Mistake((*here, "name"), "a name has 1 to 32 letters, digits, - or _, and is neither all nor tieline")
+    kinds = [
+        kind for kind, given in (("agent", member.agent), ("human", member.human), ("session", member.session)) if given
+    ]
+    if len(kinds) != 1:
+        found = " and ".join(kinds) or "none of them"
+        yield Mistake(here, f"a member has an agent, a session or is human; {member.name} has {found}")
+    if member.instructions and member.instructions_file:
+        yield Mistake((*here, "instructions_file"), "there are instructions already")
+    if isinstance(member.policy, str) and member.policy not in PRESETS:
+        yield Mistake((*here, "policy"), f"there is no policy {member.policy}", f"Presets: {', '.join(PRESETS)}.")
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema of the file, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Team)}
+
+
+def _known(team: Team) -> str:
+    return f"Members: {', '.join(member.name for member in team.members)}."
+
+
+def _shared_directories(team: Team) -> Iterator[Mistake]:
+    places: dict[tuple[str, str], str] = {}
+    for place, member in enumerate(team.members):
+        if member.agent and (first := places.setdefault((member.node, member.cwd), member.name)) != member.name:
+            problem = f"{member.name} and {first} share a directory, and parallel lets them work at the same time"
+            yield Mistake(("members", place, "cwd"), problem, "Give each a directory of its own, or set parallel = 1.")
+
+
+def _with_instructions(members: list[dict[str, Any]], folder: Path) -> tuple[list[dict[str, Any]], list[Mistake]]:
+    whole: list[dict[str, Any]] = []
+    problems: list[Mistake] = []
+    for place, member in enumerate(members):
+        changed = dict(member)
+        if not (member.get("human") or member.get("session") or member.get("node")):
+            changed["cwd"] = str((folder / member.get("cwd", ".")).resolve())
+        if file := changed.pop("instructions_file", ""):
+            try:
+                changed["instructions"] = _text(folder / file, MAX_INSTRUCTIONS)
+            except (OSError, ValueError) as error:
+                problems.append(Mistake(("members", place, "instructions_file"), f"cannot read {file}: {error}"))
+        whole.append(changed)
+    return whole, problems
+
+
+def _text(path: Path, limit: int) -> str:
+    data = read_regular(path, limit + 1)
+    if len(data) > limit:
+        raise ValueError(f"it has more than {limit:,} bytes")
+    return data.decode()

@@ -1,0 +1,238 @@
+"""The team conversations of a hub: started, run, resumed after a crash, and changed by people."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack, aclosing
+
+import msgspec
+
+from ..background_tasks import background, cancel_and_wait
+from ..bus.active_lease import ActiveLease
+from ..bus.base import Bus
+from ..channels.base import SessionService
+from ..errors import BusClosed, BusError, UsageError
+from ..ids import new_id
+from ..protocol import teams as p
+from ..sessions.turn_follower import TurnFollower
+from .conversation import TeamConversation
+from .coordinator import RETRY_S, Coordinator
+from .markers import read_markers
+from .records import MAX_TEXT, TEAMS, UnknownTeam, decode_entry, decode_record, encode_entry, subject
+from .team_file import check_member, check_team
+
+LEASE_S = 15
+MAX_RUNNING = 100
+"""Conversations of one bus that are not over."""
+MAX_TASK = 100_000
+
+
+class Teams:
+    """`async with Teams(bus, sessions) as teams`. Of several hubs on a bus, one runs the conversations; people may act
+    through any of them."""
+
+    def __init__(self, bus: Bus, sessions: SessionService) -> None:
+        self._bus = bus
+        self._sessions = sessions
+        self._turns = TurnFollower(bus)
+        self._table = bus.table(TEAMS)
+        self._lease = ActiveLease(bus.table("teams-lease"), LEASE_S)
+        self._coordinators: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()  # conversations that changed while their coordinator may have been ending
+        self._watching: asyncio.Task[None] | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "Teams":
+        await self._stack.enter_async_context(self._turns)
+        leading = asyncio.create_task(self._lease.run(self._activate, self._deactivate, lambda: None))
+        self._stack.push_async_callback(self._lease.release)
+        self._stack.push_async_callback(cancel_and_wait, leading)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    # --- what people see ---
+
+    async def records(self) -> list[p.TeamRecord]:
+        """The last active first."""
+        found = [decode_record(entry.value) for entry in await self._table.entries()]
+        return sorted(found, key=lambda record: record.active_at, reverse=True)
+
+    async def view(self, id: str) -> p.TeamView:
+        return (await self._folded(id)).view()
+
+    async def entries(self, id: str, *, after: int = 0, limit: int = 100, wait_s: float = 0.0) -> p.TeamEntries:
+        """Entries of the log after a cursor; with `wait_s`, waits that long for the first."""
+        await self._known(id)
+        found: list[p.TeamEntry] = []
+        if wait_s > 0 and await self._bus.last(subject(id)) <= after:
+            try:
+                async with asyncio.timeout(wait_s), aclosing(self._bus.read(subject(id), after=after)) as records:
+                    await anext(records)
+            except TimeoutError:
+                pass
+        async with aclosing(self._bus.read(subject(id), after=after, follow=False)) as records:
+            async for record in records:
+                found.append(p.TeamEntry(seq=record.seq, entry=decode_entry(record.data)))
+                if len(found) >= limit:
+                    break
+        return p.TeamEntries(entries=tuple(found), status=(await self._known(id)).status)
+
+    # --- what people do ---
+
+    async def start(self, new: p.NewTeam, *, by: str, key: str = "") -> p.TeamView:
+        """Begin a conversation. The same id or key again is the same one."""
+        id = new.id or key or new_id()
+        if await self._table.get(id) is not None:
+            return await self.view(id)
+        if problem := next(check_team(new.team), None):
+            raise UsageError(problem.problem, field=".".join(map(str, problem.path)), hint=problem.hint)
+        task = (new.task or new.team.task).strip()
+        if not task:
+            raise UsageError("the team has no task", field="task", hint="Say what it shall do.")
+        if len(task) > MAX_TASK:
+            raise UsageError(f"a task has at most {MAX_TASK:,} characters", field="task")
+        running = sum(record.status != "ended" for record in await self.records())
+        if running >= MAX_RUNNING:
+            raise UsageError(f"{running} conversations run already", field="team", hint="End some of them first.")
+        entry = p.Started(team=new.team, task=task, by=by, at=time.time())
+        conversation = TeamConversation(id)
+        seq = await self._bus.publish(subject(id), encode_entry(entry), id=f"{id}.started")
+        conversation.apply(entry, seq)
+        await self._table.put(id, msgspec.json.encode(conversation.record()))  # the watch begins it
+        return conversation.view()
+
+    async def act(self, id: str, action: p.AnyTeamAction, *, by: str, key: str = "") -> p.TeamView:
+        """What a person does becomes an entry of the log, which whoever runs the conversation reads. The same key again
+        is the same action."""
+        conversation = await self._folded(id)
+        entry = self._entry(conversation, action, by)
+        seq = await self._bus.publish(subject(id), encode_entry(entry), id=f"{id}.{key}" if key else None)
+        conversation.apply(entry, seq)
+        if isinstance(entry, p.Resumed):  # its coordinator may have ended with it
+            await self._table.put(id, msgspec.json.encode(conversation.record()))
+        elif (now := await self._folded(id)).ended not in (None, entry):
+            raise _ended(now)  # just before
+        return conversation.view()
+
+    def _entry(self, conversation: TeamConversation, action: p.AnyTeamAction, by: str) -> p.AnyEntry:
+        now = time.time()
+        if conversation.ended is not None and not isinstance(action, p.Resume):
+            raise _ended(conversation)
+        match action:
+            case p.Speak():
+                return self._spoken(conversation, action, by)
+            case p.Hold():
+                return p.Held(by=by, at=now)
+            case p.Resume(more_rounds=rounds, more_cost_usd=cost, more_minutes=minutes):
+                resumed = p.Resumed(more_rounds=rounds, more_cost_usd=cost, more_minutes=minutes, by=by, at=now)
+                _check_goes_on(conversation, resumed)
+                return resumed
+            case p.Reorder(next=names):
+                return p.Reordered(next=tuple(conversation.get(name).name for name in names), by=by, at=now)
+            case p.Drop(members=names):
+                return p.Dropped(members=tuple(conversation.get(name).name for name in names), by=by, at=now)
+            case p.AddMember(member=member):
+                if conversation.find(member.name) is not None:
+                    raise UsageError(f"{member.name} is a member already", field="member.name")
+                if problem := next(check_member(member), None):
+                    field = ".".join(["member", *map(str, problem.path)])
+                    raise UsageError(problem.problem, field=field, hint=problem.hint)
+                return p.MemberAdded(member=member, by=by, at=now)
+            case p.RemoveMember(member=name):
+                return p.MemberRemoved(member=conversation.get(name).name, by=by, at=now)
+            case p.EndTeam(reason=reason):
+                return p.TeamEnded(reason=reason or f"ended by {by}", by=by, at=now)
+
+    def _spoken(self, conversation: TeamConversation, action: p.Speak, by: str) -> p.PersonSpoke:
+        people = [each.name for each in conversation.participants.values() if each.member.human]
+        name = conversation.get(action.member).name if action.member else next(iter(people), "")
+        if name not in people:
+            raise UsageError(
+                "only a person of the team can speak", field="member", hint="Add a member with human = true."
+            )
+        if not action.text.strip() or len(action.text) > MAX_TEXT:
+            raise UsageError(f"a message has 1 to {MAX_TEXT:,} characters", field="text")
+        markers = read_markers(action.text)
+        speakers = action.to or markers.next
+        for speaker in speakers:
+            conversation.get(speaker.name)
+        markers = msgspec.structs.replace(markers, next=speakers)
+        return p.PersonSpoke(member=name, text=action.text, markers=markers, by=by, at=time.time())
+
+    async def _known(self, id: str) -> p.TeamRecord:
+        entry = None
+        if id and id.replace("-", "").replace("_", "").isalnum() and id.isascii():
+            entry = await self._table.get(id)
+        if entry is None:
+            raise UnknownTeam(id)
+        return decode_record(entry.value)
+
+    async def _folded(self, id: str) -> TeamConversation:
+        await self._known(id)
+        conversation = TeamConversation(id)
+        async with aclosing(self._bus.read(subject(id), follow=False)) as records:
+            async for record in records:
+                conversation.apply(decode_entry(record.data), record.seq)
+        return conversation
+
+    # --- running them ---
+
+    async def _activate(self) -> None:
+        self._watching = background(self._watch(), "teams-watch")
+
+    async def _deactivate(self) -> None:
+        if self._watching is not None:
+            await cancel_and_wait(self._watching)
+        await cancel_and_wait(*self._coordinators.values())
+        self._coordinators.clear()
+
+    async def _watch(self) -> None:
+        """Runs every conversation that is not over."""
+        while True:
+            try:
+                async with aclosing(self._table.watch()) as changes:
+                    async for change in changes:
+                        if change.value is None:
+                            continue
+                        record = decode_record(change.value)
+                        if record.status == "ended" and not record.speaking:
+                            continue
+                        if record.id in self._coordinators:
+                            self._again.add(record.id)
+                        else:
+                            task = background(self._coordinate(record.id), f"team-{record.id}")
+                            self._coordinators[record.id] = task
+            except BusClosed:
+                return
+            except BusError:
+                await asyncio.sleep(RETRY_S)
+
+    async def _coordinate(self, id: str) -> None:
+        while True:
+            self._again.discard(id)
+            try:
+                await Coordinator(id, self._bus, self._sessions, self._turns).run()
+            except BusClosed:
+                return
+            except BusError:
+                await asyncio.sleep(RETRY_S)
+                continue
+            if id not in self._again:  # no await from here on, so that no change is missed
+                del self._coordinators[id]
+                return
+
+
+def _ended(conversation: TeamConversation) -> UsageError:
+    hint = f"`tieline team resume {conversation.id}` goes on with it."
+    return UsageError("the conversation has ended", field="team", hint=hint)
+
+
+def _check_goes_on(conversation: TeamConversation, resumed: p.Resumed) -> None:
+    """Refuses a resume that would end at once."""
+    limits, reason = conversation.limits, conversation.limit_reached()
+    if conversation.ended is None or not reason:
+        return
+    more = {"rounds": resumed.more_rounds, "USD": resumed.more_cost_usd, "minutes": resumed.more_minutes}
+    if not any(value for unit, value in more.items() if unit in reason):
+        raise UsageError(reason, field="more_rounds", hint=f"Give more, for instance --rounds {limits.max_rounds}.")

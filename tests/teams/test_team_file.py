@@ -1,0 +1,118 @@
+"""Team files: what they may say, and that each mistake is told with its line and key."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tieline.protocol.teams import Team
+from tieline.teams.team_file import TeamFileError, read_team, schema
+
+GOOD = """\
+name = "shop"
+task = "Keep the tests green."
+
+[[members]]
+name = "architect"
+agent = "claude-code"
+instructions_file = "architect.md"
+policy = "read-only"
+
+[[members]]
+name = "developer"
+agent = "codex"
+cwd = "dev"
+responds = "always"
+max_turns = 5
+
+[[members]]
+name = "alice"
+human = true
+
+[conversation]
+max_rounds = 12
+first = "developer"
+fallback = "alice"
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "architect.md").write_text("You design.\n")
+    path = folder / "team.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_becomes_a_team_that_stands_alone(tmp_path: Path) -> None:
+    team = read_team(written(tmp_path, GOOD))
+    architect, developer, alice = team.members
+    assert (architect.instructions, architect.instructions_file) == ("You design.\n", "")
+    assert (architect.cwd, developer.cwd) == (str(tmp_path), str(tmp_path / "dev"))
+    assert alice.human
+    assert (team.conversation.max_rounds, team.conversation.first) == (12, "developer")
+    assert msgspec.json.decode(msgspec.json.encode(team), type=Team) == team
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "words"),
+    [
+        (('name = "shop"\n', ""), 1, "name is missing"),
+        (('name = "shop"', 'nmae = "shop"'), 1, "nmae: unknown key"),
+        (('agent = "codex"', "agent = 7"), 12, "members[1].agent: expected text, found a whole number"),
+        (('agent = "codex"', 'agnet = "codex"'), 12, "members[1].agnet: unknown key"),
+        (('responds = "always"', 'responds = "often"'), 14, 'members[1].responds: expected "addressed" or'),
+        (('name = "developer"', 'name = "Architect"'), 11, "Architect is the name of member 1 already"),
+        (('name = "developer"', 'name = "the developer"'), 11, "a name has 1 to 32 letters"),
+        (('name = "developer"', 'name = "all"'), 11, "neither all nor tieline"),
+        (("human = true", 'agent = "gemini"\nhuman = true'), 17, "alice has agent and human"),
+        (('agent = "codex"\n', ""), 10, "developer has none of them"),
+        (('policy = "read-only"', 'policy = "careful"'), 8, "there is no policy careful"),
+        (('"architect.md"', '"gone.md"'), 7, "cannot read gone.md"),
+        (("max_turns = 5", "max_turns = -1"), 15, "members[1].max_turns"),
+        (('first = "developer"', 'first = "bob"'), 23, "conversation.first: no member is called bob"),
+        (('first = "developer"', 'first = "alice"'), 23, "alice is no agent that speaks"),
+        (('fallback = "alice"', 'fallback = "bob"'), 24, "conversation.fallback: no member is called bob"),
+        (("max_rounds = 12", "max_rounds = 0"), 22, "conversation.max_rounds"),
+        (('cwd = "dev"', 'cwd = "."\n[conversation]\nparallel = 2'), 1, "Cannot declare"),
+        (("[conversation]\n", "[conversation]\nparallel = 2\n"), 0, ""),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_key(
+    tmp_path: Path, change: tuple[str, str], line: int, words: str
+) -> None:
+    path = written(tmp_path, GOOD.replace(*change))
+    if not line:
+        read_team(path)
+        return
+    with pytest.raises(TeamFileError) as refused:
+        read_team(path)
+    message = refused.value.message
+    assert words in message, message
+    if "Cannot declare" not in words:
+        assert message.startswith(f"{path}:{line}: "), message
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    text = GOOD.replace('agent = "codex"', "agent = 7").replace("max_rounds = 12", 'max_rounds = "many"')
+    with pytest.raises(TeamFileError) as refused:
+        read_team(written(tmp_path, text))
+    assert len(refused.value.message.splitlines()) == 2
+
+
+def test_members_that_work_at_the_same_time_need_directories_of_their_own(tmp_path: Path) -> None:
+    text = GOOD.replace('cwd = "dev"\n', "").replace("[conversation]\n", "[conversation]\nparallel = 2\n")
+    with pytest.raises(TeamFileError, match="developer and architect share a directory"):
+        read_team(written(tmp_path, text))
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(TeamFileError, match="cannot read"):
+        read_team(tmp_path / "team.toml")
+    with pytest.raises(TeamFileError, match="cannot read"):
+        read_team(tmp_path)
+
+
+def test_the_schema_names_every_key() -> None:
+    definitions = schema()["$defs"]
+    assert set(definitions["TeamMember"]["properties"]) >= {"name", "agent", "human", "responds", "policy"}
+    assert definitions["TeamMember"]["additionalProperties"] is False
