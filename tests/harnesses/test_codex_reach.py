@@ -88,12 +88,14 @@ async def test_a_message_gets_into_a_running_turn(tmp_path: Path) -> None:
         home.rig.play([Run("while [ ! -e go ]; do sleep 0.1; done")], [Say("The turn is over.")])
         await terminal.submit("wait for the file")
         session = await sessions.only("working")
-        await reach.push(session, "news in between", "alice")
+        await reach.push(session, '<message id="m-1">news in between</message>', "alice")
+        assert await reach.taken(session, {"m-1"}) == set()  # it is in memory only
         assert "news in between" not in home.rig.heard()  # the tool is not interrupted
         (home.project / "go").touch()
         await terminal.shows("The turn is over.")
         await sessions.only("idle")
         assert "news in between" in home.rig.heard()
+        assert await reach.taken(session, {"m-1", "m-2"}) == {"m-1"}
 
 
 async def test_its_permission_prompt_is_left_to_the_terminal(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ class RecordingReach:
         self.rungs = frozenset(rungs)
         self.in_memory: frozenset[Rung] = frozenset()
         self.pushed: list[tuple[str, str]] = []
+        self.history: set[str] = set()
         self.failures = 0
         self.fault: Exception = Unreachable("its socket is closed")
         self.entered = asyncio.Event()
@@ -56,6 +57,9 @@ class RecordingReach:
     async def open(self, observer: SessionObserver) -> AsyncGenerator[None]:
         self.observer = observer
         yield
+
+    async def taken(self, session: HarnessSession, ids: set[str]) -> set[str]:
+        return ids & self.history
 
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
         self.entered.set()
@@ -302,6 +306,38 @@ async def test_what_a_harness_had_only_in_memory_when_its_session_ended_is_unrea
         await at.reaches(lost, "injected")
         ((_, text),) = at.reach.pushed
         assert "lost with the turn" in text and "seen before" not in text
+
+
+async def test_what_a_harness_had_written_down_before_it_was_killed_is_not_told_twice(tmp_path: Path) -> None:
+    working = replace(ALICE, activity="working")
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        at.reach.in_memory = frozenset({"mid_turn"})
+        await at.pusher.changed(working)
+        kept, lost = await at.send("written down"), await at.send("lost with it")
+        await at.reaches(kept, "injected")
+        await at.reaches(lost, "injected")
+        await at.pusher.ended(working)
+        at.reach.history = {kept}
+        at.reach.pushed.clear()
+        await at.pusher.changed(ALICE)
+        await at.reaches(kept, "injected")
+        await at.reaches(lost, "injected")
+        text = "".join(text for _, text in at.reach.pushed)
+        assert "written down" not in text and text.count("lost with it") == 1
+        assert f"given these messages above: {kept}. Go on" in text
+
+
+async def test_a_push_without_an_answer_that_arrived_is_not_told_twice(tmp_path: Path) -> None:
+    async with stage(tmp_path, "idle_wake", "mid_turn") as at:
+        at.reach.failures, at.reach.fault = 1, PushUnanswered("no answer in time")
+        at.reach.go_on.clear()
+        await at.pusher.changed(replace(ALICE, activity="working"))
+        id = await at.send("it has come")
+        await at.reach.entered.wait()
+        at.reach.history = {id}
+        at.reach.go_on.set()
+        await at.reaches(id, "injected")
+        assert not at.reach.pushed
 
 
 async def test_what_was_woken_with_is_not_pushed_again_after_its_session_ended(tmp_path: Path) -> None:

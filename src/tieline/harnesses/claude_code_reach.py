@@ -125,6 +125,9 @@ class ClaudeCodeReach:
                 await terminal.stop()
             self._terminals.clear()
 
+    async def taken(self, session: HarnessSession, ids: set[str]) -> set[str]:
+        return set()  # its history cannot be asked
+
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
         await self._push_text(session.session, text)
 

@@ -49,6 +49,8 @@ LOST_S = 10.0
 REFRESH_S = 60.0
 """How often an unchanged session is reported again: it is alive."""
 MAX_SESSIONS = 200
+LATEST_TURNS = 5
+"""Turns in which a message is looked for that may have been taken."""
 MAX_MESSAGE = 16 * 1024 * 1024
 RETRY = Backoff(0.5, 15.0)
 
@@ -114,6 +116,19 @@ class CodexReach:
             raise Unreachable(f"Codex did not take the message: {error}") from None
         except TimeoutError:
             raise PushUnanswered("no answer from Codex in time") from None
+
+    async def taken(self, session: HarnessSession, ids: set[str]) -> set[str]:
+        if (peer := self._peer) is None:
+            raise Unreachable("the daemon of Codex is not running")
+        latest = {"threadId": session.session, "limit": LATEST_TURNS, "sortDirection": "desc", "itemsView": "full"}
+        try:
+            answer = await peer.request("thread/turns/list", latest, timeout=REQUEST_S)
+        except (RpcError, PeerGone) as error:
+            raise Unreachable(f"Codex did not tell its history: {error}") from None
+        except TimeoutError:
+            raise PushUnanswered("no answer from Codex in time") from None
+        history = msgspec.json.encode(answer).decode()
+        return {id for id in ids if f'id=\\"{id}\\"' in history}
 
     async def _running_turn(self, peer: Peer, thread: str) -> str:
         """Its id, or nothing."""

@@ -53,6 +53,7 @@ class Mailbox:
         self._working_s = working_s
         self._leases: dict[str, asyncio.TimerHandle] = {}  # message id → until when it is lent out
         self._handed: dict[str, dict[str, bool]] = {}  # address → ids not seen yet → whether only in a harness's memory
+        self._doubtful: dict[str, set[str]] = {}  # address → unread ids that its harness may have all the same
         self._recalled: set[str] = set()  # addresses whose messages from before our start are in `_handed`
         self._work: dict[str, _Work] = {}
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
@@ -164,6 +165,7 @@ class Mailbox:
                 receipt = await inbox.hand_over(id, seen=seen)
             finally:
                 self._end_lease(id)
+            self._doubtful.get(address, set()).discard(id)
             if receipt is None:
                 continue
             receipts.append(receipt)
@@ -176,8 +178,15 @@ class Mailbox:
                 self._begin_work(address, envelope)
         return receipts
 
-    def release(self, address: str, ids: Iterable[str]) -> None:
-        """Handing them over failed: they are unread again."""
+    def doubtful(self, address: str, ids: Iterable[str]) -> set[str]:
+        """Those that its harness may have, though nobody confirmed it."""
+        return self._doubtful.get(address, set()).intersection(ids)
+
+    def release(self, address: str, ids: Iterable[str], *, doubtful: bool = False) -> None:
+        """Handing them over failed: they are unread again. `doubtful`: they may have arrived all the same."""
+        ids = list(ids)
+        if doubtful:
+            self._doubt(address, ids)
         if [id for id in ids if self._end_lease(id)]:
             self._wake(address)
             for listener in tuple(self._on_returned):
@@ -199,7 +208,12 @@ class Mailbox:
         self._recalled.add(address)
         for id, in_memory in self._handed.pop(address, {}).items():
             if in_memory:
+                self._doubt(address, [id])  # the harness may have written it down just before
                 await self._relay.inbox(address).take_back(id)
+
+    def _doubt(self, address: str, ids: list[str]) -> None:
+        doubtful = self._doubtful.setdefault(address, set())
+        doubtful.update(ids[: max(0, MAX_HANDED - len(doubtful))])
 
     async def _recall(self, address: str) -> None:
         """What was handed over just before the hub was started anew."""

@@ -83,6 +83,9 @@ class PluginReach:
         finally:
             await cancel_and_wait(task)
 
+    async def taken(self, session: HarnessSession, ids: set[str]) -> set[str]:
+        return set()  # its history cannot be asked
+
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
         id = secrets.token_urlsafe(12)
         command = PluginText(text_id=id, session=session.session, text=text, sender=sender)

@@ -43,6 +43,9 @@ RETRY = Backoff(0.5, 15.0)
 MAX_UNANSWERED = 3
 """A harness that does not answer may have the message all the same: it is given it so often, then at its next sign."""
 
+REMINDER = "Your turn was cut off after you were given these messages above: {}. Go on with them."
+"""Instead of a message that the session's history has already."""
+
 log = logging.getLogger("tieline.mesh")
 
 
@@ -83,6 +86,11 @@ class Reach(Protocol):
     def open(self, observer: "SessionObserver") -> AbstractAsyncContextManager[None]:
         """Inside the block, the observer is told of the sessions that run, and of each change. A harness that is not
         there, or ends, is no error: the way opens when it comes."""
+        ...
+
+    async def taken(self, session: HarnessSession, ids: set[str]) -> set[str]:
+        """Of messages that may have been handed over before, those that the session's own history has. Raises
+        Unreachable."""
         ...
 
     async def push(self, session: HarnessSession, text: str, sender: str) -> None:
@@ -245,9 +253,15 @@ class Pusher:
         woken = self._woken[member.id] = asyncio.Event()
         try:
             async with asyncio.timeout(PUSH_S):
-                await reach.push(session, frame_all(offered.messages), next(iter(offered.messages)).sender)
-        except TimeoutError:
-            mailbox.release(member.address, ids)
+                doubtful = mailbox.doubtful(member.address, ids)
+                taken = await reach.taken(session, doubtful) if doubtful else set[str]()
+                text = frame_all(message for message in offered.messages if message.id not in taken)
+                if taken and rung == "idle_wake":  # it has them, but its turn was cut off
+                    text = f"{text}\n\n{REMINDER.format(', '.join(sorted(taken)))}".strip()
+                if text:
+                    await reach.push(session, text, next(iter(offered.messages)).sender)
+        except (TimeoutError, PushUnanswered):
+            mailbox.release(member.address, ids, doubtful=True)
             raise PushUnanswered("no answer in time") from None
         except BaseException:
             mailbox.release(member.address, ids)
