@@ -10,11 +10,10 @@ import pytest
 from msgspec.structs import replace
 from tests.relay.conftest import QUICK, over, relaying, within
 
-from tieline.bus import open_bus
+from tieline.bus import active_lease, open_bus
 from tieline.bus.active_lease import KEY, ActiveLease, Holder
 from tieline.channels.base import DeliveryContext
 from tieline.envelopes import Envelope
-from tieline.relay.storage import lease as lease_module
 from tieline.testing.wait_for import eventually
 
 
@@ -50,7 +49,7 @@ def test_a_process_that_began_at_the_same_time_is_another_one(monkeypatch: pytes
     def began(pid: int) -> str:
         return "1"
 
-    monkeypatch.setattr(lease_module, "_process_start", began)
+    monkeypatch.setattr(active_lease, "_process_start", began)
     assert Holder.new().is_dead()
     assert not replace(Holder.new(), pid=os.getpid() + 1).is_dead()
 
