@@ -192,6 +192,8 @@ async def test_a_terminal_that_ended_while_we_were_away_is_closed(tmp_path: Path
         await manager.prompts.receive(id, Prompt("next"), id="p1")
     async with manager_in(tmp_path) as manager:
         assert manager.get(id).status == "working"
+        assert [each.record.id for each in manager.attached("codex")] == [id]
+        assert not manager.attached("claude-code")
         attacher = Attacher(manager, lambda harness, cwd, began_at: True)
         await attacher.only("codex", {NATIVE})
         assert manager.get(id).status == "working"

@@ -430,6 +430,19 @@ async def test_a_prompt_that_was_only_just_taken_waits_again(tmp_path: Path, url
         assert prompts.running("one") is None and (await prompts.get("one", first.id)).status == "queued"
 
 
+async def test_so_many_prompts_wait_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tieline.sessions.prompt_queue.MAX_QUEUED", 2)
+    async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
+        prompts = PromptQueue(bus)
+        for number in range(3):  # the first of them runs
+            await prompts.receive("one", Prompt(f"{number}"))
+            if not number:
+                await prompts.start("one")
+        with pytest.raises(UsageError, match="2 prompts are already waiting"):
+            await prompts.receive("one", Prompt("3"))
+        await prompts.receive("another", Prompt("3"))
+
+
 async def test_a_prompt_that_is_taken_when_the_end_begins_is_not_run(tmp_path: Path, url: str) -> None:
     async with routing(url, [[Say("Not said.")]]) as router:
         session = await router.create(cwd=str(tmp_path))

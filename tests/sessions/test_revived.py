@@ -1,5 +1,6 @@
 """An agent that dies between two turns is noticed and brought back, without anybody asking for it."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -41,11 +42,16 @@ class Fragile(Scripted):
         self.opened: list[Mortal] = []
         self.resumed: list[str] = []
         self.broken = False
+        self.opening = asyncio.Event()
+        self.may_open = asyncio.Event()
+        self.may_open.set()
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[ScriptedConversation, None]:
         if self.broken:
             raise AgentStartFailed(self.name, "it did not come up")
+        self.opening.set()
+        await self.may_open.wait()
         self.opened.append(Mortal(self, spec, ask))
         self.resumed.append(spec.resume)
         yield self.opened[-1]
@@ -83,6 +89,24 @@ async def test_brought_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert lost == ["scripted"]
         await turn(router, session)
         assert (router.get(session).outcome, len(driver.opened)) == ("success", 2), "the one that was brought back"
+
+
+async def test_a_prompt_that_comes_while_it_is_brought_back_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_sessions, "LOOK_S", 0.01)
+    monkeypatch.setattr(prompt_runner, "SOON_S", 0.0)
+    driver = Fragile()
+    async with routed(tmp_path, driver) as (router, session):
+        driver.opening.clear()
+        driver.may_open.clear()
+        driver.opened[0].dead = True
+        async with asyncio.timeout(60):
+            await driver.opening.wait()
+        await router.prompt(session, "go")
+        driver.may_open.set()
+        await eventually(lambda: router.get(session).turns == 2, "the prompt waits for ever", timeout=60)
+        assert (router.get(session).outcome, len(driver.opened)) == ("success", 2)
 
 
 async def test_one_that_dies_at_once_is_not_started_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,19 @@
 
 from collections.abc import AsyncIterator
 
+import pytest
+
 from tieline.events import Answer, AnyEvent, Ask, Command, Done, Text, ToolResult, ToolUse, TurnStarted
 from tieline.sessions.event_log import LogEntry
 from tieline.sessions.transcript import TranscriptItem, fold
 
 
-async def folded(*events: AnyEvent) -> list[TranscriptItem]:
+async def folded(*events: AnyEvent, limit: int = 100) -> list[TranscriptItem]:
     async def entries() -> AsyncIterator[LogEntry]:
         for number, event in enumerate(events, start=1):
             yield LogEntry(event, seq=number * 10)
 
-    return await fold(entries(), limit=100)
+    return await fold(entries(), limit=limit)
 
 
 START = TurnStarted("go", id="p")
@@ -44,3 +46,10 @@ async def test_an_ask_is_completed_by_its_answer() -> None:
 async def test_an_id_that_is_used_again_is_another_call() -> None:
     items = await folded(START, CALL, ToolResult("1", "ok"), Done("success"), START, CALL)
     assert [(item.seq, item.result is None) for item in items if item.kind == "tool"] == [(20, False), (60, True)]
+
+
+async def test_the_last_items_are_kept_and_never_more_than_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [Text(f"{number}") for number in range(5)]
+    assert [item.text for item in await folded(*texts, limit=3)] == ["2", "3", "4"]
+    monkeypatch.setattr("tieline.sessions.transcript.MAX_MESSAGES", 2)
+    assert [item.text for item in await folded(*texts, limit=3)] == ["3", "4"]

@@ -47,20 +47,36 @@ def test_each_state_folder_has_a_socket_of_its_own(tmp_path: Path) -> None:
     assert socket_file(one) != socket_file(two)
 
 
-@pytest.mark.parametrize("what", ["a link", "a file"])
-def test_what_somebody_else_put_there_is_refused(deep: Path, what: str) -> None:
+def test_the_folders_that_are_made_for_it_are_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "own" / "hub.sock"
+    before = os.umask(0)
+    try:
+        local = OwnerSocket(path)
+    finally:
+        os.umask(before)
+    assert [folder.stat().st_mode & 0o777 for folder in (path.parent, path.parent.parent)] == [0o700, 0o700]
+    local.close()
+
+
+@pytest.mark.parametrize("what", ["a link", "a file", "a folder"])
+def test_what_somebody_else_put_there_is_refused(deep: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In /tmp anybody can be there first."""
     path = socket_file({"TIELINE_HOME": str(deep / "state")})
     if what == "a link":
         path.parent.symlink_to(deep)
-    else:
+    elif what == "a file":
         path.parent.touch()
+    else:
+        path.parent.mkdir()
+        other = os.getuid() + 1
+        monkeypatch.setattr(os, "getuid", lambda: other)
     try:
         with pytest.raises(UsageError, match="belongs to somebody else"):
             OwnerSocket(path)
         assert not list(deep.iterdir())
     finally:
-        path.parent.unlink()
+        if what != "a folder":
+            path.parent.unlink()
 
 
 def test_a_folder_that_others_can_enter_is_closed(deep: Path) -> None:
