@@ -1,9 +1,12 @@
 """Codex in a person's terminal as a session of ours, with the real Codex in a real terminal."""
 
+import os
+import signal
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tieline.bus import open_bus
@@ -26,6 +29,8 @@ pytestmark = pytest.mark.real
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
 BOUND = 60.0
+TRUE_S = 5.0
+"""What is told of a session is true after this time."""
 
 
 class Attached:
@@ -53,8 +58,14 @@ class Attached:
         await eventually(lambda: bool(self.manager.asks.pending()), "nothing is asked", timeout=BOUND)
         return self.manager.asks.pending()[0]
 
-    async def events(self) -> list[Event]:
-        return [entry.event async for entry in self.manager.events(self.manager.sessions()[0].id, follow=False)]
+    async def status(self, id: str, status: str, *, within: float = BOUND) -> SessionRecord:
+        await eventually(lambda: self.manager.get(id).status == status, f"it is not {status}", timeout=within)
+        return self.manager.get(id)
+
+    async def events(self, id: str = "") -> list[Event]:
+        """Of the only one, if none is named."""
+        id = id or self.manager.sessions()[0].id
+        return [entry.event async for entry in self.manager.events(id, follow=False)]
 
 
 @asynccontextmanager
@@ -214,6 +225,64 @@ async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_ter
                 told = await here.events()
                 assert isinstance(told[-1], Done)
                 assert each_once(told)
+
+
+async def test_each_event_once_over_another_daemon_and_each_terminal_has_its_own_end(tmp_path: Path) -> None:
+    async with codex_home(tmp_path, BINARIES) as home, AsyncExitStack() as stack:
+        agree(home.env, "codex")
+        here = await stack.enter_async_context(attached(home))
+        manager = here.manager
+        terminal = await stack.enter_async_context(home.terminal())
+        first = (await here.session("idle")).id
+        home.rig.play([Run("echo hi")], [escalated("touch never")])
+        await terminal.submit("run echo")
+        await here.ask()
+        daemon = msgspec.json.decode((home.home / ".codex/app-server-daemon/daemon.pid").read_bytes())["pid"]
+        os.kill(daemon, signal.SIGKILL)
+        await here.status(first, "closed", within=TRUE_S)
+        assert not manager.asks.pending(), "nobody can answer it"
+        last = (await here.events())[-1]
+        assert isinstance(last, Done) and last.status == "interrupted"
+
+        # The next terminal starts another daemon, and the first one connects to it.
+        home.rig.play([Say("It goes on.")])
+        another = await stack.enter_async_context(home.terminal())
+        await eventually(lambda: len(manager.sessions()) == 2, "the second is not told of", timeout=BOUND)
+        (second,) = (record.id for record in manager.sessions() if record.id != first)
+        await here.status(first, "idle")
+        await here.status(second, "idle")
+        await terminal.shows("? for shortcuts")
+        await terminal.submit("go on")
+        await terminal.shows("It goes on.")
+        await eventually(lambda: manager.get(first).turns == 2, "the turn is not told", timeout=BOUND)
+        told = await here.events(first)
+        assert each_once(told)
+        assert [event.prompt for event in told if isinstance(event, TurnStarted)] == ["run echo", "go on"]
+        assert [event.status for event in told if isinstance(event, Done)] == ["interrupted", "success"]
+
+        # One terminal ends, the other runs on.
+        await another.kill()
+        await here.status(second, "closed", within=TRUE_S)
+        home.rig.play([Say("Still here.")])
+        await manager.prompt(first, "are you there?")
+        await terminal.shows("Still here.")
+        await eventually(lambda: manager.get(first).turns == 3, "the turn is not told", timeout=BOUND)
+        assert manager.get(second).status == "closed"
+
+        # Its person switches it off, in the middle of an ask: that is the terminal's alone from then on.
+        home.rig.play([escalated("touch typed")], [Say("That was private.")])
+        await terminal.submit("touch a file")
+        await here.ask()
+        switch(home.env, str(home.project), on=False)
+        await here.status(first, "closed", within=TRUE_S)
+        assert not manager.asks.pending()
+        told = await here.events(first)
+        await terminal.answer("May I?", "y")
+        await terminal.shows("That was private.")
+        await eventually(lambda: here.seen[-1] == "idle", "the mesh is not told that it is idle", timeout=BOUND)
+        assert (home.project / "typed").exists()
+        assert await here.events(first) == told
+        assert each_once(told)
 
 
 async def test_without_consent_nothing_is_read(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ terminal is, and keeps the thread loaded when its terminal is gone.
 import asyncio
 import logging
 import os
+import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +24,7 @@ from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
 from ..errors import UsageError
 from ..mesh.push import HarnessSession, PushUnanswered, Rung, SessionObserver, Unreachable
+from ..processes.process_table import process_info
 from ..processes.socket_peer import peer_process
 from ..protocol.mesh import Activity
 from ..sessions.attacher import Attacher
@@ -35,7 +38,9 @@ if TYPE_CHECKING:
 LOOK_S = 2.0
 """How often the socket is looked for."""
 TERMINALS_S = 0.5
-"""How often it is looked whether any terminal is left."""
+"""How often it is looked which terminals are left, and which may be read along."""
+TERMINAL_SERVER = "codex_tui"
+"""The MCP server that a terminal has for its threads. It listens as long as the terminal runs."""
 ABSENT_S = 30.0
 """The same, where Codex was never used."""
 FIRST_S = 2.0
@@ -45,7 +50,8 @@ ALONE = 3
 ENDING_S = 1.0
 """A terminal that resumes a thread unloads and loads it; only what stays away so long has ended."""
 LOST_S = 10.0
-"""A daemon that ended may be restarted, and its terminals reconnect; after so long their sessions have ended."""
+"""A daemon that runs and does not take us back: after so long its sessions have ended, as far as anybody knows."""
+SWITCHED_OFF = "Tieline may not read along any more"
 REFRESH_S = 60.0
 """How often an unchanged session is reported again: it is alive."""
 MAX_SESSIONS = 200
@@ -81,6 +87,7 @@ class CodexReach:
         self._news = asyncio.Event()  # there is something to read, or the connection is over
         self._waiting: set[str] = set()  # threads that wait for a decision
         self._process = 0  # the daemon
+        self._ports: dict[str, int] = {}  # thread → where its terminal's MCP server listens; 0: not known
         self._looked = False  # whether it is known what runs
         self._terminals: dict[str, CodexTerminal] = {}  # that are read along
         self._following: dict[str, asyncio.Task[None]] = {}  # thread → who reads along on this connection
@@ -166,6 +173,7 @@ class CodexReach:
         """Another daemon serves here: the turns of the one before are over, even where terminals load them again."""
         self._interrupted |= self._sessions.keys()
         self._sessions.clear()
+        self._ports.clear()
         self._changed.set()
 
     async def _appears(self, refused: tuple[int, int], delay_s: float) -> tuple[int, int]:
@@ -222,6 +230,7 @@ class CodexReach:
         for gone in self._sessions.keys() - set(loaded):
             self._leave(gone)
         self._unread = set(loaded)
+        self._ports.clear()
         self._peer = peer
         while not peer.gone:
             while self._unread:
@@ -230,8 +239,12 @@ class CodexReach:
                     answer = await peer.request("thread/read", {"threadId": id}, timeout=REQUEST_S)
                 except RpcError:  # it is no more
                     self._leave(id)
+                    continue
+                thread = msgspec.convert(answer, _Read).thread
+                if thread.of_a_person and thread.may_be_left and await self._without_terminal(peer, [id]):
+                    self._leave(id)
                 else:
-                    self._take(msgspec.convert(answer, _Read).thread)
+                    self._take(thread)
             await self._know_what_runs()
             await self._news.wait()
             self._news.clear()
@@ -308,6 +321,7 @@ class CodexReach:
 
     def _leave(self, id: str) -> None:
         self._waiting.discard(id)
+        self._ports.pop(id, None)
         if following := self._following.pop(id, None):
             following.cancel()
         if self._sessions.pop(id, None) is not None:
@@ -337,7 +351,7 @@ class CodexReach:
             log.exception("a terminal of Codex cannot be read along")
         self._following.pop(terminal.thread.id, None)  # its next sign tries again
 
-    async def _stop_reading(self, id: str) -> None:
+    async def _stop_reading(self, id: str, *reason: str) -> None:
         if (terminal := self._terminals.pop(id, None)) is None:
             return
         if following := self._following.pop(id, None):
@@ -345,7 +359,15 @@ class CodexReach:
         if peer := self._peer:
             with suppress(RpcError, PeerGone, TimeoutError):
                 await peer.request("thread/unsubscribe", {"threadId": id}, timeout=REQUEST_S)
-        await terminal.leave()
+        await terminal.leave(*reason)
+
+    async def _mind_consent(self) -> None:
+        """What its person has switched off is not read any more."""
+        attacher = self.attacher
+        for id, terminal in list(self._terminals.items()):
+            thread = terminal.thread
+            if attacher is not None and not attacher.allowed(HARNESS, thread.cwd, thread.created_at):
+                await self._report(self._stop_reading(id, SWITCHED_OFF))
 
     async def _release(self, id: str) -> None:
         """A thread that the daemon has loaded is the daemon's alone to write: to archive it is what unloads it."""
@@ -413,19 +435,38 @@ class CodexReach:
         alone = 0
         while True:
             await asyncio.sleep(TERMINALS_S)
+            await self._mind_consent()
             if not self._sessions:
                 alone = 0
-            elif self._peer is None:
-                if time.monotonic() - self._lost_at > LOST_S:
-                    for id in list(self._sessions):
-                        self._leave(id)
+            elif (peer := self._peer) is None:
+                if _is_over(self._process) or time.monotonic() - self._lost_at > LOST_S:
+                    self._interrupt_all()
             else:
                 alone = alone + 1 if await asyncio.to_thread(_clients, self._socket) == 1 else 0
-                if alone >= ALONE:
-                    for id, session in list(self._sessions.items()):
-                        # It may have been left to work in the background; where it has to ask, nobody is there.
-                        if session.activity != "working" or id in self._waiting:
-                            self._leave(id)
+                # It may have been left to work in the background; where it has to ask, nobody is there.
+                left = [id for id, each in self._sessions.items() if each.activity != "working" or id in self._waiting]
+                if alone < ALONE:
+                    left = await self._without_terminal(peer, left)
+                for id in left:
+                    self._leave(id)
+
+    async def _without_terminal(self, peer: Peer, threads: Collection[str]) -> list[str]:
+        """Those of the threads whose terminal has ended, as far as that can be known."""
+        await self._learn_ports(peer, {*threads, *self._sessions, *self._unread})
+        listening = await asyncio.to_thread(_listening_ports)
+        clients = await asyncio.to_thread(_clients, self._socket)
+        if clients - 1 > len(listening.intersection(self._ports.values())):
+            return []  # somebody else is there: a second terminal of one of these, maybe
+        gone = {id: port for id in threads if (port := self._ports.get(id, 0)) and port not in listening}
+        for id in gone:
+            self._ports.pop(id, None)
+        await self._learn_ports(peer, gone)
+        return [id for id, port in gone.items() if self._ports.get(id) == port]  # else another terminal resumed it
+
+    async def _learn_ports(self, peer: Peer, threads: Collection[str]) -> None:
+        unknown = [id for id in threads if id not in self._ports]
+        ports = await asyncio.gather(*(_terminal_port(peer, id) for id in unknown))
+        self._ports.update(zip(unknown, ports, strict=True))
 
 
 class _WebSocketLines:
@@ -466,6 +507,43 @@ class _Loaded(Struct, frozen=True):
 
 class _Read(Struct, frozen=True):
     thread: Thread
+
+
+class _McpServer(Struct, frozen=True, rename="camel"):
+    http_origin: str | None = None
+
+
+class _McpServers(Struct, frozen=True):
+    data: list[_McpServer]
+
+
+async def _terminal_port(peer: Peer, thread: str) -> int:
+    """Where the MCP server of its terminal listens, or did. 0: it is not known."""
+    about = {"threadId": thread, "serverName": TERMINAL_SERVER, "detail": "toolsAndAuthOnly"}
+    try:
+        answer = await peer.request("mcpServerStatus/list", about, timeout=REQUEST_S)
+        servers = msgspec.convert(answer, _McpServers).data
+        return (urlsplit(servers[0].http_origin or "").port or 0) if servers else 0
+    except (RpcError, PeerGone, TimeoutError, ValueError, msgspec.ValidationError):  # or another version's
+        return 0
+
+
+def _listening_ports() -> set[int]:
+    """Of this machine. Empty: this system does not tell."""
+    found: set[int] = set()
+    for file in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError):
+            rows = (line.split() for line in Path(file).read_text().splitlines()[1:])
+            found |= {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}  # 0A: listening
+    return found
+
+
+def _is_over(process: int) -> bool:
+    """False where it cannot be known."""
+    if not process or sys.platform != "linux":
+        return False
+    info = process_info(process)
+    return info is None or info.over
 
 
 def _process(socket: "ClientConnection") -> int:

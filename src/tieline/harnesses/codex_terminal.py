@@ -92,6 +92,11 @@ class Thread(Struct, frozen=True, rename="camel"):
         """Codex has threads of its own too: for titles, for subagents."""
         return not self.ephemeral and not self.parent_thread_id and self.thread_source in (None, "user")
 
+    @property
+    def may_be_left(self) -> bool:
+        """It does not work, or nobody is there whom it asks: without a terminal it is over."""
+        return self.status.type != "active" or bool(self.status.active_flags)
+
 
 class CodexTerminal:
     """Lives from the terminal's start to its end, over several connections: `follow` is one of them."""
@@ -169,10 +174,10 @@ class CodexTerminal:
             self._session.activity("working" if thread.status.type == "active" else "idle")
         self._stirred.set()
 
-    async def leave(self) -> None:
-        """Its terminal is gone; nothing follows it any more."""
+    async def leave(self, *reason: str) -> None:
+        """Its terminal is gone, or it may not be read; nothing follows it any more."""
         if (session := self._session) is not None:
-            await session.detach()
+            await session.detach(*reason)
             if self._turn:  # it has its end in the log: what else comes of it is not told
                 session.tell(Done("interrupted"), cursor=self._turn)
                 await session.flush()

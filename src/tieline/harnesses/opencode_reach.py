@@ -2,11 +2,13 @@
 wakes an idle session and gets into a running turn after the tool that runs just then. Where its person agreed, the
 plugin also tells what happens in a session."""
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from ..background_tasks import cancel_and_wait
 from ..mesh.plugin_reach import PluginLink, PluginReach
 from ..mesh.push import SessionObserver
 from ..protocol.harness_plugins import PluginEvents, PluginFollow, PluginSession, PluginUnfollow
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from ..sessions.attached_session import AttachedSession
     from .opencode_terminal import OpenCodeTerminal
 
+CONSENT_S = 0.5
+"""How often it is looked whether the terminals that are read along may be."""
 WITHDRAWN = "this terminal is not read along any more"
 
 log = logging.getLogger("tieline.mesh")
@@ -26,10 +30,12 @@ class OpenCodeReach(PluginReach):
     @asynccontextmanager
     async def open(self, observer: SessionObserver) -> AsyncGenerator[None, None]:
         self._terminals: dict[str, tuple[OpenCodeTerminal, AttachedSession]] = {}
+        minding = asyncio.create_task(self._mind_consent(), name="opencode-consent")
         try:
             async with super().open(observer):
                 yield
         finally:
+            await cancel_and_wait(minding)
             for terminal, _ in self._terminals.values():
                 await terminal.close()
             self._terminals.clear()
@@ -56,6 +62,15 @@ class OpenCodeReach(PluginReach):
         if terminal.link != link.id:
             link.commands.put_nowait(PluginFollow(follow=session.id, since=terminal.begin(attached)))
             terminal.link = link.id
+
+    async def _mind_consent(self) -> None:
+        """What its person has switched off is not read any more: `on_session` ends it."""
+        while True:
+            await asyncio.sleep(CONSENT_S)
+            attacher, links = self.attacher, map(self.link_of, self._terminals)
+            reported = [link.sessions[id] for id, link in zip(self._terminals, links, strict=True) if link is not None]
+            if attacher and any(not attacher.allowed(self.harness, each.cwd, each.began_at) for each in reported):
+                self.look_again()
 
     async def on_end(self, session: str) -> None:
         await self._detach(session)
