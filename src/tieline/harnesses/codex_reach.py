@@ -457,11 +457,7 @@ class CodexReach:
         clients = await asyncio.to_thread(_clients, self._socket)
         if clients - 1 > len(listening.intersection(self._ports.values())):
             return []  # somebody else is there: a second terminal of one of these, maybe
-        gone = {id: port for id in threads if (port := self._ports.get(id, 0)) and port not in listening}
-        for id in gone:
-            self._ports.pop(id, None)
-        await self._learn_ports(peer, gone)
-        return [id for id, port in gone.items() if self._ports.get(id) == port]  # else another terminal resumed it
+        return [id for id in threads if (port := self._ports.get(id, 0)) and port not in listening]
 
     async def _learn_ports(self, peer: Peer, threads: Collection[str]) -> None:
         unknown = [id for id in threads if id not in self._ports]
