@@ -63,6 +63,8 @@ SECTIONS = {
     "mesh": "The mesh",
     "waking": "A message to an idle terminal",
     "attached": "Sessions in people's own terminals",
+    "terminal_turns": "A turn in a person's own terminal",
+    "hook_calls": "The hooks of a turn",
     "page": "The page in a real browser",
     "hub": "The hub",
 }

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 import pytest_asyncio
-from tests.mesh.mcp_clients import MeshHub, mesh_hub, text_of
+from tests.mesh.mcp_clients import MeshHub, Transport, mesh_hub, text_of
 
 from tieline.hub.routes.harness_hooks import CONFIRMS_HEADER, DELIVERY_HEADER
 from tieline.mesh.records import Caller
@@ -91,20 +91,22 @@ async def test_what_is_wrong_is_said(mesh: MeshHub) -> None:
         assert (await http.post(PATH, params={"harness": "gemini"}, json={})).status_code == 400
 
 
-async def test_a_hook_that_calls_our_tool(mesh: MeshHub) -> None:
-    async with mesh.client("c-1", harness="claude-code") as client:
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_a_hook_that_calls_our_tool(mesh: MeshHub, transport: Transport) -> None:
+    id = f"c-{transport}"
+    async with mesh.client(id, harness="claude-code", transport=transport) as client:
         assert HOOK_TOOL not in {tool.name for tool in (await client.list_tools()).tools}
-        started = await client.call_tool(HOOK_TOOL, {"event": "SessionStart", "session_id": "c-1"})
+        started = await client.call_tool(HOOK_TOOL, {"event": "SessionStart", "session_id": id})
         assert "in the Tieline mesh" in json.loads(text_of(started))["hookSpecificOutput"]["additionalContext"]
-        member = mesh.mesh.directory.by_session(mesh.mesh.machine, "claude-code", "c-1")
+        member = mesh.mesh.directory.by_session(mesh.mesh.machine, "claude-code", id)
         assert member is not None
         sent = await mesh.mesh.send_message(OWNER, member.id, "before you stop")
-        stop = await client.call_tool(HOOK_TOOL, {"event": "Stop", "session_id": "c-1", "stop_hook_active": "false"})
+        stop = await client.call_tool(HOOK_TOOL, {"event": "Stop", "session_id": id, "stop_hook_active": "false"})
         said = json.loads(text_of(stop))
         assert said["decision"] == "block" and "before you stop" in said["reason"]
         await eventually(lambda: mesh.mesh.mailbox.unread(member.address) == 0, "it was not confirmed")
         assert await state(mesh, sent.id) == "injected"
-        nothing = await client.call_tool(HOOK_TOOL, {"event": "Stop", "session_id": "c-1", "stop_hook_active": "true"})
+        nothing = await client.call_tool(HOOK_TOOL, {"event": "Stop", "session_id": id, "stop_hook_active": "true"})
         assert text_of(nothing) == "{}"
         other = await client.call_tool(HOOK_TOOL, {"event": "Stop", "session_id": "g-1"})
-        assert other.is_error and "this is the session c-1, not g-1" in text_of(other)
+        assert other.is_error and f"this is the session {id}, not g-1" in text_of(other)

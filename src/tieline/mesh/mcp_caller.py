@@ -44,6 +44,7 @@ class McpRequest(Struct, kw_only=True, eq=False):
     mcp_session: str = ""
     key: str = ""  # of a request that may come again
     confirms: bool = False  # the other side says what it really handed over
+    hook: bool = False  # the bridge says that it is a hook of its harness
     closed: bool = False  # nobody reads the response any more
     hand_over: Callable[[Caller, tuple[str, ...]], str]
     refused: Callable[[str, str], None]

@@ -78,7 +78,7 @@ class McpEndpoint:
         facts = request(hand_over)
         scope["state"]["mcp"] = facts
         try:
-            await server.handle(scope, receive, watched_send)
+            await (server.handle_hook if facts.hook else server.handle)(scope, receive, watched_send)
         finally:
             facts.closed = True
             for id in carried:

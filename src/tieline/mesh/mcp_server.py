@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any, cast
 
 import mcp_types as types
@@ -22,6 +23,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
+from msgspec import Struct
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..errors import TielineError
@@ -92,6 +95,27 @@ class MeshMcpServer:
         with self._in_use(request.mcp_session, over=scope["method"] == "DELETE"):
             await self._manager.handle_request(scope, receive, send)
 
+    async def handle_hook(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A bridge's call of the hook tool. A person's turn waits for it: it is answered without the SDK, which takes
+        longer than all the rest, and without an MCP session."""
+        request: McpRequest = scope["state"]["mcp"]
+        try:
+            call = msgspec.json.decode(await _body(receive), type=_HookCall)
+        except msgspec.MsgspecError as error:
+            await Response(str(error), status_code=400)(scope, receive, send)
+            return
+        if self._hooks is None or call.params.name != HOOK_TOOL:
+            await Response("this is no call of a hook", status_code=400)(scope, receive, send)
+            return
+
+        def identify(session_id: str = "") -> Caller:
+            return self._callers.identify(request, meta={}, client="", session_id=session_id)
+
+        result = await self._hook_result(request, identify, self._hooks, call.params.arguments)
+        value = result.model_dump(by_alias=True, exclude_none=True, exclude={"result_type"})  # of newer revisions
+        answer = {"jsonrpc": "2.0", "id": call.id, "result": value}
+        await Response(msgspec.json.encode(answer), media_type="application/json")(scope, receive, send)
+
     def _identify(self, context: Context, token: str = "", session_id: str = "") -> Caller:
         client = context.session.client_params
         return self._callers.identify(
@@ -118,7 +142,8 @@ class MeshMcpServer:
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = TOOLS.get(params.name)
         if params.name == HOOK_TOOL and self._hooks is not None:
-            return await self._call_hook(context, self._hooks, params.arguments or {})
+            identify = partial(self._identify, context)
+            return await self._hook_result(_request(context), identify, self._hooks, params.arguments or {})
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"no tool {params.name[:80]!r}; tools/list has all")
         request = _request(context)
@@ -137,16 +162,17 @@ class MeshMcpServer:
             return _problem(type(error).__name__, error.message, error.hint, str(getattr(error, "field", "")))
         return self._result(request, caller, result.text, result.value, result.handed)
 
-    async def _call_hook(self, context: Context, hooks: NativeHooks, input: Mapping[str, Any]) -> types.CallToolResult:
+    async def _hook_result(
+        self, request: McpRequest, identify: Callable[..., Caller], hooks: NativeHooks, input: Mapping[str, Any]
+    ) -> types.CallToolResult:
         """A harness's hook of type `mcp_tool`: the text is the hook's output. The tool is not listed, so no model pays
         for it; one that calls it all the same is still only its own session."""
-        request = _request(context)
         session = str(input.get("session_id") or "")
         try:
-            before = self._identify(context)
+            before = identify()
             if session and before.session not in ("", session) and self._has_ended(before):
                 self._callers.move(request, session)
-            caller = self._identify(context, session_id=session)
+            caller = identify(session_id=session)
             reply = await hooks.handle(caller, caller.harness, input)
         except TielineError as error:
             return _problem(type(error).__name__, error.message, error.hint, str(getattr(error, "field", "")))
@@ -274,6 +300,18 @@ class MeshMcpServer:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
 
 
+class _HookParams(Struct, frozen=True):
+    name: str = ""
+    arguments: dict[str, Any] = {}
+
+
+class _HookCall(Struct, frozen=True):
+    """`tools/call`, what is needed of it."""
+
+    id: int | str
+    params: _HookParams
+
+
 class _Subscription:
     """One MCP session is told of new messages; as long as it is used."""
 
@@ -300,6 +338,15 @@ class _InboxEvents:
 def _request(context: Context) -> McpRequest:
     assert context.request is not None
     return context.request.scope["state"]["mcp"]
+
+
+async def _body(receive: Receive) -> bytes:
+    body, more = b"", True
+    while more and len(body) <= MAX_BODY:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body
 
 
 def _check_uri(uri: str) -> None:

@@ -4,7 +4,8 @@
 
 Every harness session starts one, so it imports next to nothing. It starts a hub when none runs, survives one that is
 started anew, and says in each request who calls. A message of another agent counts as handed over when it was written
-to standard output: only then the bridge confirms it.
+to standard output: only then the bridge confirms it. The harness's hooks, for which a person's turn waits, start no hub
+and wait for none.
 """
 
 import json
@@ -17,7 +18,7 @@ import time
 from contextlib import suppress
 
 from ...environment import inherited, state_folder
-from .blocking_http import NoAnswer, Response, Target, send_request
+from .blocking_http import SILENCE_S, NoAnswer, Response, Target, send_request
 
 TYPE_CHECKING = False  # not imported from typing, which costs more than all the rest here
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ RETRY_S = 45.0
 PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 START_S = 40.0
 GOODBYE_S = 1.0
+HOOK_TOOL = "harness_hook"
+HOOK_TRIES = 3
+"""A kept connection may be closed, and the hub a new one."""
+HOOK_S = 5.0
+"""How long the turn of a person waits for the answer to a hook."""
+NOTHING_TO_SAY = {"content": [{"type": "text", "text": "{}"}]}
 UNREACHABLE = -32001
 """JSON-RPC error code of a request that did not reach the hub."""
 
@@ -124,6 +131,9 @@ class Bridge:
 
     def _answer(self, line: bytes, message: "dict[str, Any]") -> None:
         id = message["id"]
+        if is_hook(message):
+            self._answer_hook(line, message)
+            return
         try:
             self._exchange(line, message)
         except NoAnswer as error:
@@ -131,6 +141,22 @@ class Bridge:
             self._write_error(id, UNREACHABLE, f"the Tieline hub cannot be reached: {error}. {hint}")
         except NotAnMcpAnswer as error:
             self._write_error(id, UNREACHABLE, str(error))
+
+    def _answer_hook(self, line: bytes, message: "dict[str, Any]") -> None:
+        """Without a hub, or one that does not answer, there is nothing to say."""
+        headers = {"X-Tieline-Hook": "1", **self._key_headers(message)}
+        try:
+            for _ in range(HOOK_TRIES):
+                target = find_hub(self._env)
+                if target is None:
+                    break
+                if self._exchange_once(target, line, message, headers, within=HOOK_S):
+                    return
+        except NoAnswer as error:
+            log(f"a hook was not answered: {error}")
+        except NotAnMcpAnswer as error:
+            log(str(error))
+        self._write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": NOTHING_TO_SAY}).encode())
 
     def _notify(self, line: bytes, message: "dict[str, Any]") -> None:
         try:
@@ -140,13 +166,12 @@ class Bridge:
 
     def _exchange(self, line: bytes, message: "dict[str, Any]") -> None:
         """Sends it until the hub has answered. The key lets the hub see that it is the same request again."""
-        self._count += 1
-        headers = {"X-Tieline-Key": f"{self._caller['X-Tieline-Bridge']}-{self._count}", **modern_headers(message)}
+        headers = self._key_headers(message)
         deadline = time.monotonic() + RETRY_S
         attempt = 0
         while True:
             try:
-                if self._exchange_once(line, message, headers):
+                if self._exchange_once(self._hub(), line, message, headers):
                     return
             except NoAnswer as error:
                 pause = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
@@ -157,11 +182,24 @@ class Bridge:
                 time.sleep(pause)
             attempt += 1
 
-    def _exchange_once(self, line: bytes, message: "dict[str, Any]", headers: "Mapping[str, str]") -> bool:
-        """Whether it was answered; not, when the hub is a new one and the MCP session had to be opened again."""
-        target = self._hub()
+    def _key_headers(self, message: "dict[str, Any]") -> dict[str, str]:
+        self._count += 1
+        return {"X-Tieline-Key": f"{self._caller['X-Tieline-Bridge']}-{self._count}", **modern_headers(message)}
+
+    def _exchange_once(
+        self,
+        target: Target,
+        line: bytes,
+        message: "dict[str, Any]",
+        headers: "Mapping[str, str]",
+        *,
+        within: float = SILENCE_S,
+    ) -> bool:
+        """Whether it was answered; not, when the hub is a new one and the MCP session had to be opened again. The hub
+        may be silent for `within` seconds."""
         session = {} if message.get("method") == "initialize" or "Mcp-Method" in headers else dict(self._mcp)
         connection, kept = self._connection(target)
+        connection.settimeout(within)
         name = json.dumps(message.get("id"))
         with self._lock:
             self._running[name] = connection
@@ -334,6 +372,12 @@ class NotAnMcpAnswer(Exception):
 def is_object(value: object) -> bool:
     """Of JSON."""
     return isinstance(value, dict)
+
+
+def is_hook(message: "dict[str, Any]") -> bool:
+    """Whether the harness calls for a hook of its own, and not for its model."""
+    params: Any = message.get("params")
+    return message.get("method") == "tools/call" and is_object(params) and params.get("name") == HOOK_TOOL
 
 
 def carried(text: bytes) -> str:

@@ -78,6 +78,7 @@ def mcp_request(
         mcp_session=mcp_session,
         key=_word(headers, "x-tieline-key"),
         confirms=bool(bridge),
+        hook=bool(bridge and caller.harness and "x-tieline-hook" in headers and scope["method"] == "POST"),
         hand_over=hand_over,
         refused=refused,
     )
