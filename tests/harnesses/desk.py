@@ -33,7 +33,7 @@ there the person answers at the terminal."""
 RESUME = {"claude-code": ("--resume",), "codex": ("resume",), "opencode": ("--session",)}
 
 
-def tool(harness: str, name: str, **arguments: object) -> Call:
+def tool(harness: str, name: str, /, **arguments: object) -> Call:
     """A call of one of our tools, as a harness names it to its model."""
     match harness:
         case "claude-code":

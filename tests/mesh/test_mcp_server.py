@@ -381,7 +381,8 @@ async def test_limits_are_clear_when_they_are_hit(mesh: MeshHub) -> None:
     async with mesh.client("limits") as client:
         await call(client, "register_agent", name="limits")
         too_long = "the message has 778,241 bytes as JSON, the most is 778,240"
-        assert too_long in await refusal(client, "send_message", to="limits", text="x" * 778_239)
+        refused = await refusal(client, "send_message", to="limits", text="x" * 778_239)
+        assert too_long in refused and "takes 1 MiB at once" in refused and "path of a file" in refused
         assert "<= 50" in await refusal(client, "fetch_messages", limit=51)
         assert "is empty" in await refusal(client, "send_message", to="limits", text=" ")
         sent = await call(client, "send_message", to="limits", text="y" * (200 * 1024))

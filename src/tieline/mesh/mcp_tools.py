@@ -458,7 +458,7 @@ _ALL = (
         "fetch_message_history",
         HistoryArguments,
         _fetch_message_history,
-        "Messages you sent and got, newest first.",
+        "Messages you got, newest first; with a member, also what you sent them.",
         reads=True,
     ),
     _tool(

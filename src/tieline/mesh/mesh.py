@@ -48,8 +48,8 @@ from .project import project_name, project_of
 from .records import PERSON_PREFIX, Caller, Member
 
 MAX_TEXT = MAX_ENVELOPE - 8 * 1024
-"""Bytes of a message's text as JSON. The rest of the envelope is for addresses and the budget; MCP clients take events
-of 1 MiB, so more would not reach a receiver either."""
+"""Bytes of a message's text as JSON. The rest of the envelope is for addresses and the budget. Receivers take 1 MiB at
+once, frame and all: see "A message arrives in one piece" in docs/decisions.md."""
 MAX_WAIT_S = 100.0
 """A call may not take longer; whoever wants to wait longer calls again."""
 MAX_BROADCAST = 100
@@ -575,6 +575,6 @@ def _check_text(text: str) -> str:
         raise UsageError(
             f"the message has {size:,} bytes as JSON, the most is {MAX_TEXT:,}",
             field="text",
-            hint="Write it into a file, and send the path.",
+            hint="A receiver takes 1 MiB at once, with what is around the text. Send the path of a file instead.",
         )
     return text
