@@ -93,6 +93,21 @@ async def test_it_is_bounded_in_number(tmp_path: Path, env: dict[str, str]) -> N
     assert not at_work_in(tmp_path / "places")
 
 
+async def test_those_that_are_configured_go_last(tmp_path: Path, env: dict[str, str]) -> None:
+    driver = agent()
+    always, second, third = (Spec(cwd=place(tmp_path, name), env=env) for name in "abc")
+    async with Pool(PoolConfig(number=2)) as pool:
+        pool.prepare(driver, always, always=True)
+        await ready(pool, 1)
+        (process,) = at_work_in(Path(always.cwd))
+        pool.prepare(driver, second)
+        await ready(pool, 2)
+        pool.prepare(driver, third)
+        await eventually(lambda: opened(third) == 1, "the last was not opened", timeout=WAIT)
+        assert at_work_in(Path(always.cwd)) == [process], "the second had to go"
+        assert [await taken(pool, driver, spec) for spec in (second, third, always)] == [False, True, True]
+
+
 async def test_no_pool_at_all(tmp_path: Path, env: dict[str, str]) -> None:
     async with Pool(PoolConfig(number=0)) as pool:
         spec = Spec(cwd=place(tmp_path, "a"), env=env)
@@ -228,6 +243,7 @@ async def test_a_file_system_that_hangs_holds_up_one_look_and_not_the_end(
             await eventually(lambda: bool(looks), "it does not look", timeout=WAIT)
             await asyncio.sleep(0.2)  # ten times the clock
             assert len(looks) == 1
+        assert not [task for task in asyncio.all_tasks() if "_look_again" in repr(task)], "nobody looks any more"
     finally:
         go_on.set()
     assert not at_work_in(tmp_path / "places")

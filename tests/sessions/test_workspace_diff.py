@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tieline.sessions import workspace_diff
-from tieline.sessions.safe_git import HUGE
+from tieline import paths
+from tieline.sessions import git_repository, workspace_diff
+from tieline.sessions.safe_git import HUGE, opened
 from tieline.sessions.workspace_diff import GitFailed, branch, changes, snapshot
 
 ENV = {
@@ -94,6 +95,25 @@ def test_branch(repository: Path) -> None:
     assert branch(str(repository)) == "trunk"
     git(repository, "checkout", "-q", "--detach")
     assert branch(str(repository)) == ""
+
+
+def test_a_commit_whose_branch_is_packed(repository: Path) -> None:
+    for name in ("early", "zulu"):
+        git(repository, "branch", name)
+    git(repository, "commit", "-qm", "second", "--allow-empty")
+    git(repository, "pack-refs", "--all")
+    assert not (repository / ".git/refs/heads/trunk").exists()
+    found = git_repository.find(str(repository))
+    assert found is not None and found.commit == git(repository, "rev-parse", "HEAD").strip()
+    (repository / ".git/HEAD").write_text("ref: refs/heads/nothing\n")
+    assert found.commit == ""
+
+
+async def test_attributes_of_the_tree_hide_nothing(repository: Path, env: dict[str, str]) -> None:
+    (repository / ".gitattributes").write_text("*.txt -diff\n")
+    before = await snapshot(str(repository), env)
+    (repository / "kept.txt").write_text("two\n")
+    assert "-one\n+two\n" in await changes(str(repository), env, before)
 
 
 @pytest.mark.slow
@@ -216,6 +236,11 @@ async def test_a_diff_that_is_too_long_says_so(
     (repository / "long.txt").write_text("line\n" * 1000)
     diff = await changes(str(repository), env, before)
     assert len(diff) < 2100 and "… cut: the diff is longer than 2,000 bytes" in diff
+    found = git_repository.find(str(repository))
+    assert found is not None
+    async with opened(found, env, store=paths.snapshots(env) / "own", keep=False) as own:
+        listed = await own.run("ls-files", "-o", limit=5)
+    assert len(listed) == 6, "one more byte says that there is more"
 
 
 async def test_the_repository_is_not_written_to(repository: Path, env: dict[str, str]) -> None:
@@ -229,6 +254,8 @@ async def test_the_repository_is_not_written_to(repository: Path, env: dict[str,
     (repository / "new.txt").write_text("new\n")
     assert (await changes(str(repository), own, began)).count("diff --git") == 1
     assert inside() == before
+    (objects,) = paths.snapshots(own).glob("*/objects")
+    assert objects.stat().st_mode & 0o777 == 0o700, "what the files hold is their owner's alone"
 
 
 async def test_sha256(tmp_path: Path, env: dict[str, str]) -> None:

@@ -225,6 +225,19 @@ async def test_the_same_id_twice_is_told(tmp_path: Path) -> None:
         assert setting.states() == {"a": "running", "a (2)": "broken"}
 
 
+async def test_one_that_is_switched_off_takes_no_mail(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    entry = '[[channels]]\nid = "{id}"\ntype = "notify"\nenabled = {on}\nconfig = {{ urls = ["json://127.0.0.1:9"] }}\n'
+    setting.put(entry.format(id="on", on="true") + entry.format(id="off", on="true"))
+    async with following(tmp_path, setting):
+        assert setting.states() == {"on": "running", "off": "running"}
+    setting.put(entry.format(id="on", on="true") + entry.format(id="off", on="false"))
+    async with following(tmp_path, setting):
+        assert setting.states() == {"on": "running", "off": "disabled"}
+        subjects = {endpoint.subject for endpoint in setting.relay.endpoints()}
+        assert "relay.notify.on" in subjects and "relay.notify.off" not in subjects
+
+
 async def test_two_for_one_address_is_told(tmp_path: Path) -> None:
     setting = Setting(tmp_path)
     code = setting.module("one", MODULE.replace('f"relay.plain.{id}"', '"relay.plain.same"'))
