@@ -3,8 +3,12 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from .. import paths
 from ..harnesses.attach_consent import CurrentConsent
+from ..hub.http.server import serve_locally
+from ..hub.terminal_door import TerminalDoor
 from ..mesh.push import HarnessSession
+from ..node.node_identity import identify
 from ..sessions.attacher import Attacher
 from ..sessions.manager import SessionManager
 from .mesh import reaches
@@ -22,8 +26,12 @@ class NoMesh:
 
 @asynccontextmanager
 async def open_terminals(manager: SessionManager, env: Mapping[str, str]) -> AsyncGenerator[None, None]:
+    """Their hooks and plugins find the node where they would find a hub: one of both runs per state folder."""
+    ways = reaches(env)
     async with AsyncExitStack() as stack:
-        for way in reaches(env):
+        for way in ways:
             way.attacher = Attacher(manager, CurrentConsent(env))
             await stack.enter_async_context(way.open(NoMesh()))
+        door = TerminalDoor(ways, identify(env).name)
+        await stack.enter_async_context(serve_locally(door, paths.socket_file(env)))
         yield

@@ -69,15 +69,28 @@ class _Kind(Struct, frozen=True):
     type: str = ""
 
 
+class _Attachment(Struct, frozen=True):
+    type: str = ""
+
+
+class _Attached(Struct, frozen=True):
+    attachment: _Attachment = _Attachment()
+
+
 class _Time(Struct, frozen=True):
     timestamp: datetime | None = None
 
 
 _TIME = msgspec.json.Decoder(_Time)
 _KIND = msgspec.json.Decoder(_Kind)
+_ATTACHED = msgspec.json.Decoder(_Attached)
 _MESSAGE = msgspec.json.Decoder(dict[str, Any])
 KINDS = frozenset({"user", "assistant", "system"})
 """Lines that say something; the others are Claude Code's own bookkeeping, and are many."""
+QUEUED = "queued_command"
+"""The attachment with what somebody said in the middle of a turn."""
+SAID = "said"
+"""The status that shows it."""
 
 
 class TranscriptFile:
@@ -184,6 +197,9 @@ class TranscriptEvents:
             self._last = TranscriptCursor(line.start, line.id)
         if message.get("subtype") == "turn_duration":
             return self.end_turn()
+        if message["type"] == "attachment":
+            words = _said_in_between(message)
+            return self._told([Status(SAID, words)], line) if words and self.turn else []
         events: list[Event] = []
         if message["type"] == "user" and (words := _words(message)) is not None:
             if words.startswith(INTERRUPTED):
@@ -352,7 +368,9 @@ def _line_at(descriptor: int, offset: int) -> bytes:
 
 def _decode(raw: bytes) -> Message | None:
     try:
-        return _MESSAGE.decode(raw) if _KIND.decode(raw).type in KINDS else None
+        kind = _KIND.decode(raw).type
+        says = kind in KINDS or (kind == "attachment" and _ATTACHED.decode(raw).attachment.type == QUEUED)
+        return _MESSAGE.decode(raw) if says else None
     except msgspec.MsgspecError:
         return None
 
@@ -365,6 +383,14 @@ def _words(message: Message) -> str | None:
     if not parts or any(block.get("type") == "tool_result" for block in parts):
         return None
     return "\n".join(_text(block, "text") or f"[{block.get('type')}]" for block in parts)
+
+
+def _said_in_between(message: Message) -> str:
+    """Empty: it is a notice of Claude Code's own."""
+    attachment: Message = message["attachment"]
+    if attachment.get("commandMode") != "prompt":
+        return ""
+    return _words({"message": {"content": attachment.get("prompt")}}) or ""
 
 
 def _inner(message: Message) -> Message:

@@ -41,11 +41,11 @@ class PermissionPrompts(Protocol):
 
 class HarnessHooks:
     """`machine` is this one: what a session elsewhere says of its folder is not looked up here. `prompts`: harness →
-    who answers its terminals' permission prompts."""
+    who answers its terminals' permission prompts. Without `events` (no mesh is here) these are all that is handled."""
 
     def __init__(
         self,
-        events: HookEvents,
+        events: HookEvents | None,
         machine: str,
         clock: Callable[[], float] = time.time,
         *,
@@ -79,6 +79,8 @@ class HarnessHooks:
             prompts = self._prompts.get(harness) if caller.machine == self._machine else None
             answer = await prompts.answer_prompt(event.session, input) if prompts else ""
             return NativeReply(caller=caller, text=answer)
+        if self._events is None:
+            return NativeReply(caller=caller)
         reply = await self._events.handle(caller, event)
         return NativeReply(caller=caller, text=shape.write(name, reply), handed=reply.handed)
 

@@ -36,6 +36,8 @@ MAX_CONNECTIONS = 5000
 GRACE_S = 3
 """How long answers that are under way may take when the hub ends."""
 
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
 
 class ServerAddress(Struct, frozen=True, kw_only=True):
     host: str
@@ -83,9 +85,56 @@ def bind(host: str, port: int, *, tls: bool, insecure: bool) -> socket.socket:
     return bound
 
 
+def _server(app: Application, http: type[HttpToolsProtocol], config: HubConfig) -> uvicorn.Server:
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=http,
+            ws=FramedProtocol,
+            ws_max_size=MAX_FRAME + 1024,
+            ws_per_message_deflate=False,
+            ws_ping_interval=None,  # both protocols have heartbeats of their own
+            lifespan="off",
+            loop="asyncio",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+            limit_concurrency=MAX_CONNECTIONS,
+            ssl_certfile=config.tls_certificate or None,
+            ssl_keyfile=config.tls_key or None,
+        )
+    )
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    server.lifespan.state["strangers"] = UnauthenticatedLimits()  # every connection of this server finds it there
+    return server
+
+
+@asynccontextmanager
+async def serve_locally(app: Application, socket_path: Path) -> AsyncGenerator[None, None]:
+    """Serves at the owner's socket alone, inside the block."""
+    local, http = OwnerSocket(socket_path), _bounded_protocol(HEAD_S)
+    try:
+        server = _server(app, http, HubConfig())
+        await server.startup(sockets=[])
+        server.servers.append(await _listen_locally(server, http, local))
+        ticking = asyncio.create_task(server.main_loop())
+        try:
+            yield
+        finally:
+            await cancel_and_wait(ticking)
+            await asyncio.shield(_shut_down(server, local.socket))
+    finally:
+        local.close()
+
+
 @asynccontextmanager
 async def serve(
-    app: Callable[[Any, Any, Any], Awaitable[None]],
+    app: Application,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -102,31 +151,7 @@ async def serve(
     http = _bounded_protocol(head_s)
     try:
         local = OwnerSocket(socket_path) if socket_path is not None else None
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                http=http,
-                ws=FramedProtocol,
-                ws_max_size=MAX_FRAME + 1024,
-                ws_per_message_deflate=False,
-                ws_ping_interval=None,  # both protocols have heartbeats of their own
-                lifespan="off",
-                loop="asyncio",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=GRACE_S,
-                limit_concurrency=MAX_CONNECTIONS,
-                ssl_certfile=config.tls_certificate or None,
-                ssl_keyfile=config.tls_key or None,
-            )
-        )
-        server.config.load()
-        server.lifespan = server.config.lifespan_class(server.config)
-        server.lifespan.state["strangers"] = UnauthenticatedLimits()  # every connection of this server finds it there
+        server = _server(app, http, config)
         await server.startup(sockets=[])
         server.servers.append(await _listen(server, http, bound, head_s))
         if local is not None:

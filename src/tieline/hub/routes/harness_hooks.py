@@ -74,7 +74,7 @@ async def fire(request: Request, harness: str, event: str = "") -> Response:
         input = {"hook_event_name": event, **input}
     caller = harness_caller(context, hub.mcp.mesh)
     handling = hub.hooks.handle(caller, harness, input, context.peer.pid if context.peer else 0)
-    reply = await (_while_connected(request, handling) if event == PERMISSION_EVENT else handling)
+    reply = await (while_connected(request.scope, request.receive, handling) if event == PERMISSION_EVENT else handling)
     if reply is None:
         return Response(media_type=JSON)
     if context.peer is not None and reply.caller.session:
@@ -83,11 +83,13 @@ async def fire(request: Request, harness: str, event: str = "") -> Response:
     return HookResponse(reply, hub.mcp.deliveries, reply.caller, confirms=confirms)
 
 
-async def _while_connected(request: Request, handling: Coroutine[Any, Any, NativeReply]) -> NativeReply | None:
+async def while_connected(
+    scope: Scope, receive: Receive, handling: Coroutine[Any, Any, NativeReply]
+) -> NativeReply | None:
     """The reply to a hook that waits for people. None: the harness does not wait any more."""
-    request.scope["state"]["waits"] = True  # for people: a hub that stops does not
+    scope["state"]["waits"] = True  # for people: a hub that stops does not
     working = asyncio.create_task(handling, name="permission-prompt")
-    watching = asyncio.create_task(_disconnected(request.receive), name="permission-prompt-connection")
+    watching = asyncio.create_task(_disconnected(receive), name="permission-prompt-connection")
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
         return await working if working.done() else None

@@ -73,6 +73,20 @@ def _reach(hub: "Hub", device: DeviceView, harness: str) -> PluginReach:
     return reach
 
 
+async def stream_commands(reach: PluginReach, process: int, receive: Receive, send: Send) -> None:
+    """What a plugin is to do, as long as it is connected."""
+    with reach.connect(process) as link:
+        await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+        writing = asyncio.create_task(_write_commands(link, send), name="harness-plugin")
+        try:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        finally:
+            writing.cancel()
+            with suppress(Exception, asyncio.CancelledError):  # the plugin is gone
+                await writing
+
+
 async def _write_commands(link: PluginLink, send: Send) -> None:
     await _write(send, b"data: " + msgspec.json.encode(PluginWelcome(link.id)))
     while True:
@@ -100,15 +114,6 @@ def routes(hub: "Hub") -> list[Any]:
             raise RequestRefused("Unauthenticated", "missing or invalid credentials")
         reach = _reach(hub, device, QueryParams(scope["query_string"]).get("harness", ""))
         peer = context_of(scope).peer
-        with reach.connect(peer.pid if peer is not None else 0) as link:
-            await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
-            writing = asyncio.create_task(_write_commands(link, send), name="harness-plugin")
-            try:
-                while (await receive())["type"] != "http.disconnect":
-                    pass
-            finally:
-                writing.cancel()
-                with suppress(Exception, asyncio.CancelledError):  # the plugin is gone
-                    await writing
+        await stream_commands(reach, peer.pid if peer is not None else 0, receive, send)
 
     return [stream, report_sessions, handed_over, tell_events]

@@ -1,0 +1,97 @@
+"""A person with a harness in a terminal, and the command line of a hub that runs beside it as a process of its own."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from tests.harnesses.desk import BINARIES, BOUND, TIELINE
+
+from tieline.client import Client, connect
+from tieline.client.hub_address import running_hub
+from tieline.environment import config_path
+from tieline.events import Event
+from tieline.script import Say
+from tieline.sessions.records import AskRecord, SessionRecord
+from tieline.testing.harness_terminals import HOMES, HarnessHome
+from tieline.testing.tmux_terminal import TmuxTerminal
+from tieline.testing.wait_for import eventually
+
+
+class Person:
+    def __init__(self, home: HarnessHome, env: Mapping[str, str], client: Client) -> None:
+        self.home = home
+        self.env = env
+        self.client = client
+
+    async def tieline(self, *arguments: str) -> tuple[int, str]:
+        """Its exit status and what it said."""
+        return await run(self.env, self.home.project, *arguments)
+
+    async def session(self, kind: str, status: str, turns: int) -> SessionRecord:
+        """The one that was active last, once it is like that."""
+        found: list[SessionRecord] = []
+        try:
+            async with asyncio.timeout(BOUND):
+                while [(one.kind, one.status, one.turns) for one in found[:1]] != [(kind, status, turns)]:
+                    await asyncio.sleep(0.1)
+                    found = await self.client.sessions()
+        except TimeoutError:
+            raise AssertionError(f"no session is {kind} and {status} after {turns} turns: {found}") from None
+        return found[0]
+
+    async def ask(self) -> AskRecord:
+        async with asyncio.timeout(BOUND):
+            while not (found := await self.client.asks()):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        return found[0]
+
+    async def turn(self, terminal: TmuxTerminal, prompt: str, answer: str, turns: int) -> SessionRecord:
+        """Typed at the terminal; the session's `turns`-th."""
+        self.home.rig.play([Say(answer)])
+        await terminal.submit(prompt)
+        await terminal.shows(answer)
+        return await self.session("attached", "idle", turns)
+
+    async def log(self, session: str) -> list[Event]:
+        return [entry.event for entry in (await self.client.events(session, after=0, limit=500)).events]
+
+    async def kill_hub(self) -> None:
+        """SIGKILL: not a word of farewell."""
+        hub = running_hub(self.env)
+        assert hub is not None
+        os.kill(hub.pid, signal.SIGKILL)
+        await eventually(lambda: running_hub(self.env) is None, "the hub does not die", timeout=BOUND)
+
+    async def start_hub(self) -> None:
+        status, output = await self.tieline("up")
+        assert status == 0, output
+
+
+async def run(env: Mapping[str, str], cwd: Path, *arguments: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        TIELINE, *arguments, cwd=cwd, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    async with asyncio.timeout(BOUND):
+        output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()
+
+
+async def person(stack: AsyncExitStack, harness: str, root: Path) -> Person:
+    """Who lets Tieline read along. The harness is on PATH by its own name."""
+    home = await stack.enter_async_context(HOMES[harness](root, BINARIES))
+    programs = root / "programs"
+    programs.mkdir()
+    (programs / Path(home.argv[0]).name).symlink_to(home.argv[0])
+    home.env = {**home.env, "PATH": f"{programs}:{home.env['PATH']}"}
+    config = Path(config_path(home.env))
+    config.parent.mkdir(parents=True)
+    config.write_text("[hub]\nport = 0\n")
+    status, output = await run(home.env, root, "install", harness, "--attach", "--yes")
+    assert status == 0, output
+    stack.push_async_callback(run, home.env, root, "down")
+    status, output = await run(home.env, root, "up")
+    assert status == 0, output
+    return Person(home, home.env, await stack.enter_async_context(connect(home.env)))
