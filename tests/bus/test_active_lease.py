@@ -9,10 +9,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.relay.conftest import QUICK, over, relaying, within
+from tests.relay.delivery.test_endpoint_queue import Door
 
 from tieline.bus import active_lease, open_bus
 from tieline.bus.active_lease import KEY, ActiveLease, Holder
-from tieline.channels.base import DeliveryContext
+from tieline.channels.base import DeliveryContext, DeliveryResult, RelayAccess
 from tieline.envelopes import Envelope
 from tieline.testing.wait_for import eventually
 
@@ -92,6 +93,24 @@ async def test_it_is_kept_while_it_is_renewed(tmp_path: Path) -> None:
         await lease.release()
 
 
+class Starting(Door):
+    """A channel that notes when it was started, stopped, and what it got."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id, f"relay.{id}")
+        self.told: list[str] = []
+
+    async def start(self, relay: RelayAccess) -> None:
+        self.told.append("start")
+
+    async def stop(self) -> None:
+        self.told.append("stop")
+
+    async def deliver(self, subject: str, envelope: Envelope, context: DeliveryContext) -> DeliveryResult:
+        self.told.append(envelope.payload.text)
+        return DeliveryResult(status="delivered")
+
+
 @pytest.mark.slow
 async def test_who_gets_it_back_goes_on(tmp_path: Path) -> None:
     """Lost, and free again: the same relay is active again, with its channels and its mail."""
@@ -102,12 +121,22 @@ async def test_who_gets_it_back_goes_on(tmp_path: Path) -> None:
 
     async with relaying(f"sqlite://{tmp_path}/bus.db", settings=replace(QUICK, lease_s=6)) as relay:
         relay.serve("relay.program2.x", take)
+        before, meanwhile = Starting("before"), Starting("meanwhile")
+        await relay.register(before)
         waits = await relay.send("relay.user.you", "waits", sender="relay.user.me")
         far = replace(Holder.new(), machine="elsewhere", host="far")
         await relay.lease._table.put(KEY, msgspec.json.encode(far), ttl=3600)  # pyright: ignore[reportPrivateUsage]
         await eventually(lambda: relay.lease.other == far, "it does not know", timeout=30)
+        await eventually(lambda: before.told == ["start", "stop"], "its channels are not stopped", timeout=30)
+        await eventually(lambda: relay.channels()[0].state == "stopped", "it is shown as if it ran", timeout=30)
+        await relay.register(meanwhile)
+        assert meanwhile.told == [], "the active relay has this channel"
         await relay.lease._table.delete(KEY)  # pyright: ignore[reportPrivateUsage]
         await eventually(lambda: relay.active, "it does not come back", timeout=30)
         assert [receipt.id for receipt in relay.inbox("relay.user.you").unread()] == [waits.id]
         await over(relay, (await relay.send("relay.program2.x", "again", sender="relay.user.me")).id)
         assert got == ["again"]
+        for channel in (before, meanwhile):
+            sent = await relay.send(f"{channel.subject_prefix}.you", "again", sender="relay.user.me")
+            assert (await over(relay, sent.id)).state == "injected"
+        assert before.told == ["start", "stop", "start", "again"] and meanwhile.told == ["start", "again"]
