@@ -50,6 +50,15 @@ BOUNDS = """
 - **a message to an idle terminal:** it costs Tieline a few milliseconds; the rest is the harness. A harness's own time
   from Enter to the model is 0.1 to 0.4 s and differs by half from turn to turn, so single runs of these rows lie apart:
   0.6 to 1.3 was measured for Claude Code, 0.8 to 1.0 for Codex, 0.5 to 1.6 for OpenCode (the last beside a test suite).
+- **memory right after a history was read:** a part of it is the hub's and bounded: the latest events of all sessions,
+  kept for clients that come back (at most 16 MiB). The rest was not traced to anything that is held; a hub that is
+  started again does not have it. Pages of the log that are mapped into memory are not counted.
+- **a turn in a person's own terminal:** single turns differ by more than half from each other, so that 5 % is below
+  what 12 pairs beside other work can tell: with nothing of ours in its turn, Codex has 1.05 with the hub and 0.90 with
+  it down. Claude Code's rows miss by more, also with the hub down, when our part of its three hooks takes 1.5 ms. What
+  takes the rest is not settled: driven by hand beside other work, 25 turns without a tool took 57 ms at the least
+  without hooks, 72 with them and 75 with the hub down, and 55 with our MCP server alone, which points to Claude Code's
+  own work for a hook; turns with a tool did not show it (165, 122, 171 and 129 ms).
 """
 
 SECTIONS = {
