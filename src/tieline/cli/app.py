@@ -14,7 +14,7 @@ from .help import HelpGroup
 HELP = ("-h", "--help")
 FAMILIES = (
     "run", "agents", "schema", "demo", "config", "hub", "service", "backup", "sessions", "asks", "node", "devices",
-    "audit", "members", "messages", "dead_letters", "channels", "harnesses", "mcp",
+    "audit", "team", "members", "messages", "dead_letters", "channels", "harnesses", "mcp",
 )  # fmt: skip
 """Modules with `add(app)`, in the order of the help."""
 

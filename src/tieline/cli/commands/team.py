@@ -1,0 +1,305 @@
+"""`tieline team`: start conversations of a team, follow them, and take part."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+from ...background_tasks import cancel_and_wait
+from ...client.client import Client
+from ...errors import TielineError, UsageError
+from ...protocol import teams as p
+from ...teams.markers import without_markers
+from ...teams.team_file import read_team, schema
+from .. import hub_connection
+from ..errors import FAILED, print_error
+from ..terminal.formatting import on_terminal, print_json, short_id, time_ago
+from ..terminal.sanitize import clean, one_line
+from ..terminal.tables import print_rows
+
+WAIT_S = 20.0
+PAGE = 500
+STYLES = {"running": "green", "waiting": "yellow", "held": "yellow"}
+
+
+def check(file: str, *, json: bool) -> int:
+    team = read_team(Path(file))
+    if json:
+        print_json(team)
+    else:
+        people = sum(member.human for member in team.members)
+        print(f"{file} is right: {team.name}, {len(team.members) - people} agents and {people} people.")
+    return 0
+
+
+def print_schema() -> int:
+    print_json(schema())
+    return 0
+
+
+def run(file: str, task: str, *, detach: bool, json: bool) -> int:
+    team = read_team(Path(file))
+    task = hub_connection.read_text(task)
+
+    async def work(client: Client) -> int:
+        view = await client.start_team(p.NewTeam(team=team, task=task))
+        if detach:
+            if json:
+                print_json(view)
+            else:
+                print(f"{view.id}\n{team.name} works. `tieline team show {short_id(view.id)} --follow` follows it.")
+            return 0
+        return await _follow(client, view.id, json=json)
+
+    return hub_connection.run_with_client(work)
+
+
+def list_teams(*, json: bool) -> int:
+    async def work(client: Client) -> int:
+        found = await client.teams()
+        if json:
+            print_json(found)
+            return 0
+        print_rows(
+            ("conversation", "team", "state", "rounds", "cost", "active", "task"),
+            [
+                (
+                    short_id(record.id),
+                    record.name,
+                    (_state(record), STYLES.get(record.status, "")),
+                    f"{record.rounds} of {record.max_rounds}",
+                    _cost(record.cost_usd),
+                    time_ago(record.active_at),
+                    one_line(record.task, 60),
+                )
+                for record in found
+            ],
+            "No team has worked yet. `tieline team run FILE TASK` starts one.",
+        )
+        return 0
+
+    return hub_connection.run_with_client(work)
+
+
+def show(id: str, *, follow: bool, json: bool) -> int:
+    async def work(client: Client) -> int:
+        team = await _find(client, id)
+        if follow:
+            return await _follow(client, team, json=json)
+        view = await client.team(team)
+        if json:
+            print_json(view)
+            return 0
+        async with aclosing(_entries(client, team, follow=False)) as entries:
+            async for each in entries:
+                _print_entry(each.entry)
+        _print_state(view)
+        return 0
+
+    return hub_connection.run_with_client(work)
+
+
+def say(id: str, text: str, *, to: Sequence[str], member: str, json: bool) -> int:
+    words = hub_connection.read_text(text)
+    return _act(id, p.Speak(text=words, to=tuple(p.NextSpeaker(name) for name in to), member=member), json=json)
+
+
+def hold(id: str, *, json: bool) -> int:
+    return _act(id, p.Hold(), json=json)
+
+
+def resume(id: str, *, rounds: int, cost: float, minutes: float, json: bool) -> int:
+    return _act(id, p.Resume(more_rounds=rounds, more_cost_usd=cost, more_minutes=minutes), json=json)
+
+
+def speak_next(id: str, names: Sequence[str], *, json: bool) -> int:
+    return _act(id, p.Reorder(next=tuple(names)), json=json)
+
+
+def remove(id: str, name: str, *, json: bool) -> int:
+    return _act(id, p.RemoveMember(member=name), json=json)
+
+
+def end(id: str, reason: str, *, json: bool) -> int:
+    return _act(id, p.EndTeam(reason=reason), json=json)
+
+
+def export(id: str, format: str) -> int:
+    if format not in ("md", "json"):
+        raise UsageError(f"{format!r} is no format", field="format", hint="Use md or json.")
+
+    async def work(client: Client) -> int:
+        team = await _find(client, id)
+        async with aclosing(_entries(client, team, follow=False)) as found:
+            entries = [each async for each in found]
+        if format == "json":
+            print_json(entries)
+            return 0
+        view = await client.team(team)
+        print(f"# {view.name}\n\n{clean(view.task)}\n")
+        for each in entries:
+            if words := _spoken(each.entry):
+                print(f"## {words[0]}\n\n{clean(words[1])}\n")
+        print(f"_{_state(view)}; {view.rounds} rounds, {_cost(view.cost_usd) or 'cost unknown'}_")
+        return 0
+
+    return hub_connection.run_with_client(work)
+
+
+# --- following ----------------------------------------------------------------------------------------------
+
+
+async def _follow(client: Client, team: str, *, json: bool) -> int:
+    """Until its end. On a terminal, what a person types is said in the conversation."""
+    typing = asyncio.create_task(_take_part(client, team)) if sys.stdin.isatty() and not json else None
+    asked: tuple[str, ...] = ()
+    try:
+        async with aclosing(_entries(client, team, follow=True)) as entries:
+            async for each in entries:
+                if json:
+                    print_json(each)
+                    continue
+                _print_entry(each.entry)
+                waiting = (await client.team(team)).waiting_for
+                if waiting and waiting != asked:
+                    print(f"→ {', '.join(waiting)}: it is your turn{_how(team, typing is not None)}", flush=True)
+                asked = waiting
+    finally:
+        if typing is not None:
+            await cancel_and_wait(typing)
+    view = await client.team(team)
+    if not json:
+        _print_state(view)
+    return 0 if view.reason.startswith("done") else FAILED
+
+
+def _how(team: str, typing: bool) -> str:
+    return (
+        "; type your answer (/hold /resume /next NAME /end)" if typing else f" (`tieline team say {short_id(team)} …`)"
+    )
+
+
+async def _entries(client: Client, team: str, *, follow: bool) -> AsyncGenerator[p.TeamEntry, None]:
+    after = 0
+    while True:
+        page = await client.team_entries(team, after=after, limit=PAGE, wait_s=WAIT_S if follow else 0.0)
+        for each in page.entries:
+            after = each.seq
+            yield each
+        if not page.entries and (not follow or page.status == "ended"):
+            return
+        if page.entries and follow and isinstance(page.entries[-1].entry, p.TeamEnded):
+            return
+
+
+async def _take_part(client: Client, team: str) -> None:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := (await reader.readline()).decode(errors="replace").strip():
+        try:
+            await client.act_in_team(team, _typed(line))
+        except TielineError as error:
+            print_error(f"tieline: {error.message}. {error.hint}".strip())
+
+
+def _typed(line: str) -> p.AnyTeamAction:
+    verb, _, rest = line.partition(" ")
+    names = tuple(name.strip(",") for name in rest.split())
+    match verb:
+        case "/hold":
+            return p.Hold()
+        case "/resume":
+            return p.Resume()
+        case "/next":
+            return p.Reorder(next=names)
+        case "/end":
+            return p.EndTeam(reason=rest)
+        case "/say":
+            return p.Speak(text=rest)
+        case _ if verb.startswith("@") and rest:
+            return p.Speak(text=rest, to=(p.NextSpeaker(verb[1:].rstrip(",:")),))
+        case _ if verb.startswith("/"):
+            raise UsageError(f"{verb} is no command", hint="Use /say, /hold, /resume, /next NAME or /end.")
+        case _:
+            return p.Speak(text=line)
+
+
+# --- what is shown ------------------------------------------------------------------------------------------
+
+
+def _print_entry(entry: p.AnyEntry) -> None:
+    if words := _spoken(entry):
+        print(f"{_coloured(words[0])}\n{clean(words[1])}\n", flush=True)
+    elif isinstance(entry, p.TurnBegan) and on_terminal():
+        print(f"· {entry.member} works (round {entry.turn})", flush=True)
+    elif isinstance(entry, p.TurnEnded):
+        problem = f": {clean(entry.error)}" if entry.error else ""
+        print(f"! the turn of {entry.member} ended: {entry.status}{problem}\n", flush=True)
+    elif isinstance(entry, p.Held | p.Resumed):
+        print(f"· {'held' if isinstance(entry, p.Held) else 'goes on'}, by {entry.by}", flush=True)
+
+
+def _spoken(entry: p.AnyEntry) -> tuple[str, str] | None:
+    match entry:
+        case p.Started(task=task, by=by):
+            return by or "task", task
+        case p.TurnEnded(status="success", member=member, text=text, markers=markers):
+            return member, _with_route(without_markers(text), markers)
+        case p.PersonSpoke(member=member, text=text, markers=markers):
+            return member, _with_route(without_markers(text), markers)
+        case _:
+            return None
+
+
+def _with_route(text: str, markers: p.Markers) -> str:
+    route = f"→ {', '.join(speaker.name for speaker in markers.next)}" if markers.next else ""
+    return "\n".join(part for part in (text, route) if part)
+
+
+def _coloured(name: str) -> str:
+    if not on_terminal():
+        return f"{name}:"
+    return f"\x1b[1;{31 + sum(name.encode()) % 6}m{one_line(name, 60)}\x1b[0m"
+
+
+def _print_state(view: p.TeamView) -> None:
+    queue = f"; next: {', '.join(speaker.name for speaker in view.queue)}" if view.queue else ""
+    cost = f", {_cost(view.cost_usd)}" if view.cost_usd else ""
+    print(f"{_state(view)} · {view.rounds} of {view.limits.max_rounds} rounds{cost}{queue}")
+
+
+def _state(record: p.TeamRecord) -> str:
+    match record.status:
+        case "ended":
+            return f"ended: {one_line(record.reason, 100)}"
+        case "waiting":
+            return f"waits for {', '.join(record.waiting_for)}"
+        case "running" if record.speaking:
+            return f"{', '.join(record.speaking)} works"
+        case status:
+            return status
+
+
+def _cost(usd: float) -> str:
+    return f"{usd:.2f} USD" if usd else ""
+
+
+# --- asking the hub -----------------------------------------------------------------------------------------
+
+
+async def _find(client: Client, given: str) -> str:
+    return hub_connection.pick("conversation", given, await client.teams(), lambda record: record.id).id
+
+
+def _act(id: str, action: p.AnyTeamAction, *, json: bool) -> int:
+    async def work(client: Client) -> int:
+        view = await client.act_in_team(await _find(client, id), action)
+        if json:
+            print_json(view)
+        else:
+            _print_state(view)
+        return 0
+
+    return hub_connection.run_with_client(work)

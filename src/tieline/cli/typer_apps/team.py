@@ -1,0 +1,150 @@
+"""`tieline team …`, as Typer declares it."""
+
+from typing import Annotated
+
+import typer
+
+from ..help import add_family
+from .options import SESSIONS_PANEL, Json
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="The team file.", show_default=False)]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The conversation, or a part of its id.", show_default=False)]
+
+
+def team_check(file: File, json: Json = False) -> None:
+    """Say what is wrong in a team file, with line and key."""
+    from ..commands.team import check
+
+    raise typer.Exit(check(file, json=json))
+
+
+def team_schema() -> None:
+    """Print the JSON Schema of team files, for editors."""
+    from ..commands.team import print_schema
+
+    raise typer.Exit(print_schema())
+
+
+def team_run(
+    file: File,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What it shall do; `-` reads standard input.")] = "",
+    detach: Annotated[bool, typer.Option("--detach", help="Start it and return; it goes on at the hub.")] = False,
+    json: Json = False,
+) -> None:
+    """Give a team its task and follow the conversation; people of the team answer here."""
+    from ..commands.team import run
+
+    raise typer.Exit(run(file, task, detach=detach, json=json))
+
+
+def team_list(json: Json = False) -> None:
+    """The conversations, the last active first."""
+    from ..commands.team import list_teams
+
+    raise typer.Exit(list_teams(json=json))
+
+
+def team_show(
+    id: Id,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until its end.")] = False,
+    json: Json = False,
+) -> None:
+    """A conversation: what was said, who speaks, who is next, what it cost."""
+    from ..commands.team import show
+
+    raise typer.Exit(show(id, follow=follow, json=json))
+
+
+def team_say(
+    id: Id,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What you say; `-` reads standard input.")],
+    to: Annotated[list[str] | None, typer.Option("--to", metavar="NAME", help="Who shall answer.")] = None,
+    member: Annotated[str, typer.Option("--as", metavar="NAME", help="As which person of the team.")] = "",
+    json: Json = False,
+) -> None:
+    """Say something, at any time."""
+    from ..commands.team import say
+
+    raise typer.Exit(say(id, text, to=to or [], member=member, json=json))
+
+
+def team_hold(id: Id, json: Json = False) -> None:
+    """Let no further turn begin. The running one ends."""
+    from ..commands.team import hold
+
+    raise typer.Exit(hold(id, json=json))
+
+
+def team_resume(
+    id: Id,
+    rounds: Annotated[int, typer.Option(metavar="N", help="So many more rounds.")] = 0,
+    cost: Annotated[float, typer.Option(metavar="USD", help="So much more cost.")] = 0.0,
+    minutes: Annotated[float, typer.Option(metavar="N", help="So many more minutes.")] = 0.0,
+    json: Json = False,
+) -> None:
+    """Go on, after a hold or an end."""
+    from ..commands.team import resume
+
+    raise typer.Exit(resume(id, rounds=rounds, cost=cost, minutes=minutes, json=json))
+
+
+def team_next(
+    id: Id,
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Who speaks next, in this order.")],
+    json: Json = False,
+) -> None:
+    """Decide who speaks next."""
+    from ..commands.team import speak_next
+
+    raise typer.Exit(speak_next(id, names, json=json))
+
+
+def team_remove(
+    id: Id, name: Annotated[str, typer.Argument(metavar="NAME", help="The member.")], json: Json = False
+) -> None:
+    """Take a member out of the team. Its running turn is ended."""
+    from ..commands.team import remove
+
+    raise typer.Exit(remove(id, name, json=json))
+
+
+def team_end(
+    id: Id,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
+    json: Json = False,
+) -> None:
+    """End a conversation. Running turns are ended."""
+    from ..commands.team import end
+
+    raise typer.Exit(end(id, reason, json=json))
+
+
+def team_export(
+    id: Id,
+    format: Annotated[str, typer.Option(metavar="md|json", help="Markdown, or JSON.")] = "md",
+) -> None:
+    """The whole conversation, on standard output."""
+    from ..commands.team import export
+
+    raise typer.Exit(export(id, format))
+
+
+ABOUT = "Teams: several agents and people in one routed conversation."
+VERBS = {
+    "run": (team_run, 'tieline team run team.toml "build the shop"\ntieline team run team.toml --detach --json'),
+    "check": (team_check, "tieline team check team.toml"),
+    "schema": (team_schema, "tieline team schema > team.schema.json"),
+    "list": (team_list, "tieline team list\ntieline team list --json | jq -r '.[].id'"),
+    "show": (team_show, "tieline team show 0199a2…\ntieline team show 0199a2… --follow"),
+    "say": (team_say, 'tieline team say 0199a2… "use blue" --to developer'),
+    "hold": (team_hold, "tieline team hold 0199a2…"),
+    "resume": (team_resume, "tieline team resume 0199a2…\ntieline team resume 0199a2… --rounds 10"),
+    "next": (team_next, "tieline team next 0199a2… reviewer developer"),
+    "remove": (team_remove, "tieline team remove 0199a2… developer"),
+    "end": (team_end, 'tieline team end 0199a2… --reason "good enough"'),
+    "export": (team_export, "tieline team export 0199a2… > conversation.md"),
+}
+
+
+def add(app: typer.Typer) -> None:
+    add_family(app, "team", ABOUT, VERBS, panel=SESSIONS_PANEL)
