@@ -55,10 +55,10 @@ BOUNDS = """
   started again does not have it. Pages of the log that are mapped into memory are not counted.
 - **a turn in a person's own terminal:** single turns differ by more than half from each other, so that 5 % is below
   what 12 pairs beside other work can tell: with nothing of ours in its turn, Codex has 1.05 with the hub and 0.90 with
-  it down. Claude Code's rows miss by more, also with the hub down, when our part of its three hooks takes 1.5 ms. What
-  takes the rest is not settled: driven by hand beside other work, 25 turns without a tool took 57 ms at the least
-  without hooks, 72 with them and 75 with the hub down, and 55 with our MCP server alone, which points to Claude Code's
-  own work for a hook; turns with a tool did not show it (165, 122, 171 and 129 ms).
+  it down. Claude Code's rows miss by more, also with the hub down, when our part of its three hooks takes 1.5 ms. By
+  hand, 40 turns without a tool took 83 ms in the middle without hooks; within the rounds, hooks added 20 ms, 15 ms with
+  the hub down, and our MCP server alone none (8 ms less). That points to Claude Code's own work for a hook; an earlier
+  run of 25 turns with a tool, beside other work, did not show it.
 """
 
 SECTIONS = {
