@@ -153,7 +153,8 @@ async def test_a_strangers_keys_cost_nothing(hub: Running, monkeypatch: pytest.M
             assert all(400 <= reply.status_code < 600 for reply in replies)
     assert await hub.hub.bus.table("answers").keys() == []
     assert not hub.hub.idempotency.cached
-    assert size() - before < 100_000  # the hub's own beats; the answers were five megabytes
+    # The hub's own beats are 2.5 kB a second, for as long as this takes; the answers were five megabytes.
+    assert size() - before < 1_000_000
 
 
 async def test_a_retry_after_too_many_is_not_refused_for_a_day(hub: Running) -> None:
