@@ -14,7 +14,7 @@ from tieline.config import Config, HubConfig
 from tieline.events import Text, TurnStarted
 from tieline.harnesses import claude_code_transcript as transcript
 from tieline.harnesses.attach_consent import agree
-from tieline.harnesses.claude_code_transcript import TranscriptCursor, TranscriptFile, TranscriptLine
+from tieline.harnesses.claude_code_transcript import TranscriptCursor, TranscriptEvents, TranscriptFile, TranscriptLine
 from tieline.sessions.manager import SessionManager
 from tieline.testing.rig import scratch_env
 from tieline.testing.wait_for import eventually
@@ -139,3 +139,28 @@ async def test_a_restarted_hub_reads_histories_from_its_cursors_only(
                 prompts = [event.prompt for event in events if isinstance(event, TurnStarted)]
                 assert prompts == [f"prompt {number}" for number in range(TURNS + 1)]
                 assert sum(isinstance(event, Text) for event in events) == TURNS + 1
+
+
+def test_what_became_of_a_call_is_known_after_its_turn_until_its_id_is_used_again() -> None:
+    """A turn may be over before anybody looks whether its permission prompt was allowed."""
+    events = TranscriptEvents("s-1", TranscriptCursor())
+
+    def feed(number: int, kind: str, content: object, **more: object) -> None:
+        message = {"id": f"m-{number}", "role": kind, "model": "claude-opus-5-5", "content": content}
+        line = {"type": kind, "message": message, "uuid": f"l-{number}", **more}
+        events.feed(TranscriptLine(number, line))
+
+    call = {"type": "tool_use", "id": "t-1", "name": "Bash", "input": {"command": "touch it"}}
+    result = {"type": "tool_result", "tool_use_id": "t-1", "content": ""}
+    feed(0, "user", "touch it", origin={"kind": "human"})
+    feed(1, "assistant", [call])
+    feed(2, "user", [result])
+    feed(3, "assistant", [{"type": "text", "text": "Done."}])
+    events.feed(TranscriptLine(4, {"type": "system", "subtype": "turn_duration", "uuid": "l-4"}))
+    assert events.turn is None
+    assert events.results == {"t-1": True}
+    feed(5, "user", "once more", origin={"kind": "human"})
+    feed(6, "assistant", [call])
+    assert events.results == {}
+    feed(7, "user", [result], toolDenialKind="user-rejected")
+    assert events.results == {"t-1": False}

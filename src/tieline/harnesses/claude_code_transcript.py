@@ -21,6 +21,8 @@ from ..drivers.claude_code.usage import ClaudeCodeUsageMeter
 from ..events import Done, Error, Event, Other, Outcome, Status, Text, TurnStarted
 from ..safe_file_read import read_regular
 
+MAX_RESULTS = 200
+"""Results of calls that are kept: a prompt is settled by them, though its turn may be over by then."""
 READ_BYTES = 512 * 1024
 """Read at once, if a line is not longer."""
 LINE_BYTES = 16 * 1024
@@ -168,7 +170,7 @@ class TranscriptEvents:
 
     def __init__(self, native_id: str, cursor: TranscriptCursor) -> None:
         self.native_id = native_id
-        self.results: dict[str, bool] = {}  # call of this turn → whether it was let through
+        self.results: dict[str, bool] = {}  # latest calls, also of turns that are over → whether they were let through
         self.calls: dict[str, Message] = {}  # calls of this turn without a result
         self.turn: TurnStarted | None = None  # the one that is open
         self._cursor = cursor
@@ -230,7 +232,7 @@ class TranscriptEvents:
         events.append(Done(self._outcome, answer, self._problem, tokens, "partial", self.native_id))
         self._normaliser.next_turn()
         self.turn, self._outcome, self._answer, self._problem = None, "success", "", ""
-        self.calls, self.results = {}, {}
+        self.calls = {}
         self._cursor = self._last
         return [(event, str(self._cursor) if isinstance(event, Done) else "") for event in events]
 
@@ -286,9 +288,12 @@ class TranscriptEvents:
             match block:
                 case {"type": "tool_use", "id": str(id)}:
                     self.calls[id] = block
+                    self.results.pop(id, None)
                 case {"type": "tool_result", "tool_use_id": str(id)}:
                     self.calls.pop(id, None)
                     self.results[id] = not _refusal(message)
+                    if len(self.results) > MAX_RESULTS:
+                        del self.results[next(iter(self.results))]
                 case _:
                     pass
 
