@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from tieline.bus import open_bus
 from tieline.drivers.base import Prompt
 from tieline.events import Answer, Ask, Command, Done, TurnStarted
-from tieline.sessions.crash_recovery import STOPPED, UNWRITTEN, close_turn
+from tieline.sessions.crash_recovery import STOPPED, UNWRITTEN, close_turn, expire_ask
 from tieline.sessions.event_log import EventLog
 from tieline.sessions.prompt_queue import PromptQueue
-from tieline.sessions.records import PromptRecord, SessionRecord
+from tieline.sessions.records import AskRecord, PromptRecord, SessionRecord
 
 RECORD = SessionRecord(id="s", agent="scripted", cwd="/work", status="working", turns=4)
 
@@ -82,3 +82,14 @@ async def test_an_ask_whose_answer_was_not_written_down_gets_it(stopped: Stopped
     (answer,) = [event for event in events if isinstance(event, Answer)]
     assert (answer.ask, answer.decision, answer.by) == ("a", *(("allow", "owner") if decided else ("deny", "restart")))
     assert isinstance(events[-1], Done)
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["only on record", "in the log"])
+async def test_an_expired_ask_is_in_the_log_once_before_its_answer(stopped: Stopped, written: bool) -> None:
+    ask = Ask("a", "permission", title="Run", action=Command("ls"), input={"command": "ls"})
+    if written:
+        await stopped.log.append("s", ask)
+    for _ in range(2):  # also when it is done again
+        await expire_ask(stopped.log, AskRecord(id="a", session="s", ask=ask, digest=""))
+    events = [entry.event async for entry in stopped.log.read("s", follow=False)]
+    assert [type(event) for event in events] == [TurnStarted, Ask, Answer]

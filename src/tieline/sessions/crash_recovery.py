@@ -17,8 +17,12 @@ UNFINISHED = "it was not finished"  # why is told once, by the turn's end
 UNWRITTEN = "the turn's events could not be stored; it may have run in part"
 
 
-async def expire_ask(log: EventLog, record: AskRecord) -> None:
-    """Nobody waits for its answer any longer; the log says so."""
+async def expire_ask(log: EventLog, record: AskRecord, *, after: int = 0) -> None:
+    """Nobody waits for its answer any longer; the log says so. The ask may be on record without being in the log, which
+    is searched from `after` on: then it is written first."""
+    events = [entry.event async for entry in log.read(record.session, after=after, follow=False)]
+    if not any(isinstance(event, Ask) and event.id == record.id for event in events):
+        await log.append(record.session, record.ask, id=f"{record.id}.asked")
     await log.append(record.session, lost(record.ask), id=f"{record.id}.expired")
 
 

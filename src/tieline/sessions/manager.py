@@ -410,7 +410,7 @@ class SessionManager:
         """Make the state of a crash truthful, then go on with what waited. Other nodes' state is theirs."""
         await self._roster.load()
         for ask in await self.asks.load(self._roster.__contains__):
-            await crash_recovery.expire_ask(self.log, ask)
+            await crash_recovery.expire_ask(self.log, ask, after=self._roster.get(ask.session).seq)
         for prompt in await self.prompts.load(self._roster.__contains__):
             record = self._roster.get(prompt.session)
             if record.kind == "attached":  # its terminal goes on, and its history tells how it ended
