@@ -64,7 +64,6 @@ class Participant:
         self.turns = 0
         self.cost_usd = 0.0
         self.told_unknown = False  # that it addressed somebody who is not there
-        self.told_interrupted = False
 
     @property
     def name(self) -> str:
@@ -266,10 +265,8 @@ class TeamConversation:
             return
         participant.cost_usd += entry.cost_usd
         if entry.status == "success":
-            participant.told_interrupted = False
             self._spoke(participant, entry.text, entry.markers)
-        elif entry.status == "indeterminate" and not participant.told_interrupted:
-            participant.told_interrupted = True
+        elif entry.status == "indeterminate":  # again and again, if need be: rounds are limited
             self._tell(participant.name, "Your last turn was cut off by a restart. See what is done of it, and go on.")
             self.queue.add(participant.name, 1, self.count)
         else:
