@@ -29,7 +29,15 @@ GREETING = '"""Says hello."""\n\n\ndef greet(name: str) -> str:\n    return "Hel
 class HubProcess:
     """`async with HubProcess(root) as hub`. `kill` and `start` again: the same state, the same port."""
 
-    def __init__(self, root: Path, *, env: Mapping[str, str] | None = None, agents: Mapping[str, Any] | None = None):
+    def __init__(
+        self,
+        root: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        agents: Mapping[str, Any] | None = None,
+        more: str = "",
+    ):
+        """`more`: of its configuration file."""
         self.root = root
         self.place = root / "greeter"
         self.place.mkdir(parents=True)
@@ -43,6 +51,7 @@ class HubProcess:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         self._agents = {"demo": {"type": "scripted", "script": str(DEMO)}, **(agents or {})}
+        self._more = more
         self._port = 0
         self._process: asyncio.subprocess.Process | None = None
         (self.place / "greeting.py").write_text(GREETING)
@@ -85,7 +94,7 @@ class HubProcess:
         lines = ['default_agent = "demo"', "[hub]", "push_loopback = true", f'hosts = ["{NAME}"]']
         for name, entry in self._agents.items():
             lines += [f"[agents.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
-        self._config.write_text("\n".join(lines) + "\n")
+        self._config.write_text("\n".join(lines) + f"\n{self._more}")
         told, ready = os.pipe()
         try:
             order = json.dumps({"port": self._port, "ready": ready})
