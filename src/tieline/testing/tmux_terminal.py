@@ -62,10 +62,25 @@ class TmuxTerminal:
         await self._tmux("kill-server")
 
     async def submit(self, text: str) -> None:
-        """Type a line and press Enter, once the program has taken up the text: some take keys in a burst as pasted."""
+        """Type a line and press Enter, and again as long as the text stays in the input: some programs take an Enter
+        that comes in a burst of keys as part of what was pasted, or drop it."""
         await self.type(text)
         await self.shows(text[-40:])
-        await self.key("Enter")
+        async with asyncio.timeout(SCREEN_S):
+            while True:
+                await self.key("Enter")
+                for _ in range(round(PRESS_AGAIN_S / LOOK_S)):
+                    if not await self._in_input(text[-10:].strip()):
+                        return
+                    await asyncio.sleep(LOOK_S)
+
+    async def _in_input(self, text: str) -> bool:
+        """Whether it stands at the cursor, or in the line above it."""
+        try:
+            line = int(await self._tmux("display-message", "-p", "#{cursor_y}"))
+            return text in await self._tmux("capture-pane", "-p", "-S", str(max(0, line - 1)), "-E", str(line))
+        except AssertionError:  # the program has ended, and tmux with it
+            return False
 
     async def kill(self) -> None:
         """End the program and what shares its terminal by SIGKILL, as a crash or a closed machine does."""
