@@ -1,5 +1,6 @@
 """Members of different harnesses register, find each other, exchange messages, and see where these got to."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.mesh.conftest import OWNER, harness, open_mesh, within
 from tieline.bus import open_bus
 from tieline.envelopes import UnknownMessage
 from tieline.errors import UsageError
-from tieline.mesh.directory import Filters
+from tieline.mesh.directory import PRUNE_S, STALE_S, Filters
 from tieline.mesh.errors import NameTaken, NotRegistered, NotYours, UnknownMember
 from tieline.mesh.mesh import MAX_TEXT, Mesh
 from tieline.mesh.records import Caller
@@ -213,3 +214,28 @@ async def test_each_member_has_a_subject_of_its_own_in_the_log(url: str) -> None
         for address, text in ((anna, "for anna"), (bob, "for bob")):
             (record,) = [record async for record in bus.read(f"{MESSAGE_LOG}.{address}", follow=False)]
             assert text.encode() in record.data
+
+
+async def test_a_member_without_a_sign_of_life_is_stale_and_later_pruned_unless_mail_waits(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def later(seconds: float) -> None:
+        monkeypatch.setattr(mesh.directory, "_clock", lambda: time.time() + seconds)
+
+    await members(mesh)
+    later(STALE_S - 60)
+    assert not mesh.directory.resolve("anna").stale
+    later(STALE_S + 60)
+    assert mesh.directory.resolve("anna").stale
+    sent = await mesh.send_message(BOB, "anna", "Are you there?")  # a sign of bob's life
+    assert (sent.stale, mesh.directory.resolve("bob").stale) == (True, False)
+    await mesh.heartbeat(ANNA, "idle")
+    assert not mesh.directory.resolve("anna").stale
+
+    later(PRUNE_S + STALE_S)
+    assert await mesh.directory.prune() == []  # anna's last sign is not so long ago
+    later(PRUNE_S + 3 * STALE_S)
+    assert [mesh.directory.member(id) for id in await mesh.directory.prune()] == [None]
+    with pytest.raises(UnknownMember):
+        mesh.directory.resolve("bob")
+    assert mesh.directory.resolve("anna").unread == 1, "mail waits for it"
