@@ -23,7 +23,7 @@ from tieline.sessions.pending_asks import AlreadyAnswered
 from tieline.sessions.records import AskRecord, SessionRecord
 from tieline.testing.harness_terminals import HarnessHome, codex_home
 from tieline.testing.tmux_terminal import TmuxTerminal
-from tieline.testing.wait_for import eventually
+from tieline.testing.wait_for import eventually, soon
 
 pytestmark = pytest.mark.real
 
@@ -59,7 +59,7 @@ class Attached:
         return self.manager.asks.pending()[0]
 
     async def status(self, id: str, status: str, *, within: float = BOUND) -> SessionRecord:
-        await eventually(lambda: self.manager.get(id).status == status, f"it is not {status}", timeout=within)
+        await soon(lambda: self.manager.get(id).status == status, f"it is not {status}", within=within)
         return self.manager.get(id)
 
     async def events(self, id: str = "") -> list[Event]:

@@ -19,7 +19,7 @@ from tieline.sessions.attached_session import AT_THE_TERMINAL, AttachedSession
 from tieline.sessions.manager import SessionManager
 from tieline.sessions.records import AskRecord
 from tieline.testing.harness_terminals import HarnessHome
-from tieline.testing.wait_for import eventually
+from tieline.testing.wait_for import eventually, soon
 
 pytestmark = pytest.mark.real
 
@@ -146,7 +146,7 @@ async def test_a_terminal_is_read_along_answered_prompted_and_steered(tmp_path: 
         await terminal.submit("run the fourth")
         await asked(manager)
         switch(hub.env, str(home.project), on=False)
-        await eventually(lambda: manager.get(session).status == "closed", "it is not closed", timeout=TRUE_S)
+        await soon(lambda: manager.get(session).status == "closed", "it is not closed", within=TRUE_S)
         assert not manager.asks.pending()
         events = await turns(manager, session, 7)
         await terminal.answer("Permission required", "Enter")
@@ -181,7 +181,7 @@ async def test_a_turn_goes_on_while_the_hub_is_away_and_a_killed_terminal_asks_n
             process = (await attached(manager)).terminal
             assert process is not None
             os.kill(process.process, signal.SIGKILL)
-            await eventually(lambda: manager.get(session).status == "closed", "it is not closed", timeout=TRUE_S)
+            await soon(lambda: manager.get(session).status == "closed", "it is not closed", within=TRUE_S)
             assert not manager.asks.pending()
             last = (await turns(manager, session, 3))[-1]
             assert isinstance(last, Done) and last.status == "interrupted"
