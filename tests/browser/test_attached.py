@@ -209,9 +209,9 @@ class TestTerminals:
             async with home.terminal() as terminal:
                 at = Scene(harness, home, hub, bot, terminal, page)
                 home.rig.play([Say("Here I am.")])
-                await terminal.submit("are you there?")
+                await terminal.submit("are you there")
                 await page.get_by_role("link").filter(has_text="Here I am.").first.click(timeout=SLOW_MS)
-                await expect(at.thread.get_by_text("are you there?")).to_be_visible()
+                await expect(at.thread.get_by_text("are you there")).to_be_visible()
                 for number, way in enumerate(WAYS, 1):
                     await ask_and_answer(at, way, number)
                 await shot(page, f"attached-answers-{harness}")
