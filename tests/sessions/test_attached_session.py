@@ -23,7 +23,7 @@ from tieline.sessions.attached_session import (
 )
 from tieline.sessions.attacher import GONE, Attacher
 from tieline.sessions.manager import SessionManager
-from tieline.sessions.records import Remote
+from tieline.sessions.records import PromptRecord, Remote
 from tieline.testing.wait_for import eventually
 
 NATIVE = "01890000-0000-7000-8000-000000000001"
@@ -140,6 +140,27 @@ async def test_a_prompt_waits_until_the_terminal_is_idle_and_its_turn_is_the_pro
         with pytest.raises(UsageError, match="no turn is running"):
             await manager.steer(session.record.id, "too late")
         assert not await manager.abort(session.record.id)
+
+
+async def test_a_prompt_that_comes_while_it_is_looked_for_one_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with manager_in(tmp_path) as manager:
+        start, looked, go_on = manager.prompts.start, asyncio.Event(), asyncio.Event()
+
+        async def slow_start(session: str) -> PromptRecord | None:
+            found = await start(session)
+            looked.set()
+            await go_on.wait()
+            return found
+
+        monkeypatch.setattr(manager.prompts, "start", slow_start)
+        terminal = RecordingTerminal()
+        session = await attached(manager, tmp_path, terminal)
+        await looked.wait()  # there was none
+        await manager.prompt(session.record.id, "hello")
+        go_on.set()
+        await eventually(lambda: terminal.said == ["hello"], "the prompt lies there")
 
 
 async def test_the_first_answer_wins_and_none_expires(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ class AttachedSession:
         self._idle.set()
         self._writing: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
+        self._look_again = False  # a prompt may have come while it was looked for one
         self._activity: Literal["idle", "working"] = "idle"
         self._stopped = False
         self._unsaved = False
@@ -219,6 +220,7 @@ class AttachedSession:
 
     def wake(self) -> None:
         """Send the next prompt that waits, once the terminal is idle."""
+        self._look_again = True
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send_prompts(), name=f"prompts-{self.record.id}")
 
@@ -264,6 +266,11 @@ class AttachedSession:
             self._writing = asyncio.create_task(self._write_all(), name=f"attached-{self.record.id}")
 
     async def _send_prompts(self) -> None:
+        while self._look_again:
+            self._look_again = False
+            await self._send_next()
+
+    async def _send_next(self) -> None:
         failures = 0
         while not self._stopped and (terminal := self.terminal) is not None and "prompt" in terminal.remote:
             await self.flush()
