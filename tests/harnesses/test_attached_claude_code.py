@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.harnesses.prompt_ends import prompt_status
 
 from tieline.bootstrap.daemon import hub_on
 from tieline.config import Config, HubConfig
@@ -133,7 +134,7 @@ async def test_a_terminal_is_read_answered_and_prompted_from_elsewhere(tmp_path:
             events = await turns(manager, session.id, 4)
             answers = [(event.by, event.decision) for event in events if isinstance(event, Answer)]
             assert answers == [("alice", "allow"), ("alice", "deny"), (AT_THE_TERMINAL, "allow")]
-            assert (await manager.prompts.get(session.id, waiting.id)).status == "done"
+            assert await prompt_status(manager, session.id, waiting.id) == "done"
             once(events)
 
             play([Inquire("Which colour?", ("red", "blue"), "Colour")], [Say("Blue it is.")])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.harnesses.prompt_ends import prompt_status
 
 from tieline.bus import open_bus
 from tieline.config import Config
@@ -129,11 +130,11 @@ async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path)
             await terminal.shows("The second is over.")
             assert (home.project / "allowed").exists()
             ask = await here.ask()
-            assert (await manager.prompts.get(session.id, prompt.id)).status == "done"
+            assert await prompt_status(manager, session.id, prompt.id) == "done"
             await manager.answer(ask.id, Answer(ask.id, "deny", by="alice", reason="that file is mine"))
             await terminal.shows("The third is over.")
             await here.session("idle", 3)
-            assert (await manager.prompts.get(session.id, waiting.id)).status == "done"
+            assert await prompt_status(manager, session.id, waiting.id) == "done"
             assert "that file is mine" in home.rig.heard()
             assert ToolResult(ask.ask.tool, "denied", "that file is mine") in await here.events()
 

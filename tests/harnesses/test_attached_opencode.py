@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.harnesses.prompt_ends import prompt_status
 from tests.harnesses.test_opencode_reach import BOUND, installed_home, only
 from tests.mesh.mcp_clients import MeshHub, mesh_hub
 
@@ -119,7 +120,7 @@ async def test_a_terminal_is_read_along_answered_prompted_and_steered(tmp_path: 
             "from the phone",
         ]
         assert "from the phone" in await terminal.screen()
-        assert (await manager.prompts.get(session, prompt.id)).status == "done"
+        assert await prompt_status(manager, session, prompt.id) == "done"
 
         # A question, and words in the middle of a turn.
         home.rig.play([Inquire("Which colour?", ("Red", "Blue"))], [Say("Blue and green it is.")])
