@@ -59,7 +59,7 @@ LOOKED_AT = {"edit", "bidi", "withheld"}
 
 
 async def test_each_shape_is_shown_whole(tmp_path: Path) -> None:
-    session = SessionRecord(id="s", agent="scripted", cwd="/work", title="a \u202etitle")
+    session = SessionRecord(id="s", agent="scripted", cwd="/home/me/shop", title="a \u202etitle")
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
     wrong: list[str] = []
     async with ask_page(tmp_path) as asks:

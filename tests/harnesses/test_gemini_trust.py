@@ -7,19 +7,19 @@ import pytest
 
 from tieline.harnesses.gemini import Gemini
 
-HERE = Path("/work/shop")
+HERE = Path("/home/me/shop")
 
 
 @pytest.mark.parametrize(
     ("rules", "trusted"),
     [
         ({}, False),
-        ({"/work/shop": "TRUST_FOLDER"}, True),
-        ({"/work": "TRUST_FOLDER"}, True),
-        ({"/work/other": "TRUST_PARENT"}, True),
-        ({"/work/shop/below": "TRUST_FOLDER"}, False),
-        ({"/work": "TRUST_FOLDER", "/work/shop": "DO_NOT_TRUST"}, False),
-        ({"/work": "DO_NOT_TRUST", "/work/shop": "TRUST_FOLDER"}, True),
+        ({"/home/me/shop": "TRUST_FOLDER"}, True),
+        ({"/home/me": "TRUST_FOLDER"}, True),
+        ({"/home/me/other": "TRUST_PARENT"}, True),
+        ({"/home/me/shop/below": "TRUST_FOLDER"}, False),
+        ({"/home/me": "TRUST_FOLDER", "/home/me/shop": "DO_NOT_TRUST"}, False),
+        ({"/home/me": "DO_NOT_TRUST", "/home/me/shop": "TRUST_FOLDER"}, True),
         (["no object"], False),
     ],
 )

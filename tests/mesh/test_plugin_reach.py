@@ -14,7 +14,7 @@ from tieline.protocol.mesh import Activity
 
 from .conftest import within
 
-SESSION = HarnessSession(harness="test", session="s-1", cwd="/work", activity="idle")
+SESSION = HarnessSession(harness="test", session="s-1", cwd="/home/me/shop", activity="idle")
 
 
 class TestReach(PluginReach):
@@ -50,7 +50,7 @@ async def opened(told: Told, *, refresh_s: float = 60.0) -> AsyncGenerator[TestR
 
 
 def report(reach: PluginReach, link: PluginLink, *sessions: tuple[str, Activity]) -> None:
-    told = tuple(PluginSession(id=id, cwd="/work", activity=activity) for id, activity in sessions)
+    told = tuple(PluginSession(id=id, cwd="/home/me/shop", activity=activity) for id, activity in sessions)
     assert reach.report(PluginReport(link=link.id, sessions=told))
 
 

@@ -15,7 +15,7 @@ from tieline.sessions.event_log import EventLog
 from tieline.sessions.prompt_queue import PromptQueue
 from tieline.sessions.records import AskRecord, PromptRecord, SessionRecord
 
-RECORD = SessionRecord(id="s", agent="scripted", cwd="/work", status="working", turns=4)
+RECORD = SessionRecord(id="s", agent="scripted", cwd="/home/me/shop", status="working", turns=4)
 
 
 class Stopped(Struct):

@@ -120,7 +120,7 @@ async def test_several_agents_side_by_side(bus: Bus, tmp_path: Path) -> None:
 async def test_a_session_that_was_being_added_is_found_again(tmp_path: Path) -> None:
     """Its maker was cancelled after the write: whoever adds it again gets what was written."""
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:
-        first = SessionRecord(id="one", agent="scripted", cwd="/work", node="here", title="first")
+        first = SessionRecord(id="one", agent="scripted", cwd="/home/me/shop", node="here", title="first")
         assert await SessionStore(bus, "here").add(first) == first
         again = SessionStore(bus, "here")
         assert await again.add(replace(first, title="again")) == first
