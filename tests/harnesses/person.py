@@ -20,15 +20,11 @@ from tieline.testing.tmux_terminal import TmuxTerminal
 from tieline.testing.wait_for import eventually
 
 
-class Person:
-    def __init__(self, home: HarnessHome, env: Mapping[str, str], client: Client) -> None:
-        self.home = home
-        self.env = env
-        self.client = client
+class SeenFromTheHub:
+    """Sessions and asks, as a client of the hub is told of them."""
 
-    async def tieline(self, *arguments: str) -> tuple[int, str]:
-        """Its exit status and what it said."""
-        return await run(self.env, self.home.project, *arguments)
+    def __init__(self, client: Client) -> None:
+        self.client = client
 
     async def session(self, kind: str, status: str, turns: int) -> SessionRecord:
         """The one that was active last, once it is like that."""
@@ -47,6 +43,17 @@ class Person:
             while not (found := await self.client.asks()):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         return found[0]
+
+
+class Person(SeenFromTheHub):
+    def __init__(self, home: HarnessHome, env: Mapping[str, str], client: Client) -> None:
+        super().__init__(client)
+        self.home = home
+        self.env = env
+
+    async def tieline(self, *arguments: str) -> tuple[int, str]:
+        """Its exit status and what it said."""
+        return await run(self.env, self.home.project, *arguments)
 
     async def turn(self, terminal: TmuxTerminal, prompt: str, answer: str, turns: int) -> SessionRecord:
         """Typed at the terminal; the session's `turns`-th."""

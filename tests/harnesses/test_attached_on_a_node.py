@@ -1,14 +1,14 @@
 """Terminals of a joined machine, shown and answered at the hub of another: the real harnesses in real terminals, a hub
 and a node as processes, each in a home of its own."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.harnesses.desk import BINARIES, BOUND, tieline
+from tests.harnesses.desk import BINARIES, tieline
+from tests.harnesses.person import SeenFromTheHub
 from tests.node.processes import Daemon
 
 from tieline import paths
@@ -19,37 +19,18 @@ from tieline.node.hub_credentials import HubCredentials, write_credentials
 from tieline.node.node_identity import identify
 from tieline.protocol.request_bodies import Claim, Decision, Pairing
 from tieline.script import Call, Run, Say
-from tieline.sessions.records import AskRecord, SessionRecord
 from tieline.testing.harness_terminals import HOMES, HarnessHome
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 
-class Machines:
+class Machines(SeenFromTheHub):
     """The hub's, by the key of a person's device; and the one with the terminal."""
 
     def __init__(self, home: HarnessHome, node: Daemon, client: Client) -> None:
+        super().__init__(client)
         self.home = home
         self.node = node
-        self.client = client
-
-    async def session(self, status: str, turns: int) -> SessionRecord:
-        """The only one at the hub, once it is like that."""
-        found: list[SessionRecord] = []
-        try:
-            async with asyncio.timeout(BOUND):
-                while [(one.status, one.turns) for one in found] != [(status, turns)]:
-                    await asyncio.sleep(0.1)
-                    found = await self.client.sessions()
-        except TimeoutError:
-            raise AssertionError(f"no session is {status} after {turns} turns: {found}") from None
-        return found[0]
-
-    async def ask(self) -> AskRecord:
-        async with asyncio.timeout(BOUND):
-            while not (found := await self.client.asks()):  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
-        return found[0]
 
 
 @asynccontextmanager
@@ -89,17 +70,17 @@ async def test_a_terminal_on_a_joined_machine_is_shown_and_answered_at_the_hub(h
             play([asking(harness, "touch one")], [Say("It was allowed.")])
             await terminal.submit("touch a file")
             ask = await at.ask()
-            session = await at.session("waiting", 0)
+            session = await at.session("attached", "waiting", 0)
             assert (session.kind, session.agent, session.node) == ("attached", harness, identify(at.node.env).id)
             await at.client.answer(ask.id, Decision(decision="allow", digest=ask.digest))
             await terminal.shows("It was allowed.")
             assert (project / "one").exists()
-            await at.session("idle", 1)
+            await at.session("attached", "idle", 1)
 
             play([Say("Hello, phone.")])
             await at.client.prompt(session.id, "a prompt from the phone")
             await terminal.shows("Hello, phone.")
-            await at.session("idle", 2)
+            await at.session("attached", "idle", 2)
             told = [entry.event for entry in (await at.client.events(session.id, after=0, limit=500)).events]
             assert len([event for event in told if isinstance(event, TurnStarted)]) == 2
             assert [event.status for event in told if isinstance(event, ToolResult)] == ["ok"]
@@ -108,4 +89,4 @@ async def test_a_terminal_on_a_joined_machine_is_shown_and_answered_at_the_hub(h
             assert [event.status for event in told if isinstance(event, Done)] == ["success", "success"]
             assert paths.socket_file(at.node.env).is_socket()
             await terminal.hang_up()
-            await at.session("closed", 2)
+            await at.session("attached", "closed", 2)
