@@ -185,6 +185,12 @@ async def test_what_cannot_be_is_refused(sqlite: str, tmp_path: Path) -> None:
             await here.teams.start(p.NewTeam(team=here.team("one")), by="owner")
         with pytest.raises(UsageError, match="one is the name of member 1 already"):
             await here.start(here.team("one", "one"), "Go.")
+        for wrong, words in (
+            (here.member("one", cwd="shop"), "shop is no absolute path"),
+            (here.member("one", instructions_file="one.md"), "does not read instruction files"),
+        ):
+            with pytest.raises(UsageError, match=words):
+                await here.start(here.team(wrong))
         for id in ("nobody", "", "a.b", "*"):
             with pytest.raises(UnknownTeam):
                 await here.teams.view(id)

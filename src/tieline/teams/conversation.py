@@ -340,7 +340,12 @@ class TeamConversation:
         """Queue them. Unknown names go back to the speaker once, then to a person."""
         unknown: list[str] = []
         addressed: list[tuple[Participant, int]] = []
-        for speaker in list(speakers)[:MAX_PER_MESSAGE]:
+        speakers = list(speakers)
+        for late in speakers[MAX_PER_MESSAGE:]:
+            self._say(
+                COORDINATOR, f"One message addresses at most {MAX_PER_MESSAGE} members: {late.name} was not asked."
+            )
+        for speaker in speakers[:MAX_PER_MESSAGE]:
             participant = self.find(speaker.name)
             if participant is None or participant.member.responds == "never":
                 unknown.append(speaker.name)

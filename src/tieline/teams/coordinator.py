@@ -6,6 +6,7 @@ it is sent.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Coroutine
 from contextlib import aclosing
@@ -27,6 +28,8 @@ from .conversation import Participant, TeamConversation, session_of
 from .markers import read_markers
 from .records import TEAMS, decode_entry, encode_entry, subject, within_limit
 from .turn_prompt import instructions, turn_prompt
+
+log = logging.getLogger("tieline.teams")
 
 RETRY_S = 2.0
 MAX_TOOL_LINES = 100_000
@@ -78,7 +81,7 @@ class Coordinator:
                     self._followed.add(began.prompt)
                     self._spawn(self._run_turn(began), began.prompt)
                 if conversation.ended is not None or conversation.find(began.member) is None:
-                    await self._sessions.withdraw(began.session, began.prompt)
+                    await self._withdraw(began)
             self._followed.intersection_update(began.prompt for began in conversation.running.values())
             if not conversation.limit_reached():
                 for participant in conversation.next_speakers():
@@ -88,6 +91,14 @@ class Coordinator:
             if not self._starting and (reason := conversation.over()):
                 await self._append(TeamEnded(reason=reason, at=time.time()))
             await self._store_record()
+
+    async def _withdraw(self, began: TurnBegan) -> None:
+        try:
+            await self._sessions.withdraw(began.session, began.prompt)
+        except BusError:
+            raise
+        except TielineError as error:  # its machine is away: the turn ends there by itself
+            log.info("the turn of %s could not be ended: %s", began.member, error)
 
     def _free(self) -> int:
         """Turns that may begin now."""
@@ -189,6 +200,10 @@ class Coordinator:
                 await asyncio.sleep(RETRY_S)
             except TielineError as error:
                 end, status = TurnEnd("error", error=error.message), "refused"
+                break
+            except Exception as error:  # a fault of ours must not leave the team waiting for ever
+                log.exception("a turn of %s failed", began.member)
+                end, status = TurnEnd("error", error=f"a fault in Tieline: {error!r}"), "error"
                 break
         await self._end_turn(began, status, end, events)
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
 
 import msgspec
 
@@ -87,6 +88,8 @@ class Teams:
             return await self.view(id)
         if problem := next(check_team(new.team), None):
             raise UsageError(problem.problem, field=".".join(map(str, problem.path)), hint=problem.hint)
+        for place, member in enumerate(new.team.members):
+            _check_resolved(member, f"members.{place}")
         task = (new.task or new.team.task).strip()
         if not task:
             raise UsageError("the team has no task", field="task", hint="Say what it shall do.")
@@ -135,6 +138,7 @@ class Teams:
             case p.AddMember(member=member):
                 if conversation.find(member.name) is not None:
                     raise UsageError(f"{member.name} is a member already", field="member.name")
+                _check_resolved(member, "member")
                 if problem := next(check_member(member), None):
                     field = ".".join(["member", *map(str, problem.path)])
                     raise UsageError(problem.problem, field=field, hint=problem.hint)
@@ -221,6 +225,16 @@ class Teams:
             if id not in self._again:  # no await from here on, so that no change is missed
                 del self._coordinators[id]
                 return
+
+
+def _check_resolved(member: p.TeamMember, field: str) -> None:
+    """A hub has no team file beside it: paths are absolute, and instructions are given as text."""
+    if member.instructions_file:
+        raise UsageError(
+            "a hub does not read instruction files", field=f"{field}.instructions_file", hint="Give `instructions`."
+        )
+    if member.agent and not Path(member.cwd).is_absolute():
+        raise UsageError(f"{member.cwd} is no absolute path", field=f"{field}.cwd", hint="Give the whole path.")
 
 
 def _ended(conversation: TeamConversation) -> UsageError:

@@ -197,7 +197,9 @@ async def _take_part(client: Client, team: str) -> None:
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while line := (await reader.readline()).decode(errors="replace").strip():
+    while data := await reader.readline():
+        if not (line := data.decode(errors="replace").strip()):
+            continue
         try:
             await client.act_in_team(team, _typed(line))
         except TielineError as error:
