@@ -78,6 +78,8 @@ def test_a_team_works_a_person_answers_and_the_conversation_is_exported(cli: Cli
     wait_until(lambda: state(cli, id) == "ended", "it did not end")
     followed = run(cli, "show", id, "--follow")
     assert "ended: done, says architect · 4 of 30 rounds" in followed
+    lines = [json.loads(line) for line in run(cli, "show", id, "--follow", "--json").splitlines()]
+    assert [line["entry"]["type"] for line in (lines[0], lines[-1])] == ["started", "ended"]
     exported = run(cli, "export", id)
     for words in ("# shop", "Build the shop.", "## developer\n\nBuilt. Which colour?", "## alice\n\nBlue."):
         assert words in exported

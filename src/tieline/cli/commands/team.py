@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
+import msgspec
+
 from ...background_tasks import cancel_and_wait
 from ...client.client import Client
 from ...errors import TielineError, UsageError
@@ -158,7 +160,7 @@ async def _follow(client: Client, team: str, *, json: bool) -> int:
         async with aclosing(_entries(client, team, follow=True)) as entries:
             async for each in entries:
                 if json:
-                    print_json(each)
+                    print(msgspec.json.encode(each).decode(), flush=True)  # an entry, a line
                     continue
                 _print_entry(each.entry)
                 waiting = (await client.team(team)).waiting_for
