@@ -232,6 +232,6 @@ async def test_withdrawn_ask(rig: ClaudeCodeRig, place: Path) -> None:
         seen = await collect(session.turn("touch it"))
         await stopper
     assert the(seen, Answer).ask == the(seen, Ask).id
-    assert the(seen, Answer).reason == "the agent withdrew it"
+    assert the(seen, Answer).by in ("agent", "turn-end")  # its withdrawal, or the end of its turn, whichever came first
     assert the(seen, ToolResult).status == "denied"
     assert done(seen).status == "interrupted"

@@ -148,6 +148,53 @@ async def test_usage_is_partial_when_only_seen_on_the_way() -> None:
     assert (ended.tokens, ended.usage) == (Tokens(input=3), "partial")
 
 
+async def test_an_ask_that_nobody_answered_ends_with_its_turn() -> None:
+    asked, withdrawn = asyncio.Event(), asyncio.Event()
+
+    async def decide(ask: Ask, emit: Emit) -> Answer:
+        emit(ask)
+        asked.set()
+        try:
+            return await asyncio.get_running_loop().create_future()
+        finally:
+            withdrawn.set()
+            emit(Answer(ask.id, "deny", by="agent"))  # too late: it has its answer
+
+    turn = Turn(Prompt("go"), decide)
+    asking = asyncio.create_task(turn.ask(Ask("a1", "permission", "Run it?", tool="t1")))
+    await asked.wait()
+    assert turn.asking
+    turn.done("success")
+    assert (await asking).by == "turn-end"
+    assert withdrawn.is_set()
+    seen = await collect(turn)
+    assert (the(seen, Answer).ask, the(seen, Answer).by) == ("a1", "turn-end")
+    assert not turn.asking
+
+
+async def test_an_ask_that_the_agent_withdraws_is_cancelled() -> None:
+    asked = asyncio.Event()
+
+    async def decide(ask: Ask, emit: Emit) -> Answer:
+        emit(ask)
+        asked.set()
+        try:
+            return await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            emit(Answer(ask.id, "deny", by="agent"))
+            raise
+
+    turn = Turn(Prompt("go"), decide)
+    asking = asyncio.create_task(turn.ask(Ask("a1", "permission", "Run it?")))
+    await asked.wait()
+    assert turn.asking
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    turn.done("success")
+    assert the(await collect(turn), Answer).by == "agent"
+
+
 async def test_an_ask_after_the_end_is_denied() -> None:
     turn = new()
     turn.done("success")

@@ -21,7 +21,7 @@ from tieline.script import Call, Run, Say
 from tieline.testing.harness_terminals import HOMES, HarnessHome
 from tieline.testing.rig import scratch_env
 from tieline.testing.tmux_terminal import TmuxTerminal
-from tieline.testing.wait_for import eventually
+from tieline.testing.wait_for import at_work_in, eventually
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
 TIELINE = str(Path(sys.executable).with_name("tieline"))
@@ -47,7 +47,7 @@ def tool(harness: str, name: str, /, **arguments: object) -> Call:
 
 
 def until_exists(name: str) -> Run:
-    """A tool that runs until the project has a file of that name."""
+    """A tool that runs until the project has a file of that name; `Desk.running` waits for it to begin."""
     return Run(f"while [ ! -e {name} ]; do sleep 0.1; done")
 
 
@@ -110,6 +110,15 @@ class Desk:
                 await asyncio.sleep(0.1)
         (member,) = found
         return member
+
+    async def running(self, harness: str, name: str) -> None:
+        """Until the tool that waits for a file runs: what is said before that is part of the turn's beginning."""
+        project = self.homes[harness].project
+        await eventually(
+            lambda: any(f"! -e {name} ]" in line for line in at_work_in(project)),
+            "its tool does not run",
+            timeout=BOUND,
+        )
 
     async def ended(self, member: MemberView) -> MemberView:
         async with asyncio.timeout(BOUND):

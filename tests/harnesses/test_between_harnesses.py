@@ -60,6 +60,7 @@ async def find_ask_and_answer(at: Desk, asker: str, asked: str) -> None:
     if not wakes:
         await at.terminals[asked].submit("wait for the file")
         await at.activity(asked, "working")
+        await at.running(asked, "asked")
     await at.terminals[asker].submit("ask the other one")
     await at.allow(asker)
     if not wakes:
@@ -87,6 +88,7 @@ async def deliver(at: Desk, sender: str, receiver: str, moment: Moment) -> None:
         rig.play([until_exists(f"{sender}-{receiver}")], [Say(f"Heard: {row}.")])
         await terminal.submit(f"work for {row}")
         await at.activity(receiver, "working")
+        await at.running(receiver, f"{sender}-{receiver}")
     elif moment == "turn_end":
         rig.play([Stall(), Say("It is done.")], [Say(f"Heard: {row}.")])
         await terminal.submit(f"work for {row}")

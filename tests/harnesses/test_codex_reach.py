@@ -85,9 +85,10 @@ async def test_a_message_gets_into_a_running_turn(tmp_path: Path) -> None:
         home.terminal() as terminal,
     ):
         await sessions.only("idle")
-        home.rig.play([Run("while [ ! -e go ]; do sleep 0.1; done")], [Say("The turn is over.")])
+        home.rig.play([Run("touch runs; while [ ! -e go ]; do sleep 0.1; done")], [Say("The turn is over.")])
         await terminal.submit("wait for the file")
         session = await sessions.only("working")
+        await eventually((home.project / "runs").exists, "its command was not run")  # before, words begin the turn
         await reach.push(session, '<message id="m-1">news in between</message>', "alice")
         assert await reach.taken(session, {"m-1"}) == set()  # it is in memory only
         assert "news in between" not in home.rig.heard()  # the tool is not interrupted

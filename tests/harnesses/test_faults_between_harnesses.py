@@ -71,6 +71,7 @@ async def test_what_a_killed_daemon_of_codex_had_only_in_memory_comes_when_it_is
         await terminal.shows("Hello.")
         await terminal.submit("wait for the file")
         await at.activity("codex", "working")
+        await at.running("codex", "go")
         steered = await at.client.send_message(NewMessage(to=codex.address, text="into the turn"))
         await at.reached(steered, "injected")
         rig.play([Say("All has come.")])

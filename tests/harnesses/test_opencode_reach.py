@@ -75,11 +75,12 @@ async def test_an_idle_terminal_wakes_also_after_a_restart_of_the_hub(tmp_path: 
 
 
 async def test_a_message_gets_into_a_running_turn_and_tools_are_called_as_the_session(tmp_path: Path) -> None:
-    wait = Run("while [ ! -e go ]; do sleep 0.1; done")
+    wait = Run("touch runs; while [ ! -e go ]; do sleep 0.1; done")
     async with installed_home(tmp_path) as home, mesh_hub(tmp_path) as hub, home.terminal() as terminal:
         home.rig.play([wait], [Call("tieline_send_message", {"to": "owner", "text": "my news"})], [Say("It is over.")])
         await terminal.submit("wait for the file")
         member = await only(hub, "working")
+        await eventually((home.project / "runs").exists, "its command was not run")  # before, words begin the turn
         sent = await hub.mesh.send_message(OWNER, member.name, "news in between")
         await terminal.shows("news in between")
         assert "news in between" not in home.rig.heard()  # the tool is not interrupted

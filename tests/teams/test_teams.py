@@ -1,5 +1,6 @@
 """Conversations from the first message to the last, with scripted agents."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,19 @@ async def test_members_in_directories_of_their_own_work_at_the_same_time(sqlite:
         view = await here.run(here.team("lead", *members, parallel=2))
         assert view.reason == "done, says lead"
         assert {name for name, _ in await here.said(view.id)} == {"lead", "a", "b"}
+
+
+async def test_a_conversation_that_ended_long_ago_is_removed(sqlite: str, tmp_path: Path) -> None:
+    async with teams_on(sqlite, tmp_path, one=[[Say("[DONE]")]], two=[[Say("Who?")]]) as here:
+        over = await here.run(here.team("one"))
+        waiting = await here.start(here.team("two", "alice"))
+        await here.until(waiting.id, lambda view: view.status == "waiting")
+        assert await here.teams.remove_old(over.active_at - 1) == []
+        assert await here.teams.remove_old(time.time() + 1) == [over.id]
+        with pytest.raises(UnknownTeam):
+            await here.teams.entries(over.id)
+        assert [record.id for record in await here.teams.records()] == [waiting.id]
+        assert await here.bus.last(f"teams.{over.id}") == 0
 
 
 async def test_what_cannot_be_is_refused(sqlite: str, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ async def hub_on(
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
         relay = await stack.enter_async_context(open_relay(hub, wait=False))
         await stack.enter_async_context(open_mesh(hub, relay, local.router if local else None))
-        hub.teams = await stack.enter_async_context(Teams(bus, HubSessions(hub)))
+        hub.teams = await stack.enter_async_context(Teams(bus, HubSessions(hub), keep_days=config.hub.keep_events_days))
         stack.callback(farewell.step, "the channels")
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))

@@ -3,6 +3,7 @@
 A driver emits what it sees; this keeps the promises of the stream:
 - `turn_started` first, `done` last and once; what comes after it is dropped;
 - every `tool_use` has one `tool_result`; a denied call is visible even when the agent hides it;
+- every `ask` has its `answer`, also when the turn ends before anyone gave one;
 - deltas that no whole item followed (a cut stream) still leave the whole item in the record;
 - a reader that is behind costs no unbounded memory: deltas coalesce, and `room()` holds the producer.
 """
@@ -57,7 +58,8 @@ class Turn:
         self._last_text = ""
         self._tokens: Tokens | None = None
         self._failure = ""
-        self._asks = 0
+        self._asks: dict[str, Ask] = {}  # those without an answer
+        self._deciding: set[asyncio.Task[Answer]] = set()
         self._deadline: asyncio.TimerHandle | None = None
         self._put(TurnStarted(prompt.text))
 
@@ -88,6 +90,10 @@ class Turn:
                 if event.id in self._denied:
                     output = event.output or self._denied[event.id]
                     event = ToolResult(event.id, "denied", output, event.parent)
+            case Ask():
+                self._asks[event.id] = event
+            case Answer():
+                self._asks.pop(event.ask, None)
             case Usage():
                 self._tokens = event.tokens
             case Error() if not event.recoverable:
@@ -108,15 +114,20 @@ class Turn:
     async def ask(self, request: Ask) -> Answer:
         """Have an ask decided. A refused tool call is shown even if the agent never speaks of it."""
         if self.ended:
-            return Answer(request.id, "deny", by="turn-end", reason="the turn is over", tool=request.tool)
+            return _over(request)
         if request.tool and request.tool not in self._tools and request.kind == "permission":
             action = request.action or OtherAction()
             self.emit(ToolUse(request.tool, request.title or action.kind, action, request.input))
-        self._asks += 1
+        deciding = asyncio.create_task(self._decide(request))
+        self._deciding.add(deciding)
         try:
-            answer = await self._ask(request, self.emit)
+            answer = await deciding
+        except asyncio.CancelledError:
+            if not self.ended or (us := asyncio.current_task()) is None or us.cancelling():
+                raise
+            return _over(request)
         finally:
-            self._asks -= 1
+            self._deciding.discard(deciding)
         if answer.decision == "deny" and request.tool:
             self._denied[request.tool] = answer.reason or f"denied by {answer.by}"
         return answer
@@ -128,7 +139,7 @@ class Turn:
     @property
     def asking(self) -> bool:
         """Whether somebody is being asked right now: the agent waits for us, it does not hang."""
-        return self._asks > 0
+        return bool(self._deciding)
 
     def done(
         self,
@@ -196,6 +207,9 @@ class Turn:
 
     # --- inside ----------------------------------------------------------------------------------------
 
+    async def _decide(self, request: Ask) -> Answer:
+        return await self._ask(request, self.emit)
+
     def _delta(self, event: TextDelta | ThinkingDelta | ToolOutput) -> None:
         if not event.text:
             return
@@ -222,6 +236,8 @@ class Turn:
         for (kind, item, parent), parts in list(self._open_items.items()):
             whole = Text if kind is TextDelta else Thinking
             self.emit(whole("".join(parts), item, parent))
+        for ask in list(self._asks.values()):
+            self.emit(_over(ask))
         for tool, finished in list(self._tools.items()):
             if not finished:
                 self.emit(ToolResult(tool, "error", self._denied.get(tool) or f"the turn ended: {event.status}"))
@@ -240,6 +256,8 @@ class Turn:
         )
         self.ended = True
         self._writable.set()
+        for deciding in self._deciding:
+            deciding.cancel()
         if self._deadline is not None:
             self._deadline.cancel()
 
@@ -259,6 +277,10 @@ class _DeltaRun:
         if kind is ToolOutput:
             return ToolOutput(item, text)
         return TextDelta(text, item, parent) if kind is TextDelta else ThinkingDelta(text, item, parent)
+
+
+def _over(ask: Ask) -> Answer:
+    return Answer(ask.id, "deny", by="turn-end", reason="the turn is over", tool=ask.tool)
 
 
 def _key(event: TextDelta | ThinkingDelta | ToolOutput) -> tuple[type[Event], str, str]:

@@ -1,6 +1,7 @@
 """The team conversations of a hub: started, run, resumed after a crash, and changed by people."""
 
 import asyncio
+import logging
 import time
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
@@ -21,7 +22,10 @@ from .markers import read_markers
 from .records import MAX_TEXT, TEAMS, UnknownTeam, decode_entry, decode_record, encode_entry, subject
 from .team_file import check_member, check_team
 
+log = logging.getLogger("tieline.teams")
+
 LEASE_S = 15
+UPKEEP_S = 3600.0
 MAX_RUNNING = 100
 """Conversations of one bus that are not over."""
 MAX_TASK = 100_000
@@ -31,15 +35,17 @@ class Teams:
     """`async with Teams(bus, sessions) as teams`. Of several hubs on a bus, one runs the conversations; people may act
     through any of them."""
 
-    def __init__(self, bus: Bus, sessions: SessionService) -> None:
+    def __init__(self, bus: Bus, sessions: SessionService, *, keep_days: float = 0.0) -> None:
+        """`keep_days`: how long a conversation that has ended is kept. 0: for good."""
         self._bus = bus
+        self._keep_days = keep_days
         self._sessions = sessions
         self._turns = TurnFollower(bus)
         self._table = bus.table(TEAMS)
         self._lease = ActiveLease(bus.table("teams-lease"), LEASE_S)
         self._coordinators: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()  # conversations that changed while their coordinator may have been ending
-        self._watching: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Teams":
@@ -183,11 +189,10 @@ class Teams:
     # --- running them ---
 
     async def _activate(self) -> None:
-        self._watching = background(self._watch(), "teams-watch")
+        self._tasks = [background(self._watch(), "teams-watch"), background(self._keep_up(), "teams-upkeep")]
 
     async def _deactivate(self) -> None:
-        if self._watching is not None:
-            await cancel_and_wait(self._watching)
+        await cancel_and_wait(*self._tasks)
         await cancel_and_wait(*self._coordinators.values())
         self._coordinators.clear()
 
@@ -211,6 +216,24 @@ class Teams:
                 return
             except BusError:
                 await asyncio.sleep(RETRY_S)
+
+    async def _keep_up(self) -> None:
+        while self._keep_days > 0:
+            try:
+                await self.remove_old(time.time() - self._keep_days * 86400)
+            except BusClosed:
+                return
+            except BusError as error:  # the next round does it
+                log.warning("old team conversations stay for now: %s", error)
+            await asyncio.sleep(UPKEEP_S)
+
+    async def remove_old(self, before: float) -> list[str]:
+        """Removes conversations that ended before a time."""
+        old = [each.id for each in await self.records() if each.status == "ended" and each.active_at < before]
+        for id in old:
+            await self._bus.trim(subject(id), keep=0)
+            await self._table.delete(id)
+        return old
 
     async def _coordinate(self, id: str) -> None:
         while True:
