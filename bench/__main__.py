@@ -74,6 +74,7 @@ SECTIONS = {
     "attached": "Sessions in people's own terminals",
     "terminal_turns": "A turn in a person's own terminal",
     "hook_calls": "The hooks of a turn",
+    "teams": "Teams",
     "page": "The page in a real browser",
     "hub": "The hub",
 }

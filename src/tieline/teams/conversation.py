@@ -3,6 +3,7 @@
 import hashlib
 from collections import deque
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import NamedTuple, assert_never
 
 from msgspec.structs import replace
@@ -156,12 +157,11 @@ class TeamConversation:
 
     def unseen(self, participant: Participant) -> list[TeamMessage]:
         """What it was not given yet, oldest first."""
+        newer = list(takewhile(lambda message: message.number > participant.seen, reversed(self.messages)))
         return [
             message
-            for message in self.messages
-            if message.number > participant.seen
-            and message.sender != participant.name
-            and (not message.to or participant.name in message.to)
+            for message in reversed(newer)
+            if message.sender != participant.name and (not message.to or participant.name in message.to)
         ]
 
     def record(self) -> TeamRecord:
@@ -208,6 +208,7 @@ class TeamConversation:
     # --- the fold ---
 
     def apply(self, entry: AnyEntry, seq: int) -> None:
+        """Never fails: two people act at once, so that an entry may name a member who has just left."""
         if self.running and entry.at > self.active_at:
             self.working_s += entry.at - self.active_at
         self.active_at = max(self.active_at, entry.at)
@@ -226,9 +227,10 @@ class TeamConversation:
             case Resumed():
                 self._resumed(entry)
             case Reordered():
-                self._reorder([self.get(name) for name in entry.next])
+                self._reorder([each for name in entry.next if (each := self.find(name)) is not None])
             case Dropped():
                 self._drop(entry.members)
+                self._ask_if_silent("")
             case MemberAdded():
                 self._add(entry.member)
             case MemberRemoved():
@@ -250,18 +252,19 @@ class TeamConversation:
         self._address([NextSpeaker(first)], entry.by or COORDINATOR)
 
     def _turn_began(self, entry: TurnBegan) -> None:
-        participant = self.get(entry.member)
-        self.queue.take(participant.name)
-        participant.seen = entry.seen
-        participant.turns += 1
         self.rounds += 1
-        self.running[participant.name] = entry
+        self.running[entry.member] = entry  # also of one who has just left: the coordinator ends it
+        self.queue.take(entry.member)
+        if (participant := self.find(entry.member)) is not None:
+            participant.seen = entry.seen
+            participant.turns += 1
 
     def _turn_ended(self, entry: TurnEnded) -> None:
         self.running.pop(entry.member, None)
         self.cost_usd += entry.cost_usd
         participant = self.find(entry.member)
         if participant is None:  # it was removed meanwhile
+            self._ask_if_silent(entry.member)
             return
         participant.cost_usd += entry.cost_usd
         if entry.status == "success":
@@ -272,11 +275,12 @@ class TeamConversation:
         else:
             what = {"interrupted": "was interrupted", "timeout": "took too long"}.get(entry.status, "failed")
             self._say(COORDINATOR, f"The turn of {participant.name} {what}{': ' + entry.error if entry.error else ''}")
-            if not self.queue and not self.running:
-                self._ask_fallback(participant.name)
+            self._ask_if_silent(participant.name)
 
     def _person_spoke(self, entry: PersonSpoke) -> None:
-        participant = self.get(entry.member)
+        if (participant := self.find(entry.member)) is None:
+            self._say(entry.member, entry.text)
+            return
         asked_by = self.waiting_for.pop(participant.name, "")
         self.queue.drop(participant.name)
         participant.seen = self.count
@@ -311,16 +315,20 @@ class TeamConversation:
                 self.waiting_for.setdefault(participant.name, "")
 
     def _add(self, member: TeamMember) -> None:
+        if self.find(member.name) is not None:
+            return
         self.participants[member.name.casefold()] = Participant(member, self.count)
         what = "a person" if member.human else member.role or member.agent
         self._say(COORDINATOR, f"{member.name} ({what}) has joined the team.")
 
     def _remove(self, name: str) -> None:
-        participant = self.get(name)
+        if (participant := self.find(name)) is None:
+            return
         del self.participants[participant.name.casefold()]
         self.queue.drop(participant.name)
         self.waiting_for.pop(participant.name, None)
         self._say(COORDINATOR, f"{participant.name} has left the team.")
+        self._ask_if_silent("")
 
     # --- what a message does ---
 
@@ -333,8 +341,7 @@ class TeamConversation:
             self.done_by = speaker.name
         self._address(markers.next, speaker.name, said)
         self._address_always(speaker.name)
-        if not (self.queue or self.running or self.waiting_for or self.done_by):
-            self._ask_fallback(speaker.name)
+        self._ask_if_silent(speaker.name)
 
     def _address(self, speakers: Iterable[NextSpeaker], by: str, message: int = 0) -> None:
         """Queue them. Unknown names go back to the speaker once, then to a person."""
@@ -377,6 +384,10 @@ class TeamConversation:
             responds = member.responds == "always" and not member.human and participant.name != speaker
             if responds and not participant.over_budget():
                 self.queue.add(participant.name, LOWEST_PRIORITY, self.count)
+
+    def _ask_if_silent(self, by: str) -> None:
+        if not (self.queue or self.running or self.waiting_for or self.done_by):
+            self._ask_fallback(by)
 
     def _ask_fallback(self, by: str) -> None:
         """Nobody was addressed: the member that the team names for that, else the first person."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
@@ -29,6 +30,8 @@ UPKEEP_S = 3600.0
 MAX_RUNNING = 100
 """Conversations of one bus that are not over."""
 MAX_TASK = 100_000
+MAX_FOLDED = 50
+"""Conversations that people look at whose state is kept, so that only what is new is read of their logs."""
 
 
 class Teams:
@@ -45,6 +48,7 @@ class Teams:
         self._lease = ActiveLease(bus.table("teams-lease"), LEASE_S)
         self._coordinators: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()  # conversations that changed while their coordinator may have been ending
+        self._folded_ones: OrderedDict[str, TeamConversation] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
@@ -116,12 +120,12 @@ class Teams:
         is the same action."""
         conversation = await self._folded(id)
         entry = self._entry(conversation, action, by)
-        seq = await self._bus.publish(subject(id), encode_entry(entry), id=f"{id}.{key}" if key else None)
-        conversation.apply(entry, seq)
+        await self._bus.publish(subject(id), encode_entry(entry), id=f"{id}.{key}" if key else None)
+        conversation = await self._folded(id)
         if isinstance(entry, p.Resumed):  # its coordinator may have ended with it
             await self._table.put(id, msgspec.json.encode(conversation.record()))
-        elif (now := await self._folded(id)).ended not in (None, entry):
-            raise _ended(now)  # just before
+        elif conversation.ended not in (None, entry):
+            raise _ended(conversation)  # just before
         return conversation.view()
 
     def _entry(self, conversation: TeamConversation, action: p.AnyTeamAction, by: str) -> p.AnyEntry:
@@ -179,11 +183,16 @@ class Teams:
         return decode_record(entry.value)
 
     async def _folded(self, id: str) -> TeamConversation:
+        """Its state, for reading: it is shared, and changes with the next await."""
         await self._known(id)
-        conversation = TeamConversation(id)
-        async with aclosing(self._bus.read(subject(id), follow=False)) as records:
+        conversation = self._folded_ones.setdefault(id, TeamConversation(id))
+        self._folded_ones.move_to_end(id)
+        if len(self._folded_ones) > MAX_FOLDED:
+            self._folded_ones.popitem(last=False)
+        async with aclosing(self._bus.read(subject(id), after=conversation.seq, follow=False)) as records:
             async for record in records:
-                conversation.apply(decode_entry(record.data), record.seq)
+                if record.seq > conversation.seq:  # another reader may have been quicker
+                    conversation.apply(decode_entry(record.data), record.seq)
         return conversation
 
     # --- running them ---
@@ -233,6 +242,7 @@ class Teams:
         for id in old:
             await self._bus.trim(subject(id), keep=0)
             await self._table.delete(id)
+            self._folded_ones.pop(id, None)
         return old
 
     async def _coordinate(self, id: str) -> None:
