@@ -10,12 +10,14 @@ import msgspec
 
 from ...background_tasks import cancel_and_wait
 from ...client.client import Client
+from ...environment import variable
 from ...errors import TielineError, UsageError
 from ...protocol import teams as p
-from ...teams.markers import without_markers
 from ...teams.team_file import read_team, schema
 from .. import hub_connection
 from ..errors import FAILED, print_error
+from ..team_view.entry_text import cost_text, event_note, failed, spoken, state_text
+from ..team_view.typed_line import parse_typed_line
 from ..terminal.formatting import on_terminal, print_json, short_id, time_ago
 from ..terminal.sanitize import clean, one_line
 from ..terminal.tables import print_rows
@@ -69,9 +71,9 @@ def list_teams(*, json: bool) -> int:
                 (
                     short_id(record.id),
                     record.name,
-                    (_state(record), STYLES.get(record.status, "")),
+                    (state_text(record), STYLES.get(record.status, "")),
                     f"{record.rounds} of {record.max_rounds}",
-                    _cost(record.cost_usd),
+                    cost_text(record.cost_usd),
                     time_ago(record.active_at),
                     one_line(record.task, 60),
                 )
@@ -141,9 +143,9 @@ def export(id: str, format: str) -> int:
         view = await client.team(team)
         print(f"# {view.name}\n\n{clean(view.task)}\n")
         for each in entries:
-            if words := _spoken(each.entry):
+            if words := spoken(each.entry):
                 print(f"## {words[0]}\n\n{clean(words[1])}\n")
-        print(f"_{_state(view)}; {view.rounds} rounds, {_cost(view.cost_usd) or 'cost unknown'}_")
+        print(f"_{state_text(view)}; {view.rounds} rounds, {cost_text(view.cost_usd) or 'cost unknown'}_")
         return 0
 
     return hub_connection.run_with_client(work)
@@ -203,91 +205,33 @@ async def _take_part(client: Client, team: str) -> None:
         if not (line := data.decode(errors="replace").strip()):
             continue
         try:
-            await client.act_in_team(team, _typed(line))
+            await client.act_in_team(team, parse_typed_line(line))
         except TielineError as error:
             print_error(f"tieline: {error.message}. {error.hint}".strip())
-
-
-def _typed(line: str) -> p.AnyTeamAction:
-    verb, _, rest = line.partition(" ")
-    names = tuple(name.strip(",") for name in rest.split())
-    match verb:
-        case "/hold":
-            return p.Hold()
-        case "/resume":
-            return p.Resume()
-        case "/next":
-            return p.Reorder(next=names)
-        case "/end":
-            return p.EndTeam(reason=rest)
-        case "/say":
-            return p.Speak(text=rest)
-        case _ if verb.startswith("@") and rest:
-            return p.Speak(text=rest, to=(p.NextSpeaker(verb[1:].rstrip(",:")),))
-        case _ if verb.startswith("/"):
-            raise UsageError(f"{verb} is no command", hint="Use /say, /hold, /resume, /next NAME or /end.")
-        case _:
-            return p.Speak(text=line)
 
 
 # --- what is shown ------------------------------------------------------------------------------------------
 
 
 def _print_entry(entry: p.AnyEntry) -> None:
-    if words := _spoken(entry):
+    if words := spoken(entry):
         print(f"{_coloured(words[0])}\n{clean(words[1])}\n", flush=True)
     elif isinstance(entry, p.TurnBegan) and on_terminal():
         print(f"· {entry.member} works (round {entry.turn})", flush=True)
-    elif isinstance(entry, p.TurnEnded):
-        problem = f": {clean(entry.error)}" if entry.error else ""
-        print(f"! the turn of {entry.member} ended: {entry.status}{problem}\n", flush=True)
-    elif isinstance(entry, p.Held | p.Resumed):
-        print(f"· {'held' if isinstance(entry, p.Held) else 'goes on'}, by {entry.by}", flush=True)
-
-
-def _spoken(entry: p.AnyEntry) -> tuple[str, str] | None:
-    match entry:
-        case p.Started(task=task, by=by):
-            return by or "task", task
-        case p.TurnEnded(status="success", member=member, text=text, markers=markers):
-            return member, _with_route(without_markers(text), markers)
-        case p.PersonSpoke(member=member, text=text, markers=markers):
-            return member, _with_route(without_markers(text), markers)
-        case _:
-            return None
-
-
-def _with_route(text: str, markers: p.Markers) -> str:
-    route = f"→ {', '.join(speaker.name for speaker in markers.next)}" if markers.next else ""
-    return "\n".join(part for part in (text, route) if part)
+    elif note := event_note(entry):
+        print(f"! {note}\n" if failed(entry) else f"· {note}", flush=True)
 
 
 def _coloured(name: str) -> str:
-    if not on_terminal():
-        return f"{name}:"
+    if not on_terminal() or variable("NO_COLOR"):
+        return f"{one_line(name, 60)}:"
     return f"\x1b[1;{31 + sum(name.encode()) % 6}m{one_line(name, 60)}\x1b[0m"
 
 
 def _print_state(view: p.TeamView) -> None:
     queue = f"; next: {', '.join(speaker.name for speaker in view.queue)}" if view.queue else ""
-    cost = f", {_cost(view.cost_usd)}" if view.cost_usd else ""
-    print(f"{_state(view)} · {view.rounds} of {view.limits.max_rounds} rounds{cost}{queue}")
-
-
-def _state(record: p.TeamRecord) -> str:
-    match record.status:
-        case "ended":
-            return f"ended: {one_line(record.reason, 100)}"
-        case "waiting":
-            return f"waits for {', '.join(record.waiting_for)}"
-        case "running" if record.speaking:
-            return f"{', '.join(record.speaking)} works"
-        case status:
-            return status
-
-
-def _cost(usd: float) -> str:
-    return f"{usd:.2f} USD" if usd else ""
+    cost = f", {cost_text(view.cost_usd)}" if view.cost_usd else ""
+    print(f"{state_text(view)} · {view.rounds} of {view.limits.max_rounds} rounds{cost}{queue}")
 
 
 # --- asking the hub -----------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""A team's conversation on a terminal."""

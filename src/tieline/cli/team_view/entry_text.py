@@ -1,0 +1,66 @@
+"""A team's conversation in words: who said what, what happened beside it, how it stands."""
+
+from ...protocol import teams as p
+from ...teams.markers import without_markers
+from ..terminal.sanitize import one_line
+
+
+def spoken(entry: p.AnyEntry) -> tuple[str, str] | None:
+    """Who says what in an entry, as it was written: whoever shows it cleans it."""
+    match entry:
+        case p.Started(task=task, by=by):
+            return by or "task", task
+        case p.TurnEnded(status="success", member=member, text=text, markers=markers):
+            return member, _with_route(without_markers(text), markers)
+        case p.PersonSpoke(member=member, text=text, markers=markers):
+            return member, _with_route(without_markers(text), markers)
+        case _:
+            return None
+
+
+def _with_route(text: str, markers: p.Markers) -> str:
+    route = f"→ {', '.join(speaker.name for speaker in markers.next)}" if markers.next else ""
+    return "\n".join(part for part in (text, route) if part)
+
+
+def event_note(entry: p.AnyEntry) -> str:
+    """One line about what happened, where nobody said anything; empty: nothing to tell."""
+    by = f", by {entry.by}" if entry.by else ""
+    match entry:
+        case p.TurnEnded(status=status, member=member, error=error) if status != "success":
+            return one_line(f"the turn of {member} ended: {status}{f': {error}' if error else ''}", 400)
+        case p.Held():
+            return one_line(f"held{by}")
+        case p.Resumed():
+            return one_line(f"goes on{by}")
+        case p.Reordered(next=names):
+            return one_line(f"next: {', '.join(names)}{by}")
+        case p.Dropped(members=names):
+            return one_line(f"dropped: {', '.join(names)}{by}")
+        case p.MemberAdded(member=member):
+            return one_line(f"{member.name} joined{by}")
+        case p.MemberRemoved(member=member):
+            return one_line(f"{member} was taken out{by}")
+        case _:
+            return ""
+
+
+def failed(entry: p.AnyEntry) -> bool:
+    """Whether what happened is a problem."""
+    return isinstance(entry, p.TurnEnded) and entry.status != "success"
+
+
+def state_text(record: p.TeamRecord) -> str:
+    match record.status:
+        case "ended":
+            return f"ended: {one_line(record.reason, 100)}"
+        case "waiting":
+            return f"waits for {', '.join(record.waiting_for)}"
+        case "running" if record.speaking:
+            return f"{', '.join(record.speaking)} works"
+        case status:
+            return status
+
+
+def cost_text(usd: float) -> str:
+    return f"{usd:.2f} USD" if usd else ""

@@ -1,0 +1,47 @@
+"""What a person types in a team's conversation, as the action that it means."""
+
+from ...errors import UsageError
+from ...protocol import teams as p
+
+COMMANDS = {
+    "/say WORDS": "say something, also words that begin with / or @",
+    "/hold": "let no further turn begin",
+    "/resume": "go on, after a hold or an end",
+    "/next NAME …": "these speak next, in this order",
+    "/drop NAME …": "these do not speak after all",
+    "/remove NAME": "take a member out of the team",
+    "/end REASON": "end the conversation",
+}
+"""Each command as it is typed, and what it does."""
+
+
+def parse_typed_line(line: str) -> p.AnyTeamAction:
+    """Raises UsageError for a command that is none, or lacks what it needs."""
+    verb, _, rest = line.strip().partition(" ")
+    rest = rest.strip()
+    names = tuple(name for name in rest.replace(",", " ").replace("@", " ").split() if name)
+    match verb:
+        case "/hold":
+            return p.Hold()
+        case "/resume":
+            return p.Resume()
+        case "/next" if names:
+            return p.Reorder(next=names)
+        case "/drop" if names:
+            return p.Drop(members=names)
+        case "/remove" if len(names) == 1:
+            return p.RemoveMember(member=names[0])
+        case "/end":
+            return p.EndTeam(reason=rest)
+        case "/say" if rest:
+            return p.Speak(text=rest)
+        case _ if verb.startswith("@") and rest:
+            return p.Speak(text=rest, to=(p.NextSpeaker(verb[1:].rstrip(",:")),))
+        case _ if usage := next((usage for usage in COMMANDS if usage.split()[0] == verb), ""):
+            raise UsageError(f"that is not how {verb} is typed", field="line", hint=f"Type {usage}.")
+        case _ if verb.startswith("/"):
+            raise UsageError(f"{verb} is no command", field="line", hint=f"Use {', '.join(COMMANDS)}.")
+        case _ if verb.startswith("@"):
+            raise UsageError(f"nothing is said to {verb}", field="line", hint="Type @NAME WORDS.")
+        case _:
+            return p.Speak(text=line.strip())
