@@ -193,6 +193,30 @@ async def test_a_conversation_that_ended_long_ago_is_removed(sqlite: str, tmp_pa
         assert await here.bus.last(f"teams.{over.id}") == 0
 
 
+async def test_the_last_entries_are_read_without_the_others(url: str, tmp_path: Path) -> None:
+    async with teams_on(url, tmp_path, one=[[Say("Who?")]]) as here:
+        view = await here.start(here.team("one", "alice"))
+        await here.until(view.id, lambda view: view.status == "waiting")
+        for number in range(30):
+            await here.teams.act(view.id, p.Hold() if number % 2 else p.Resume(), by="owner")
+            await here.bus.publish("teams.another", b"{}")  # cursors have gaps
+        whole = (await here.teams.entries(view.id)).entries
+        assert len(whole) == 33
+        read: list[p.TeamEntry] = []
+        page = await here.teams.entries_before(view.id, before=2**53, limit=5)
+        while True:
+            assert len(page.entries) == 5 or not page.more
+            read[:0] = page.entries
+            if not page.more:
+                break
+            page = await here.teams.entries_before(view.id, before=page.entries[0].seq, limit=5)
+        assert tuple(read) == whole
+        assert (await here.teams.entries(view.id, limit=33)).more is False
+        assert (await here.teams.entries(view.id, limit=32)).more is True
+        with pytest.raises(UnknownTeam):
+            await here.teams.entries_before("nobody", before=9)
+
+
 async def test_what_cannot_be_is_refused(sqlite: str, tmp_path: Path) -> None:
     async with teams_on(sqlite, tmp_path, one=[]) as here:
         with pytest.raises(UsageError, match="the team has no task"):

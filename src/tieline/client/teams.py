@@ -15,9 +15,15 @@ class TeamsApi(ApiRequests):
     async def team(self, team: str) -> TeamView:
         return await self.get(f"teams/{team}", TeamView)
 
-    async def team_entries(self, team: str, *, after: int = 0, limit: int = 100, wait_s: float = 0.0) -> TeamEntries:
-        """The log after a cursor; with `wait_s`, waits that long for something new."""
-        return await self.get(f"teams/{team}/entries", TeamEntries, after=after, limit=limit, wait_s=wait_s)
+    async def team_entries(
+        self, team: str, *, after: int = 0, before: int | None = None, limit: int = 100, wait_s: float = 0.0
+    ) -> TeamEntries:
+        """The log after a cursor; with `wait_s`, waits that long for something new. With `before`, the last ones before
+        that cursor."""
+        query = (
+            {"limit": limit, "after": after, "wait_s": wait_s} if before is None else {"limit": limit, "before": before}
+        )
+        return await self.get(f"teams/{team}/entries", TeamEntries, **query)
 
     async def act_in_team(self, team: str, action: AnyTeamAction) -> TeamView:
         return await self.change("POST", f"teams/{team}/actions", TeamView, action)

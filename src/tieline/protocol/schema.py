@@ -21,6 +21,7 @@ PARTS = (
     "push",
     "messages",
     "mesh",
+    "teams",
 )
 
 

@@ -3,7 +3,8 @@
 The client speaks first: `authenticate`, then `subscribe` with the cursor and epoch it has. The hub answers `welcome`,
 then `ready`: `ok` (all events after the cursor follow), `gap` (what lay between was trimmed; what is left follows) or
 `reset` (another log than the cursor's: begin anew), with a snapshot each time. Then events with their place in the log,
-deltas without one, and the state of sessions, asks, prompts, nodes and commands as it changes: the latest one counts.
+deltas without one, and the state of sessions, asks, prompts, nodes, teams and commands as it changes: the latest one
+counts.
 """
 
 from typing import ClassVar, Literal
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from ..events import AnyEvent
 from ..sessions.records import AskRecord, SessionRecord
+from .teams import TeamRecord
 from .views import CommandView, NodeView, PromptView, Snapshot
 
 HEARTBEAT_S = 15.0
@@ -103,6 +105,10 @@ class NodeFrame(Frame, tag="node", frozen=True, kw_only=True):
     node: NodeView
 
 
+class TeamFrame(Frame, tag="team", frozen=True, kw_only=True):
+    team: TeamRecord  # its task is cut to one line
+
+
 class CommandFrame(Frame, tag="command", frozen=True, kw_only=True):
     command: CommandView
 
@@ -110,7 +116,7 @@ class CommandFrame(Frame, tag="command", frozen=True, kw_only=True):
 class GoneFrame(Frame, tag="gone", frozen=True, kw_only=True):
     """Something is no longer there: a node that was removed, a session that was cleared away."""
 
-    kind: Literal["session", "prompt", "ask", "node"]
+    kind: Literal["session", "prompt", "ask", "node", "team"]
     id: str
 
 
@@ -124,8 +130,8 @@ class ProblemFrame(Frame, tag="problem", frozen=True, kw_only=True):
 
 
 AnyHubFrame = (
-    Welcome | Ready | EventFrame | DeltaFrame | SessionFrame | PromptFrame | AskFrame | NodeFrame | CommandFrame
-    | GoneFrame | ProblemFrame | Beat
+    Welcome | Ready | EventFrame | DeltaFrame | SessionFrame | PromptFrame | AskFrame | NodeFrame | TeamFrame
+    | CommandFrame | GoneFrame | ProblemFrame | Beat
 )  # fmt: skip
 
 for _frame in (*AnyClientFrame.__args__, *AnyHubFrame.__args__):

@@ -214,10 +214,11 @@ class TeamEntry(Struct, frozen=True, kw_only=True):
 
 
 class TeamEntries(Struct, frozen=True, kw_only=True):
-    """Entries of the log after a cursor."""
+    """Entries of the log, oldest first. `more`: there are further ones that way."""
 
     entries: tuple[TeamEntry, ...]
     status: TeamStatus
+    more: bool = False
 
 
 class NewTeam(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

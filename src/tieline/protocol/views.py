@@ -7,6 +7,7 @@ from msgspec import Struct
 from ..drivers.base import Attachment
 from ..events import Outcome
 from ..sessions.records import AskRecord, PromptRecord, PromptStatus, SessionRecord
+from .teams import TeamRecord
 
 
 class AgentView(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,6 +104,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     asks: tuple[AskRecord, ...] = ()  # pending
     prompts: tuple[PromptView, ...] = ()  # waiting and running
     nodes: tuple[NodeView, ...] = ()
+    teams: tuple[TeamRecord, ...] = ()  # their tasks are cut to one line
 
 
 def view(prompt: PromptRecord) -> PromptView:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import msgspec
 
 from ..background_tasks import background, cancel_and_wait
 from ..bus.active_lease import ActiveLease
-from ..bus.base import Bus
+from ..bus.base import Bus, Record
 from ..channels.base import SessionService
 from ..errors import BusClosed, BusError, UsageError
 from ..ids import new_id
@@ -32,6 +32,7 @@ MAX_RUNNING = 100
 MAX_TASK = 100_000
 MAX_FOLDED = 50
 """Conversations that people look at whose state is kept, so that only what is new is read of their logs."""
+LOOK_BACK = 4
 
 
 class Teams:
@@ -76,6 +77,7 @@ class Teams:
         """Entries of the log after a cursor; with `wait_s`, waits that long for the first."""
         await self._known(id)
         found: list[p.TeamEntry] = []
+        more = False
         if wait_s > 0 and await self._bus.last(subject(id)) <= after:
             try:
                 async with asyncio.timeout(wait_s), aclosing(self._bus.read(subject(id), after=after)) as records:
@@ -84,10 +86,31 @@ class Teams:
                 pass
         async with aclosing(self._bus.read(subject(id), after=after, follow=False)) as records:
             async for record in records:
-                found.append(p.TeamEntry(seq=record.seq, entry=decode_entry(record.data)))
                 if len(found) >= limit:
+                    more = True
                     break
-        return p.TeamEntries(entries=tuple(found), status=(await self._known(id)).status)
+                found.append(p.TeamEntry(seq=record.seq, entry=decode_entry(record.data)))
+        return p.TeamEntries(entries=tuple(found), status=(await self._known(id)).status, more=more)
+
+    async def entries_before(self, id: str, *, before: int, limit: int = 100) -> p.TeamEntries:
+        """The last entries before a cursor. The bus reads forward only: looks back a little, then further, until there
+        are enough."""
+        status = (await self._known(id)).status
+        first, end = await self._bus.first(subject(id)), min(before, await self._bus.last(subject(id)) + 1)
+        back = limit
+        while True:
+            back *= LOOK_BACK
+            start = max(0, end - 1 - back)
+            found: deque[Record] = deque(maxlen=limit + 1)
+            async with aclosing(self._bus.read(subject(id), after=start, follow=False)) as records:
+                async for record in records:
+                    if record.seq >= end:
+                        break
+                    found.append(record)
+            if len(found) > limit or start < max(first, 1):
+                break
+        page = [p.TeamEntry(seq=record.seq, entry=decode_entry(record.data)) for record in list(found)[-limit:]]
+        return p.TeamEntries(entries=tuple(page), status=status, more=len(found) > limit)
 
     # --- what people do ---
 

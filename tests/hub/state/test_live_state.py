@@ -12,7 +12,8 @@ from tieline.bus import open_bus
 from tieline.bus.base import Bus
 from tieline.events import Ask
 from tieline.hub.state.live_state import LiveState
-from tieline.protocol.stream_frames import AnyHubFrame, AskFrame, GoneFrame, NodeFrame, SessionFrame
+from tieline.protocol.stream_frames import AnyHubFrame, AskFrame, GoneFrame, NodeFrame, SessionFrame, TeamFrame
+from tieline.protocol.teams import TeamRecord
 from tieline.protocol.views import CommandView, NodeView
 from tieline.sessions.records import AskRecord, PromptRecord, SessionRecord
 
@@ -98,6 +99,21 @@ async def test_changes_are_told_once_and_what_was_there_is_not(bus: Bus) -> None
         assert [frame.ask.status for frame in frames if isinstance(frame, AskFrame)] == ["pending", "answered"]
         assert [(frame.kind, frame.id) for frame in frames if isinstance(frame, GoneFrame)] == [("session", "old")]
         assert [frame.node.id for frame in frames if isinstance(frame, NodeFrame)] == ["n1"]
+
+
+async def test_teams_are_told_with_the_first_line_of_their_task(bus: Bus) -> None:
+    teams = bus.table("teams")
+    await teams.put("t1", encode(TeamRecord(id="t1", name="shop", task="Build it.\n" + "x" * 90_000)))
+    async with LiveState(bus) as state:
+        assert [(one.id, one.task) for one in state.snapshot().teams] == [("t1", "Build it.")]
+        told = Told(state)
+        await teams.put("t2", encode(TeamRecord(id="t2", name="docs", task="y" * 90_000, waiting_for=("alice",))))
+        await told.until(1)
+        await teams.delete("t1")
+        changed, gone = await told.until(2)
+        assert isinstance(changed, TeamFrame)
+        assert (changed.team.waiting_for, changed.team.task) == (("alice",), "y" * 300)
+        assert gone == GoneFrame(kind="team", id="t1")
 
 
 async def test_a_value_that_is_not_understood_is_left_out(bus: Bus) -> None:

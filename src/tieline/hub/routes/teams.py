@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from msgspec import Meta
+from msgspec.structs import replace
 from starlette.responses import Response
 
-from ...protocol.teams import AnyTeamAction, NewTeam, TeamEntries, TeamRecord, TeamView
+from ...protocol.teams import AnyTeamAction, NewTeam, TeamEntries, TeamRecord, TeamView, TurnBegan
 from ...teams.teams import Teams
 from ..http.problems import RequestRefused
 from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
@@ -59,9 +60,26 @@ async def entries(
     after: Annotated[int, Meta(ge=0, le=MAX_CURSOR)] = 0,
     limit: Annotated[int, Meta(ge=1, le=MAX_ENTRIES)] = 100,
     wait_s: Annotated[float, Meta(ge=0, le=MAX_WAIT_S)] = 0.0,
+    before: Annotated[int, Meta(ge=0, le=MAX_CURSOR)] | None = None,
+    prompts: bool = True,
 ) -> Response:
-    """The log of a conversation after a cursor. With `wait_s`, waits that long for something new."""
-    return json_response(await teams_of(request).entries(team, after=after, limit=limit, wait_s=wait_s))
+    """The log of a conversation after a cursor; with `before`, the last ones before that cursor. With `wait_s`, waits
+    that long for something new. Without `prompts`, `turn_began` has no text."""
+    teams = teams_of(request)
+    if before is not None:
+        page = await teams.entries_before(team, before=before, limit=limit)
+    else:
+        page = await teams.entries(team, after=after, limit=limit, wait_s=wait_s)
+    return json_response(page if prompts else _without_prompts(page))
+
+
+def _without_prompts(page: TeamEntries) -> TeamEntries:
+    """What members were sent is long, and in their sessions."""
+    found = tuple(
+        replace(each, entry=replace(each.entry, text="")) if isinstance(each.entry, TurnBegan) else each
+        for each in page.entries
+    )
+    return replace(page, entries=found)
 
 
 @post(

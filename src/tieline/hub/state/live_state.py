@@ -1,4 +1,4 @@
-"""The present, held in memory: sessions, asks, prompts, nodes and commands, as the bus's tables have them.
+"""The present, held in memory: sessions, asks, prompts, nodes, teams and commands, as the bus's tables have them.
 
 Every hub on a bus has the same. Reading costs nothing; whoever subscribes is told what changes from then on, as the
 frame that clients get. What is there at the start is not told: it is in the snapshot.
@@ -18,12 +18,17 @@ from ...protocol.stream_frames import (
     NodeFrame,
     PromptFrame,
     SessionFrame,
+    TeamFrame,
 )
+from ...protocol.teams import TeamRecord
 from ...protocol.views import CommandView, NodeView, PromptView, Snapshot, view
 from ...sessions.records import ASKS, PROMPTS, SESSIONS, AskRecord, PromptRecord, SessionRecord
+from ...teams.records import TEAMS, decode_record
 
 NODES = "nodes"
 COMMANDS = "commands"
+MAX_TASK_LINE = 300
+"""Characters of a team's task that every client is given; `GET teams/{id}` has all of it."""
 
 StateListener = Callable[[AnyHubFrame], None]
 
@@ -36,6 +41,7 @@ class LiveState:
         self.asks: dict[str, AskRecord] = {}  # pending
         self.prompts: dict[str, PromptView] = {}  # waiting and running, by `<session>.<id>`
         self.nodes: dict[str, NodeView] = {}
+        self.teams: dict[str, TeamRecord] = {}  # with the first line of their tasks
         self.commands: dict[str, CommandView] = {}
         self._caches = tuple(
             TableCache(bus.table(name), apply)
@@ -44,6 +50,7 @@ class LiveState:
                 (ASKS, self._ask),
                 (PROMPTS, self._prompt),
                 (NODES, self._node),
+                (TEAMS, self._team),
                 (COMMANDS, self._command),
             )
         )
@@ -74,6 +81,7 @@ class LiveState:
             asks=tuple(sorted(self.asks.values(), key=lambda ask: ask.created_at)),
             prompts=tuple(sorted(self.prompts.values(), key=lambda prompt: prompt.place)),
             nodes=tuple(self.nodes.values()),
+            teams=tuple(self.teams.values()),
         )
 
     def subscribe(self, callback: StateListener) -> Callable[[], None]:
@@ -128,6 +136,16 @@ class LiveState:
             return
         node = self.nodes[key] = _node(value)
         self._notify(NodeFrame(node=node), told)
+
+    def _team(self, key: str, value: bytes | None, told: bool) -> None:
+        if value is None:
+            if self.teams.pop(key, None) is not None:
+                self._notify(GoneFrame(kind="team", id=key), told)
+            return
+        record = decode_record(value)
+        task = record.task.strip().partition("\n")[0][:MAX_TASK_LINE]
+        team = self.teams[key] = msgspec.structs.replace(record, task=task)
+        self._notify(TeamFrame(team=team), told)
 
     def _command(self, key: str, value: bytes | None, told: bool) -> None:
         if value is None:
