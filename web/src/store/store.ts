@@ -13,6 +13,8 @@ export const sessions = signal<ReadonlyMap<string, P.SessionRecord>>(new Map())
 export const asks = signal<ReadonlyMap<string, P.AskRecord>>(new Map())
 export const prompts = signal<ReadonlyMap<string, P.PromptView>>(new Map())
 export const nodes = signal<ReadonlyMap<string, P.NodeView>>(new Map())
+/** Team conversations; of their tasks, the first line. */
+export const teams = signal<ReadonlyMap<string, P.TeamRecord>>(new Map())
 export const commands = signal<ReadonlyMap<string, P.CommandView>>(new Map())
 /** Asks answered a moment ago: their cards stay long enough to be read. */
 export const recentlyAnswered = signal<ReadonlyMap<string, P.AskRecord>>(new Map())
@@ -111,11 +113,14 @@ export function applyFrame(frame: HubFrame): void {
       case 'node':
         upsert(nodes, frame.node)
         break
+      case 'team':
+        upsert(teams, frame.team)
+        break
       case 'command':
         applyCommand(frame.command)
         break
       case 'gone':
-        removeById({ session: sessions, prompt: prompts, ask: asks, node: nodes }[frame.kind] as typeof sessions, frame.id)
+        removeById({ session: sessions, prompt: prompts, ask: asks, node: nodes, team: teams }[frame.kind] as typeof sessions, frame.id)
         break
     }
   })
@@ -161,6 +166,7 @@ function applySnapshot(frame: P.Ready): void {
   asks.value = byId(snapshot.asks)
   prompts.value = byId(snapshot.prompts)
   nodes.value = byId(snapshot.nodes)
+  teams.value = byId(snapshot.teams)
   loaded.value = true
   const open = thread.value
   if (open) {
