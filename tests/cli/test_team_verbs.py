@@ -1,15 +1,15 @@
 """`tieline team`, with a real hub and scripted agents: run, take part, list, show, hold, resume, end, export."""
 
 import json
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from tests.cli.hub_process import HubProcess
+from tests.cli.team_conversations import run, state, wait_until
 
 from tieline.script import Run, Say
-from tieline.testing.cli_process import WAIT_S, CliProcess
+from tieline.testing.cli_process import CliProcess
 
 pytestmark = pytest.mark.slow
 
@@ -38,22 +38,6 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[CliProcess, None,
     (setting.place / "team.toml").write_text(TEAM)
     with HubProcess(setting):
         yield setting
-
-
-def run(cli: CliProcess, *arguments: str, status: int = 0) -> str:
-    ended = cli.run("team", *arguments)
-    assert ended.returncode == status, ended.stdout + ended.stderr
-    return ended.stdout
-
-
-def wait_until(true: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < deadline, otherwise
-
-
-def state(cli: CliProcess, id: str) -> str:
-    return str(json.loads(run(cli, "show", id, "--json"))["status"])
 
 
 def test_a_team_works_a_person_answers_and_the_conversation_is_exported(cli: CliProcess) -> None:

@@ -64,6 +64,7 @@ DEMO: tuple[Reply, ...] = (
     (script.Say("Done. **greeting.py** is there and it runs.", chunks=8, delay_s=0.03),),
 )
 
+SCRIPT = ".json"
 COMMAND_TIMEOUT_S = 60.0
 MAX_OUTPUT = 8 * 1024 * 1024
 
@@ -117,7 +118,10 @@ class Scripted:
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator["ScriptedConversation", None]:
-        playing = ScriptedConversation(self, replace(spec, env={**spec.env, **self.env}), ask)
+        replies = self.replies
+        if spec.model.endswith(SCRIPT):  # its model is a script: this one
+            replies = await asyncio.to_thread(script.load, Path(spec.cwd) / spec.model)
+        playing = ScriptedConversation(self, replies, replace(spec, env={**spec.env, **self.env}), ask)
         try:
             yield playing
         finally:
@@ -134,10 +138,11 @@ def _note(policy: Policy, capability: Capability) -> str:
 class ScriptedConversation:
     """A conversation: the replies that are still to be played."""
 
-    def __init__(self, driver: Scripted, spec: Spec, ask: AskFn) -> None:
+    def __init__(self, driver: Scripted, replies: Sequence[Reply], spec: Spec, ask: AskFn) -> None:
         self.receipt = driver.enforce(spec.policy)
         self.native_id = os.urandom(8).hex()
         self._driver = driver
+        self._replies = replies
         self._spec = spec
         self._ask = ask
         self._next = 0
@@ -177,7 +182,7 @@ class ScriptedConversation:
             words = len(turn.prompt.text.split())
             said = 0
             while True:
-                replies = self._driver.replies
+                replies = self._replies
                 reply: Reply = replies[self._next] if self._next < len(replies) else (script.Say("Done."),)
                 self._next += 1
                 for step in reply:

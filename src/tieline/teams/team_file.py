@@ -37,16 +37,17 @@ class TeamFileError(UsageError):
     """Everything that is wrong in a team file, each with its line and key."""
 
 
-def read_team(path: Path) -> Team:
-    """A team file, with its paths made absolute and its instruction files read. Raises TeamFileError."""
+def read_team(path: Path, cwd: Path | None = None) -> Team:
+    """A team file, with its paths made absolute and its instruction files read. Directories of members count from
+    `cwd`; without it, from the file's. Raises TeamFileError."""
     try:
         text = _text(path, MAX_FILE)
     except (OSError, ValueError) as error:
         raise TeamFileError(f"cannot read {path}: {error}", field="file") from None
-    return parse_team(text, path)
+    return parse_team(text, path, cwd)
 
 
-def parse_team(text: str, path: Path) -> Team:
+def parse_team(text: str, path: Path, cwd: Path | None = None) -> Team:
     import tomllib  # only where there is a file
 
     try:
@@ -55,7 +56,7 @@ def parse_team(text: str, path: Path) -> Team:
         raise TeamFileError(f"{path}: {error}", field="file") from None
     problems = list(mistakes(content, Team)) or list(check_team(msgspec.convert(content, Team)))
     if not problems:
-        members, unread = _with_instructions(content["members"], path.parent)
+        members, unread = _with_instructions(content["members"], path.parent, cwd or path.parent)
         if not unread:
             return msgspec.convert(content | {"members": members}, Team)
         problems = unread
@@ -122,13 +123,15 @@ def _shared_directories(team: Team) -> Iterator[Mistake]:
             yield Mistake(("members", place, "cwd"), problem, "Give each a directory of its own, or set parallel = 1.")
 
 
-def _with_instructions(members: list[dict[str, Any]], folder: Path) -> tuple[list[dict[str, Any]], list[Mistake]]:
+def _with_instructions(
+    members: list[dict[str, Any]], folder: Path, cwd: Path
+) -> tuple[list[dict[str, Any]], list[Mistake]]:
     whole: list[dict[str, Any]] = []
     problems: list[Mistake] = []
     for place, member in enumerate(members):
         changed = dict(member)
         if not (member.get("human") or member.get("session") or member.get("node")):
-            changed["cwd"] = str((folder / member.get("cwd", ".")).resolve())
+            changed["cwd"] = str((cwd / member.get("cwd", ".")).resolve())
         if file := changed.pop("instructions_file", ""):
             try:
                 changed["instructions"] = _text(folder / file, MAX_INSTRUCTIONS)

@@ -13,6 +13,7 @@ from ...client.client import Client
 from ...environment import variable
 from ...errors import TielineError, UsageError
 from ...protocol import teams as p
+from ...teams.rehearsal import rehearsed
 from ...teams.team_file import read_team, schema
 from .. import hub_connection
 from ..errors import FAILED, print_error
@@ -42,8 +43,12 @@ def print_schema() -> int:
     return 0
 
 
-def run(file: str, task: str, *, detach: bool, json: bool) -> int:
-    team = read_team(Path(file))
+def run(file: str, task: str, *, cwd: str, rehearse: bool, detach: bool, json: bool) -> int:
+    if cwd and not Path(cwd).is_dir():
+        raise UsageError(f"{cwd} is no directory", field="--cwd")
+    team = read_team(Path(file), Path(cwd).resolve() if cwd else None)
+    if rehearse:
+        team = rehearsed(team, Path(file).parent)
     task = hub_connection.read_text(task)
 
     async def work(client: Client) -> int:

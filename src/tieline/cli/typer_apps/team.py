@@ -28,13 +28,22 @@ def team_schema() -> None:
 def team_run(
     file: File,
     task: Annotated[str, typer.Argument(metavar="TASK", help="What it shall do; `-` reads standard input.")] = "",
+    cwd: Annotated[
+        str,
+        typer.Option(
+            "--cwd", "-C", metavar="DIR", help="Members' directories count from here. Default: the team file's."
+        ),
+    ] = "",
+    rehearse: Annotated[
+        bool, typer.Option("--rehearse", help="Agents play the scripts in `rehearsal/`, and no model is asked.")
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Start it and return; it goes on at the hub.")] = False,
     json: Json = False,
 ) -> None:
     """Give a team its task and follow the conversation; people of the team answer here."""
     from ..commands.team import run
 
-    raise typer.Exit(run(file, task, detach=detach, json=json))
+    raise typer.Exit(run(file, task, cwd=cwd, rehearse=rehearse, detach=detach, json=json))
 
 
 def team_list(json: Json = False) -> None:
@@ -131,7 +140,11 @@ def team_export(
 
 ABOUT = "Teams: several agents and people in one routed conversation."
 VERBS = {
-    "run": (team_run, 'tieline team run team.toml "build the shop"\ntieline team run team.toml --detach --json'),
+    "run": (
+        team_run,
+        'tieline team run team.toml "build the shop"\ntieline team run team.toml --rehearse\n'
+        "tieline team run team.toml --detach --json",
+    ),
     "check": (team_check, "tieline team check team.toml"),
     "schema": (team_schema, "tieline team schema > team.schema.json"),
     "list": (team_list, "tieline team list\ntieline team list --json | jq -r '.[].id'"),

@@ -1,0 +1,32 @@
+"""A rehearsal of a team: every agent plays a script instead of asking a model. The conversation is real, and so are the
+edits and commands of the scripts."""
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from .. import script
+from ..errors import UsageError
+from ..protocol.teams import Team, TeamMember
+
+FOLDER = "rehearsal"
+"""Beside the team file; a script of each member's name is in it."""
+
+
+def rehearsed(team: Team, folder: Path) -> Team:
+    """The team of the file in that folder, with scripted agents. Raises UsageError."""
+    return replace(
+        team, members=tuple(member if member.human else _scripted(member, folder) for member in team.members)
+    )
+
+
+def _scripted(member: TeamMember, folder: Path) -> TeamMember:
+    path = (folder / FOLDER / f"{member.name}.json").resolve()
+    if not path.is_file():
+        raise UsageError(
+            f"{member.name} has no script: there is no {path}",
+            field="rehearse",
+            hint="`tieline schema script` says how a script is written.",
+        )
+    script.load(path)
+    return replace(member, agent="scripted", session="", node="", model=str(path), effort="")
