@@ -56,16 +56,16 @@ class TeamsHere:
         started = await self.start(team, task)
         return await self.until(started.id, lambda view: view.status == "ended")
 
-    async def until(self, id: str, holds: Callable[[p.TeamView], bool]) -> p.TeamView:
+    async def until(self, id: str, holds: Callable[[p.TeamView], bool], *, within: float = BOUND) -> p.TeamView:
         after = 0
         view = await self.teams.view(id)
         try:
-            async with asyncio.timeout(BOUND):
+            async with asyncio.timeout(within):
                 while not holds(view := await self.teams.view(id)):
                     page = await self.teams.entries(id, after=after, wait_s=0.5)
                     after = page.entries[-1].seq if page.entries else after
         except TimeoutError:
-            raise AssertionError(f"not so within {BOUND:g} s: {view}\n{await self.log(id)}") from None
+            raise AssertionError(f"not so within {within:g} s: {view}\n{await self.log(id)}") from None
         return view
 
     async def log(self, id: str) -> list[p.AnyEntry]:

@@ -25,15 +25,15 @@ from ..sessions.event_log import subject as log_subject
 from ..sessions.records import SESSIONS, SessionRecord
 from ..sessions.turn_follower import TurnEnd, TurnFollower
 from .conversation import Participant, TeamConversation, session_of
-from .markers import read_markers
+from .markers import lines_with_markers, read_markers
 from .records import TEAMS, decode_entry, encode_entry, subject, within_limit
 from .turn_prompt import instructions, turn_prompt
 
 log = logging.getLogger("tieline.teams")
 
 RETRY_S = 2.0
-MAX_TOOL_LINES = 100_000
-"""Lines of tools' output in one turn that are kept, to see whether a marker was only quoted."""
+MAX_PRINTED = 100_000
+"""Lines of tools' output in one turn that are kept, to see whether a marker was only repeated."""
 
 _session = msgspec.json.Decoder(SessionRecord).decode
 
@@ -218,7 +218,7 @@ class Coordinator:
         return await self._turns.end(began.session, began.prompt, after=after, on_event=events.hear)
 
     async def _end_turn(self, began: TurnBegan, status: TurnStatus, end: TurnEnd, events: "_TurnEvents") -> None:
-        markers = read_markers(end.text, events.tool_lines) if status == "success" else Markers()
+        markers = read_markers(end.text, events.printed) if status == "success" else Markers()
         ended = TurnEnded(
             turn=began.turn,
             member=began.member,
@@ -236,13 +236,13 @@ class _TurnEvents:
     """What is kept of a turn's events."""
 
     def __init__(self) -> None:
-        self.tool_lines: set[str] = set()
+        self.printed: set[str] = set()
         self.cost_usd = 0.0
 
     def hear(self, event: AnyEvent) -> None:
         match event:
-            case ToolResult(output=str(output)) if len(self.tool_lines) < MAX_TOOL_LINES:
-                self.tool_lines.update(line.strip() for line in output.splitlines() if "[" in line)
+            case ToolResult(output=output) if len(self.printed) < MAX_PRINTED:
+                self.printed.update(lines_with_markers(output))
             case Done(tokens=tokens) if tokens is not None:
                 self.cost_usd = tokens.cost_usd or 0.0
             case _:

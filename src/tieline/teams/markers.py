@@ -5,8 +5,10 @@
     [TEAM_TASK: …]                    the team's task from here on
     [DONE]                            the task is done
 
-A marker is a whole line. It counts neither in a code block nor in a quotation, and not if a tool's output of the same
-turn has the very same line: what a file says must not steer the team.
+Markers are the last lines of a message, each a whole line. One counts neither in a code block nor in a quotation, and
+not if a tool's output of the same turn has the same marker, wherever in a line: agents number the lines of a file, or
+put them in JSON. Before the last words nothing counts at all, for some agents do not show what their tools told them.
+What a file says must not steer the team.
 """
 
 import re
@@ -23,14 +25,13 @@ _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)")
 _INDENTED = re.compile(r"(?: {4}|\t)")
 
 
-def read_markers(text: str, tool_output: Collection[str] = ()) -> Markers:
-    """`tool_output`: lines that tools of the same turn printed, without white space around them."""
+def read_markers(text: str, printed: Collection[str] = ()) -> Markers:
+    """`printed`: what tools of the same turn printed, by `lines_with_markers`."""
     speakers: dict[str, NextSpeaker] = {}
     drop: list[str] = []
     task, done = "", False
-    for line in plain_lines(text):
-        found = _MARKER.fullmatch(line)
-        if found is None or line in tool_output:
+    for found in _last_markers(text):
+        if any(_normal(found[0]) in other for other in printed):
             continue
         kind, value = found[1].upper(), (found[2] or "").strip()
         if kind == "NEXT":
@@ -45,18 +46,34 @@ def read_markers(text: str, tool_output: Collection[str] = ()) -> Markers:
     return Markers(next=tuple(speakers.values()), drop=tuple(drop), task=task, done=done)
 
 
-def plain_lines(text: str) -> Iterator[str]:
-    """The lines that are neither in a code block nor quoted, without white space around them."""
+def lines_with_markers(output: str) -> Iterator[str]:
+    """The lines of a tool's output that may hold a marker."""
+    return (_normal(line) for line in output.splitlines() if _MARKER.search(line))
+
+
+def _last_markers(text: str) -> list[re.Match[str]]:
+    found: list[re.Match[str]] = []
+    for line, plain in reversed(list(_lines(text))):
+        marker = _MARKER.fullmatch(line.strip()) if plain else None
+        if marker is not None:
+            found.append(marker)
+        elif line.strip():
+            break
+    return found[::-1]
+
+
+def _lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Each line, and whether it is neither in a code block nor quoted."""
     fence = ""
     for line in text.splitlines():
         found = _FENCE.fullmatch(line)
+        plain = not fence and not found and not _INDENTED.match(line) and not line.lstrip().startswith(">")
         if fence:
             if found and found["fence"].startswith(fence) and not found["info"].strip():
                 fence = ""
         elif found:
             fence = found["fence"]
-        elif not _INDENTED.match(line) and not line.lstrip().startswith(">"):
-            yield line.strip()
+        yield line, plain
 
 
 def quoted(text: str) -> str:
@@ -66,8 +83,15 @@ def quoted(text: str) -> str:
 
 def without_markers(text: str) -> str:
     """What was said, for people and other members to read."""
-    markers = {line for line in plain_lines(text) if _MARKER.fullmatch(line)}
-    return "\n".join(line for line in text.splitlines() if line.strip() not in markers).strip()
+    lines = text.splitlines()
+    left = len(_last_markers(text))
+    while left or (lines and not lines[-1].strip()):
+        left -= bool(lines.pop().strip())
+    return "\n".join(lines).strip()
+
+
+def _normal(marker: str) -> str:
+    return "".join(marker.split()).casefold()
 
 
 def _speakers(value: str) -> Iterator[NextSpeaker]:
