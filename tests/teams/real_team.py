@@ -17,6 +17,7 @@ from tieline.config import Config, HubConfig
 from tieline.processes import spawn
 from tieline.protocol import teams as p
 from tieline.testing.model_rig import ModelRig
+from tieline.testing.rigs import gemini
 from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.rigs.gemini import GeminiRig
@@ -31,8 +32,8 @@ class RealTeam(NamedTuple):
     place: Path
 
     def member(self, name: str, agent: str, **options: object) -> p.TeamMember:
-        rig_options: dict[str, str] = self.rigs[agent].options  # type: ignore[attr-defined]
-        whole: dict[str, object] = {"agent": agent, "model": rig_options.get("model", ""), "accept_unenforced": True}
+        model = gemini.MODEL if agent == "gemini" else ""
+        whole: dict[str, object] = {"agent": agent, "model": model, "accept_unenforced": True}
         return self.here.member(name, **(whole | options))
 
     def heard(self, agent: str, call: int = -1) -> str:
