@@ -23,7 +23,9 @@ from tieline.sessions.manager import SessionManager
 class Lax(Scripted):
     """It cannot be held to anything, and takes every option."""
 
-    features = Features(max_turns=True, max_budget_usd=True, allowed_tools=True, disallowed_tools=True, system="prompt")
+    features = Features(
+        max_turns=True, max_budget_usd=True, allowed_tools=True, disallowed_tools=True, system="prompt", arguments=True
+    )
 
     def enforce(self, policy: Policy) -> Receipt:
         return Receipt.from_lines({name: Enforcement(policy.level(name), "none") for name in CAPABILITIES})
@@ -45,6 +47,8 @@ async def test_options_are_kept(tmp_path: Path) -> None:
         "allowed_tools": ("Read",),
         "disallowed_tools": ("Bash", "Web"),
         "system": "Be brief.",
+        "arguments": ("--verbose",),
+        "environment": ("DEBUG=1",),
     }
     async with routing(url, Lax()) as router:
         with pytest.raises(PolicyUnenforceable):
@@ -56,6 +60,7 @@ async def test_options_are_kept(tmp_path: Path) -> None:
         spec = spec_of(kept, ENV)
         assert {name: getattr(spec, name) for name in given} == given
         assert spec.policy == Policy("deny", "deny", "deny")
+        assert spec.env == {**ENV, "DEBUG": "1"}
 
 
 async def test_the_configured_policy_holds(tmp_path: Path) -> None:

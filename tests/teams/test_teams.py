@@ -55,6 +55,17 @@ async def test_each_member_has_its_own_instructions(sqlite: str, tmp_path: Path)
         assert "- one: one, translates" in here.heard["two"][0]
 
 
+async def test_a_member_has_variables_of_its_own(sqlite: str, tmp_path: Path) -> None:
+    async with teams_on(
+        sqlite, tmp_path, one=[[Run("printf $COLOUR > seen")], [Say("[DONE]")]], two=[[Say("unused")]]
+    ) as here:
+        view = await here.run(here.team(here.member("one", env={"COLOUR": "blue"})))
+        assert (tmp_path / "seen").read_text() == "blue"
+        assert here.router.get(view.who[0].session).environment == ("COLOUR=blue",)
+        with pytest.raises(UsageError, match="PATH only with the policy full"):
+            await here.start(here.team(here.member("two", policy="edits", env={"PATH": "/tmp"})))
+
+
 async def test_a_person_is_asked_when_nobody_is_addressed_and_answers(sqlite: str, tmp_path: Path) -> None:
     async with teams_on(
         sqlite, tmp_path, one=[[Say("Which colour?")], [Say("Blue it is.\n[DONE]")]], two=[[Say("unused")]]

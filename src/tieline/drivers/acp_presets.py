@@ -57,7 +57,9 @@ class Preset(Struct, frozen=True, kw_only=True):
     sends_writes: bool = False  # it sends us what it writes, declared or not, and writes it itself
 
 
-STREAM = Features(warm=True, system="prompt", mcp_servers=True, deltas=True, thinking=True, plans=True, diffs=True)
+STREAM = Features(
+    warm=True, system="prompt", arguments=True, mcp_servers=True, deltas=True, thinking=True, plans=True, diffs=True
+)
 """What any ACP agent can do: the protocol's baseline."""
 
 IMAGES = ("image/*",)

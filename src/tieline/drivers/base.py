@@ -23,7 +23,8 @@ from msgspec.structs import replace
 from ..config import setting
 from ..errors import PolicyUnenforceable, Unsupported, UsageError
 from ..events import Answer, Ask, Event
-from ..policy import Policy, Receipt
+from ..policy import PRESETS, Policy, Receipt
+from .launch_extras import check_extras
 
 Emit = Callable[[Event], None]
 AskFn = Callable[[Ask, Emit], Awaitable[Answer]]
@@ -79,6 +80,12 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     disallowed_tools: Annotated[
         tuple[str, ...], setting("Tools that are switched off, by the agent's own names.", ("WebSearch",))
     ] = ()
+    arguments: Annotated[
+        tuple[str, ...], setting("More arguments of its command line. Only with the policy `full`.", ("--verbose",))
+    ] = ()
+    environment: Annotated[
+        tuple[str, ...], setting("Variables added to its environment, as NAME=value.", ("DEBUG=1",))
+    ] = ()
 
     def agent_options(self, **changes: Any) -> dict[str, Any]:
         """The fields of AgentOptions alone, for another value that derives from it."""
@@ -97,6 +104,8 @@ class AgentOptionsDict(TypedDict, total=False):
     max_budget_usd: float | None
     allowed_tools: Sequence[str]
     disallowed_tools: Sequence[str]
+    arguments: Sequence[str]
+    environment: Sequence[str]
 
 
 class Spec(AgentOptions, frozen=True, kw_only=True):
@@ -125,6 +134,7 @@ class Features(Struct, frozen=True, kw_only=True):
     turn_system: bool = False  # it takes more of it with a prompt
     allowed_tools: bool = False
     disallowed_tools: bool = False
+    arguments: bool = False
     mcp_servers: bool = False
     attachments: tuple[str, ...] = ()  # media types or their families: "image/*", "text/*", "*/*"
     warm: bool = False  # it can be opened ahead of its first prompt, and gains by it
@@ -251,7 +261,7 @@ def required_features(spec: Spec) -> tuple[str, ...]:
     return tuple(
         name
         for name in names
-        if name not in ("policy", "accept_unenforced") and getattr(spec, name) != getattr(default, name)
+        if name not in ("policy", "accept_unenforced", "environment") and getattr(spec, name) != getattr(default, name)
     )
 
 
@@ -267,6 +277,8 @@ def check_spec(driver: Driver, spec: Spec) -> None:
     if spec.fork and not spec.resume:
         raise UsageError("fork without resume", field="fork", hint="Name the conversation to copy with resume.")
     _check_cwd(spec.cwd)
+    held = spec.policy != PRESETS["full"] and not spec.accept_unenforced
+    check_extras(driver.name, spec.arguments, spec.environment, held=held)
     receipt = driver.enforce(spec.policy)
     unenforced = receipt.unenforced()
     if unenforced and not spec.accept_unenforced:
@@ -274,12 +286,12 @@ def check_spec(driver: Driver, spec: Spec) -> None:
         raise PolicyUnenforceable(driver.name, unenforced, "; ".join(note for note in notes if note))
 
 
-def check_args(agent: str, args: Iterable[str], kept: Iterable[str]) -> None:
+def check_args(agent: str, args: Iterable[str], kept: Iterable[str], *, field: str = "") -> None:
     """Refuse additional arguments that would undo what the driver itself sees to."""
     for argument in args:
         flag = argument.partition("=")[0]
         if flag in kept:
-            field = f"agents.{agent}.args"
+            field = field or f"agents.{agent}.args"
             hint = "Remove it: the policy and the session's options decide this."
             raise UsageError(f"{field}: {flag} is Tieline's own argument", field=field, hint=hint)
 

@@ -9,6 +9,7 @@ from msgspec.structs import fields
 from ..config import AgentDefaults, Config
 from ..policy import preset
 from .base import AgentOptions, AgentOptionsDict, McpServer, Spec
+from .launch_extras import with_environment
 
 CONFIGURABLE = tuple(name for name in AgentDefaults.__struct_fields__ if name in AgentOptions.__struct_fields__)
 """Options that [agents.NAME] may set for all sessions of an agent."""
@@ -46,7 +47,7 @@ def build_spec(config: Config, agent: str = "", **options: Unpack[Options]) -> S
     env = options.pop("env", None)
     return Spec(
         cwd=str(Path(cwd).expanduser().absolute()),
-        env=config.for_children() if env is None else dict(env),
+        env=with_environment(config.for_children() if env is None else dict(env), options.get("environment", ())),
         resume=options.pop("resume", ""),
         fork=options.pop("fork", False),
         mcp_servers=dict(options.pop("mcp_servers", None) or {}),

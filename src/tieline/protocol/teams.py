@@ -48,6 +48,10 @@ class TeamMember(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     node: Annotated[str, setting("Id of the machine that runs it. Empty: the hub's own.", "laptop-4f2a")] = ""
     model: Annotated[str, setting("Model, by the agent's own name.", "opus")] = ""
     effort: Annotated[str, setting("Effort, by the agent's own name.", "high")] = ""
+    arguments: Annotated[
+        tuple[str, ...], setting("More arguments of its command line. Only with the policy `full`.", ("--verbose",))
+    ] = ()
+    env: Annotated[dict[str, str], setting("Variables added to its environment.", {"DEBUG": "1"})] = {}
     policy: Annotated[Policy | str | None, setting("Policy: a preset's name, or its three levels.", "edits")] = None
     accept_unenforced: Annotated[bool, setting("Run an agent that cannot be held to the policy.", True)] = False
     responds: Annotated[

@@ -7,13 +7,14 @@ import msgspec
 
 from ..config import Config, setting
 from ..drivers.base import AgentOptions, AgentOptionsDict, Spec
+from ..drivers.launch_extras import with_environment
 from ..drivers.options import resolve_options
 from ..errors import UsageError
 from .records import SessionRecord
 
 
 def spec_of(record: SessionRecord, env: Mapping[str, str]) -> Spec:
-    return Spec(cwd=record.cwd, env=env, **record.agent_options())
+    return Spec(cwd=record.cwd, env=with_environment(env, record.environment), **record.agent_options())
 
 
 def quiet_s(config: Config, agent: str) -> float:
@@ -38,4 +39,4 @@ def warm_spec(entry: Mapping[str, Any], place: int, config: Config) -> tuple[str
     if not agent:
         raise UsageError(f"pool.warm[{place}] names no agent", field=f"pool.warm[{place}].agent")
     options = resolve_options(cast("AgentOptionsDict", warm.agent_options()), config, agent)
-    return agent, Spec(cwd=warm.cwd, env=config.for_children(), **options)
+    return agent, Spec(cwd=warm.cwd, env=with_environment(config.for_children(), warm.environment), **options)

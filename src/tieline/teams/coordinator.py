@@ -19,7 +19,6 @@ from ..bus.base import Bus
 from ..channels.base import SessionNodeOffline, SessionRequest, SessionService
 from ..errors import BusError, TielineError
 from ..events import AnyEvent, Done, ToolResult
-from ..policy import Policy, preset
 from ..protocol.teams import AnyEntry, Markers, TeamEnded, TurnBegan, TurnEnded, TurnStatus
 from ..sessions.event_log import subject as log_subject
 from ..sessions.records import SESSIONS, SessionRecord
@@ -27,6 +26,7 @@ from ..sessions.turn_follower import TurnEnd, TurnFollower
 from .conversation import Participant, TeamConversation, session_of
 from .markers import lines_with_markers, read_markers
 from .records import TEAMS, decode_entry, encode_entry, subject, within_limit
+from .team_file import environment_of, policy_of
 from .turn_prompt import instructions, turn_prompt
 
 log = logging.getLogger("tieline.teams")
@@ -166,7 +166,6 @@ class Coordinator:
         first = participant.turns == 0
         if member.session:
             return text if first else ""
-        policy = preset(member.policy) if isinstance(member.policy, str) else member.policy
         request = SessionRequest(
             agent=member.agent,
             cwd=member.cwd,
@@ -174,7 +173,9 @@ class Coordinator:
             title=f"{self.conversation.team.name}: {member.name}",
             model=member.model,
             effort=member.effort,
-            policy=policy or Policy(),
+            arguments=member.arguments,
+            environment=environment_of(member),
+            policy=policy_of(member),
             system=text,
             accept_unenforced=member.accept_unenforced,
         )

@@ -20,8 +20,9 @@ from typing import Any
 import msgspec
 
 from ..config_schema import Mistake, mistakes
+from ..drivers.launch_extras import check_extras
 from ..errors import UsageError
-from ..policy import PRESETS
+from ..policy import PRESETS, Policy, preset
 from ..protocol.teams import Team, TeamMember
 from ..safe_file_read import read_regular
 from ..toml_lines import dotted, key_lines, line_of
@@ -104,6 +105,26 @@ def check_member(member: TeamMember, here: tuple[str | int, ...] = ()) -> Iterat
         yield Mistake((*here, "instructions_file"), "there are instructions already")
     if isinstance(member.policy, str) and member.policy not in PRESETS:
         yield Mistake((*here, "policy"), f"there is no policy {member.policy}", f"Presets: {', '.join(PRESETS)}.")
+    elif member.agent:
+        held = policy_of(member) != PRESETS["full"] and not member.accept_unenforced
+        try:
+            check_extras(member.agent, member.arguments, environment_of(member), held=held)
+        except UsageError as error:
+            key = "env" if error.field == "environment" else error.field
+            yield Mistake((*here, key), error.message, error.hint)
+    else:
+        for key in ("arguments", "env"):
+            if getattr(member, key):
+                yield Mistake((*here, key), "it is for a member with an agent")
+
+
+def policy_of(member: TeamMember) -> Policy:
+    given = preset(member.policy) if isinstance(member.policy, str) else member.policy
+    return given or Policy()
+
+
+def environment_of(member: TeamMember) -> tuple[str, ...]:
+    return tuple(f"{name}={value}" for name, value in member.env.items())
 
 
 def schema() -> dict[str, Any]:

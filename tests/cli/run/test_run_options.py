@@ -16,7 +16,7 @@ PLAIN = {
     "cwd": "dir", "policy": "edits", "on_ask": "deny", "model": "m", "effort": "high", "resume": "id",
     "system": "be brief", "max_turns": "3", "max_budget_usd": "0.5", "timeout": "12.5",
 }  # fmt: skip
-LISTS = ("allow", "ask", "deny", "allowed_tools", "disallowed_tools", "attach")
+LISTS = ("allow", "ask", "deny", "allowed_tools", "disallowed_tools", "arguments", "environment", "attach")
 FLAGS = ("json", "fork", "accept_unenforced", "standalone")
 
 

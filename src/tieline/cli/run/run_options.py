@@ -90,7 +90,7 @@ def policy_of(request: RunOptions, default: str) -> Policy:
 def options_of(request: RunOptions, default: str) -> Options:
     """What the agent is opened with; `default` is the policy's preset where none is named."""
     options = request.agent_options()
-    for name in _LISTS & options.keys():
+    for name in (_LISTS & options.keys()) - {"arguments", "environment"}:  # a comma is a part of those
         options[name] = tuple(_split_commas(options[name]))
     options |= {"cwd": request.cwd, "policy": policy_of(request, default)}
     options |= {"resume": request.resume, "fork": request.fork}

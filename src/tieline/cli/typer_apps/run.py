@@ -66,6 +66,22 @@ def run(
     disallowed_tools: Annotated[
         list[str] | None, typer.Option(metavar="TOOL,…", help="Tools it must not use.", rich_help_panel=AGENT)
     ] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORD",
+            help="Add an argument to its command line; repeat it for several. Only with --policy full.",
+            rich_help_panel=AGENT,
+        ),
+    ] = None,
+    environment: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Add a variable to its environment; repeat it for several.",
+            rich_help_panel=AGENT,
+        ),
+    ] = None,
     attach: Annotated[
         list[str] | None,
         typer.Option(
@@ -126,6 +142,8 @@ def run(
         timeout=timeout,
         allowed_tools=tuple(allowed_tools or ()),
         disallowed_tools=tuple(disallowed_tools or ()),
+        arguments=tuple(arguments or ()),
+        environment=tuple(environment or ()),
         attach=tuple(attach or ()),
         accept_unenforced=accept_unenforced,
         standalone=standalone,

@@ -176,6 +176,7 @@ class Acp:
                 error = PolicyUnenforceable(self.name, held)
                 error.hint = f"The rules in {rules} take the place of ours. {error.hint}"
                 raise error
+        check_args(self.name, spec.arguments, {*UNSAFE_ARGS, *self.preset.model_args}, field="arguments")
         spec = replace(spec, env={**spec.env, **self.env})
         async with AsyncExitStack() as stack:
             scratch = stack.enter_context(TemporaryDirectory(prefix="tieline-", ignore_cleanup_errors=True))

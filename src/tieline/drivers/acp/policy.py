@@ -25,7 +25,7 @@ class AcpLaunch(Struct, frozen=True):
 
 def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory: str) -> AcpLaunch:
     """What to start. `directory` is where its files may be written; pure, it writes none itself."""
-    argv = [*(command or preset.command), *preset.args]
+    argv = [*(command or preset.command), *preset.args, *spec.arguments]
     env = {**preset.env, **spec.env}
     files: dict[str, str] = {}
     if spec.model:

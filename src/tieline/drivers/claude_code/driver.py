@@ -58,6 +58,7 @@ class ClaudeCode:
         turn_system=True,
         allowed_tools=True,
         disallowed_tools=True,
+        arguments=True,
         mcp_servers=True,
         attachments=("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/*"),
         warm=True,
@@ -100,6 +101,7 @@ class ClaudeCode:
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[ClaudeCodeConversation, None]:
+        check_args(self.name, spec.arguments, RESERVED_ARGS, field="arguments")
         launch = launch_command(spec, self.options, self.name)
         # A command of the user's own may bring its credentials along.
         if not self.options.command and await asyncio.to_thread(_signed_in, launch.env, spec.cwd) is False:

@@ -73,7 +73,8 @@ def launch_command(spec: Spec, options: ClaudeCodeOptions, name: str = "claude-c
         *ARGS,
         "--permission-mode",
         options.mode,
-        *options.args,  # before the session's options: of two values the last one counts
+        *options.args,
+        *spec.arguments,  # before the session's options: of two values the last one counts
     ]
     env = {key: value for key, value in {**spec.env, **options.env}.items() if key != INHERITED}
     env |= {"CLAUDE_CODE_ENTRYPOINT": ENTRY, "PWD": spec.cwd}

@@ -47,6 +47,7 @@ class Codex:
         steer=True,
         system="native",
         turn_system=True,
+        arguments=True,
         mcp_servers=True,
         attachments=("image/*",),
         warm=True,
@@ -95,8 +96,9 @@ class Codex:
 
     @asynccontextmanager
     async def open(self, spec: Spec, ask: AskFn) -> AsyncGenerator[CodexConversation, None]:
+        check_args(self.name, spec.arguments, RESERVED_ARGS, field="arguments")
         own = {**spec.env, **self.env}
-        argv, env = launch_command(own, self.options.command, self.options.args, name=self.name)
+        argv, env = launch_command(own, self.options.command, (*self.options.args, *spec.arguments), name=self.name)
         key = (tuple(argv), tuple(sorted(env.items())))
         server = await self._lease(key, argv, env, prestart_input(spec, self.options))
         conversation = CodexConversation(

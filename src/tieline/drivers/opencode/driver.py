@@ -80,6 +80,7 @@ class OpenCode:
             turn_system=True,
             allowed_tools=True,
             disallowed_tools=True,
+            arguments=not self.options.url,
             mcp_servers=not self.options.url,  # a running server has its own, for everyone
             attachments=("image/*", "text/*", "application/pdf"),
             deltas=True,
@@ -197,14 +198,16 @@ class OpenCode:
 
     @asynccontextmanager
     async def _server(self, spec: Spec) -> "AsyncGenerator[_SharedServer, None]":
-        key = (tuple(sorted(spec.env.items())), msgspec.json.encode(spec.mcp_servers))
+        check_args(self.name, spec.arguments, RESERVED_ARGS, field="arguments")
+        key = (tuple(sorted(spec.env.items())), spec.arguments, msgspec.json.encode(spec.mcp_servers))
         shared = self._shared.get(key)
         if shared is None or shared.server.gone:
             options = self.options
             env = {**spec.env, **self.env}
             launch = None
             if not options.url:
-                launch = launch_command(env, options.command, spec.mcp_servers, options.args, name=self.name)
+                args = (*options.args, *spec.arguments)
+                launch = launch_command(env, options.command, spec.mcp_servers, args, name=self.name)
             shared = _SharedServer(OpenCodeServer(self.name, launch, options.url, options.password, options.user))
             self._shared[key] = shared
         shared.server.users += 1

@@ -105,7 +105,7 @@ def launch_command(options: ShellOptions, spec: Spec, prompt: str, session: str)
         "system_args": options.system_args if spec.system else (),
         "policy_args": controls.args if controls else (),
         "resume_args": options.resume_args if session else (),
-        "args": options.args,
+        "args": (*options.args, *(_PLACEHOLDER.sub(r"{\g<0>}", each) for each in spec.arguments)),  # taken as they are
     }
     argv: list[str] = []
     for template in options.command:

@@ -50,6 +50,7 @@ class Shell:
             model=options.has_placeholder("model"),
             resume=options.has_placeholder("session"),
             system="native" if options.has_placeholder("system") else "prompt",
+            arguments=True,
             deltas=options.output == "text" or bool(options.delta_field),
             thinking=bool(options.thinking_field),
             usage=bool(options.usage),
