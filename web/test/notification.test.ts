@@ -28,5 +28,6 @@ describe('notifications', () => {
   it('open the right page', () => {
     expect(notificationPath(ASK)).toBe('/s/s%2F1')
     expect(notificationPath({ kind: 'node', tag: 'n', title: 'x' })).toBe('/settings')
+    expect(notificationPath({ kind: 'team', tag: 't', title: 'x', team: '0199' })).toBe('/teams/0199')
   })
 })

@@ -34,7 +34,7 @@ class NoticeAction(Struct, frozen=True):
 class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the service worker gets. An answer to an ask goes to `POST /api/v1/asks/<ask>/answer`, with the digest."""
 
-    kind: Literal["ask", "turn", "node", "message", "test"]
+    kind: Literal["ask", "turn", "node", "message", "team", "test"]
     tag: str  # a later one with the same tag takes its place
     title: str
     body: str = ""
@@ -42,6 +42,7 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ask: str = ""
     digest: str = ""
     node: str = ""
+    team: str = ""
     actions: tuple[NoticeAction, ...] = ()
     allow: bool = False  # all that decides is in the body: it may be allowed from the notification
     at: float = 0.0

@@ -188,6 +188,8 @@ class TeamRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_rounds: int = 0
     cost_usd: float = 0.0
     reason: str = ""  # why it ended
+    ended_by: str = ""  # the person who ended it
+    sessions: tuple[str, ...] = ()  # of its agents
     created_at: float = 0.0
     active_at: float = 0.0
     last_line: str = ""

@@ -111,6 +111,9 @@ class TeamConversation:
             return "held"
         return "running" if self.running or self.queue or not self.waiting_for else "waiting"
 
+    def agents(self) -> list[Participant]:
+        return [each for each in self.participants.values() if not each.member.human]
+
     def find(self, name: str) -> Participant | None:
         return self.participants.get(name.strip().lstrip("@").casefold())
 
@@ -178,6 +181,8 @@ class TeamConversation:
             max_rounds=self.limits.max_rounds,
             cost_usd=self.cost_usd,
             reason=self.ended.reason if self.ended else "",
+            ended_by=self.ended.by if self.ended else "",
+            sessions=tuple(session_of(self.id, each.member) for each in self.agents()),
             created_at=self.created_at,
             active_at=self.active_at,
             last_line=last.strip().partition("\n")[0][:200],

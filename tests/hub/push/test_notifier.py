@@ -18,6 +18,7 @@ from tieline.bus import open_bus
 from tieline.bus.base import Bus
 from tieline.config import Config, HubConfig
 from tieline.events import Ask, Command, Done, Text
+from tieline.protocol.teams import TeamRecord
 from tieline.protocol.views import NodeView
 from tieline.sessions.event_log import EventLog
 from tieline.sessions.records import AskRecord, SessionRecord
@@ -113,6 +114,34 @@ async def test_a_finished_turn_and_a_machine_that_stays_away(hub: Served, servic
     await nodes.put("n1", encode(NodeView(id="n1", name="laptop", online=False, seen_at=5.0)))
     _, node = await service.until(2)
     assert (node.notice["kind"], node.notice["title"]) == ("node", "laptop is offline")
+
+
+async def test_a_team_tells_when_people_are_needed_and_its_members_turns_are_not_told(
+    hub: Served, service: PushService
+) -> None:
+    await subscribe(hub, service)
+
+    async def now(**changes: Any) -> None:
+        record = TeamRecord(id="t1", name="shop", task="Go.", sessions=("s1",), **changes)
+        await hub.bus.table("teams").put("t1", encode(record))
+        await eventually(lambda: hub.hub.state.teams.get("t1") == record, "not seen", timeout=BOUND_S)
+
+    await now(rounds=1)
+    await EventLog(hub.bus).append("s1", Done("success", text="a member's turn"))
+    await now(rounds=1, status="waiting", waiting_for=("alice",))
+    await now(rounds=2, status="running", waiting_for=("alice",))  # she has not answered: nothing new
+    await now(rounds=2, status="running")
+    await now(rounds=3, status="waiting", waiting_for=("alice",))
+    await now(rounds=3, status="ended", reason="done, says one")
+    await EventLog(hub.bus).append("s1", Done("success", text="on its own, after the end"))
+    posts = await service.until(4)
+    said = [(post.notice["kind"], post.notice["title"]) for post in posts]
+    wanted = ["shop waits for alice", "shop waits for alice", "shop has ended"]
+    assert sorted(said) == sorted([*(("team", title) for title in wanted), ("turn", "An agent is done")])
+    await now(rounds=4)
+    await now(rounds=4, status="ended", reason="enough", ended_by="alice")
+    await ask(hub.bus)
+    assert (await service.until(5))[-1].notice["kind"] == "ask"  # and nothing before it
 
 
 async def test_a_machine_that_comes_back_in_time_is_no_news(hub: Served, service: PushService) -> None:

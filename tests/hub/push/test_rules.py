@@ -13,6 +13,8 @@ from tieline.hub.push.rules import (
     NodeWentOffline,
     PushTrigger,
     Subscription,
+    TeamOver,
+    TeamWaits,
     TurnFinished,
     decide,
     notice,
@@ -42,7 +44,9 @@ NODE = NodeWentOffline(node="n1", name="laptop", since=NOW - 30)
 MESSAGES = MessagesUnread(
     member="mb-1", title="2 messages wait for reviewer", last="m2", sender="alice", machine="laptop"
 )
-FACTS: list[PushTrigger] = [ASK, TURN, NODE, MESSAGES]
+WAITS = TeamWaits(team="t1", name="shop", people=("alice",), round=3, line="May I remove the secret?")
+OVER = TeamOver(team="t2", name="shop", reason="the secret is removed", round=4)
+FACTS: list[PushTrigger] = [ASK, TURN, NODE, MESSAGES, WAITS, OVER]
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: type(fact).__name__)
@@ -136,7 +140,7 @@ def test_tags_replace_what_is_older() -> None:
     later = replace(TURN, seq=10)
     assert notice(TURN, content=False, now=NOW).tag == notice(later, content=False, now=NOW).tag
     assert TURN.id != later.id
-    assert len({notice(fact, content=False, now=NOW).tag for fact in FACTS}) == 4
+    assert len({notice(fact, content=False, now=NOW).tag for fact in FACTS}) == len(FACTS)
 
 
 def test_long_content_is_one_line() -> None:
@@ -149,3 +153,10 @@ def test_messages_that_wait_name_the_agent_and_the_sender() -> None:
     told = notice(MESSAGES, content=False, now=NOW)
     assert (told.kind, told.title, told.tag) == ("message", "2 messages wait for reviewer", "member-mb-1")
     assert told.body == "laptop · from alice"
+
+
+def test_a_team_says_whom_it_waits_for_and_later_that_it_is_over() -> None:
+    told = notice(WAITS, content=False, now=NOW)
+    assert (told.kind, told.team, told.title, told.body) == ("team", "t1", "shop waits for alice", "")
+    assert notice(OVER, content=False, now=NOW).title == "shop has ended"
+    assert notice(replace(OVER, team="t1"), content=False, now=NOW).tag == told.tag

@@ -22,7 +22,7 @@ export function toNotification(notice: Notice, now: number): NotificationContent
     options: {
       body: expired ? [notice.body, 'The request has expired.'].filter(Boolean).join('\n') : notice.body ?? '',
       tag: notice.tag,
-      renotify: notice.kind === 'ask',
+      renotify: notice.kind === 'ask' || notice.kind === 'team',
       requireInteraction: notice.kind === 'ask' && !expired,
       silent: notice.kind === 'turn' ? null : false,
       timestamp: notice.at ? notice.at * 1000 : undefined,
@@ -37,5 +37,6 @@ export function toNotification(notice: Notice, now: number): NotificationContent
 /** The path that a tap on the notification opens. */
 export function notificationPath(notice: Notice): string {
   if (notice.session) return `/s/${encodeURIComponent(notice.session)}`
+  if (notice.team) return `/teams/${encodeURIComponent(notice.team)}`
   return notice.kind === 'node' || notice.kind === 'test' ? '/settings' : '/'
 }

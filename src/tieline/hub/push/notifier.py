@@ -15,7 +15,8 @@ from ...bus.base import Bus
 from ...config import HubConfig
 from ...errors import BusClosed, BusError, Conflict
 from ...ids import new_id
-from ...protocol.stream_frames import AnyHubFrame, AskFrame, GoneFrame, NodeFrame
+from ...protocol.stream_frames import AnyHubFrame, AskFrame, GoneFrame, NodeFrame, TeamFrame
+from ...protocol.teams import TeamRecord
 from ...protocol.views import NodeView
 from ...sessions.event_log import LogEvent
 from ..http.problems import RequestRefused
@@ -30,6 +31,8 @@ from .rules import (
     NodeWentOffline,
     Push,
     PushTrigger,
+    TeamOver,
+    TeamWaits,
     TurnFinished,
     decide,
     test_notice,
@@ -77,6 +80,7 @@ class PushNotifier:
         self._triggers: asyncio.Queue[PushTrigger] = asyncio.Queue(MAX_TRIGGERS)
         self._offline_timers: dict[str, asyncio.TimerHandle] = {}
         self._online: set[str] = set()
+        self._teams: dict[str, TeamRecord] = {}  # as they were before what is told next
         self._revoked: set[str] = set()
         self._upkeep = asyncio.Event()
         self._unsubscribers: list[Callable[[], None]] = []
@@ -85,6 +89,7 @@ class PushNotifier:
     async def __aenter__(self) -> "PushNotifier":
         await self.subscriptions.__aenter__()
         self._online = {node.id for node in self._state.nodes.values() if node.online}
+        self._teams = dict(self._state.teams)
         self._unsubscribers = [
             self._state.subscribe(self._on_state_changed),
             self._fanout.on_event(self._on_event),
@@ -126,6 +131,10 @@ class PushNotifier:
                 self._enqueue(AskPending(ask=ask, agent=agent, machine=machine, title=title))
             case NodeFrame(node=node):
                 self._on_node(node)
+            case TeamFrame(team=team):
+                self._on_team(team)
+            case GoneFrame(kind="team", id=id):
+                self._teams.pop(id, None)
             case GoneFrame(kind="node", id=id):
                 self._online.discard(id)
                 if timer := self._offline_timers.pop(id, None):
@@ -134,7 +143,7 @@ class PushNotifier:
                 pass
 
     def _on_event(self, whole: LogEvent, about: EventSummary) -> None:
-        if about.type == "done":
+        if about.type == "done" and not self._in_team(whole.session):
             agent, machine, title = self._session_info(whole.session)
             self._enqueue(
                 TurnFinished(
@@ -147,6 +156,19 @@ class PushNotifier:
                     title=title,
                 )
             )
+
+    def _in_team(self, session: str) -> bool:
+        """Whether the session takes its turns in a conversation, which says itself when people are needed."""
+        return any(session in team.sessions and team.status != "ended" for team in self._state.teams.values())
+
+    def _on_team(self, team: TeamRecord) -> None:
+        before = self._teams.get(team.id)
+        self._teams[team.id] = team
+        if team.status == "ended":
+            if not team.ended_by and (before is None or before.status != "ended"):  # a person who ended it knows
+                self._enqueue(TeamOver(team=team.id, name=team.name, reason=team.reason, round=team.rounds))
+        elif new := tuple(name for name in team.waiting_for if before is None or name not in before.waiting_for):
+            self._enqueue(TeamWaits(team=team.id, name=team.name, people=new, round=team.rounds, line=team.last_line))
 
     def _on_node(self, node: NodeView) -> None:
         if node.online:

@@ -1,9 +1,10 @@
 """What to push for what happened: a pure function.
 
-An ask that waits, a turn that finished, a machine that stays away, messages that an agent does not take: each is pushed
-once, to every subscription, and only when it is news and nobody is looking. What the agent does is nobody's business on
-a locked screen: a notification tells that somebody is needed and by whom; more only where the subscription says so. It
-can be allowed from there only where all of it is there to be read.
+An ask that waits, a turn that finished, a machine that stays away, messages that an agent does not take, a team that
+waits for a person or has ended: each is pushed once, to every subscription, and only when it is news and nobody is
+looking. What the agent does is nobody's business on a locked screen: a notification tells that somebody is needed and
+by whom; more only where the subscription says so. It can be allowed from there only where all of it is there to be
+read.
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ ASK_TTL_S = 600
 TURN_TTL_S = 600
 NODE_TTL_S = 600
 MESSAGE_TTL_S = 600
+TEAM_TTL_S = 600
 TEST_TTL_S = 60
 SHORTEST_TTL_S = 15
 LINE = 160
@@ -84,7 +86,32 @@ class MessagesUnread(Struct, frozen=True, kw_only=True):
         return f"message.{self.last}"
 
 
-PushTrigger = AskPending | TurnFinished | NodeWentOffline | MessagesUnread
+class TeamWaits(Struct, frozen=True, kw_only=True):
+    """A team's conversation has come to people."""
+
+    team: str
+    name: str
+    people: tuple[str, ...]
+    round: int
+    line: str = ""  # what was said last
+
+    @property
+    def id(self) -> str:
+        return f"team.{self.team}.{self.round}.{'.'.join(self.people)}"
+
+
+class TeamOver(Struct, frozen=True, kw_only=True):
+    team: str
+    name: str
+    reason: str
+    round: int
+
+    @property
+    def id(self) -> str:
+        return f"team.{self.team}.{self.round}.over"
+
+
+PushTrigger = AskPending | TurnFinished | NodeWentOffline | MessagesUnread | TeamWaits | TeamOver
 
 # --- what is pushed ------------------------------------------------------------------------------------------
 
@@ -138,6 +165,10 @@ def decide(
             ttl, urgency = NODE_TTL_S, "normal"
         case MessagesUnread():
             ttl, urgency = MESSAGE_TTL_S, "normal"
+        case TeamWaits():
+            ttl, urgency = TEAM_TTL_S, "high"
+        case TeamOver():
+            ttl, urgency = TEAM_TTL_S, "normal"
     return tuple(
         Push(subscription=one, notice=notice(fact, content=one.content, now=now), ttl_s=ttl, urgency=urgency)
         for one in subscriptions
@@ -190,6 +221,24 @@ def notice(fact: PushTrigger, *, content: bool, now: float) -> Notice:
                 tag=f"member-{fact.member}",
                 title=_line(fact.title),
                 body=_lines(_where(fact.machine, f"from {fact.sender}" if fact.sender else "")),
+                at=now,
+            )
+        case TeamWaits():
+            return Notice(
+                kind="team",
+                tag=f"team-{fact.team}",
+                title=_line(f"{fact.name} waits for {', '.join(fact.people)}"),
+                body=_line(fact.line) if content else "",
+                team=fact.team,
+                at=now,
+            )
+        case TeamOver():
+            return Notice(
+                kind="team",
+                tag=f"team-{fact.team}",
+                title=_line(f"{fact.name} has ended"),
+                body=_line(fact.reason) if content else "",
+                team=fact.team,
                 at=now,
             )
 
