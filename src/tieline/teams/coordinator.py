@@ -211,12 +211,22 @@ class Coordinator:
     async def _prompt(self, began: TurnBegan, events: "_TurnEvents") -> TurnEnd:
         known = await self._turns.known(began.session, began.prompt)
         after = 0 if known else await self._bus.last(log_subject(began.session))
-        minutes = self.conversation.limits.turn_minutes
+        limit = self.conversation.limits.turn_minutes * 60 or None
+        terminal = limit is not None and await self._in_terminal(began.session)  # a terminal keeps no time
         by = f"team {self.conversation.team.name}"
         await self._sessions.prompt(
-            began.session, began.prompt, began.text, timeout_s=minutes * 60 if minutes else None, by=by
+            began.session, began.prompt, began.text, timeout_s=None if terminal else limit, by=by
         )
-        return await self._turns.end(began.session, began.prompt, after=after, on_event=events.hear)
+        try:
+            async with asyncio.timeout(limit if terminal else None):
+                return await self._turns.end(began.session, began.prompt, after=after, on_event=events.hear)
+        except TimeoutError:
+            await self._withdraw(began)
+            return TurnEnd("timeout")
+
+    async def _in_terminal(self, session: str) -> bool:
+        entry = await self._bus.table(SESSIONS).get(session)
+        return entry is not None and _session(entry.value).kind == "attached"
 
     async def _end_turn(self, began: TurnBegan, status: TurnStatus, end: TurnEnd, events: "_TurnEvents") -> None:
         markers = read_markers(end.text, events.printed) if status == "success" else Markers()
