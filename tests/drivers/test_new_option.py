@@ -19,8 +19,6 @@ from tieline.bootstrap.process_lock import StartOptions
 from tieline.client import Client, connect
 from tieline.drivers.base import AgentOptions, AgentOptionsDict
 from tieline.events import Done, Init, decode
-from tieline.node.hub_credentials import HubCredentials, write_credentials
-from tieline.node.node_identity import identify
 from tieline.protocol.request_bodies import Claim, Pairing
 from tieline.script import Say
 
@@ -125,10 +123,7 @@ async def test_a_new_option_reaches_the_driver_over_rest_the_command_line_and_a_
         await hub.start()
         async with connect(hub.env) as owner:
             key = (await owner.pair(Claim(secret=(await owner.pairing(Pairing(kind="client"))).secret, name="me"))).key
-            me = identify(node.env).id
-            offer = await owner.pairing(Pairing(kind="node"))
-            paired = await owner.pair(Claim(secret=offer.secret, name="far", node=me))
-        write_credentials(node.env, HubCredentials(url=hub.url, key=paired.key, device=paired.device.id))
+            me = await node.join(owner, hub.url, "far")
         await node.start()
         client = await stack.enter_async_context(Client(hub.url, key))
         http = await stack.enter_async_context(

@@ -15,7 +15,6 @@ from tieline import paths
 from tieline.bootstrap.process_lock import StartOptions
 from tieline.client import Client, connect
 from tieline.events import Answer, Done, ToolResult, TurnStarted
-from tieline.node.hub_credentials import HubCredentials, write_credentials
 from tieline.node.node_identity import identify
 from tieline.protocol.request_bodies import Claim, Decision, Pairing
 from tieline.script import Call, Run, Say
@@ -46,9 +45,7 @@ async def machines(harness: str, root: Path) -> AsyncGenerator[Machines, None]:
         owner = await stack.enter_async_context(connect(hub.env))
         offer = await owner.pairing(Pairing(kind="client"))
         key = (await owner.pair(Claim(secret=offer.secret, name="phone"))).key
-        offer = await owner.pairing(Pairing(kind="node"))
-        paired = await owner.pair(Claim(secret=offer.secret, name="desk", node=identify(node.env).id))
-        write_credentials(node.env, HubCredentials(url=hub.url, key=paired.key, device=paired.device.id))
+        await node.join(owner, hub.url, "desk")
         await tieline(node.env, root, "install", harness, "--attach", "--yes")
         await node.start()
         yield Machines(home, node, await stack.enter_async_context(Client(hub.url, key)))

@@ -11,6 +11,10 @@ from pathlib import Path
 import msgspec
 
 from tieline.bootstrap.process_lock import StartOptions, StartResult
+from tieline.client import Client
+from tieline.node.hub_credentials import HubCredentials, write_credentials
+from tieline.node.node_identity import identify
+from tieline.protocol.request_bodies import Claim, Pairing
 from tieline.testing.rig import scratch_env
 
 START_S = 60.0
@@ -75,3 +79,11 @@ class Daemon:
             finally:
                 with suppress(ProcessLookupError):
                     process.kill()
+
+    async def join(self, owner: Client, url: str, name: str) -> str:
+        """Pairs it with the hub at that address, before it starts. Its id."""
+        me = identify(self.env).id
+        offer = await owner.pairing(Pairing(kind="node"))
+        paired = await owner.pair(Claim(secret=offer.secret, name=name, node=me))
+        write_credentials(self.env, HubCredentials(url=url, key=paired.key, device=paired.device.id))
+        return me

@@ -24,8 +24,6 @@ from tieline.bus import Bus, open_bus
 from tieline.client import Client, connect
 from tieline.errors import TielineError
 from tieline.events import Answer, AnyEvent, Ask, Done, TurnStarted, decode
-from tieline.node.hub_credentials import HubCredentials, write_credentials
-from tieline.node.node_identity import identify
 from tieline.protocol.request_bodies import Claim, Decision, NewPrompt, NewSession, Pairing
 from tieline.script import Run, Say
 from tieline.sessions.records import PromptRecord
@@ -66,11 +64,7 @@ class World:
             yield client
 
     async def join(self, client: Client) -> str:
-        me = identify(self.node.env)
-        offer = await client.pairing(Pairing(kind="node"))
-        paired = await client.pair(Claim(secret=offer.secret, name="rough", node=me.id))
-        write_credentials(self.node.env, HubCredentials(url=self.rough.url, key=paired.key, device=paired.device.id))
-        return me.id
+        return await self.node.join(client, self.rough.url, "rough")
 
     async def prompt(self, client: Client, session: str, number: int) -> str:
         id = f"{session}-{number}"
