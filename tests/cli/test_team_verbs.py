@@ -78,6 +78,23 @@ def test_hold_next_resume_and_end(cli: CliProcess) -> None:
     run(cli, "next", id, "alice")
     run(cli, "remove", id, "developer")
     assert state(cli, id) == "held"
+    (cli.place / "tester.toml").write_text('name = "tester"\nagent = "coder"\nrole = "tests"\n')
+    run(cli, "add", id, "--file", "tester.toml")
+    run(cli, "add", id, "bob", "--human")
+    run(cli, "policy", id, "tester", "read-only")
+    run(cli, "next", id, "tester")
+    dropped = json.loads(run(cli, "drop", id, "tester", "--json"))
+    assert [(each["name"], each.get("policy")) for each in dropped["who"]][-2:] == [
+        ("tester", "read-only"),
+        ("bob", None),
+    ]
+    assert "queue" not in dropped
+    shown = run(cli, "show", id)
+    assert "tester joined" in shown
+    assert "tester has the policy read-only from its next turn" in shown
+    both = cli.run("team", "add", id, "carl", "--file", "tester.toml")
+    assert both.returncode != 0
+    assert "by its name, or by a file" in both.stderr
     run(cli, "resume", id)
     ended = json.loads(run(cli, "end", id, "--reason", "enough", "--json"))
     assert (ended["status"], ended["reason"]) == ("ended", "enough")

@@ -12,6 +12,8 @@ from tieline.bootstrap.relay import HubSessions
 from tieline.bus import Bus, open_bus
 from tieline.config import Config
 from tieline.drivers.scripted import Scripted
+from tieline.errors import UsageError
+from tieline.policy import Policy
 from tieline.protocol import teams as p
 from tieline.script import Reply
 from tieline.sessions.manager import SessionManager
@@ -67,6 +69,17 @@ class TeamsHere:
         except TimeoutError:
             raise AssertionError(f"not so within {within:g} s: {view}\n{await self.log(id)}") from None
         return view
+
+    async def set_policy(self, session: str, policy: Policy) -> None:
+        """At the session itself, as soon as it rests."""
+        async with asyncio.timeout(BOUND):
+            while True:
+                try:
+                    await self.router.update(session, policy=policy)
+                    return
+                except UsageError as error:
+                    assert error.message == "a turn is running"
+                    await asyncio.sleep(0.01)
 
     async def log(self, id: str) -> list[p.AnyEntry]:
         return [each.entry for each in (await self.teams.entries(id, limit=10_000)).entries]

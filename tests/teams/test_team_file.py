@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tieline.protocol.teams import Team
-from tieline.teams.team_file import TeamFileError, read_team, schema
+from tieline.protocol.teams import Team, TeamMember
+from tieline.teams.team_file import MAX_MEMBERS, TeamFileError, check_addition, read_member, read_team, schema
 
 GOOD = """\
 name = "shop"
@@ -111,6 +111,33 @@ def test_members_that_work_at_the_same_time_need_directories_of_their_own(tmp_pa
     text = GOOD.replace('cwd = "dev"\n', "").replace("[conversation]\n", "[conversation]\nparallel = 2\n")
     with pytest.raises(TeamFileError, match="developer and architect share a directory"):
         read_team(written(tmp_path, text))
+
+
+def test_a_member_by_a_file_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "tester.toml"
+    (tmp_path / "tester.md").write_text("You test.")
+    path.write_text('name = "tester"\nagent = "codex"\ninstructions_file = "tester.md"\n')
+    assert read_member(path) == TeamMember(name="tester", agent="codex", instructions="You test.", cwd=str(tmp_path))
+    for text, words in (
+        ('name = "tester"\nagnet = "codex"\n', f"{path}:2: agnet: unknown key"),
+        ('name = "tester"\nagent = "codex"\n\npolicy = "lax"\n', f"{path}:4: policy: there is no policy lax"),
+        ('agent = "codex"\nname = "tester"\ninstructions_file = "gone.md"\n', f"{path}:3: instructions_file: cannot"),
+        ("name = ", f"{path}: "),
+    ):
+        path.write_text(text)
+        with pytest.raises(TeamFileError) as refused:
+            read_member(path)
+        assert refused.value.message.startswith(words), refused.value.message
+
+
+def test_who_joins_needs_a_name_and_a_directory_of_its_own() -> None:
+    one, two = (TeamMember(name=name, agent="codex", cwd="/home/me") for name in ("one", "Two"))
+    assert not list(check_addition((one,), two, parallel=1))
+    assert [each.path for each in check_addition((one,), two, parallel=2)] == [("cwd",)]
+    (mistake,) = check_addition((one, two), TeamMember(name="two", human=True), parallel=2)
+    assert mistake.problem == "two is a member already"
+    many = tuple(TeamMember(name=f"m{number}", human=True) for number in range(MAX_MEMBERS))
+    assert [each.problem for each in check_addition(many, one, parallel=1)] == ["a team has at most 32 members"]
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:

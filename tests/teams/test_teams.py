@@ -8,6 +8,7 @@ from tests.teams.conftest import teams_on
 from tests.teams.conftest import url as url
 
 from tieline.errors import UsageError
+from tieline.policy import CAPABILITIES, Enforcement, Policy, Receipt, preset
 from tieline.protocol import teams as p
 from tieline.script import Fail, Run, Say
 from tieline.teams.records import UnknownTeam
@@ -161,6 +162,48 @@ async def test_a_person_holds_reorders_adds_removes_and_ends(sqlite: str, tmp_pa
         assert "three has left the team." in here.heard["four"][0]
         view = await here.teams.act(view.id, p.EndTeam(), by="owner")
         assert (view.status, view.reason) == ("ended", "ended by owner")
+
+
+async def test_a_person_changes_a_policy_from_the_next_turn(
+    sqlite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, other = tmp_path / "made", Policy("deny", "deny", "allow")
+    async with teams_on(sqlite, tmp_path, one=[[Run("touch made")], [Say("[NEXT: alice]")]] * 5) as here:
+        started = await here.start(here.team("one", "alice"))
+
+        async def next_turn() -> p.TeamView:
+            view = await here.until(started.id, lambda view: view.status == "waiting")
+            await here.teams.act(started.id, p.Speak(text="Again."), by="owner")
+            return await here.until(started.id, lambda now: now.status == "waiting" and now.rounds > view.rounds)
+
+        view = await here.until(started.id, lambda view: view.status == "waiting")
+        made.unlink()
+        await here.teams.act(started.id, p.ChangePolicy(member="One", policy="read-only"), by="owner")
+        session = view.who[0].session
+        assert here.router.get(session).policy == preset("full"), "a policy holds from the next turn"
+        assert (await next_turn()).who[0].policy == "read-only"
+        assert here.router.get(session).policy == preset("read-only")
+        assert not made.exists()
+        await here.set_policy(session, other)
+        await next_turn()
+        assert here.router.get(session).policy == other, "what a person changes at the session stays"
+
+        with monkeypatch.context() as unenforced:
+            receipt = Receipt.from_lines({name: Enforcement("deny", "none") for name in CAPABILITIES})
+            unenforced.setattr(here.router.driver("one"), "enforce", lambda _: receipt)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+            await here.teams.act(started.id, p.ChangePolicy(member="one", policy="read-only"), by="owner")
+            await next_turn()
+        ended = [entry for entry in await here.log(started.id) if isinstance(entry, p.TurnEnded)]
+        assert [entry.status for entry in ended] == ["success", "success", "success", "refused"]
+        assert here.router.get(session).policy == other
+        await next_turn()
+        assert here.router.get(session).policy == preset("read-only"), "the change is not forgotten"
+        for wrong, words in (
+            (p.ChangePolicy(member="alice", policy="full"), "alice has no policy"),
+            (p.ChangePolicy(member="one", policy="lax"), "there is no policy lax"),
+        ):
+            with pytest.raises(UsageError, match=words):
+                await here.teams.act(started.id, wrong, by="owner")
 
 
 async def test_a_marker_in_a_file_that_a_member_repeats_steers_nobody(sqlite: str, tmp_path: Path) -> None:

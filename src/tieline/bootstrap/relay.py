@@ -17,11 +17,13 @@ from ..hub.http.problems import is_usage
 from ..hub.hub import Hub
 from ..hub.nodes.command_helpers import get_ask, node_of_session
 from ..ids import new_id
+from ..policy import Policy
 from ..protocol.commands import (
     AbortSession,
     AnyCommand,
     ApprovePermission,
     CancelPrompt,
+    ChangeSession,
     CreateSession,
     DenyPermission,
     Result,
@@ -129,6 +131,9 @@ class HubSessions:
             session=session, prompt=prompt, text=text, attachments=attachments, timeout_s=timeout_s, system=system
         )
         await self._tell(await node_of_session(self._hub, session), command, by=by)
+
+    async def change_policy(self, session: str, policy: Policy) -> None:
+        await self._tell(await node_of_session(self._hub, session), ChangeSession(session=session, policy=policy))
 
     async def withdraw(self, session: str, prompt: str) -> None:
         node = await node_of_session(self._hub, session)

@@ -185,6 +185,10 @@ class SessionService(Protocol):
         """Keep a prompt with this id and run it when its turn comes. Durable when it returns."""
         ...
 
+    async def change_policy(self, session: str, policy: Policy) -> None:
+        """It holds from the next turn. Refused while one runs."""
+        ...
+
     async def withdraw(self, session: str, prompt: str) -> None:
         """Take the prompt back if it waits; end its turn if it runs; else nothing."""
         ...

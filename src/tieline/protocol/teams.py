@@ -114,6 +114,7 @@ class TurnBegan(TeamLogEntry, tag="turn_began", frozen=True, kw_only=True):
     prompt: str  # its id
     text: str
     seen: int  # the number of the last message that it was given
+    policy_changes: int = 0  # of its own so far, which its session has
 
 
 class TurnEnded(TeamLogEntry, tag="turn_ended", frozen=True, kw_only=True):
@@ -164,13 +165,20 @@ class MemberRemoved(TeamLogEntry, tag="member_removed", frozen=True, kw_only=Tru
     member: str
 
 
+class PolicyChanged(TeamLogEntry, tag="policy_changed", frozen=True, kw_only=True):
+    """It holds from the member's next turn."""
+
+    member: str
+    policy: Policy | str
+
+
 class TeamEnded(TeamLogEntry, tag="ended", frozen=True, kw_only=True):
     reason: str
 
 
 AnyEntry = (
     Started | TurnBegan | TurnEnded | PersonSpoke | Held | Resumed | Reordered | Dropped
-    | MemberAdded | MemberRemoved | TeamEnded
+    | MemberAdded | MemberRemoved | PolicyChanged | TeamEnded
 )  # fmt: skip
 
 
@@ -201,6 +209,7 @@ class TeamMemberView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     human: bool = False
     role: str = ""
     session: str = ""
+    policy: Policy | str | None = None  # as the team says; its session's may have been changed there
     turns: int = 0
     cost_usd: float = 0.0
 
@@ -277,8 +286,15 @@ class RemoveMember(TeamAction, tag="remove_member", frozen=True, kw_only=True):
     member: str
 
 
+class ChangePolicy(TeamAction, tag="change_policy", frozen=True, kw_only=True):
+    """Hold a member to another policy from its next turn."""
+
+    member: str
+    policy: Policy | str
+
+
 class EndTeam(TeamAction, tag="end", frozen=True, kw_only=True):
     reason: str = ""
 
 
-AnyTeamAction = Speak | Hold | Resume | Reorder | Drop | AddMember | RemoveMember | EndTeam
+AnyTeamAction = Speak | Hold | Resume | Reorder | Drop | AddMember | RemoveMember | ChangePolicy | EndTeam

@@ -20,6 +20,7 @@ from ..protocol.teams import (
     MemberRemoved,
     NextSpeaker,
     PersonSpoke,
+    PolicyChanged,
     Reordered,
     Resumed,
     Started,
@@ -64,6 +65,8 @@ class Participant:
         self.seen = joined  # the number of the last message that it was given
         self.turns = 0
         self.cost_usd = 0.0
+        self.policy_changes = 0
+        self.policy_changes_held = 0  # those that its session has
         self.told_unknown = False  # that it addressed somebody who is not there
 
     @property
@@ -201,6 +204,7 @@ class TeamConversation:
                     human=each.member.human,
                     role=each.member.role,
                     session="" if each.member.human else session_of(self.id, each.member),
+                    policy=each.member.policy,
                     turns=each.turns,
                     cost_usd=each.cost_usd,
                 )
@@ -240,6 +244,10 @@ class TeamConversation:
                 self._add(entry.member)
             case MemberRemoved():
                 self._remove(entry.member)
+            case PolicyChanged():
+                if (participant := self.find(entry.member)) is not None:
+                    participant.member = replace(participant.member, policy=entry.policy)
+                    participant.policy_changes += 1
             case TeamEnded():
                 self.ended = entry
             case _:
@@ -263,6 +271,7 @@ class TeamConversation:
         if (participant := self.find(entry.member)) is not None:
             participant.seen = entry.seen
             participant.turns += 1
+            participant.policy_changes_held = max(participant.policy_changes_held, entry.policy_changes)
 
     def _turn_ended(self, entry: TurnEnded) -> None:
         self.running.pop(entry.member, None)

@@ -17,8 +17,9 @@ import msgspec
 from ..background_tasks import background, cancel_and_wait
 from ..bus.base import Bus
 from ..channels.base import SessionNodeOffline, SessionRequest, SessionService
-from ..errors import BusError, TielineError
+from ..errors import BusError, TielineError, UsageError
 from ..events import AnyEvent, Done, ToolResult
+from ..policy import Policy
 from ..protocol.teams import AnyEntry, Markers, TeamEnded, TurnBegan, TurnEnded, TurnStatus
 from ..sessions.event_log import subject as log_subject
 from ..sessions.records import SESSIONS, SessionRecord
@@ -32,6 +33,7 @@ from .turn_prompt import instructions, turn_prompt
 log = logging.getLogger("tieline.teams")
 
 RETRY_S = 2.0
+BUSY_S, BUSY_TRIES = 0.1, 100
 MAX_PRINTED = 100_000
 """Lines of tools' output in one turn that are kept, to see whether a marker was only repeated."""
 
@@ -126,16 +128,17 @@ class Coordinator:
 
     async def _begin_turn(self, participant: Participant) -> None:
         """Writes down that its turn begins, and what it is sent."""
-        conversation, problem, system = self.conversation, "", ""
+        conversation, problem, system, policy_changes = self.conversation, "", "", 0
         session = session_of(conversation.id, participant.member)
         while True:
             try:
+                policy_changes = participant.policy_changes
                 system = await self._prepare_session(session, participant)
                 break
             except (SessionNodeOffline, BusError):
                 await asyncio.sleep(RETRY_S)  # its machine is away: the turn waits for it
             except TielineError as error:
-                problem = error.message
+                problem, policy_changes = error.message, 0
                 break
         if participant not in conversation.next_speakers():  # a person changed their mind meanwhile
             self._starting.discard(participant.name)
@@ -149,6 +152,7 @@ class Coordinator:
             prompt=f"{conversation.id}-{turn}",
             text=turn_prompt(conversation, participant, system=system),
             seen=conversation.count,
+            policy_changes=policy_changes,
             at=time.time(),
         )
         self._followed.add(began.prompt)
@@ -188,7 +192,21 @@ class Coordinator:
             except TielineError:
                 await self._sessions.create(session, msgspec.structs.replace(request, system=""))
             entry = await self._bus.table(SESSIONS).get(session)
+        changed = participant.policy_changes > participant.policy_changes_held
+        if changed and (entry is None or _session(entry.value).policy != request.policy):
+            await self._change_policy(session, request.policy)
         return text if first and entry is not None and not _session(entry.value).system else ""
+
+    async def _change_policy(self, session: str, policy: Policy) -> None:
+        """A session is still busy for a moment after its turn has ended in the log."""
+        for left in range(BUSY_TRIES, -1, -1):
+            try:
+                await self._sessions.change_policy(session, policy)
+                return
+            except UsageError as error:
+                if error.field != "session" or not left:
+                    raise
+                await asyncio.sleep(BUSY_S)
 
     async def _run_turn(self, began: TurnBegan) -> None:
         events = _TurnEvents()

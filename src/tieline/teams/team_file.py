@@ -41,31 +41,31 @@ class TeamFileError(UsageError):
 def read_team(path: Path, cwd: Path | None = None) -> Team:
     """A team file, with its paths made absolute and its instruction files read. Directories of members count from
     `cwd`; without it, from the file's. Raises TeamFileError."""
-    try:
-        text = _text(path, MAX_FILE)
-    except (OSError, ValueError) as error:
-        raise TeamFileError(f"cannot read {path}: {error}", field="file") from None
-    return parse_team(text, path, cwd)
+    return parse_team(_file(path), path, cwd)
+
+
+def read_member(path: Path) -> TeamMember:
+    """A file with the keys of one member. Raises TeamFileError."""
+    text = _file(path)
+    content = _toml(text, path)
+    problems = list(mistakes(content, TeamMember)) or list(check_member(msgspec.convert(content, TeamMember)))
+    if not problems:
+        (member,), unread = _with_instructions([content], path.parent, path.parent)
+        if not unread:
+            return msgspec.convert(member, TeamMember)
+        problems = [each._replace(path=each.path[2:]) for each in unread]
+    raise _refusal(problems, text, path)
 
 
 def parse_team(text: str, path: Path, cwd: Path | None = None) -> Team:
-    import tomllib  # only where there is a file
-
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise TeamFileError(f"{path}: {error}", field="file") from None
+    content = _toml(text, path)
     problems = list(mistakes(content, Team)) or list(check_team(msgspec.convert(content, Team)))
     if not problems:
         members, unread = _with_instructions(content["members"], path.parent, cwd or path.parent)
         if not unread:
             return msgspec.convert(content | {"members": members}, Team)
         problems = unread
-    lines = key_lines(text)
-    words = [
-        f"{path}:{line_of(mistake.path, lines) or 1}: {dotted(mistake.path)}: {mistake.problem}" for mistake in problems
-    ]
-    raise TeamFileError("\n".join(words), field=dotted(problems[0].path), hint=problems[0].hint)
+    raise _refusal(problems, text, path)
 
 
 def check_team(team: Team) -> Iterator[Mistake]:
@@ -89,7 +89,7 @@ def check_team(team: Team) -> Iterator[Mistake]:
     if limits.first and (member := team.member(limits.first)) and (member.human or member.responds == "never"):
         yield Mistake(("conversation", "first"), f"{limits.first} is no agent that speaks")
     if limits.parallel > 1:
-        yield from _shared_directories(team)
+        yield from _shared_directories(team.members)
 
 
 def check_member(member: TeamMember, here: tuple[str | int, ...] = ()) -> Iterator[Mistake]:
@@ -127,6 +127,19 @@ def environment_of(member: TeamMember) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in member.env.items())
 
 
+def check_addition(members: tuple[TeamMember, ...], member: TeamMember, *, parallel: int) -> Iterator[Mistake]:
+    """What is wrong about a member that joins the others."""
+    if len(members) >= MAX_MEMBERS:
+        yield Mistake(("name",), f"a team has at most {MAX_MEMBERS} members")
+    if any(each.name.casefold() == member.name.casefold() for each in members):
+        yield Mistake(("name",), f"{member.name} is a member already")
+    yield from check_member(member)
+    if parallel > 1:
+        for mistake in _shared_directories((*members, member)):
+            if mistake.path[1] == len(members):
+                yield Mistake(("cwd",), mistake.problem, "Give it a directory of its own.")
+
+
 def schema() -> dict[str, Any]:
     """JSON Schema of the file, for editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Team)}
@@ -136,9 +149,9 @@ def _known(team: Team) -> str:
     return f"Members: {', '.join(member.name for member in team.members)}."
 
 
-def _shared_directories(team: Team) -> Iterator[Mistake]:
+def _shared_directories(members: tuple[TeamMember, ...]) -> Iterator[Mistake]:
     places: dict[tuple[str, str], str] = {}
-    for place, member in enumerate(team.members):
+    for place, member in enumerate(members):
         if member.agent and (first := places.setdefault((member.node, member.cwd), member.name)) != member.name:
             problem = f"{member.name} and {first} share a directory, and parallel lets them work at the same time"
             yield Mistake(("members", place, "cwd"), problem, "Give each a directory of its own, or set parallel = 1.")
@@ -160,6 +173,30 @@ def _with_instructions(
                 problems.append(Mistake(("members", place, "instructions_file"), f"cannot read {file}: {error}"))
         whole.append(changed)
     return whole, problems
+
+
+def _file(path: Path) -> str:
+    try:
+        return _text(path, MAX_FILE)
+    except (OSError, ValueError) as error:
+        raise TeamFileError(f"cannot read {path}: {error}", field="file") from None
+
+
+def _toml(text: str, path: Path) -> dict[str, Any]:
+    import tomllib  # only where there is a file
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TeamFileError(f"{path}: {error}", field="file") from None
+
+
+def _refusal(problems: list[Mistake], text: str, path: Path) -> TeamFileError:
+    lines = key_lines(text)
+    words = [
+        f"{path}:{line_of(mistake.path, lines) or 1}: {dotted(mistake.path)}: {mistake.problem}" for mistake in problems
+    ]
+    return TeamFileError("\n".join(words), field=dotted(problems[0].path), hint=problems[0].hint)
 
 
 def _text(path: Path, limit: int) -> str:

@@ -21,7 +21,7 @@ from .conversation import TeamConversation
 from .coordinator import RETRY_S, Coordinator
 from .markers import read_markers
 from .records import MAX_TEXT, TEAMS, UnknownTeam, decode_entry, decode_record, encode_entry, subject
-from .team_file import check_member, check_team
+from .team_file import check_addition, check_member, check_team
 
 log = logging.getLogger("tieline.teams")
 
@@ -169,15 +169,22 @@ class Teams:
             case p.Drop(members=names):
                 return p.Dropped(members=tuple(conversation.get(name).name for name in names), by=by, at=now)
             case p.AddMember(member=member):
-                if conversation.find(member.name) is not None:
-                    raise UsageError(f"{member.name} is a member already", field="member.name")
                 _check_resolved(member, "member")
-                if problem := next(check_member(member), None):
+                others = tuple(each.member for each in conversation.participants.values())
+                if problem := next(check_addition(others, member, parallel=conversation.limits.parallel), None):
                     field = ".".join(["member", *map(str, problem.path)])
                     raise UsageError(problem.problem, field=field, hint=problem.hint)
                 return p.MemberAdded(member=member, by=by, at=now)
             case p.RemoveMember(member=name):
                 return p.MemberRemoved(member=conversation.get(name).name, by=by, at=now)
+            case p.ChangePolicy(member=name, policy=policy):
+                member = conversation.get(name).member
+                if not member.agent:
+                    hint = "Change it at the terminal." if member.session else ""
+                    raise UsageError(f"{member.name} has no policy of the team's", field="member", hint=hint)
+                if problem := next(check_member(msgspec.structs.replace(member, policy=policy)), None):
+                    raise UsageError(problem.problem, field=".".join(map(str, problem.path)), hint=problem.hint)
+                return p.PolicyChanged(member=member.name, policy=policy, by=by, at=now)
             case p.EndTeam(reason=reason):
                 return p.TeamEnded(reason=reason or f"ended by {by}", by=by, at=now)
 

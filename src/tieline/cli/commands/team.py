@@ -14,7 +14,7 @@ from ...environment import variable
 from ...errors import TielineError, UsageError
 from ...protocol import teams as p
 from ...teams.rehearsal import rehearsed
-from ...teams.team_file import read_team, schema
+from ...teams.team_file import read_member, read_team, schema
 from .. import hub_connection
 from ..errors import FAILED, print_error
 from ..team_view.entry_text import cost_text, event_note, failed, spoken, state_text
@@ -128,6 +128,20 @@ def speak_next(id: str, names: Sequence[str], *, json: bool) -> int:
 
 def remove(id: str, name: str, *, json: bool) -> int:
     return _act(id, p.RemoveMember(member=name), json=json)
+
+
+def drop(id: str, names: Sequence[str], *, json: bool) -> int:
+    return _act(id, p.Drop(members=tuple(names)), json=json)
+
+
+def change_policy(id: str, name: str, policy: str, *, json: bool) -> int:
+    return _act(id, p.ChangePolicy(member=name, policy=policy), json=json)
+
+
+def add(id: str, member: p.TeamMember | None, file: str, *, json: bool) -> int:
+    if (member is None) == (not file):
+        raise UsageError("a member is given by its name, or by a file", field="name", hint="Give one of them.")
+    return _act(id, p.AddMember(member=member or read_member(Path(file))), json=json)
 
 
 def end(id: str, reason: str, *, json: bool) -> int:

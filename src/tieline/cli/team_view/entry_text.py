@@ -1,5 +1,6 @@
 """A team's conversation in words: who said what, what happened beside it, how it stands."""
 
+from ...policy import CAPABILITIES, Policy
 from ...protocol import teams as p
 from ...teams.markers import without_markers
 from ..terminal.sanitize import one_line
@@ -41,8 +42,17 @@ def event_note(entry: p.AnyEntry) -> str:
             return one_line(f"{member.name} joined{by}")
         case p.MemberRemoved(member=member):
             return one_line(f"{member} was taken out{by}")
+        case p.PolicyChanged(member=member, policy=policy):
+            return one_line(f"{member} has the policy {policy_text(policy)} from its next turn{by}")
         case _:
             return ""
+
+
+def policy_text(policy: Policy | str) -> str:
+    """A preset's name, or its three levels."""
+    if isinstance(policy, str):
+        return policy
+    return ", ".join(f"{capability} {policy.level(capability)}" for capability in CAPABILITIES)
 
 
 def failed(entry: p.AnyEntry) -> bool:

@@ -10,6 +10,7 @@ COMMANDS = {
     "/next NAME …": "these speak next, in this order",
     "/drop NAME …": "these do not speak after all",
     "/remove NAME": "take a member out of the team",
+    "/policy NAME PRESET": "hold a member to another policy from its next turn",
     "/end REASON": "end the conversation",
 }
 """Each command as it is typed, and what it does."""
@@ -31,6 +32,8 @@ def parse_typed_line(line: str) -> p.AnyTeamAction:
             return p.Drop(members=names)
         case "/remove" if len(names) == 1:
             return p.RemoveMember(member=names[0])
+        case "/policy" if len(names) == 2:
+            return p.ChangePolicy(member=names[0], policy=names[1])
         case "/end":
             return p.EndTeam(reason=rest)
         case "/say" if rest:

@@ -117,6 +117,65 @@ def team_remove(
     raise typer.Exit(remove(id, name, json=json))
 
 
+def team_add(
+    id: Id,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="By which the others address it.")] = "",
+    agent: Annotated[str, typer.Option(metavar="AGENT", help="Its agent: see `tieline agents`.")] = "",
+    human: Annotated[bool, typer.Option("--human", help="It is a person.")] = False,
+    session: Annotated[str, typer.Option(metavar="ID", help="A session that exists, such as a terminal's.")] = "",
+    role: Annotated[str, typer.Option(metavar="TEXT", help="What it does; the others are told.")] = "",
+    instructions: Annotated[str, typer.Option(metavar="TEXT", help="Its system instruction.")] = "",
+    cwd: Annotated[str, typer.Option(metavar="DIR", help="Where it works.")] = ".",
+    model: Annotated[str, typer.Option(metavar="NAME", help="Its model.")] = "",
+    policy: Annotated[str, typer.Option(metavar="NAME", help="read-only, ask, edits or full.")] = "ask",
+    file: Annotated[str, typer.Option(metavar="FILE", help="A TOML file with the keys of one member instead.")] = "",
+    json: Json = False,
+) -> None:
+    """Add a member. It is told what is said from here on."""
+    from pathlib import Path
+
+    from ...protocol.teams import TeamMember
+    from ..commands.team import add
+
+    member = None
+    if name:
+        member = TeamMember(
+            name=name,
+            agent=agent,
+            human=human,
+            session=session,
+            role=role,
+            instructions=instructions,
+            cwd=str(Path(cwd).resolve()),
+            model=model,
+            policy=policy if agent else None,
+        )
+    raise typer.Exit(add(id, member, file, json=json))
+
+
+def team_drop(
+    id: Id,
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Who does not speak after all.")],
+    json: Json = False,
+) -> None:
+    """Take members from the queue. They stay in the team."""
+    from ..commands.team import drop
+
+    raise typer.Exit(drop(id, names, json=json))
+
+
+def team_policy(
+    id: Id,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The member.")],
+    policy: Annotated[str, typer.Argument(metavar="PRESET", help="read-only, ask, edits or full.")],
+    json: Json = False,
+) -> None:
+    """Hold a member to another policy from its next turn."""
+    from ..commands.team import change_policy
+
+    raise typer.Exit(change_policy(id, name, policy, json=json))
+
+
 def team_end(
     id: Id,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
@@ -153,6 +212,12 @@ VERBS = {
     "hold": (team_hold, "tieline team hold 0199a2…"),
     "resume": (team_resume, "tieline team resume 0199a2…\ntieline team resume 0199a2… --rounds 10"),
     "next": (team_next, "tieline team next 0199a2… reviewer developer"),
+    "drop": (team_drop, "tieline team drop 0199a2… reviewer"),
+    "add": (
+        team_add,
+        "tieline team add 0199a2… tester --agent codex --policy edits\ntieline team add 0199a2… --file tester.toml",
+    ),
+    "policy": (team_policy, "tieline team policy 0199a2… developer read-only"),
     "remove": (team_remove, "tieline team remove 0199a2… developer"),
     "end": (team_end, 'tieline team end 0199a2… --reason "good enough"'),
     "export": (team_export, "tieline team export 0199a2… > conversation.md"),

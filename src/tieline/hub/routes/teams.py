@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from msgspec import Meta
+from msgspec import Meta, to_builtins
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from ...protocol.teams import AnyTeamAction, NewTeam, TeamEntries, TeamRecord, TeamView, TurnBegan
+from ...policy import preset
+from ...protocol.teams import AnyTeamAction, ChangePolicy, NewTeam, TeamEntries, TeamRecord, TeamView, TurnBegan
 from ...teams.teams import Teams
 from ..http.problems import RequestRefused
 from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
@@ -88,10 +89,16 @@ def _without_prompts(page: TeamEntries) -> TeamEntries:
     spec=RouteSpec(body=AnyTeamAction, response=TeamView, problems=UNKNOWN),
 )
 async def act(request: Request, team: str) -> Response:
-    """Speak, hold, resume, reorder, drop, add or remove a member, end."""
+    """Speak, hold, resume, reorder, drop, add or remove a member, change its policy, end."""
     action = await parse_body(request, cast("type[AnyTeamAction]", AnyTeamAction))
     by = actor_name(device_of(request))
-    return json_response(await teams_of(request).act(team, action, by=by, key=idempotency_id(request)))
+    view = await teams_of(request).act(team, action, by=by, key=idempotency_id(request))
+    if isinstance(action, ChangePolicy):
+        session = next((each.session for each in view.who if each.name.casefold() == action.member.casefold()), "")
+        policy = preset(action.policy) if isinstance(action.policy, str) else action.policy
+        levels = {name: str(level) for name, level in to_builtins(policy).items()}
+        request.hub.audit.record("policy", by, request.context.via, session=session, **levels)
+    return json_response(view)
 
 
 def routes(hub: "Hub") -> list[Any]:
