@@ -140,3 +140,17 @@ async def test_who_gets_it_back_goes_on(tmp_path: Path) -> None:
             sent = await relay.send(f"{channel.subject_prefix}.you", "again", sender="relay.user.me")
             assert (await over(relay, sent.id)).state == "injected"
         assert before.told == ["start", "stop", "start", "again"] and meanwhile.told == ["start", "again"]
+
+
+@pytest.mark.slow
+async def test_who_renews_it_late_has_it_again_at_once_and_no_message_is_refused(tmp_path: Path) -> None:
+    """A busy machine did not let the process run for longer than its lease holds."""
+    async with relaying(f"sqlite://{tmp_path}/bus.db", settings=replace(QUICK, lease_s=3)) as relay:
+        relay.lease._until = 0.0  # pyright: ignore[reportPrivateUsage]
+        assert not relay.active and relay.lease.other is None
+        sending = asyncio.create_task(relay.send("relay.user.you", "meanwhile", sender="relay.user.me"))
+        await asyncio.sleep(0)
+        assert not sending.done()
+        receipt = await within(sending)
+        assert relay.active
+        assert [each.id for each in relay.inbox("relay.user.you").unread()] == [receipt.id]

@@ -54,7 +54,7 @@ class Holder(Struct, frozen=True):
 class ActiveLease:
     def __init__(self, table: Table, ttl_s: int) -> None:
         self.holder = Holder.new()
-        self.other: Holder | None = None
+        self.other: Holder | None = None  # who holds it instead of us
         self._table = table
         self._ttl = ttl_s
         self._revision = 0
@@ -70,17 +70,17 @@ class ActiveLease:
         value = msgspec.json.encode(self.holder)
         try:
             entry = await self._table.get(KEY)
-            expect = 0
+            expect, self.other = 0, None
             if entry is not None:
-                self.other = msgspec.json.decode(entry.value, type=Holder)
-                if not self.other.is_dead():
+                holder = msgspec.json.decode(entry.value, type=Holder)
+                if not holder.is_dead():
+                    self.other = holder
                     return False
                 expect = entry.revision
             self._revision = await self._table.put(KEY, value, expect=expect, ttl=self._ttl)
         except Conflict:
             return False
         self._until = asked + self._ttl * 0.8  # by our clock, before the table's expiry
-        self.other = None
         _holders_here.add(self.holder.id)
         return True
 
@@ -126,6 +126,7 @@ class ActiveLease:
                         self._until = 0.0
                         await lost()
                     _holders_here.discard(self.holder.id)
+                    continue  # renewed too late on a busy machine: unless another has it, it is ours again at once
                 settled()
             await asyncio.sleep(min(self._ttl / 4, RETRY_S))
 

@@ -6,6 +6,7 @@ a message that was offered is offered again, by the same id; a message that is o
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import Unpack
@@ -45,6 +46,8 @@ from .storage.inbox import MessageInbox
 from .storage.store import RelayStore, derived_id
 from .submit import REPLY_PREFIX, SendRequest, Submitter, as_payload
 
+LATE_S = 10.0
+LOOK_S = 0.02
 INBOXES = ("relay.user", "relay.program", "relay.member")
 """Below these prefixes, every address is an inbox."""
 
@@ -63,7 +66,9 @@ class Relay:
         )
         self.dispatcher = Dispatcher(self.store, self.settings, keep_unread_s=own.keep_unread_s)
         self.lease = ActiveLease(bus.table("relay"), self.settings.lease_s)
-        self.submitter = Submitter(own, self.store, self.dispatcher, self.active_deliveries, self.check_active)
+        self.submitter = Submitter(
+            own, self.store, self.dispatcher, self.active_deliveries, self.check_active, self.wait_while_late
+        )
         self.attempts = Attempts(
             self.dispatcher,
             self.store,
@@ -116,6 +121,17 @@ class Relay:
 
     async def until_active(self) -> None:
         await self._activated.wait()
+
+    @property
+    def _running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def wait_while_late(self) -> None:
+        """Where no other relay is the active one, this one is, or will be in a moment: its lease was renewed late."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LATE_S):
+                while not self.active and self.lease.other is None and self._running:  # noqa: ASYNC110 (time has no event)
+                    await asyncio.sleep(LOOK_S)
 
     def check_active(self) -> None:
         if not self.active:

@@ -8,7 +8,7 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -79,18 +79,21 @@ class Submitter:
         dispatcher: Dispatcher,
         active_deliveries: ActiveDeliveries,
         check_active: Callable[[], None],
+        wait_while_late: Callable[[], Awaitable[None]],
     ) -> None:
         self._config = config
         self._store = store
         self._dispatcher = dispatcher
         self._active_deliveries = active_deliveries
         self.check_active = check_active
+        self._wait_while_late = wait_while_late
         self._rules = SendRules(config.allow, config.deny)
         self._rate_limiter = SendRateLimiter(config.rate_per_minute)
         self._uncertain: deque[tuple[Envelope, bytes, object]] = deque()
         self._has_uncertain = asyncio.Event()
 
     async def send(self, request: SendRequest) -> MessageReceipt:
+        await self._wait_while_late()
         self.check_active()
         sender, subject = address(request.sender), _address(request.subject)
         reply_to = _address(request.reply_to) if request.reply_to else ""

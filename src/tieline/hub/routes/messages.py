@@ -56,8 +56,10 @@ def relay_of(request: Request) -> Relay:
 @asynccontextmanager
 async def relay_context(request: Request) -> AsyncGenerator[Relay, None]:
     """Yields the relay; its refusals become problems whose code is the reason."""
+    relay = relay_of(request)
+    await relay.wait_while_late()
     try:
-        yield relay_of(request)
+        yield relay
     except Refused as error:
         status = HTTP_STATUS.get(error.reason, 422)
         raise ProblemException(
