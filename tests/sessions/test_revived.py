@@ -52,7 +52,7 @@ class Fragile(Scripted):
             raise AgentStartFailed(self.name, "it did not come up")
         self.opening.set()
         await self.may_open.wait()
-        self.opened.append(Mortal(self, spec, ask))
+        self.opened.append(Mortal(self, self.replies, spec, ask))
         self.resumed.append(spec.resume)
         yield self.opened[-1]
         await self.opened[-1].close()
