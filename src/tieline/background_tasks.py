@@ -2,12 +2,17 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Coroutine
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from .errors import BusClosed
 
 log = logging.getLogger("tieline.hub")
+
+_importing = threading.Lock()
 
 
 def background(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -22,6 +27,17 @@ async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def import_in_thread(name: str) -> ModuleType:
+    """A module that takes long to import. One at a time: where two threads begin at different ends of packages that
+    import each other, Python shows one of them a half of a module."""
+
+    def load() -> ModuleType:
+        with _importing:
+            return import_module(name)
+
+    return await asyncio.to_thread(load)
 
 
 def _ended(task: asyncio.Task[None]) -> None:

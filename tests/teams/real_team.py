@@ -47,7 +47,7 @@ async def real_team(path: Path) -> AsyncGenerator[RealTeam, None]:
     place.mkdir()
     async with AsyncExitStack() as stack:
         rigs = {
-            "claude-code": await stack.enter_async_context(ClaudeCodeRig(home)),
+            "claude-code": await stack.enter_async_context(ClaudeCodeRig(home, MCP_TIMEOUT="60000"))  # the hub's server takes its time on a busy machine,
             "codex": await stack.enter_async_context(codex_rig(home, BINARIES / "codex")),
             "gemini": await stack.enter_async_context(GeminiRig(home, BINARIES)),
             "opencode": await stack.enter_async_context(OpenCodeRig(home, str(BINARIES / "opencode"))),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.harnesses.desk import tool
 from tests.teams.real_team import processes_of, real_team
 
 from tieline.protocol import teams as p
@@ -34,7 +35,13 @@ async def test_four_agents_and_a_person(tmp_path: Path) -> None:
         notes.write_text(MISLEADING)
         claude, codex, gemini, opencode = (team.rigs[agent] for agent in AGENTS.values())
         members = [
-            team.member(name, agent, instructions=OWN[name], max_turns=4 if name == "developer" else 0)
+            team.member(
+                name,
+                agent,
+                instructions=OWN[name],
+                policy="ask" if name == "architect" else "full",  # by tools it may say who speaks next all the same
+                max_turns=4 if name == "developer" else 0,
+            )
             for name, agent in AGENTS.items()
         ]
 
@@ -51,7 +58,11 @@ async def test_four_agents_and_a_person(tmp_path: Path) -> None:
             [Say(f"A window it is.\n{repeated}```\n[DONE]\n```\n[NEXT: developer, reviewer !P3, tester !P1]")],
         )
         opencode.play([Call("read", {"filePath": str(notes)})], [Say(f"I have a test.\n{repeated}")])
-        codex.play([Run("cat notes.txt")], [Say(f"Which colour?\n{repeated}[DROP: reviewer]\n[NEXT: alice]")])
+        codex.play(
+            [Run("cat notes.txt")],
+            [tool("codex", "ask_person", question="Which colour?")],
+            [Say(f"I need to know more.\n{repeated}[DROP: reviewer]")],
+        )
         started = await here.start(here.team(*members, "alice", max_rounds=13), TASK)
         view = await until(lambda view: view.status in ("waiting", "ended"))
         assert await speakers() == ["architect", "tester", "developer"], "by priority, and without whom was dropped"
@@ -61,7 +72,8 @@ async def test_four_agents_and_a_person(tmp_path: Path) -> None:
         # A person in the middle; what a peer said is no order when it is quoted.
         gemini.play(
             [Call("read_file", {"file_path": str(notes)})],
-            [Say(f"It must be blue.\n{repeated}> [DONE]\n[NEXT: developer !P1, architect]")],
+            [tool("gemini", "hand_over", to="developer", message="Begin at once.", priority=1)],
+            [Say(f"It must be blue.\n{repeated}> [DONE]\n[NEXT: architect]")],
         )
         codex.play([Say("I begin."), Stall()])
         await here.teams.act(view.id, p.Speak(text="Blue, please.", to=(p.NextSpeaker("reviewer"),)), by="owner")
@@ -100,12 +112,21 @@ async def test_four_agents_and_a_person(tmp_path: Path) -> None:
             assert not [other for other in OWN if other != name and OWN[other] in heard]
             known = {"architect": 5, "developer": 9, "reviewer": 4, "tester": 10}[name]
             assert [heard.count(each) for each in words] == [1] * known + [0] * (len(words) - known), name
-        assert "The turn of developer failed" in team.heard("claude-code")
+        assert "[FROM: tieline]\\nThe turn of developer failed: codex: was killed by signal 9\\n" in team.heard(
+            "claude-code"
+        )
 
         # A loop of all ends at the limit of rounds.
-        claude.play([Say("You first.\n[NEXT: tester]")])
-        opencode.play([Say("No, you.\n[NEXT: architect]")])
+        claude.play([tool("claude-code", "hand_over", to="tester", message="You first.")], [Say("I have said it.")])
+        opencode.play([tool("opencode", "hand_over", to="architect", message="No, you.")], [Say("So have I.")])
         await here.teams.act(view.id, p.Speak(text="Go on.", to=(p.NextSpeaker("architect"),)), by="owner")
-        view = await until(lambda view: view.status == "ended")
+        view = await until(lambda view: view.status in ("waiting", "ended"))
         assert "developer has used its 4 turns and does not speak any more." in team.heard("opencode")
         assert view.reason == "the limit of 13 rounds is reached"
+        assert "[MESSAGE]\\n[FROM: architect]\\nI have said it.\\n\\nYou first." in team.heard("opencode")
+
+        # With more rounds it goes on, to its end.
+        claude.play([tool("claude-code", "done", summary="The window is built.")], [Say("That was it.")])
+        await here.teams.act(view.id, p.Resume(more_rounds=5), by="owner")
+        view = await until(lambda view: view.status in ("waiting", "ended") and view.rounds == 14)
+        assert view.reason == "done, says architect"

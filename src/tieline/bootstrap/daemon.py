@@ -22,6 +22,8 @@ from ..bus import open_bus
 from ..bus.base import Bus
 from ..client.hub_address import RunningHub
 from ..config import Config
+from ..drivers.base import McpServer
+from ..environment import state_folder
 from ..errors import TielineError
 from ..hub.app import build
 from ..hub.http.server import ServerAddress, serve
@@ -33,6 +35,7 @@ from ..node.hub_link import HubLink, LinkStatus
 from ..node.node_identity import NodeIdentity, identify
 from ..processes import subreaper
 from ..sessions.manager import SessionManager
+from ..teams.member_tools import MemberTools
 from ..teams.teams import Teams
 from ..version import __version__
 from .mesh import open_mesh
@@ -51,12 +54,16 @@ def bus_url(config: Config) -> str:
 
 @asynccontextmanager
 async def node_on(
-    bus: Bus, config: Config, identity: NodeIdentity, farewell: ShutdownProgress | None = None
+    bus: Bus,
+    config: Config,
+    identity: NodeIdentity,
+    farewell: ShutdownProgress | None = None,
+    team_server: McpServer | None = None,
 ) -> AsyncGenerator[CommandExecutor]:
-    """This machine's sessions and agents."""
+    """This machine's sessions and agents. `team_server`: the MCP server of the hub, where that runs here too."""
     farewell = farewell or ShutdownProgress(config.environ)
     async with (
-        SessionManager(bus, config, node=identity.id, ending=farewell.turns) as router,
+        SessionManager(bus, config, node=identity.id, team_server=team_server, ending=farewell.turns) as router,
         CommandExecutor(router, bus, config, identity=identity) as executor,
     ):
         yield executor
@@ -75,11 +82,12 @@ async def hub_on(
         bus = await stack.enter_async_context(open_bus(bus_url(config)))
         local: CommandExecutor | None = None
         if node:
-            local = await stack.enter_async_context(node_on(bus, config, identify(env), farewell))
+            local = await stack.enter_async_context(node_on(bus, config, identify(env), farewell, mcp_bridge(env)))
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
         relay = await stack.enter_async_context(open_relay(hub, wait=False))
-        await stack.enter_async_context(open_mesh(hub, relay, local.router if local else None))
+        mesh = await stack.enter_async_context(open_mesh(hub, relay, local.router if local else None))
         hub.teams = await stack.enter_async_context(Teams(bus, HubSessions(hub), keep_days=config.hub.keep_events_days))
+        mesh.teams = MemberTools(bus, hub.teams)
         stack.callback(farewell.step, "the channels")
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))
@@ -95,6 +103,12 @@ async def hub_on(
         stack.callback(farewell.step, "open connections")
         hub.url = config.hub.public_url or reachable(serving)
         yield hub, serving
+
+
+def mcp_bridge(env: Mapping[str, str]) -> McpServer:
+    """How an agent of this machine reaches the hub's MCP server. What lies in its directory is not imported (-I)."""
+    command = (sys.executable, "-I", "-m", "tieline", "mcp", "--no-start")
+    return McpServer(command=command, env={"TIELINE_HOME": state_folder(env)})
 
 
 def reachable(serving: ServerAddress) -> str:

@@ -126,7 +126,8 @@ async def open_mesh(hub: Hub, relay: Relay, manager: SessionManager | None = Non
         elif isinstance(frame, GoneFrame) and frame.kind == "session":
             mesh.directory.remove_session(frame.id)
 
-    async with Mesh(hub.bus, relay, machine=identify(hub.env).name, on_refused=on_refused) as mesh:
+    here = identify(hub.env)
+    async with Mesh(hub.bus, relay, machine=here.name, node=here.id, on_refused=on_refused) as mesh:
         unsubscribe = hub.state.subscribe(on_frame)
         for record in hub.state.sessions.values():
             put_session(record)

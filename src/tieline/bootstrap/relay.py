@@ -112,6 +112,7 @@ class HubSessions:
                 agent=wanted.agent,
                 cwd=wanted.cwd,
                 title=wanted.title,
+                team=wanted.team,
                 **wanted.agent_options(),
             ),
         )

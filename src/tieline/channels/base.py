@@ -155,6 +155,7 @@ class SessionRequest(AgentOptions, frozen=True, kw_only=True):
     policy: Policy = Policy()
     title: str = ""
     node: str = ""  # empty: this machine
+    team: str = ""  # the team conversation that it is for
 
 
 class SessionService(Protocol):

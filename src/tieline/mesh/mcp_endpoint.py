@@ -6,12 +6,11 @@ or, where a bridge stands between, when the bridge has said that it wrote it to 
 
 import asyncio
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from starlette.types import Message, Receive, Scope, Send
 
-from ..background_tasks import cancel_and_wait
+from ..background_tasks import cancel_and_wait, import_in_thread
 from .deliveries import Deliveries
 from .harness_processes import HarnessProcesses
 from .hook_events import NativeHooks
@@ -91,7 +90,7 @@ class McpEndpoint:
         if self._server is None:
             async with self._loading:
                 if self._server is None:
-                    module = await asyncio.to_thread(import_module, f"{__package__}.mcp_server")
+                    module = await import_in_thread(f"{__package__}.mcp_server")
                     server: MeshMcpServer = module.MeshMcpServer(self.mesh, self._hooks)
                     started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     self._task = asyncio.create_task(self._run(server, started), name="mcp-server")

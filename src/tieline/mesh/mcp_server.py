@@ -34,7 +34,7 @@ from ..version import __version__
 from .hook_events import NativeHooks
 from .mailbox import size_of
 from .mcp_caller import Callers, McpRequest
-from .mcp_tools import INSTRUCTIONS, TOOLS, McpToolResult, Tool, ToolCall
+from .mcp_tools import INSTRUCTIONS, TEAM_TOOLS, TOOLS, McpToolResult, Tool, ToolCall
 from .mesh import Mesh
 from .records import Caller
 
@@ -63,8 +63,10 @@ class MeshMcpServer:
     def __init__(self, mesh: Mesh, hooks: NativeHooks | None = None) -> None:
         self._mesh = mesh
         self._hooks = hooks
-        self._schemas = {tool.name: tool.schema() for tool in TOOLS.values()}
+        every = {**TOOLS, **TEAM_TOOLS}
+        self._schemas = {tool.name: tool.schema() for tool in every.values()}
         self._tools = types.ListToolsResult(tools=[self._describe(tool) for tool in TOOLS.values()])
+        self._tools_in_team = types.ListToolsResult(tools=[self._describe(tool) for tool in every.values()])
         self._callers = Callers()
         self._subscriptions: dict[str, _Subscription] = {}  # by MCP session
         server: Server[Any] = Server(
@@ -137,10 +139,14 @@ class MeshMcpServer:
         )
 
     async def _list_tools(self, context: Context, params: object) -> types.ListToolsResult:
-        return self._tools
+        try:
+            in_team = await self._mesh.teams.is_member(self._mesh.session_of(self._identify(context)))
+        except TielineError:  # it is not registered yet
+            in_team = False
+        return self._tools_in_team if in_team else self._tools
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        tool = TOOLS.get(params.name)
+        tool = TOOLS.get(params.name) or TEAM_TOOLS.get(params.name)
         if params.name == HOOK_TOOL and self._hooks is not None:
             identify = partial(self._identify, context)
             return await self._hook_result(_request(context), identify, self._hooks, params.arguments or {})

@@ -26,7 +26,9 @@ from ..protocol.mesh import (
     Registration,
     SentMessage,
     SessionBinding,
+    TeamCall,
 )
+from ..sessions.team_server import ASK_PERSON, DONE, HAND_OVER
 from .directory import Filters
 from .framing import NOTICE, frame, frame_all
 from .mesh import MAX_WAIT_S, Mesh
@@ -152,6 +154,21 @@ class ReserveArguments(ToolArguments, frozen=True, kw_only=True):
 
 class ReleaseArguments(ToolArguments, frozen=True, kw_only=True):
     patterns: Annotated[list[str], Meta(max_length=50, description="none: all of yours")] = []
+
+
+class HandOverArguments(ToolArguments, frozen=True, kw_only=True):
+    to: Annotated[str, Meta(description="who speaks next: a name, or several with commas")]
+    message: Annotated[str, Meta(description="for them, beside your last words")] = ""
+    priority: Annotated[int, Meta(ge=1, le=3, description="1 comes before the others, 3 after them")] = 2
+
+
+class DoneArguments(ToolArguments, frozen=True, kw_only=True):
+    summary: str = ""
+
+
+class AskPersonArguments(ToolArguments, frozen=True, kw_only=True):
+    question: str
+    person: Annotated[str, Meta(description="default: the first of the team")] = ""
 
 
 A = TypeVar("A", bound=ToolArguments)
@@ -394,6 +411,26 @@ async def _release_paths(call: ToolCall[ReleaseArguments]) -> McpToolResult:
     return McpToolResult(text=text, value={"released": _value(released)["items"]})
 
 
+def _called(call: TeamCall) -> McpToolResult:
+    what = "the task is done" if call.done else f"{', '.join(call.next)} will be asked"
+    return McpToolResult(text=f"Noted: {what}, when your turn has ended. End it now.", value=_value(call))
+
+
+async def _hand_over(call: ToolCall[HandOverArguments]) -> McpToolResult:
+    given, session = call.arguments, call.mesh.session_of(call.caller)
+    return _called(await call.mesh.teams.hand_over(session, given.to, given.message, given.priority, key=call.key))
+
+
+async def _done(call: ToolCall[DoneArguments]) -> McpToolResult:
+    session = call.mesh.session_of(call.caller)
+    return _called(await call.mesh.teams.done(session, call.arguments.summary, key=call.key))
+
+
+async def _ask_person(call: ToolCall[AskPersonArguments]) -> McpToolResult:
+    given, session = call.arguments, call.mesh.session_of(call.caller)
+    return _called(await call.mesh.teams.ask_person(session, given.question, given.person, key=call.key))
+
+
 def _tool(
     name: str,
     arguments: type[A],
@@ -493,6 +530,16 @@ _ALL = (
 )
 
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}
+
+TEAM_TOOLS: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        _tool(HAND_OVER, HandOverArguments, _hand_over, "Say who of your team speaks next, when your turn has ended."),
+        _tool(ASK_PERSON, AskPersonArguments, _ask_person, "Ask a person of your team, when your turn has ended."),
+        _tool(DONE, DoneArguments, _done, "Say that the whole task of your team is done."),
+    )
+}
+"""Only members of a team that runs are shown these."""
 
 INSTRUCTIONS = (
     "Tieline joins you with other coding agents and people. Call register_agent once and say what you work on. "

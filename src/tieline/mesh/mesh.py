@@ -37,6 +37,7 @@ from ..protocol.mesh import (
 )
 from ..relay import Relay
 from ..relay.request_reply import NO_ANSWER_TEXTS, no_answer_reason
+from ..sessions.attached_session import attached_id
 from . import search
 from .directory import NO_FILTERS, Directory, Filters, Profile
 from .errors import NotRegistered, NotYours
@@ -46,6 +47,7 @@ from .notes import SharedNotes
 from .path_leases import TTL_S, PathLeases
 from .project import project_name, project_of
 from .records import PERSON_PREFIX, Caller, Member
+from .team_tools import NoTeams, TeamTools
 
 MAX_TEXT = MAX_ENVELOPE - 8 * 1024
 """Bytes of a message's text as JSON. The rest of the envelope is for addresses and the budget. Receivers take 1 MiB at
@@ -63,9 +65,18 @@ class Mesh:
     """`async with Mesh(bus, relay) as mesh`."""
 
     def __init__(
-        self, bus: Bus, relay: Relay, *, machine: str = "", on_refused: Refusal = lambda who, why: None
+        self,
+        bus: Bus,
+        relay: Relay,
+        *,
+        machine: str = "",
+        node: str = "",
+        on_refused: Refusal = lambda who, why: None,
     ) -> None:
+        """`machine` and `node`: the name and the id of the machine that it runs on."""
         self.machine = machine
+        self.teams: TeamTools = NoTeams()
+        self._node = node
         self.mailbox = Mailbox(relay)
         self.directory = Directory(bus, self.mailbox.unread, self._people)
         self.notes = SharedNotes(bus)
@@ -97,6 +108,15 @@ class Mesh:
         if caller.person and not caller.session:
             return self.directory.person_view(caller.person)
         raise NotRegistered
+
+    def session_of(self, caller: Caller) -> str:
+        """The session that the caller is, by its id among the hub's sessions. Empty: it is none of this machine."""
+        if caller.driven:
+            return caller.driven
+        member = self.whoami(caller)
+        if not member.session or member.machine != self.machine:
+            return ""
+        return attached_id(self._node, member.harness, member.session)
 
     def _harness_member(self, caller: Caller) -> Member | None:
         bound = self.directory.by_session(caller.machine, caller.harness, caller.session) if caller.session else None

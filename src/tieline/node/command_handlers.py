@@ -105,6 +105,7 @@ class CommandHandlers:
             id=command.session or session_of(order.id),
             resume=command.resume,
             fork=command.fork,
+            team=command.team,
             **command.agent_options(),
         )
 

@@ -26,6 +26,7 @@ class CreateSession(NodeCommand, AgentOptions, tag="create_session", frozen=True
     title: str = ""
     resume: str = ""
     fork: bool = False
+    team: str = ""  # the team conversation that it is for
 
 
 class ChangeSession(NodeCommand, tag="change_session", frozen=True, kw_only=True):

@@ -168,6 +168,15 @@ class PathReservation(Struct, frozen=True, kw_only=True):
     conflicts: tuple[PathLease, ...] = ()
 
 
+class TeamCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a member of a team said by a tool. It holds when the member's turn has ended."""
+
+    team: str
+    turn: int
+    next: tuple[str, ...] = ()
+    done: bool = False
+
+
 class HookActivity(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The hooks of one harness session since this hub started."""
 

@@ -117,6 +117,16 @@ class TurnBegan(TeamLogEntry, tag="turn_began", frozen=True, kw_only=True):
     policy_changes: int = 0  # of its own so far, which its session has
 
 
+class MemberCalled(TeamLogEntry, tag="member_called", frozen=True, kw_only=True):
+    """A member said by a tool, in its turn, how the conversation goes on. It holds when the turn has ended well, beside
+    what its last words say."""
+
+    turn: int
+    member: str
+    text: str = ""
+    markers: Markers = Markers()
+
+
 class TurnEnded(TeamLogEntry, tag="turn_ended", frozen=True, kw_only=True):
     turn: int
     member: str
@@ -177,7 +187,7 @@ class TeamEnded(TeamLogEntry, tag="ended", frozen=True, kw_only=True):
 
 
 AnyEntry = (
-    Started | TurnBegan | TurnEnded | PersonSpoke | Held | Resumed | Reordered | Dropped
+    Started | TurnBegan | MemberCalled | TurnEnded | PersonSpoke | Held | Resumed | Reordered | Dropped
     | MemberAdded | MemberRemoved | PolicyChanged | TeamEnded
 )  # fmt: skip
 

@@ -6,15 +6,20 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from ..config import Config, setting
-from ..drivers.base import AgentOptions, AgentOptionsDict, Spec
+from ..drivers.base import AgentOptions, AgentOptionsDict, McpServer, Spec
 from ..drivers.launch_extras import with_environment
 from ..drivers.options import resolve_options
 from ..errors import UsageError
 from .records import SessionRecord
 
 
-def spec_of(record: SessionRecord, env: Mapping[str, str]) -> Spec:
-    return Spec(cwd=record.cwd, env=with_environment(env, record.environment), **record.agent_options())
+def spec_of(record: SessionRecord, env: Mapping[str, str], servers: Mapping[str, McpServer] | None = None) -> Spec:
+    return Spec(
+        cwd=record.cwd,
+        env=with_environment(env, record.environment),
+        mcp_servers=servers or {},
+        **record.agent_options(),
+    )
 
 
 def quiet_s(config: Config, agent: str) -> float:

@@ -16,7 +16,7 @@ from ..background_tasks import cancel_and_wait
 from ..bus.base import Bus
 from ..config import Config
 from ..drivers import registry
-from ..drivers.base import AgentOptions, AgentOptionsDict, Driver, Prompt, Spec, check_prompt, check_spec
+from ..drivers.base import AgentOptions, AgentOptionsDict, Driver, McpServer, Prompt, Spec, check_prompt, check_spec
 from ..drivers.options import resolve_options
 from ..errors import TielineError, Unsupported, UsageError
 from ..events import Answer, Ask
@@ -32,6 +32,7 @@ from .prompt_runner import PromptRunner
 from .records import AskRecord, PromptRecord, SessionRecord
 from .running_sessions import Ending, RunningSessions, SessionRunner
 from .store import SessionStore
+from .team_server import allowed_in_team, servers_for
 from .transcript import MAX_MESSAGES, TranscriptItem, fold, last_diff
 from .warm_pool import Pool
 
@@ -49,6 +50,7 @@ class SessionManager:
         *,
         node: str = "local",
         drivers: Mapping[str, Driver] | None = None,
+        team_server: McpServer | None = None,
         ask_expiry_s: float = DEFAULT_EXPIRY_S,
         ending: Ending = lambda turns: None,
     ) -> None:
@@ -59,6 +61,7 @@ class SessionManager:
         self.pool = Pool(config.pool)
         self._config = config
         self._node = node
+        self._team_server = team_server  # for the sessions of teams
         self._roster = SessionStore(bus, node)
         self._drivers: dict[str, Driver] = dict(drivers or {})
         self._ending = ending
@@ -104,6 +107,7 @@ class SessionManager:
         title: str = "",
         resume: str = "",
         fork: bool = False,
+        team: str = "",
         **options: Unpack[AgentOptionsDict],
     ) -> SessionRecord:
         """A new session. Nothing starts before its first prompt; what cannot be is refused now."""
@@ -118,6 +122,7 @@ class SessionManager:
             agent=agent,
             cwd=cwd,
             node=self._node,
+            team=team,
             title=title,
             native_id="" if fork else resume,
             fork_of=resume if fork else "",
@@ -241,6 +246,7 @@ class SessionManager:
             adopted_at=0,
             status="idle",
             fork_of=record.native_id,
+            team="",
             native_id="",
             created_at=now,
             active_at=now,
@@ -358,7 +364,8 @@ class SessionManager:
     # --- inside ----------------------------------------------------------------------------------------
 
     def _spec(self, record: SessionRecord) -> Spec:
-        return spec_of(record, self._config.for_children())
+        servers = servers_for(record, self.driver(record.agent), self._team_server)
+        return spec_of(record, self._config.for_children(), servers)
 
     def _by_native_id(self, agent: str, native_id: str) -> SessionRecord | None:
         found = (self.get(id) for id in self._roster.ids())
@@ -377,7 +384,7 @@ class SessionManager:
                 return self._attached(record)
 
             async def on_ask(ask: Ask) -> Answer:
-                return await self.asks.wait(id, ask)
+                return allowed_in_team(record, ask) or await self.asks.wait(id, ask)
 
             self.runners[id] = PromptRunner(
                 record,

@@ -59,6 +59,7 @@ class SessionRecord(AgentOptions, frozen=True, kw_only=True):
     seq: int = 0  # where the log stood when its last turn ended
     tokens: Tokens = Tokens()
     archived: bool = False
+    team: str = ""  # the team conversation that it is a member of
     remote: tuple[Remote, ...] = ()  # of an attached one: what its harness lets us do; the rest is the terminal's
     cursor: str = ""  # of an attached one: how far its harness's own history was read
     adopted_at: int = 0  # where the log stood when we took it over from its terminal

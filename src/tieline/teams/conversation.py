@@ -17,6 +17,7 @@ from ..protocol.teams import (
     Held,
     Markers,
     MemberAdded,
+    MemberCalled,
     MemberRemoved,
     NextSpeaker,
     PersonSpoke,
@@ -39,6 +40,8 @@ from .speaking_queue import MAX_PER_MESSAGE, SpeakingQueue
 
 MAX_MESSAGES = 500
 """Messages that are kept for members that have not seen them."""
+MAX_REASON = 500
+"""Characters that members are told of why a turn failed."""
 COORDINATOR = "tieline"
 """What the conversation itself tells its members is from this name."""
 
@@ -93,6 +96,7 @@ class TeamConversation:
         self.queue = SpeakingQueue()
         self.messages: deque[TeamMessage] = deque(maxlen=MAX_MESSAGES)
         self.running: dict[str, TurnBegan] = {}  # by member
+        self.called: dict[str, list[MemberCalled]] = {}  # by member, in the turn that runs
         self.waiting_for: dict[str, str] = {}  # people, with who addressed them last
         self.rounds = 0
         self.cost_usd = 0.0
@@ -227,6 +231,9 @@ class TeamConversation:
                 self._start(entry)
             case TurnBegan():
                 self._turn_began(entry)
+            case MemberCalled():
+                if (began := self.running.get(entry.member)) and began.turn == entry.turn:
+                    self.called.setdefault(entry.member, []).append(entry)
             case TurnEnded():
                 self._turn_ended(entry)
             case PersonSpoke():
@@ -275,6 +282,7 @@ class TeamConversation:
 
     def _turn_ended(self, entry: TurnEnded) -> None:
         self.running.pop(entry.member, None)
+        calls = self.called.pop(entry.member, [])
         self.cost_usd += entry.cost_usd
         participant = self.find(entry.member)
         if participant is None:  # it was removed meanwhile
@@ -282,13 +290,14 @@ class TeamConversation:
             return
         participant.cost_usd += entry.cost_usd
         if entry.status == "success":
-            self._spoke(participant, entry.text, entry.markers)
+            self._spoke(participant, *_with_calls(entry, calls))
         elif entry.status == "indeterminate":  # again and again, if need be: rounds are limited
             self._tell(participant.name, "Your last turn was cut off by a restart. See what is done of it, and go on.")
             self.queue.add(participant.name, 1, self.count)
         else:
             what = {"interrupted": "was interrupted", "timeout": "took too long"}.get(entry.status, "failed")
-            self._say(COORDINATOR, f"The turn of {participant.name} {what}{': ' + entry.error if entry.error else ''}")
+            why = entry.error.strip().partition("\n")[0][:MAX_REASON]  # the rest is an agent's last output
+            self._say(COORDINATOR, f"The turn of {participant.name} {what}{': ' + why if why else ''}")
             self._ask_if_silent(participant.name)
 
     def _person_spoke(self, entry: PersonSpoke) -> None:
@@ -436,3 +445,14 @@ class TeamConversation:
     def _tell(self, name: str, text: str) -> None:
         self.count += 1
         self.messages.append(TeamMessage(self.count, COORDINATOR, text, (name,)))
+
+
+def _with_calls(entry: TurnEnded, calls: list[MemberCalled]) -> tuple[str, Markers]:
+    """What a member said in its turn: by its last words, and by tools."""
+    texts = (without_markers(entry.text), *(call.text for call in calls))
+    said = (*(call.markers for call in calls), entry.markers)
+    speakers: dict[str, NextSpeaker] = {}
+    for speaker in (speaker for markers in said for speaker in markers.next):
+        speakers.setdefault(speaker.name.casefold(), speaker)
+    markers = replace(entry.markers, next=tuple(speakers.values()), done=any(markers.done for markers in said))
+    return "\n\n".join(filter(None, texts)), markers

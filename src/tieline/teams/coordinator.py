@@ -175,6 +175,7 @@ class Coordinator:
             cwd=member.cwd,
             node=member.node,
             title=f"{self.conversation.team.name}: {member.name}",
+            team=self.conversation.id,
             model=member.model,
             effort=member.effort,
             arguments=member.arguments,

@@ -71,7 +71,7 @@ class Teams:
         return sorted(found, key=lambda record: record.active_at, reverse=True)
 
     async def view(self, id: str) -> p.TeamView:
-        return (await self._folded(id)).view()
+        return (await self.folded(id)).view()
 
     async def entries(self, id: str, *, after: int = 0, limit: int = 100, wait_s: float = 0.0) -> p.TeamEntries:
         """Entries of the log after a cursor; with `wait_s`, waits that long for the first."""
@@ -141,10 +141,10 @@ class Teams:
     async def act(self, id: str, action: p.AnyTeamAction, *, by: str, key: str = "") -> p.TeamView:
         """What a person does becomes an entry of the log, which whoever runs the conversation reads. The same key again
         is the same action."""
-        conversation = await self._folded(id)
+        conversation = await self.folded(id)
         entry = self._entry(conversation, action, by)
         await self._bus.publish(subject(id), encode_entry(entry), id=f"{id}.{key}" if key else None)
-        conversation = await self._folded(id)
+        conversation = await self.folded(id)
         if isinstance(entry, p.Resumed):  # its coordinator may have ended with it
             await self._table.put(id, msgspec.json.encode(conversation.record()))
         elif conversation.ended not in (None, entry):
@@ -212,7 +212,7 @@ class Teams:
             raise UnknownTeam(id)
         return decode_record(entry.value)
 
-    async def _folded(self, id: str) -> TeamConversation:
+    async def folded(self, id: str) -> TeamConversation:
         """Its state, for reading: it is shared, and changes with the next await."""
         await self._known(id)
         conversation = self._folded_ones.setdefault(id, TeamConversation(id))

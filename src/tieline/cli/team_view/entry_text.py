@@ -13,6 +13,8 @@ def spoken(entry: p.AnyEntry) -> tuple[str, str] | None:
             return by or "task", task
         case p.TurnEnded(status="success", member=member, text=text, markers=markers):
             return member, _with_route(without_markers(text), markers)
+        case p.MemberCalled(member=member, text=text, markers=markers):
+            return member, _with_route(text or ("The task is done." if markers.done else ""), markers)
         case p.PersonSpoke(member=member, text=text, markers=markers):
             return member, _with_route(without_markers(text), markers)
         case _:

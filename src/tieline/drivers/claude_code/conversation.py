@@ -1,7 +1,6 @@
 """A conversation with a running Claude Code: the SDK's control protocol over our transport, and the turns."""
 
 import asyncio
-import importlib
 import logging
 from collections import deque
 from collections.abc import Coroutine
@@ -12,6 +11,7 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from ...background_tasks import import_in_thread
 from ...errors import AgentDied, AgentMissing, AgentStartFailed, Unsupported
 from ...events import Done, Error, Event, Other
 from ...policy import Receipt
@@ -91,7 +91,7 @@ class ClaudeCodeConversation:
     async def connect(self, timeout: float) -> None:
         """Import the SDK while the agent starts, then shake hands. Raises AgentMissing, AgentStartFailed."""
         try:
-            sdk = await asyncio.to_thread(importlib.import_module, SDK)
+            sdk = await import_in_thread(SDK)
         except ImportError as error:
             raise AgentMissing(self._agent, f"claude-agent-sdk cannot be imported: {error}", hint=INSTALL) from None
         if not (log := logging.getLogger(sdk.__name__)).handlers:
