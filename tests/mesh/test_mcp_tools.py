@@ -8,8 +8,9 @@ import pytest
 
 import tieline
 from tieline.mesh.framing import NOTICE
-from tieline.mesh.mcp_tools import INSTRUCTIONS, TOOLS, ToolCall
+from tieline.mesh.mcp_tools import INSTRUCTIONS, TEAM_TOOLS, TOOLS, ToolCall
 from tieline.protocol.mesh import FetchedMessages, PeerMessage
+from tieline.sessions import team_server
 
 MAX_TOKENS = 3000
 CHARACTERS_PER_TOKEN = 3.5
@@ -24,7 +25,8 @@ NAMES = {
 
 def test_all_tools_are_there() -> None:
     assert set(TOOLS) == NAMES
-    assert all(tool.description.endswith(".") for tool in TOOLS.values())
+    assert set(TEAM_TOOLS) == team_server.TOOLS
+    assert all(tool.description.endswith(".") for tool in (*TOOLS.values(), *TEAM_TOOLS.values()))
 
 
 def test_the_list_costs_a_model_little() -> None:
@@ -36,10 +38,10 @@ def test_the_list_costs_a_model_little() -> None:
     assert characters / CHARACTERS_PER_TOKEN < MAX_TOKENS
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize("name", sorted(NAMES | TEAM_TOOLS.keys()))
 def test_a_schema_stands_alone(name: str) -> None:
     """Some harnesses understand neither references nor several types for one argument."""
-    schema = TOOLS[name].schema()
+    schema = {**TOOLS, **TEAM_TOOLS}[name].schema()
     assert schema["type"] == "object" and schema["additionalProperties"] is False
     text = json.dumps(schema)
     assert "$ref" not in text and "anyOf" not in text and "title" not in text

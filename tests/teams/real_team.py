@@ -25,6 +25,9 @@ from tieline.testing.rigs.opencode import OpenCodeRig
 
 BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
 
+PATIENT_MS = "60000"
+"""How long Claude Code waits for the hub's MCP server, which may take its time on a busy machine."""
+
 
 class RealTeam(NamedTuple):
     here: TeamsHere
@@ -47,7 +50,7 @@ async def real_team(path: Path) -> AsyncGenerator[RealTeam, None]:
     place.mkdir()
     async with AsyncExitStack() as stack:
         rigs = {
-            "claude-code": await stack.enter_async_context(ClaudeCodeRig(home, MCP_TIMEOUT="60000"))  # the hub's server takes its time on a busy machine,
+            "claude-code": await stack.enter_async_context(ClaudeCodeRig(home, MCP_TIMEOUT=PATIENT_MS)),
             "codex": await stack.enter_async_context(codex_rig(home, BINARIES / "codex")),
             "gemini": await stack.enter_async_context(GeminiRig(home, BINARIES)),
             "opencode": await stack.enter_async_context(OpenCodeRig(home, str(BINARIES / "opencode"))),

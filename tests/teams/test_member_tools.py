@@ -5,13 +5,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.mesh.mcp_clients import call, mesh_hub, refusal
+from tests.sessions.test_attached_session import RecordingTerminal
 from tests.teams.conftest import TeamsHere, teams_on
 
 from tieline.drivers.base import McpServer
 from tieline.drivers.claude_code.driver import ClaudeCode
 from tieline.drivers.shell import driver as shell
 from tieline.errors import UsageError
-from tieline.events import Ask, Command, Mcp
+from tieline.events import Ask, Command, Done, Mcp, TurnStarted
+from tieline.mesh.mcp_tools import TEAM_TOOLS, TOOLS
 from tieline.protocol import teams as p
 from tieline.script import Fail, Run, Say
 from tieline.sessions.records import SessionRecord
@@ -104,6 +107,37 @@ async def test_who_may_not_call_is_told_why(sqlite: str, tmp_path: Path) -> None
         (tmp_path / "go").touch()
         await here.until(view.id, lambda view: view.status == "ended")
         assert not await tools.is_member(sessions["one"])
+
+
+async def test_a_terminal_speaks_for_itself_alone(tmp_path: Path) -> None:
+    async with mesh_hub(tmp_path) as mesh:
+        assert mesh.hub.local is not None and mesh.hub.teams is not None
+        manager = mesh.hub.local.router
+        here = TeamsHere(mesh.hub.teams, mesh.hub.bus, manager, tmp_path, {})
+        terminal = await manager.attach("claude-code", "s1", cwd=str(tmp_path), terminal=RecordingTerminal())
+        desk = p.TeamMember(name="desk", session=terminal.record.id)
+        async with (
+            mesh.client("s1", harness="claude-code") as own,
+            mesh.client("s2", harness="claude-code") as other,
+            mesh.client("s1", harness="codex") as third,
+        ):
+            for client in (own, other, third):
+                assert TEAM_TOOLS.keys().isdisjoint({tool.name for tool in (await client.list_tools()).tools})
+                assert "not registered" in await refusal(client, "done", summary="")
+                await call(client, "register_agent")
+                assert "no member of a team that runs" in await refusal(client, "done", summary="")
+            started = await here.start(here.team(desk))
+            await here.until(started.id, lambda view: view.speaking == ("desk",))
+            assert {tool.name for tool in (await own.list_tools()).tools} == {*TOOLS, *TEAM_TOOLS}
+            for client in (other, third):
+                assert "no member of a team that runs" in await refusal(client, "done", summary="")
+                assert "this is the session" in await refusal(client, "done", summary="", session_id="s0")
+            assert await call(own, "done", summary="Counted.") == {"team": "shop", "turn": 1, "done": True}
+            (entry,) = [each for each in await here.log(started.id) if isinstance(each, p.TurnBegan)]
+            terminal.tell(TurnStarted(entry.text))
+            terminal.tell(Done("success", "There are three."))
+            view = await here.until(started.id, lambda view: view.status == "ended")
+            assert view.reason == "done, says desk"
 
 
 def test_members_get_the_server_where_their_agent_takes_one_and_need_no_leave_for_its_tools() -> None:

@@ -126,8 +126,12 @@ async def open_mesh(hub: Hub, relay: Relay, manager: SessionManager | None = Non
         elif isinstance(frame, GoneFrame) and frame.kind == "session":
             mesh.directory.remove_session(frame.id)
 
+    def attached(harness: str, session: str) -> str:
+        found = (each for each in hub.state.sessions.values() if each.kind == "attached" and each.node == here.id)
+        return next((each.id for each in found if (each.agent, each.native_id) == (harness, session)), "")
+
     here = identify(hub.env)
-    async with Mesh(hub.bus, relay, machine=here.name, node=here.id, on_refused=on_refused) as mesh:
+    async with Mesh(hub.bus, relay, machine=here.name, on_refused=on_refused, attached=attached) as mesh:
         unsubscribe = hub.state.subscribe(on_frame)
         for record in hub.state.sessions.values():
             put_session(record)

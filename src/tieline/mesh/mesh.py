@@ -37,7 +37,6 @@ from ..protocol.mesh import (
 )
 from ..relay import Relay
 from ..relay.request_reply import NO_ANSWER_TEXTS, no_answer_reason
-from ..sessions.attached_session import attached_id
 from . import search
 from .directory import NO_FILTERS, Directory, Filters, Profile
 from .errors import NotRegistered, NotYours
@@ -70,13 +69,13 @@ class Mesh:
         relay: Relay,
         *,
         machine: str = "",
-        node: str = "",
         on_refused: Refusal = lambda who, why: None,
+        attached: Callable[[str, str], str] = lambda harness, session: "",
     ) -> None:
-        """`machine` and `node`: the name and the id of the machine that it runs on."""
+        """`attached`: the id of the session of a terminal on this machine, by its harness and that one's own id."""
         self.machine = machine
         self.teams: TeamTools = NoTeams()
-        self._node = node
+        self._attached = attached
         self.mailbox = Mailbox(relay)
         self.directory = Directory(bus, self.mailbox.unread, self._people)
         self.notes = SharedNotes(bus)
@@ -114,9 +113,7 @@ class Mesh:
         if caller.driven:
             return caller.driven
         member = self.whoami(caller)
-        if not member.session or member.machine != self.machine:
-            return ""
-        return attached_id(self._node, member.harness, member.session)
+        return self._attached(member.harness, member.session) if member.machine == self.machine else ""
 
     def _harness_member(self, caller: Caller) -> Member | None:
         bound = self.directory.by_session(caller.machine, caller.harness, caller.session) if caller.session else None

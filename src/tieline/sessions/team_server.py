@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ..drivers.base import Driver, McpServer
+from ..drivers.run_as import RunAsDriver
 from ..events import Answer, Ask, Mcp
 from .records import SessionRecord
 
@@ -14,9 +15,10 @@ BY = "team"
 
 
 def servers_for(record: SessionRecord, driver: Driver, server: McpServer | None) -> Mapping[str, McpServer]:
-    """`server`: Tieline's own, where there is one. An agent that takes none writes markers."""
-    wanted = record.team and server is not None and driver.features.mcp_servers
-    return {SERVER: server} if wanted and server is not None else {}
+    """`server`: Tieline's own, where there is one. An agent that takes none, or runs as another user and so does not
+    reach the hub, writes markers."""
+    able = driver.features.mcp_servers and not isinstance(driver, RunAsDriver)
+    return {SERVER: server} if record.team and server is not None and able else {}
 
 
 def allowed_in_team(record: SessionRecord, ask: Ask) -> Answer | None:

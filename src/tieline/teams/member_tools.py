@@ -76,6 +76,8 @@ class MemberTools:
             if record.status == "ended":
                 continue
             conversation = await self._teams.folded(record.id)
+            if conversation.ended is not None:  # its summary is behind its log
+                continue
             for began in conversation.running.values():
                 if began.session == session:
                     return conversation, began
