@@ -36,5 +36,5 @@ export default defineConfig({
   },
   server: { proxy: { '/api': { target: hub, ws: true } } },
   // One worker: the tests take a second, and starting more takes longer.
-  test: { environment: 'node', include: ['test/**/*.test.{ts,mjs}'], pool: 'threads', maxWorkers: 1, teardownTimeout: 60_000 },
+  test: { environment: 'node', include: ['test/**/*.test.{ts,mjs}'], pool: 'threads', maxWorkers: 1, testTimeout: 60_000, teardownTimeout: 60_000 },
 })

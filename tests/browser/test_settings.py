@@ -45,7 +45,18 @@ async def test_every_page_on_every_screen(
     session = await hub.session(prompt="go", title="a session with quite a long title, longer than a phone is wide")
     page = await open_page(hub, size, dark=dark)
     axe = AXE.read_text()
-    for path in ("/", f"/s/{session}", "/new", "/settings", "/members", "/messages", "/inboxes", "/dead", "/channels"):
+    for path in (
+        "/",
+        f"/s/{session}",
+        "/new",
+        "/settings",
+        "/members",
+        "/messages",
+        "/inboxes",
+        "/dead",
+        "/channels",
+        "/teams",
+    ):
         await page.goto(hub.url + path)
         await expect(page.locator("main, [role=main], dialog").first).to_be_attached()
         await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")

@@ -15,6 +15,8 @@ import { NeedsYou, SessionList } from '../sessions/session-list'
 import { SessionPage } from '../sessions/session-page'
 import { Settings } from '../settings/settings'
 import { asks, me } from '../store/store'
+import { TeamPage } from '../teams/team-page'
+import { Teams, waitingTeams } from '../teams/teams'
 import { Empty, Pane } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { route, type Route } from './router'
@@ -23,7 +25,7 @@ import { route, type Route } from './router'
 export const signedOut = signal<string | undefined>(undefined)
 
 effect(() => {
-  const count = asks.value.size
+  const count = asks.value.size + waitingTeams.value.length
   document.title = count ? `(${count}) Tieline` : 'Tieline'
   const badge = navigator as Navigator & { setAppBadge?: (count: number) => Promise<void> }
   void badge.setAppBadge?.(count).catch(() => undefined)
@@ -34,18 +36,19 @@ effect(() => {
 
 const LINKS: readonly (readonly [string, string, string, readonly Route['page'][]])[] = [
   ['/', 'sessions', 'Sessions', ['home', 'session', 'new']],
+  ['/teams', 'members', 'Teams', ['teams', 'team']],
   ['/messages', 'message', 'Messages', ['messages', 'message', 'members', 'member', 'inboxes', 'dead', 'channels']],
   ['/settings', 'settings', 'Settings', ['settings']],
 ]
 
 function Navigation() {
-  const waiting = asks.value.size
+  const waiting: Readonly<Record<string, number>> = { '/': asks.value.size, '/teams': waitingTeams.value.length }
   return (
     <nav class="nav" aria-label="Main">
       {LINKS.map(([to, icon, label, pages]) => (
         <a key={to} href={to} data-internal="1" aria-current={pages.includes(route.value.page) ? 'page' : undefined}>
           <Icon name={icon} /><span>{label}</span>
-          {to === '/' && waiting > 0 && <span class="badge" aria-label={`${waiting} waiting for you`}>{waiting}</span>}
+          {!!waiting[to] && <span class="badge" aria-label={`${waiting[to]} waiting for you`}>{waiting[to]}</span>}
         </a>
       ))}
     </nav>
@@ -55,6 +58,8 @@ function Navigation() {
 function Content({ at }: { at: Route }) {
   switch (at.page) {
     case 'session': return <SessionPage key={at.id} id={at.id} sheet={at.sheet} />
+    case 'team': return <TeamPage key={at.id} id={at.id} sheet={at.sheet} />
+    case 'teams': return <Teams />
     case 'settings': return <Settings />
     case 'messages': return <MessageThreads />
     case 'message': return <MessageThread id={at.id} />

@@ -2,8 +2,9 @@
 import { computed, signal } from '@preact/signals'
 
 export type Route =
-  | { readonly page: 'home' | 'new' | 'settings' | 'members' | 'messages' | 'inboxes' | 'dead' | 'channels' | 'unknown' }
+  | { readonly page: 'home' | 'new' | 'settings' | 'members' | 'messages' | 'inboxes' | 'dead' | 'channels' | 'teams' | 'unknown' }
   | { readonly page: 'session'; readonly id: string; readonly sheet: '' | 'diff' | 'info' }
+  | { readonly page: 'team'; readonly id: string; readonly sheet: '' | 'info' }
   | { readonly page: 'message' | 'member'; readonly id: string }
 
 export function parseRoute(path: string): Route {
@@ -11,9 +12,10 @@ export function parseRoute(path: string): Route {
   const [first, second, third] = parts
   if (!first) return { page: 'home' }
   if (first === 's' && second) return { page: 'session', id: second, sheet: third === 'diff' || third === 'info' ? third : '' }
+  if (first === 'teams' && second) return { page: 'team', id: second, sheet: third === 'info' ? third : '' }
   if (first === 'messages' && second) return { page: 'message', id: second }
   if (first === 'members' && second) return { page: 'member', id: second }
-  if (!second && (first === 'new' || first === 'settings' || first === 'members' || first === 'messages' || first === 'inboxes' || first === 'dead' || first === 'channels')) return { page: first }
+  if (!second && (first === 'new' || first === 'settings' || first === 'members' || first === 'messages' || first === 'inboxes' || first === 'dead' || first === 'channels' || first === 'teams')) return { page: first }
   return { page: 'unknown' }
 }
 
@@ -46,6 +48,10 @@ function depth(): number {
 
 export function sessionUrl(id: string, sheet = ''): string {
   return `/s/${encodeURIComponent(id)}${sheet && `/${sheet}`}`
+}
+
+export function teamUrl(id: string, sheet = ''): string {
+  return `/teams/${encodeURIComponent(id)}${sheet && `/${sheet}`}`
 }
 
 addEventListener('popstate', () => (path.value = location.pathname))

@@ -6,18 +6,21 @@ import type * as P from '../generated/protocol'
 import { STATE_LABELS, agentName, ago, cost, sessionState, sessionTitle, type SessionState } from '../shared/format'
 import { visibleLine } from '../shared/visible-text'
 import { loaded, nodes, now, visibleAsks, sessions, unread } from '../store/store'
+import { WaitingTeam, waitingTeams } from '../teams/teams'
 import { Empty } from '../ui/components'
 import { Icon } from '../ui/icons'
 
 export function NeedsYou() {
   const all = visibleAsks.value
   const open = all.filter((one) => one.status === 'pending').length
-  if (!all.length) return null
+  const teams = waitingTeams.value
+  if (!all.length && !teams.length) return null
   return (
     <section class="needs" aria-label="Needs you">
-      <h2>Needs you {open > 0 && <span class="badge" aria-label={`${open} waiting`}>{open}</span>}</h2>
+      <h2>Needs you {open + teams.length > 0 && <span class="badge" aria-label={`${open + teams.length} waiting`}>{open + teams.length}</span>}</h2>
       <p class="sr" role="status" aria-live="assertive">{open ? `${open} ${open === 1 ? 'decision waits' : 'decisions wait'} for you` : ''}</p>
       {all.map((record) => <AskCard key={record.id} record={record} />)}
+      {teams.map((team) => <WaitingTeam key={team.id} team={team} />)}
     </section>
   )
 }

@@ -12,6 +12,7 @@ import { sendPrompt } from '../prompts/outbox'
 import { agentName, canDo, compactNumber, cost, STATE_LABELS, sessionState, abbreviateHome, sessionTitle } from '../shared/format'
 import { visibleLine, visible } from '../shared/visible-text'
 import { closeThread, loaded, loadOlder, markSeen, nodes, openThread, sessions, thread, threadProblem } from '../store/store'
+import { ThreadRow } from '../thread/thread-rows'
 import { VirtualList } from '../thread/virtual-list'
 import { Empty, Pane, Problem, Sheet, useFetched } from '../ui/components'
 import { Icon } from '../ui/icons'
@@ -49,7 +50,7 @@ export function SessionPage({ id, sheet }: { id: string; sheet: '' | 'diff' | 'i
       {sheet !== 'info' && <PendingCommands of={commandsOfSession(id)} />}
       {threadProblem.value && <Problem text={threadProblem.value} />}
       {open ? (
-        <VirtualList key={open.session} thread={open} items={open.items.value} onTop={() => void loadOlder(open)}>
+        <VirtualList key={open.session} items={open.items.value} row={(item) => <ThreadRow key={item.key} item={item} session={open.session} />} onTop={() => void loadOlder(open)}>
           {open.items.value.length === 0 && <Empty icon="sessions" title="No messages yet"><p>Write the first prompt below. {agentName(session.agent)} works in <code>{abbreviateHome(session.cwd, node?.home)}</code>.</p></Empty>}
           {shown === 'working' && <p class="working" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>}
         </VirtualList>

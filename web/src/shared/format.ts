@@ -39,6 +39,9 @@ export function cost(tokens: P.Tokens | null | undefined): string {
   return counts.length ? `${compactNumber(counts.reduce((sum, tokenCount) => sum + tokenCount, 0))} tok` : ''
 }
 
+/** An amount in dollars; nothing where none was reported. */
+export const dollars = (amount: number | undefined): string => (amount ? cost({ cost_usd: amount }) : '')
+
 export function baseName(path: string): string {
   return path.replace(/\/+$/, '').split('/').pop() || path || '/'
 }

@@ -5,8 +5,6 @@
  */
 import { Component, createRef, type ComponentChildren } from 'preact'
 import { Icon } from '../ui/icons'
-import type { ThreadItem, Thread } from './thread'
-import { ThreadRow } from './thread-rows'
 
 const GROUP_SIZE = 24
 const OVERSCAN = 1500 // pixels beyond the viewport that stay in the document
@@ -20,15 +18,21 @@ interface Anchor {
   readonly top: number
 }
 
-interface Props {
-  readonly thread: Thread
-  readonly items: readonly ThreadItem[]
+/** Numbers of rows that follow each other grow by one, and stay. */
+interface Row {
+  readonly key: string
+  readonly number: number
+}
+
+interface Props<T extends Row> {
+  readonly items: readonly T[]
+  readonly row: (item: T) => ComponentChildren
   readonly onTop: () => void
   readonly children?: ComponentChildren // after the last row
 }
 
-export function groupItems(items: readonly ThreadItem[]): Map<number, ThreadItem[]> {
-  const byGroup = new Map<number, ThreadItem[]>()
+export function groupItems<T extends Row>(items: readonly T[]): Map<number, T[]> {
+  const byGroup = new Map<number, T[]>()
   for (const item of items) {
     const id = Math.floor(item.number / GROUP_SIZE)
     const group = byGroup.get(id)
@@ -38,7 +42,7 @@ export function groupItems(items: readonly ThreadItem[]): Map<number, ThreadItem
   return byGroup
 }
 
-export class VirtualList extends Component<Props, { readonly near: ReadonlySet<number>; readonly away: boolean }> {
+export class VirtualList<T extends Row> extends Component<Props<T>, { readonly near: ReadonlySet<number>; readonly away: boolean }> {
   override state = { near: new Set<number>(), away: false }
   private box = createRef<HTMLDivElement>()
   private inner = createRef<HTMLDivElement>()
@@ -81,7 +85,7 @@ export class VirtualList extends Component<Props, { readonly near: ReadonlySet<n
     return fallback
   }
 
-  override componentDidUpdate(_: Props, __: unknown, anchor: Anchor | null): void {
+  override componentDidUpdate(_: Props<T>, __: unknown, anchor: Anchor | null): void {
     if (this.pinnedToBottom) this.scrollToBottom()
     else if (anchor) {
       const same = anchor.element.isConnected ? anchor.element : this.inner.current!.querySelector<HTMLElement>(`[data-row="${CSS.escape(anchor.key)}"]`)
@@ -170,7 +174,7 @@ export class VirtualList extends Component<Props, { readonly near: ReadonlySet<n
     if (box.scrollTop < LOAD_OLDER_AT) this.props.onTop()
   }
 
-  override render({ items, children }: Props, { near, away }: { near: ReadonlySet<number>; away: boolean }) {
+  override render({ items, row, children }: Props<T>, { near, away }: { near: ReadonlySet<number>; away: boolean }) {
     const all = groupItems(items)
     const ids = [...all.keys()]
     const last = ids.at(-1) ?? 0
@@ -183,7 +187,7 @@ export class VirtualList extends Component<Props, { readonly near: ReadonlySet<n
               const shown = near.has(id) || id >= last - 1
               return (
                 <div key={id} class="group" data-group={id} ref={this.refCallback(id)} style={shown ? undefined : { height: `${this.heights.get(id)}px` }}>
-                  {shown && all.get(id)!.map((item) => <ThreadRow key={item.key} item={item} session={this.props.thread.session} />)}
+                  {shown && all.get(id)!.map(row)}
                 </div>
               )
             })}

@@ -13,6 +13,8 @@ const PATHS: Record<string, string> = {
   send: 'M5 12h13M12 5l7 7-7 7',
   stop: 'M7 7h10v10H7z',
   steer: 'M12 4v16M12 4l-4 4M12 4l4 4M5 20h14',
+  pause: 'M8 6v12M16 6v12',
+  play: 'M8 5l11 7-11 7z',
   plus: 'M12 5v14M5 12h14',
   back: 'M15 5l-7 7 7 7',
   down: 'M12 5v14M6 13l6 6 6-6',

@@ -19,8 +19,26 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parents[1] / "static"
 
-PAGE_PATHS = ("/", "/index.html", "/new", "/settings", "/members", "/messages", "/inboxes", "/dead", "/channels")
-PAGE_PATH_TEMPLATES = ("/s/{id}", "/s/{id}/{sheet}", "/messages/{id}", "/members/{id}")
+PAGE_PATHS = (
+    "/",
+    "/index.html",
+    "/new",
+    "/settings",
+    "/members",
+    "/messages",
+    "/inboxes",
+    "/dead",
+    "/channels",
+    "/teams",
+)
+PAGE_PATH_TEMPLATES = (
+    "/s/{id}",
+    "/s/{id}/{sheet}",
+    "/messages/{id}",
+    "/members/{id}",
+    "/teams/{id}",
+    "/teams/{id}/{sheet}",
+)
 
 MEDIA_TYPES = {
     ".html": "text/html",

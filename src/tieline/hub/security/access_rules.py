@@ -34,6 +34,7 @@ PUBLIC: frozenset[tuple[str, str]] = frozenset(
         ("GET", "/inboxes"),
         ("GET", "/dead"),
         ("GET", "/channels"),
+        ("GET", "/teams"),
     }
 )
 PUBLIC_PREFIXES: tuple[tuple[str, str], ...] = (
@@ -42,6 +43,7 @@ PUBLIC_PREFIXES: tuple[tuple[str, str], ...] = (
     ("GET", "/s/"),
     ("GET", "/messages/"),
     ("GET", "/members/"),
+    ("GET", "/teams/"),
     ("POST", "/hooks/"),  # each request carries the signature of its channel
 )
 

@@ -1,0 +1,66 @@
+/** What a person says to a team, stored until the hub has it and resent with the same key, so that it is said once. */
+import { signal } from '@preact/signals'
+import { errorMessage, isOutcomeUnknown, newId, request } from '../api/client'
+import type * as P from '../generated/protocol'
+import { loadLocal, saveLocal } from '../shared/local-storage'
+import { onReady, retrySoon } from '../store/store'
+import { refreshTeam, teamPath, teamThread } from './team-store'
+
+export interface OutgoingWords {
+  readonly id: string
+  readonly team: string
+  readonly body: P.Speak
+  readonly state: 'sending' | 'failed'
+  readonly problem: string
+}
+
+export const outgoingWords = signal<readonly OutgoingWords[]>(loadLocal<OutgoingWords[]>('team-outbox', []))
+
+function save(all: readonly OutgoingWords[]): void {
+  outgoingWords.value = all
+  saveLocal('team-outbox', all)
+}
+
+export function say(team: string, body: P.Speak): void {
+  save([...outgoingWords.value, { id: newId(), team, body, state: 'sending', problem: '' }])
+  void flush()
+}
+
+export function dismissWords(id: string): void {
+  save(outgoingWords.value.filter((one) => one.id !== id))
+}
+
+/** With a new key: the hub would repeat its refusal to the old one. */
+export function retryWords(id: string): void {
+  save(outgoingWords.value.map((one) => (one.id === id ? { ...one, id: newId(), state: 'sending', problem: '' } : one)))
+  void flush()
+}
+
+let flushing = false
+
+/** Sends them one after the other, in the order in which they were written. */
+async function flush(): Promise<void> {
+  if (flushing) return
+  flushing = true
+  try {
+    for (;;) {
+      const next = outgoingWords.value.find((one) => one.state === 'sending')
+      if (!next) return
+      try {
+        await request('POST', `${teamPath(next.team)}/actions`, next.body, next.id)
+        if (teamThread.value?.id === next.team) await refreshTeam() // it is in the thread before it leaves this list
+        dismissWords(next.id)
+      } catch (error) {
+        if (isOutcomeUnknown(error)) {
+          retrySoon()
+          return
+        }
+        save(outgoingWords.value.map((one) => (one.id === next.id ? { ...one, state: 'failed', problem: errorMessage(error) } : one)))
+      }
+    }
+  } finally {
+    flushing = false
+  }
+}
+
+onReady(() => void flush())
