@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 LOGIN_ATTEMPTS = 10
 RATE_WINDOW_S = 60.0
 """Wrong secrets per address in RATE_WINDOW_S."""
-AUTOMATIC = frozenset({"policy", "memory", "expiry", "turn-end", "restart", "agent", "nobody", "error"})
+AUTOMATIC = frozenset({"policy", "team", "memory", "expiry", "turn-end", "restart", "agent", "nobody", "error"})
 """Values of `Answer.by` when no person answered."""
 PAIRING_OFFERS = 30
 """New pairing secrets per device in RATE_WINDOW_S."""
