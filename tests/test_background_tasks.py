@@ -28,7 +28,7 @@ async def test_one_module_is_imported_at_a_time(tmp_path: Path, monkeypatch: pyt
     both = threading.Event()
     met.__dict__.update(inside=0, both=both, counting=threading.Lock())
     monkeypatch.setitem(sys.modules, "met", met)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     names = ("imported_in_a_thread", "imported_in_another")
     for name in names:
         (tmp_path / f"{name}.py").write_text(MODULE)

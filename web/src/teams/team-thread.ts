@@ -91,6 +91,7 @@ export class TeamThread {
       case 'started': return { kind: 'task', by: entry.by ?? '', text: entry.task }
       case 'turn_began': return undefined // who works is said below the rows, for as long as they do
       case 'person_spoke': return this.said(entry, true, 0)
+      case 'member_called': return this.said(entry, false, 0)
       case 'turn_ended':
         if (entry.status === 'success') return this.said(entry, false, entry.cost_usd ?? 0)
         if (entry.status === 'indeterminate') return notice(`The turn of ${entry.member} was cut off by a restart. It goes on.`, 'warning')
@@ -106,7 +107,7 @@ export class TeamThread {
     }
   }
 
-  private said(entry: P.TurnEnded | P.PersonSpoke, person: boolean, cost_usd: number): TeamRowContent {
+  private said(entry: P.TurnEnded | P.MemberCalled | P.PersonSpoke, person: boolean, cost_usd: number): TeamRowContent {
     const markers = entry.markers ?? {}
     const steers = Object.keys(markers).length > 0
     const text = entry.text ?? ''
