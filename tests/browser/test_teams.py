@@ -161,6 +161,7 @@ async def test_from_the_list_to_the_end(hub: HubProcess, open_page: OpenPage, sh
     sheet = page.get_by_role("dialog", name="About this team")
     await expect(sheet.get_by_role("listitem").filter(has_text="the architect")).to_contain_text("2 turns")
     await shot(page, "team-phone-about")
+    await sheet.get_by_label("Policy of tester").select_option("read-only")
     await sheet.get_by_role("button", name="Remove reviewer from the team").click()
     await sheet.get_by_role("button", name="Remove reviewer: confirm").click()
     await expect(sheet.get_by_role("listitem")).to_have_count(4)
@@ -169,6 +170,7 @@ async def test_from_the_list_to_the_end(hub: HubProcess, open_page: OpenPage, sh
     await sheet.get_by_role("button", name="End it").click()
     await expect(sheet).to_have_count(0)
     await expect(state(page)).to_have_text("Ended")
+    await expect(log(page)).to_contain_text("The policy of tester is now read-only")
     await expect(log(page)).to_contain_text("reviewer left the team")
     await expect(log(page)).to_contain_text("Ended: good enough")
 
@@ -188,6 +190,16 @@ async def test_from_the_list_to_the_end(hub: HubProcess, open_page: OpenPage, sh
     await shot(page, "team-phone-ended")
     view = await hub.request("GET", f"teams/{team}")
     assert (view["status"], view["max_rounds"]) == ("ended", 33)
+
+    await page.get_by_role("button", name="About this team").click()
+    await sheet.get_by_label("A new conversation of the same team").fill("Build another shop.")
+    await sheet.get_by_role("button", name="Start").click()
+    await expect(log(page).get_by_label("Task")).to_contain_text("Build another shop.")
+    await expect(log(page).get_by_role("article", name="Run this command?")).to_be_visible()
+    again = page.url.rpartition("/")[2]
+    assert again not in (team, "info")
+    await hub.request("POST", f"teams/{again}/actions", {"do": "end"})
+    await expect(state(page)).to_have_text("Ended")
 
 
 async def test_what_happens_during_a_break_is_there_once_and_in_order(hub: HubProcess, open_page: OpenPage) -> None:

@@ -57,15 +57,18 @@ describe('the log as rows', () => {
       { seq: 5, entry: { type: 'turn_ended', turn: 2, member: 'dev', status: 'error', error: 'no credit' } },
       { seq: 6, entry: { type: 'held', by: 'alice' } },
       { seq: 7, entry: { type: 'resumed', more_rounds: 5 } },
-      { seq: 8, entry: { type: 'something_new', by: 'x' } as unknown as P.Held },
-      { seq: 9, entry: { type: 'ended', reason: 'done, says dev' } },
+      { seq: 8, entry: { type: 'policy_changed', member: 'dev', policy: 'edits', by: 'alice' } },
+      { seq: 9, entry: { type: 'policy_changed', member: 'dev', policy: { shell: 'deny' } as P.Policy } },
+      { seq: 10, entry: { type: 'member_called', turn: 3, member: 'dev', text: 'By a tool.', markers: { done: true } } },
+      { seq: 11, entry: { type: 'something_new', by: 'x' } as unknown as P.Held },
+      { seq: 12, entry: { type: 'ended', reason: 'done, says dev' } },
     ])
     const rows = thread.rows.value
-    expect(rows.map((row) => row.number)).toEqual([0, 1, 2, 3, 4, 5, 6, 7])
+    expect(rows.map((row) => row.number)).toEqual(rows.map((_, index) => index))
     expect(rows[0]!.content).toEqual({ kind: 'task', by: 'owner', text: 'Build it.' })
     expect(rows[1]!.content).toMatchObject({ kind: 'said', speaker: 'dev', colour: 0, person: false, text: 'Done.', markers: { next: [{ name: 'alice' }] } })
     expect(rows[2]!.content).toMatchObject({ kind: 'said', speaker: 'alice', colour: 1, person: true, text: '[NEXT: nobody] is quoted' })
-    expect(rows.slice(3).map((row) => 'text' in row.content && row.content.text)).toEqual(['The turn of dev failed: no credit', 'Put on hold by alice', 'Resumed, with 5 rounds more', 'something new by x', 'Ended: done, says dev'])
+    expect(rows.slice(3).map((row) => 'text' in row.content && row.content.text)).toEqual(['The turn of dev failed: no credit', 'Put on hold by alice', 'Resumed, with 5 rounds more', 'The policy of dev is now edits, by alice', 'The policy of dev is now shell: deny', 'By a tool.', 'something new by x', 'Ended: done, says dev'])
   })
 
   it('takes each entry once, and older ones before the known', async () => {

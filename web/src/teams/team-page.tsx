@@ -1,9 +1,11 @@
 /** A team's conversation as a thread, with all that a person can do in it. */
 import { useLayoutEffect, useState } from 'preact/hooks'
+import { errorMessage } from '../api/client'
 import { back, navigate, teamUrl } from '../app/router'
 import { AskCard } from '../asks/ask-card'
 import { ConnectionBar } from '../connection/connection-bar'
 import type * as P from '../generated/protocol'
+import { POLICIES } from '../sessions/policies'
 import { agentName, dollars } from '../shared/format'
 import { visible, visibleLine } from '../shared/visible-text'
 import { sessions, teams, visibleAsks } from '../store/store'
@@ -14,7 +16,7 @@ import { Icon } from '../ui/icons'
 import { TeamComposer } from './team-composer'
 import { dismissWords, outgoingWords, retryWords } from './team-outbox'
 import { SessionLink, speakerStyle, TeamRowView } from './team-rows'
-import { act, closeTeam, loadOlderEntries, openTeam, reorder, teamProblem, teamThread } from './team-store'
+import { act, closeTeam, loadOlderEntries, openTeam, reorder, startAgain, teamProblem, teamThread } from './team-store'
 import type { TeamThread } from './team-thread'
 import { TeamChip, teamSpent, teamState } from './teams'
 
@@ -154,7 +156,33 @@ function TeamSheet({ thread, view }: { thread: TeamThread; view: P.TeamView }) {
           <div class="row"><button type="button" onClick={() => setEnding(false)}>Back</button><button type="submit" class="deny grow">End it</button></div>
         </form>
       ) : <button type="button" class="deny" onClick={() => setEnding(true)}>End the conversation …</button>)}
+      <StartAgain thread={thread} />
     </Sheet>
+  )
+}
+
+/** The same team, another task. */
+function StartAgain({ thread }: { thread: TeamThread }) {
+  const [task, setTask] = useState('')
+  const [problem, setProblem] = useState('')
+  const start = () => void startAgain(thread, task.trim()).then((id) => navigate(teamUrl(id)), (error: unknown) => setProblem(errorMessage(error)))
+  return (
+    <form class="stack-small" onSubmit={(event) => { event.preventDefault(); if (task.trim()) start() }}>
+      <label>A new conversation of the same team<textarea rows={2} value={task} placeholder="Its task" onInput={(event) => setTask(event.currentTarget.value)} /></label>
+      <Problem text={problem} />
+      <div class="row end"><button type="submit" disabled={!task.trim()}>Start</button></div>
+    </form>
+  )
+}
+
+function MemberPolicy({ thread, member }: { thread: TeamThread; member: P.TeamMemberView }) {
+  const { policy = 'ask' } = member
+  const known = POLICIES.find((one) => (typeof policy === 'string' ? one.name === policy : policy && (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === policy[part])))
+  return (
+    <select class="member-policy" aria-label={`Policy of ${visibleLine(member.name)}, from its next turn`} value={known?.name ?? ''} onChange={(event) => void act(thread, { do: 'change_policy', member: member.name, policy: event.currentTarget.value })}>
+      {!known && <option value="">{typeof policy === 'string' ? policy : 'Custom'}</option>}
+      {POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}</option>)}
+    </select>
   )
 }
 
@@ -168,6 +196,7 @@ function Member({ thread, member, over }: { thread: TeamThread; member: P.TeamMe
         <strong class="speaker">{name}</strong>
         <div class="faint small-text">{visibleLine([member.human ? 'Person' : agentName(member.agent || 'session'), member.role].filter(Boolean).join(' · '))}</div>
         {!member.human && <div class="small-text">{[`${turns} ${turns === 1 ? 'turn' : 'turns'}`, dollars(member.cost_usd)].filter(Boolean).join(' · ')} <SessionLink name={member.name} thread={thread} label="Session" /></div>}
+        {!member.human && !over && <MemberPolicy thread={thread} member={member} />}
       </div>
       {!over && !removing && (
         <>

@@ -35,7 +35,7 @@ function RowContent({ item, thread }: { item: TeamRow; thread: TeamThread }) {
             <span class="faint when">{[ago(item.at, now.value), dollars(content.cost_usd)].filter(Boolean).join(' · ')}</span>
             <SessionLink name={content.speaker} thread={thread} />
           </header>
-          {content.text ? <Markdown text={content.text} /> : <p class="faint small-text">{steers(content.markers) ? 'No words.' : 'Said nothing.'}</p>}
+          {content.text ? <Markdown text={content.text} /> : !steers(content.markers) && <p class="faint small-text">Said nothing.</p>}
           <Steering markers={content.markers} />
         </article>
       )

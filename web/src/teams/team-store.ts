@@ -92,7 +92,16 @@ export async function loadOlderEntries(thread: TeamThread): Promise<void> {
   }
 }
 
-type TeamAction = P.Hold | P.Resume | P.Reorder | P.Drop | P.AddMember | P.RemoveMember | P.EndTeam
+type TeamAction = P.Hold | P.Resume | P.Reorder | P.Drop | P.AddMember | P.RemoveMember | P.ChangePolicy | P.EndTeam
+
+/** Starts the same team on another task. Returns the id of the new conversation. */
+export async function startAgain(thread: TeamThread, task: string): Promise<string> {
+  const { entries } = await get<P.TeamEntries>(`${teamPath(thread.id)}/entries?after=0&limit=1`)
+  const first = entries[0]?.entry
+  if (first?.type !== 'started') throw new Error('The beginning of the conversation is not there any more.')
+  const { value } = await thread.request.send<P.TeamView>('POST', 'teams', { team: first.team, task, id: '' } satisfies P.NewTeam)
+  return value.id
+}
 
 let acting: Promise<unknown> = Promise.resolve()
 

@@ -100,6 +100,7 @@ export class TeamThread {
       case 'resumed': return notice(`Resumed${by}${more(entry)}`)
       case 'reordered': return notice(`Next${by}: ${entry.next.join(', ')}`)
       case 'dropped': return notice(`Taken from the queue${by}: ${entry.members.join(', ')}`)
+      case 'policy_changed': return notice(`The policy of ${entry.member} is now ${policyText(entry.policy)}${entry.by ? `, ${by.trim()}` : ''}`)
       case 'member_added': return notice(`${entry.member.name} joined the team`)
       case 'member_removed': return notice(`${entry.member} left the team`)
       case 'ended': return notice(`Ended: ${entry.reason}`)
@@ -123,6 +124,9 @@ function more({ more_rounds, more_cost_usd, more_minutes }: P.Resumed): string {
   const parts = [more_rounds && `${more_rounds} rounds`, more_cost_usd && `$${more_cost_usd}`, more_minutes && `${more_minutes} minutes`].filter(Boolean)
   return parts.length ? `, with ${parts.join(', ')} more` : ''
 }
+
+const policyText = (policy: P.Policy | string): string =>
+  typeof policy === 'string' ? policy : Object.entries(policy).map(([what, level]) => `${what.replaceAll('_', ' ')}: ${String(level)}`).join(', ')
 
 /** An entry that a newer hub writes. */
 function unknownEntry(entry: { readonly type: string; readonly by?: string }): string {
