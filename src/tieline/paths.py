@@ -65,6 +65,11 @@ def snapshots(env: Mapping[str, str]) -> Path:
     return state(env) / "snapshots"
 
 
+def worktrees(env: Mapping[str, str]) -> Path:
+    """Git worktrees that members of teams work in, a folder for each team."""
+    return state(env) / "worktrees"
+
+
 def trusted_file(env: Mapping[str, str]) -> Path:
     """The code and rights of the configuration that a person has approved; mode 0600."""
     return state(env) / "trusted-code.json"

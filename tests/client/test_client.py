@@ -27,7 +27,7 @@ from tieline.protocol.request_bodies import (
     SessionChange,
 )
 from tieline.protocol.stream_frames import AskFrame, EventFrame, PromptFrame, Ready
-from tieline.protocol.teams import Hold, NewTeam, Team
+from tieline.protocol.teams import CleanTeam, Hold, NewTeam, Team
 from tieline.protocol.views import CommandView, PromptView
 from tieline.script import Inquire, Run, Say, Stall
 from tieline.sessions.pending_asks import AlreadyAnswered
@@ -465,6 +465,7 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.team_entries("x"),
         lambda c: c.start_team(NewTeam(team=Team(name="x"))),
         lambda c: c.act_in_team("x", Hold()),
+        lambda c: c.clean_team("x", CleanTeam()),
     ]
     async with Spy(hub.url, "t") as spy:
         for call in calls:

@@ -18,6 +18,7 @@ from tieline.protocol import teams as p
 from tieline.script import Reply
 from tieline.sessions.manager import SessionManager
 from tieline.teams.teams import Teams
+from tieline.teams.worktrees import Worktrees
 from tieline.testing.in_process_hub import hub_around
 
 BOUND = 60.0
@@ -104,7 +105,7 @@ async def teams_on(url: str, place: Path, **scripts: Sequence[Reply]) -> AsyncGe
         open_bus(url) as bus,
         SessionManager(bus, config, drivers=drivers) as router,
         hub_around(router, bus, config) as hub,
-        Teams(bus, HubSessions(hub)) as teams,
+        Teams(bus, HubSessions(hub), worktrees=Worktrees(env)) as teams,
     ):
         yield TeamsHere(teams, bus, router, place, heard)
 

@@ -37,6 +37,7 @@ from ..processes import subreaper
 from ..sessions.manager import SessionManager
 from ..teams.member_tools import MemberTools
 from ..teams.teams import Teams
+from ..teams.worktrees import Worktrees
 from ..version import __version__
 from .mesh import open_mesh
 from .nats_server import nats_server
@@ -86,8 +87,9 @@ async def hub_on(
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
         relay = await stack.enter_async_context(open_relay(hub, wait=False))
         mesh = await stack.enter_async_context(open_mesh(hub, relay, local.router if local else None))
-        hub.teams = await stack.enter_async_context(Teams(bus, HubSessions(hub), keep_days=config.hub.keep_events_days))
-        mesh.teams = MemberTools(bus, hub.teams)
+        teams = Teams(bus, HubSessions(hub), worktrees=Worktrees(config.environ), keep_days=config.hub.keep_events_days)
+        hub.teams = await stack.enter_async_context(teams)
+        mesh.teams = MemberTools(bus, teams)
         stack.callback(farewell.step, "the channels")
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))

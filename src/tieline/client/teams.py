@@ -1,6 +1,6 @@
 """The part of the client about team conversations."""
 
-from ..protocol.teams import AnyTeamAction, NewTeam, TeamEntries, TeamRecord, TeamView
+from ..protocol.teams import AnyTeamAction, CleanedTeam, CleanTeam, NewTeam, TeamEntries, TeamRecord, TeamView
 from .api_requests import ApiRequests
 
 
@@ -27,3 +27,6 @@ class TeamsApi(ApiRequests):
 
     async def act_in_team(self, team: str, action: AnyTeamAction) -> TeamView:
         return await self.change("POST", f"teams/{team}/actions", TeamView, action)
+
+    async def clean_team(self, team: str, clean: CleanTeam) -> CleanedTeam:
+        return await self.change("POST", f"teams/{team}/clean", CleanedTeam, clean)

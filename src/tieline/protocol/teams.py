@@ -34,6 +34,16 @@ class Markers(Struct, frozen=True, kw_only=True, omit_defaults=True):
     done: bool = False
 
 
+class MemberWork(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the branch of a member's worktree has. `problem`: why what is in its files was not committed."""
+
+    branch: str
+    commit: str = ""
+    stat: str = ""  # what is new on it, file by file
+    conflicts: tuple[str, ...] = ()  # files in which it does not merge by itself
+    problem: str = ""
+
+
 class TeamMember(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """An agent, or a person."""
 
@@ -45,6 +55,9 @@ class TeamMember(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     instructions: Annotated[str, setting("Its system instruction.", "You write no code.")] = ""
     instructions_file: Annotated[str, setting("File with its system instruction.", "architect.md")] = ""
     cwd: Annotated[str, setting("Directory that it works in. Relative: to the team file.", "/home/me/shop")] = "."
+    worktree: Annotated[bool, setting("It works in a git worktree of its own, made from its directory's.", True)] = (
+        False
+    )
     node: Annotated[str, setting("Id of the machine that runs it. Empty: the hub's own.", "laptop-4f2a")] = ""
     model: Annotated[str, setting("Model, by the agent's own name.", "opus")] = ""
     effort: Annotated[str, setting("Effort, by the agent's own name.", "high")] = ""
@@ -76,6 +89,9 @@ class ConversationLimits(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     ] = 1
     first: Annotated[str, setting("Who speaks first. Empty: the first agent.", "architect")] = ""
     fallback: Annotated[str, setting("Who is asked when nobody is addressed. Empty: the first person.", "alice")] = ""
+    merge: Annotated[
+        str, setting("Who is told what members with worktrees have committed, and merges it.", "architect")
+    ] = ""
     context_chars: Annotated[
         int,
         setting("Characters of what others said that a member is given with its turn.", 20_000),
@@ -114,6 +130,7 @@ class TurnBegan(TeamLogEntry, tag="turn_began", frozen=True, kw_only=True):
     prompt: str  # its id
     text: str
     seen: int  # the number of the last message that it was given
+    worktree: str = ""  # where it works, if that is its own
     policy_changes: int = 0  # of its own so far, which its session has
 
 
@@ -135,6 +152,7 @@ class TurnEnded(TeamLogEntry, tag="turn_ended", frozen=True, kw_only=True):
     error: str = ""
     cost_usd: float = 0.0
     markers: Markers = Markers()
+    work: MemberWork | None = None  # of a member with a worktree
 
 
 class PersonSpoke(TeamLogEntry, tag="person_spoke", frozen=True, kw_only=True):
@@ -222,6 +240,8 @@ class TeamMemberView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     policy: Policy | str | None = None  # as the team says; its session's may have been changed there
     turns: int = 0
     cost_usd: float = 0.0
+    worktree: str = ""  # its path
+    work: MemberWork | None = None
 
 
 class TeamView(TeamRecord, frozen=True, kw_only=True):
@@ -250,6 +270,18 @@ class NewTeam(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     team: Team
     task: str = ""  # empty: the team's own
     id: str = ""  # the same again is the same conversation
+
+
+class CleanTeam(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Remove the worktrees of a conversation that has ended. `force`: also where something is not merged, or not
+    committed; what is committed stays on its branch."""
+
+    force: bool = False
+
+
+class CleanedTeam(Struct, frozen=True, kw_only=True):
+    removed: tuple[str, ...]  # paths
+    kept: dict[str, str]  # path → why
 
 
 class TeamAction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do", tag=""):

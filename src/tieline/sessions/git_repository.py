@@ -51,6 +51,11 @@ class Repository(Struct, frozen=True):
             value = loose or self._packed(found[1])
         return ""
 
+    def ref(self, branch: str) -> str:
+        """The commit of a branch; empty when there is none, or it cannot be read."""
+        value = _fact(f"{self.common_dir}/refs/heads/{branch}") or self._packed(f"refs/heads/{branch}")
+        return value if _COMMIT.fullmatch(value) else ""
+
     @property
     def object_format(self) -> str:
         with suppress(OSError):

@@ -103,10 +103,17 @@ class Git:
         self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = ":".join(map(_quoted, others))
 
     async def run(
-        self, *arguments: str, index: Path | None = None, feed: bytes = b"", limit: int = MAX_OUTPUT
+        self,
+        *arguments: str,
+        index: Path | None = None,
+        feed: bytes = b"",
+        limit: int = MAX_OUTPUT,
+        env: Mapping[str, str] | None = None,
+        codes: tuple[int, ...] = (0,),
     ) -> bytes:
-        """What it printed; more than `limit` is cut off, and the command with it. Raises GitFailed."""
-        env = {**self._env, "GIT_INDEX_FILE": str(index or self.index)}
+        """What it printed; more than `limit` is cut off, and the command with it. Raises GitFailed, unless it ended
+        with one of these codes."""
+        env = {**self._env, **(env or {}), "GIT_INDEX_FILE": str(index or self.index)}
         output = bytearray()
         try:
             async with Process.start([self._program, *arguments], cwd=self._top, env=env) as process:
@@ -122,7 +129,7 @@ class Git:
                 await process.wait(GIT_TIMEOUT_S)
         except OSError as error:
             raise GitFailed(f"git {arguments[0]} did not run in {self._top}: {error}") from None
-        if process.returncode:
+        if process.returncode not in codes:
             raise GitFailed(f"git {arguments[0]} failed in {self._top}: {process.stderr.strip()}")
         return bytes(output)
 
@@ -142,11 +149,11 @@ class Git:
 
 @asynccontextmanager
 async def opened(
-    repository: Repository, env: Mapping[str, str], *, store: Path, keep: bool
+    repository: Repository, env: Mapping[str, str], *, store: Path, keep: bool, objects: Path | None = None
 ) -> AsyncGenerator[Git, None]:
-    """A git directory of our own for this block, bounded in time. New objects go to the store with `keep`, else they
-    are gone with the block. Raises GitFailed."""
-    kept = store / "objects"
+    """A git directory of our own for this block, bounded in time. With `keep`, new objects go to `objects`, or to the
+    store; else they are gone with the block. Raises GitFailed."""
+    kept = objects or store / "objects"
     if not find("git", _path(env.get("PATH", ""), repository.top)):
         raise GitFailed("git is not installed", hint="Install git to have diffs.")
     try:

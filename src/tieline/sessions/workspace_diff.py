@@ -134,7 +134,7 @@ def _sort(top: str, names: Iterable[bytes], git: Git) -> tuple[list[bytes], dict
         except OSError:
             files.append(name)  # gone: git takes it out
             continue
-        if _beyond_link(base, name, links) or not (stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode)):
+        if beyond_link(base, name, links) or not (stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode)):
             lines[name] = None
         elif about.st_size > HUGE:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(about.st_mtime)) + f".{about.st_mtime_ns % 10**9:09d}"
@@ -147,13 +147,13 @@ def _sort(top: str, names: Iterable[bytes], git: Git) -> tuple[list[bytes], dict
     return files, lines
 
 
-def _beyond_link(base: bytes, name: bytes, known: dict[bytes, bool]) -> bool:
+def beyond_link(base: bytes, name: bytes, known: dict[bytes, bool]) -> bool:
     """Whether a folder on the way to it is a symbolic link: then it is not in this tree."""
     folder = name.rpartition(b"/")[0]
     if not folder:
         return False
     if folder not in known:
-        known[folder] = os.path.islink(base + folder) or _beyond_link(base, folder, known)  # noqa: PTH114
+        known[folder] = os.path.islink(base + folder) or beyond_link(base, folder, known)  # noqa: PTH114
     return known[folder]
 
 

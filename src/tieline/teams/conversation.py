@@ -1,6 +1,7 @@
 """The state of a conversation, folded from its log entry by entry. Pure: the same log gives the same state."""
 
 import hashlib
+import re
 from collections import deque
 from collections.abc import Iterable
 from itertools import takewhile
@@ -19,6 +20,7 @@ from ..protocol.teams import (
     MemberAdded,
     MemberCalled,
     MemberRemoved,
+    MemberWork,
     NextSpeaker,
     PersonSpoke,
     PolicyChanged,
@@ -53,6 +55,12 @@ def session_of(team: str, member: TeamMember) -> str:
     return "t" + hashlib.sha256(f"{team}.{member.name.casefold()}".encode()).hexdigest()[:23]
 
 
+def branch_of(team: Team, id: str, member: TeamMember) -> str:
+    """The branch of a member's worktree: always the same."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", team.name).strip("-")[:40] or "team"
+    return f"team/{name}/{id[-8:].strip('-_') or id}/{member.name}"
+
+
 class TeamMessage(NamedTuple):
     number: int
     sender: str
@@ -68,6 +76,8 @@ class Participant:
         self.seen = joined  # the number of the last message that it was given
         self.turns = 0
         self.cost_usd = 0.0
+        self.worktree = ""  # its path
+        self.work: MemberWork | None = None  # what it has committed last
         self.policy_changes = 0
         self.policy_changes_held = 0  # those that its session has
         self.told_unknown = False  # that it addressed somebody who is not there
@@ -93,11 +103,13 @@ class TeamConversation:
         self.task = ""
         self.limits = ConversationLimits()
         self.participants: dict[str, Participant] = {}  # by case-folded name, in the order of the file
+        self.left: dict[str, Participant] = {}  # those who are no members any more
         self.queue = SpeakingQueue()
         self.messages: deque[TeamMessage] = deque(maxlen=MAX_MESSAGES)
         self.running: dict[str, TurnBegan] = {}  # by member
         self.called: dict[str, list[MemberCalled]] = {}  # by member, in the turn that runs
         self.waiting_for: dict[str, str] = {}  # people, with who addressed them last
+        self.to_merge: list[int] = []  # the messages about work that whoever merges is told next
         self.rounds = 0
         self.cost_usd = 0.0
         self.working_s = 0.0  # time in which somebody worked
@@ -211,6 +223,8 @@ class TeamConversation:
                     policy=each.member.policy,
                     turns=each.turns,
                     cost_usd=each.cost_usd,
+                    worktree=each.worktree,
+                    work=each.work,
                 )
                 for each in self.participants.values()
             ),
@@ -278,6 +292,7 @@ class TeamConversation:
         if (participant := self.find(entry.member)) is not None:
             participant.seen = entry.seen
             participant.turns += 1
+            participant.worktree = entry.worktree or participant.worktree
             participant.policy_changes_held = max(participant.policy_changes_held, entry.policy_changes)
 
     def _turn_ended(self, entry: TurnEnded) -> None:
@@ -286,9 +301,13 @@ class TeamConversation:
         self.cost_usd += entry.cost_usd
         participant = self.find(entry.member)
         if participant is None:  # it was removed meanwhile
+            self._queue_merging()
             self._ask_if_silent(entry.member)
             return
         participant.cost_usd += entry.cost_usd
+        if entry.work is not None:
+            self._worked(participant, entry.work)
+        self._queue_merging()
         if entry.status == "success":
             self._spoke(participant, *_with_calls(entry, calls))
         elif entry.status == "indeterminate":  # again and again, if need be: rounds are limited
@@ -347,11 +366,37 @@ class TeamConversation:
     def _remove(self, name: str) -> None:
         if (participant := self.find(name)) is None:
             return
-        del self.participants[participant.name.casefold()]
+        self.left[participant.name.casefold()] = self.participants.pop(participant.name.casefold())
         self.queue.drop(participant.name)
         self.waiting_for.pop(participant.name, None)
         self._say(COORDINATOR, f"{participant.name} has left the team.")
         self._ask_if_silent("")
+
+    def _worked(self, participant: Participant, work: MemberWork) -> None:
+        """Whoever merges is told, and speaks when the others have; without one, all are told."""
+        before, participant.work = participant.work, work
+        if work.problem:
+            self._say(COORDINATOR, f"The work of {participant.name} was not committed: {work.problem}")
+        if work.commit == (before.commit if before else "") or not work.stat:
+            return
+        text = f"The work of {participant.name} is on the branch {work.branch}:\n{work.stat}"
+        if work.conflicts:
+            text += f"\nIt does not merge by itself, there are conflicts in: {', '.join(work.conflicts)}"
+        merging = self.find(self.limits.merge) if self.limits.merge else None
+        if merging is None or merging is participant:
+            self._say(COORDINATOR, text)
+            return
+        self._tell(merging.name, f"{text}\nMerge it: `git merge {work.branch}`")
+        self.to_merge.append(self.count)
+
+    def _queue_merging(self) -> None:
+        """Whoever merges speaks once all who work in worktrees have ended."""
+        merging = self.find(self.limits.merge) if self.limits.merge else None
+        if self.to_merge and not any(turn.worktree for turn in self.running.values()):
+            if merging is not None and not merging.over_budget():
+                for message in self.to_merge:
+                    self.queue.add(merging.name, LOWEST_PRIORITY, message)
+            self.to_merge.clear()
 
     # --- what a message does ---
 

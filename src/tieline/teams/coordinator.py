@@ -7,9 +7,11 @@ it is sent.
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Coroutine
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,15 +22,17 @@ from ..channels.base import SessionNodeOffline, SessionRequest, SessionService
 from ..errors import BusError, TielineError, UsageError
 from ..events import AnyEvent, Done, ToolResult
 from ..policy import Policy
-from ..protocol.teams import AnyEntry, Markers, TeamEnded, TurnBegan, TurnEnded, TurnStatus
+from ..protocol.teams import AnyEntry, Markers, MemberWork, TeamEnded, TurnBegan, TurnEnded, TurnStatus
 from ..sessions.event_log import subject as log_subject
 from ..sessions.records import SESSIONS, SessionRecord
+from ..sessions.safe_git import GitFailed
 from ..sessions.turn_follower import TurnEnd, TurnFollower
-from .conversation import Participant, TeamConversation, session_of
+from .conversation import Participant, TeamConversation, branch_of, session_of
 from .markers import lines_with_markers, read_markers
 from .records import TEAMS, decode_entry, encode_entry, subject, within_limit
 from .team_file import environment_of, policy_of
 from .turn_prompt import instructions, turn_prompt
+from .worktrees import Worktree, Worktrees
 
 log = logging.getLogger("tieline.teams")
 
@@ -43,11 +47,14 @@ _session = msgspec.json.Decoder(SessionRecord).decode
 class Coordinator:
     """`run` returns when the conversation has ended."""
 
-    def __init__(self, id: str, bus: Bus, sessions: SessionService, turns: TurnFollower) -> None:
+    def __init__(
+        self, id: str, bus: Bus, sessions: SessionService, turns: TurnFollower, worktrees: Worktrees | None = None
+    ) -> None:
         self.conversation = TeamConversation(id)
         self._bus = bus
         self._sessions = sessions
         self._turns = turns
+        self._worktrees = worktrees
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting: set[str] = set()  # members whose turn is about to begin, until that was read from the log
         self._followed: set[str] = set()  # prompts whose turns are followed
@@ -152,6 +159,7 @@ class Coordinator:
             prompt=f"{conversation.id}-{turn}",
             text=turn_prompt(conversation, participant, system=system),
             seen=conversation.count,
+            worktree="" if problem else self._worktree_path(participant),
             policy_changes=policy_changes,
             at=time.time(),
         )
@@ -172,7 +180,7 @@ class Coordinator:
             return text if first else ""
         request = SessionRequest(
             agent=member.agent,
-            cwd=member.cwd,
+            cwd=await self._cwd(participant),
             node=member.node,
             title=f"{self.conversation.team.name}: {member.name}",
             team=self.conversation.id,
@@ -197,6 +205,52 @@ class Coordinator:
         if changed and (entry is None or _session(entry.value).policy != request.policy):
             await self._change_policy(session, request.policy)
         return text if first and entry is not None and not _session(entry.value).system else ""
+
+    def _worktree(self, participant: Participant) -> Worktree | None:
+        """Raises GitFailed."""
+        member = participant.member
+        if not member.worktree or self._worktrees is None:
+            return None
+        id = self.conversation.id
+        return self._worktrees.find(id, member.name, branch_of(self.conversation.team, id, member), member.cwd)
+
+    def _worktree_path(self, participant: Participant) -> str:
+        if not participant.member.worktree or self._worktrees is None:
+            return ""
+        return str(self._worktrees.folder(self.conversation.id) / participant.name)
+
+    async def _cwd(self, participant: Participant) -> str:
+        """Where it works; a worktree is made with its first turn."""
+        tree = self._worktree(participant)
+        if tree is None or self._worktrees is None:
+            return participant.member.cwd
+        await self._worktrees.make(tree)
+        inner = os.path.relpath(os.path.realpath(participant.member.cwd), os.path.realpath(tree.repository.top))
+        place = Path(tree.path, inner)
+        await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)
+        return str(place)
+
+    async def _commit(self, began: TurnBegan) -> MemberWork | None:
+        """What its turn changed, on the branch of its worktree. The same again changes nothing."""
+        participant = self.conversation.find(began.member)
+        if participant is None or not began.worktree or self._worktrees is None:
+            return None
+        branch = branch_of(self.conversation.team, self.conversation.id, participant.member)
+        before = participant.work.commit if participant.work else ""
+        merging = self.conversation.find(self.conversation.limits.merge)
+        try:
+            tree = self._worktree(participant)
+            if tree is None:
+                return None
+            return await self._worktrees.commit(
+                tree,
+                author=began.member,
+                message=f"{self.conversation.team.name}: turn {began.turn}, {began.member}",
+                since=before,
+                merge_into=(merging.worktree or merging.member.cwd) if merging else "",
+            )
+        except GitFailed as error:
+            return MemberWork(branch=branch, commit=before, problem=error.message)
 
     async def _change_policy(self, session: str, policy: Policy) -> None:
         """A session is still busy for a moment after its turn has ended in the log."""
@@ -249,6 +303,7 @@ class Coordinator:
 
     async def _end_turn(self, began: TurnBegan, status: TurnStatus, end: TurnEnd, events: "_TurnEvents") -> None:
         markers = read_markers(end.text, events.printed) if status == "success" else Markers()
+        work = await self._commit(began)
         ended = TurnEnded(
             turn=began.turn,
             member=began.member,
@@ -257,6 +312,7 @@ class Coordinator:
             error=end.error,
             cost_usd=events.cost_usd,
             markers=markers,
+            work=work,
             at=time.time(),
         )
         await self._append(ended)

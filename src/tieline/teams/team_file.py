@@ -83,11 +83,12 @@ def check_team(team: Team) -> Iterator[Mistake]:
     if team.members and all(member.human or member.responds == "never" for member in team.members):
         yield Mistake(("members",), "no agent can speak", "Add a member with an agent.")
     limits = team.conversation
-    for key, name in (("first", limits.first), ("fallback", limits.fallback)):
+    for key, name in (("first", limits.first), ("fallback", limits.fallback), ("merge", limits.merge)):
         if name and name.casefold() not in names:
             yield Mistake(("conversation", key), f"no member is called {name}", _known(team))
-    if limits.first and (member := team.member(limits.first)) and (member.human or member.responds == "never"):
-        yield Mistake(("conversation", "first"), f"{limits.first} is no agent that speaks")
+    for key, name in (("first", limits.first), ("merge", limits.merge)):
+        if name and (member := team.member(name)) and (member.human or member.responds == "never"):
+            yield Mistake(("conversation", key), f"{name} is no agent that speaks")
     if limits.parallel > 1:
         yield from _shared_directories(team.members)
 
@@ -113,9 +114,11 @@ def check_member(member: TeamMember, here: tuple[str | int, ...] = ()) -> Iterat
             key = "env" if error.field == "environment" else error.field
             yield Mistake((*here, key), error.message, error.hint)
     else:
-        for key in ("arguments", "env"):
+        for key in ("arguments", "env", "worktree"):
             if getattr(member, key):
                 yield Mistake((*here, key), "it is for a member with an agent")
+    if member.worktree and member.node:
+        yield Mistake((*here, "worktree"), "worktrees are made on the hub's own machine", "Leave `node` out.")
 
 
 def policy_of(member: TeamMember) -> Policy:
@@ -152,9 +155,14 @@ def _known(team: Team) -> str:
 def _shared_directories(members: tuple[TeamMember, ...]) -> Iterator[Mistake]:
     places: dict[tuple[str, str], str] = {}
     for place, member in enumerate(members):
-        if member.agent and (first := places.setdefault((member.node, member.cwd), member.name)) != member.name:
+        if (
+            member.agent
+            and not member.worktree
+            and (first := places.setdefault((member.node, member.cwd), member.name)) != member.name
+        ):
             problem = f"{member.name} and {first} share a directory, and parallel lets them work at the same time"
-            yield Mistake(("members", place, "cwd"), problem, "Give each a directory of its own, or set parallel = 1.")
+            hint = "Give each a directory or a worktree of its own, or set parallel = 1."
+            yield Mistake(("members", place, "cwd"), problem, hint)
 
 
 def _with_instructions(

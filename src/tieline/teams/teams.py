@@ -16,12 +16,14 @@ from ..channels.base import SessionService
 from ..errors import BusClosed, BusError, UsageError
 from ..ids import new_id
 from ..protocol import teams as p
+from ..sessions.safe_git import GitFailed
 from ..sessions.turn_follower import TurnFollower
-from .conversation import TeamConversation
+from .conversation import TeamConversation, branch_of
 from .coordinator import RETRY_S, Coordinator
 from .markers import read_markers
 from .records import MAX_TEXT, TEAMS, UnknownTeam, decode_entry, decode_record, encode_entry, subject
 from .team_file import check_addition, check_member, check_team
+from .worktrees import Worktrees
 
 log = logging.getLogger("tieline.teams")
 
@@ -39,11 +41,15 @@ class Teams:
     """`async with Teams(bus, sessions) as teams`. Of several hubs on a bus, one runs the conversations; people may act
     through any of them."""
 
-    def __init__(self, bus: Bus, sessions: SessionService, *, keep_days: float = 0.0) -> None:
-        """`keep_days`: how long a conversation that has ended is kept. 0: for good."""
+    def __init__(
+        self, bus: Bus, sessions: SessionService, *, worktrees: Worktrees | None = None, keep_days: float = 0.0
+    ) -> None:
+        """`worktrees`: those of this machine. `keep_days`: how long a conversation that has ended is kept. 0: for
+        good."""
         self._bus = bus
         self._keep_days = keep_days
         self._sessions = sessions
+        self._worktrees = worktrees
         self._turns = TurnFollower(bus)
         self._table = bus.table(TEAMS)
         self._lease = ActiveLease(bus.table("teams-lease"), LEASE_S)
@@ -204,6 +210,31 @@ class Teams:
         markers = msgspec.structs.replace(markers, next=speakers)
         return p.PersonSpoke(member=name, text=action.text, markers=markers, by=by, at=time.time())
 
+    async def clean(self, id: str, *, force: bool) -> p.CleanedTeam:
+        """Removes the worktrees of a conversation that has ended."""
+        conversation = await self.folded(id)
+        if conversation.ended is None:
+            raise UsageError("the conversation goes on", field="team", hint="End it first: `tieline team end`.")
+        removed: list[str] = []
+        kept: dict[str, str] = {}
+        merging = conversation.find(conversation.limits.merge)
+        into = (merging.worktree or merging.member.cwd) if merging else ""
+        for each in (*conversation.participants.values(), *conversation.left.values()):
+            if not each.worktree or self._worktrees is None or not Path(each.worktree).exists():
+                continue
+            branch = branch_of(conversation.team, id, each.member)
+            try:
+                tree = self._worktrees.find(id, each.name, branch, each.member.cwd)
+                unsaved = await self._worktrees.unsaved(tree, "" if into == each.worktree else into)
+                if unsaved and not force:
+                    kept[each.worktree] = unsaved
+                    continue
+                await self._worktrees.remove(tree, branch_too=not unsaved)
+                removed.append(each.worktree)
+            except GitFailed as error:
+                kept[each.worktree] = error.message
+        return p.CleanedTeam(removed=tuple(removed), kept=kept)
+
     async def _known(self, id: str) -> p.TeamRecord:
         entry = None
         if id and id.replace("-", "").replace("_", "").isalnum() and id.isascii():
@@ -269,6 +300,8 @@ class Teams:
     async def remove_old(self, before: float) -> list[str]:
         """Removes conversations that ended before a time."""
         old = [each.id for each in await self.records() if each.status == "ended" and each.active_at < before]
+        if self._worktrees is not None:  # only `clean` says what is in them
+            old = [id for id in old if not self._worktrees.folder(id).exists()]
         for id in old:
             await self._bus.trim(subject(id), keep=0)
             await self._table.delete(id)
@@ -279,7 +312,7 @@ class Teams:
         while True:
             self._again.discard(id)
             try:
-                await Coordinator(id, self._bus, self._sessions, self._turns).run()
+                await Coordinator(id, self._bus, self._sessions, self._turns, self._worktrees).run()
             except BusClosed:
                 return
             except BusError:

@@ -148,6 +148,22 @@ def end(id: str, reason: str, *, json: bool) -> int:
     return _act(id, p.EndTeam(reason=reason), json=json)
 
 
+def clean_worktrees(id: str, *, force: bool, json: bool) -> int:
+    async def work(client: Client) -> int:
+        done = await client.clean_team(await _find(client, id), p.CleanTeam(force=force))
+        if json:
+            print_json(done)
+        for path in () if json else done.removed:
+            print(f"removed {path}")
+        for path, why in done.kept.items():
+            print_error(f"kept {path}: {clean(why)}. `--force` removes it; what is committed stays on its branch.")
+        if not json and not done.removed and not done.kept:
+            print("There is no worktree of this conversation.")
+        return FAILED if done.kept else 0
+
+    return hub_connection.run_with_client(work)
+
+
 def export(id: str, format: str) -> int:
     if format not in ("md", "json"):
         raise UsageError(f"{format!r} is no format", field="format", hint="Use md or json.")
@@ -251,6 +267,9 @@ def _print_state(view: p.TeamView) -> None:
     queue = f"; next: {', '.join(speaker.name for speaker in view.queue)}" if view.queue else ""
     cost = f", {cost_text(view.cost_usd)}" if view.cost_usd else ""
     print(f"{state_text(view)} · {view.rounds} of {view.limits.max_rounds} rounds{cost}{queue}")
+    for each in view.who:
+        if each.worktree:
+            print(f"{each.name} works in {each.worktree}{f' on {each.work.branch}' if each.work else ''}")
 
 
 # --- asking the hub -----------------------------------------------------------------------------------------

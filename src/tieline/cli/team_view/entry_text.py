@@ -11,8 +11,9 @@ def spoken(entry: p.AnyEntry) -> tuple[str, str] | None:
     match entry:
         case p.Started(task=task, by=by):
             return by or "task", task
-        case p.TurnEnded(status="success", member=member, text=text, markers=markers):
-            return member, _with_route(without_markers(text), markers)
+        case p.TurnEnded(status="success", member=member, text=text, markers=markers, work=work):
+            said = _with_route(without_markers(text), markers)
+            return member, "\n".join(part for part in (said, work_text(work)) if part)
         case p.MemberCalled(member=member, text=text, markers=markers):
             return member, _with_route(text or ("The task is done." if markers.done else ""), markers)
         case p.PersonSpoke(member=member, text=text, markers=markers):
@@ -24,6 +25,18 @@ def spoken(entry: p.AnyEntry) -> tuple[str, str] | None:
 def _with_route(text: str, markers: p.Markers) -> str:
     route = f"→ {', '.join(speaker.name for speaker in markers.next)}" if markers.next else ""
     return "\n".join(part for part in (text, route) if part)
+
+
+def work_text(work: p.MemberWork | None) -> str:
+    """What a member with a worktree has committed, for those who read along."""
+    if work is None:
+        return ""
+    lines = [f"[{work.branch}]\n{work.stat}"] if work.stat else []
+    if work.conflicts:
+        lines.append(f"conflicts in: {', '.join(work.conflicts)}")
+    if work.problem:
+        lines.append(f"not committed: {work.problem}")
+    return "\n".join(lines)
 
 
 def event_note(entry: p.AnyEntry) -> str:

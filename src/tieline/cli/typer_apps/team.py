@@ -187,6 +187,19 @@ def team_end(
     raise typer.Exit(end(id, reason, json=json))
 
 
+def team_clean(
+    id: Id,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where something is not merged, or not committed.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Remove the worktrees of a conversation that has ended. What is committed stays on its branch."""
+    from ..commands.team import clean_worktrees
+
+    raise typer.Exit(clean_worktrees(id, force=force, json=json))
+
+
 def team_export(
     id: Id,
     format: Annotated[str, typer.Option(metavar="md|json", help="Markdown, or JSON.")] = "md",
@@ -220,6 +233,7 @@ VERBS = {
     "policy": (team_policy, "tieline team policy 0199a2… developer read-only"),
     "remove": (team_remove, "tieline team remove 0199a2… developer"),
     "end": (team_end, 'tieline team end 0199a2… --reason "good enough"'),
+    "clean": (team_clean, "tieline team clean 0199a2…\ntieline team clean 0199a2… --force"),
     "export": (team_export, "tieline team export 0199a2… > conversation.md"),
 }
 

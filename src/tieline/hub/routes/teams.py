@@ -7,7 +7,17 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from ...policy import preset
-from ...protocol.teams import AnyTeamAction, ChangePolicy, NewTeam, TeamEntries, TeamRecord, TeamView, TurnBegan
+from ...protocol.teams import (
+    AnyTeamAction,
+    ChangePolicy,
+    CleanedTeam,
+    CleanTeam,
+    NewTeam,
+    TeamEntries,
+    TeamRecord,
+    TeamView,
+    TurnBegan,
+)
 from ...teams.teams import Teams
 from ..http.problems import RequestRefused
 from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
@@ -101,5 +111,16 @@ async def act(request: Request, team: str) -> Response:
     return json_response(view)
 
 
+@post(
+    "/api/v1/teams/{team}/clean",
+    tags=TAGS,
+    spec=RouteSpec(body=CleanTeam, response=CleanedTeam, problems=UNKNOWN),
+)
+async def clean(request: Request, team: str) -> Response:
+    """Remove the worktrees of a conversation that has ended."""
+    wanted = await parse_body(request, CleanTeam)
+    return json_response(await teams_of(request).clean(team, force=wanted.force))
+
+
 def routes(hub: "Hub") -> list[Any]:
-    return [conversations, start, conversation, entries, act]
+    return [conversations, start, conversation, entries, act, clean]

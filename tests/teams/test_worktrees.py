@@ -1,0 +1,260 @@
+"""Members in git worktrees of their own: made, committed, told to whoever merges, cleaned; after a crash at any step
+the same again."""
+
+import subprocess
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.teams.conftest import TeamsHere, teams_on
+
+from tieline.errors import UsageError
+from tieline.protocol import teams as p
+from tieline.script import Reply, Run, Say
+from tieline.sessions.safe_git import GitFailed
+from tieline.teams import worktrees
+from tieline.teams.worktrees import Worktree, Worktrees
+
+pytestmark = pytest.mark.slow
+
+BRANCH = "team/shop/0199a2/dev"
+
+
+def git(place: Path | str, *arguments: str) -> str:
+    env = {
+        "PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.com",
+        "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.com",
+    }  # fmt: skip
+    return subprocess.run(
+        ["git", *arguments], cwd=place, env=env, check=True, capture_output=True, text=True, timeout=60
+    ).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    place = tmp_path / "repository"
+    (place / "inner").mkdir(parents=True)
+    git(place, "init", "-q", "-b", "main")
+    (place / "shop.py").write_text("colour = 'red'\n")
+    (place / "inner/notes.txt").write_text("notes\n")
+    (place / ".gitignore").write_text("*.log\n")
+    git(place, "add", ".")
+    git(place, "commit", "-qm", "first")
+    return place
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Worktrees:
+    return Worktrees({"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(tmp_path / "state")})
+
+
+async def committed(ours: Worktrees, tree: Worktree, **options: Any) -> p.MemberWork:
+    whole: dict[str, Any] = {"author": "dev", "message": "turn 1", "since": ""} | options
+    return await ours.commit(tree, **whole)
+
+
+async def test_it_is_made_committed_and_removed_as_git_knows_it(repository: Path, ours: Worktrees) -> None:
+    tree = ours.find("0199a2", "dev", BRANCH, str(repository / "inner"))
+    await ours.make(tree)
+    place = Path(tree.path)
+    assert git(place, "status", "--porcelain", "--branch") == f"## {BRANCH}"
+    assert (place / "inner/notes.txt").read_text() == "notes\n"
+    assert git(repository, "status", "--porcelain") == ""
+    git(repository, "fsck", "--strict")
+    assert str(place) in git(repository, "worktree", "list")
+
+    nothing = await committed(ours, tree)
+    assert (nothing.commit, nothing.stat) == (git(repository, "rev-parse", "main"), "")
+    (place / "shop.py").write_text("colour = 'blue'\n")
+    (place / "new file.txt").write_text("new\n")
+    (place / "inner/notes.txt").unlink()
+    (place / "debug.log").write_text("ignored\n")
+    (place / "link").symlink_to("shop.py")
+    (place / "run.sh").write_text("true\n")
+    (place / "run.sh").chmod(0o755)
+    assert await ours.unsaved(tree) == "it has changes that are not committed"
+    work = await committed(ours, tree)
+    assert git(place, "status", "--porcelain") == ""
+    assert git(repository, "log", "-1", "--format=%an: %s", BRANCH) == "dev: turn 1"
+    shown = git(repository, "show", "--format=", "--name-status", BRANCH).splitlines()
+    assert shown == ["D\tinner/notes.txt", "A\tlink", "A\tnew file.txt", "A\trun.sh", "M\tshop.py"]
+    assert git(repository, "ls-tree", BRANCH, "run.sh", "link").split()[0::4] == ["120000", "100755"]
+    assert "shop.py" in work.stat
+    assert await committed(ours, tree, since=work.commit) == p.MemberWork(branch=BRANCH, commit=work.commit)
+    git(repository, "fsck", "--strict")
+    assert await ours.unsaved(tree) == f"its branch {BRANCH} is not merged"
+    git(repository, "merge", "-q", BRANCH)
+    assert await ours.unsaved(tree) == ""
+    await ours.remove(tree, branch_too=True)
+    assert not place.exists()
+    assert git(repository, "worktree", "list").splitlines() == [git(repository, "worktree", "list")]
+    assert git(repository, "branch", "--format=%(refname:short)") == "main"
+
+
+async def test_conflicts_are_named_before_anybody_merges(repository: Path, ours: Worktrees) -> None:
+    tree = ours.find("0199a2", "dev", BRANCH, str(repository))
+    await ours.make(tree)
+    Path(tree.path, "shop.py").write_text("colour = 'blue'\n")
+    assert (await committed(ours, tree, merge_into=str(repository))).conflicts == ()
+    (repository / "shop.py").write_text("colour = 'green'\n")
+    git(repository, "commit", "-qam", "green")
+    work = await committed(ours, tree, merge_into=str(repository))
+    assert work.conflicts == ("shop.py",)
+    assert git(repository, "status", "--porcelain") == "", "nothing was merged"
+
+
+async def test_what_its_owner_does_with_git_is_left_alone(repository: Path, ours: Worktrees) -> None:
+    tree = ours.find("0199a2", "dev", BRANCH, str(repository))
+    await ours.make(tree)
+    place = Path(tree.path)
+    (place / "own.txt").write_text("own\n")
+    git(place, "add", ".")
+    git(place, "commit", "-qm", "by myself")
+    work = await committed(ours, tree)
+    assert work.commit == git(place, "rev-parse", "HEAD")
+    assert "own.txt" in work.stat
+    git(place, "checkout", "-q", "--detach")
+    (place / "own.txt").write_text("more\n")
+    assert (await committed(ours, tree)).problem == f"it stands on no branch, not on {BRANCH}"
+    git(place, "checkout", "-q", "-f", BRANCH)
+    Path(tree.admin, "MERGE_HEAD").write_text(work.commit)
+    assert "in the middle of something" in (await committed(ours, tree)).problem
+    assert git(repository, "rev-parse", BRANCH) == work.commit
+
+
+async def test_after_a_crash_at_any_step_the_next_call_finishes(
+    repository: Path, ours: Worktrees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every write that makes a worktree or a commit is cut off once, and then all is done again."""
+
+    class Crash(BaseException):
+        pass
+
+    tree = ours.find("0199a2", "dev", BRANCH, str(repository))
+    real, steps = {name: getattr(worktrees, name) for name in ("_replace", "_write_ref")}, 0
+
+    def cut_at(step: int) -> None:
+        count = 0
+        for name, write in real.items():
+
+            def broken(*arguments: Any, write: Any = write) -> None:
+                nonlocal count
+                count += 1
+                if count == step:
+                    raise Crash
+                write(*arguments)
+
+            monkeypatch.setattr(worktrees, name, broken)
+
+    for make in (True, False):
+        if not make:
+            Path(tree.path, "shop.py").write_text("colour = 'blue'\n")
+        for step in range(1, 10):
+            cut_at(step)
+            try:
+                await (ours.make(tree) if make else committed(ours, tree))
+            except Crash:
+                steps += 1
+                continue
+            break
+    assert steps == 5, "base, branch and index; index and branch"
+    assert git(tree.path, "status", "--porcelain", "--branch") == f"## {BRANCH}"
+    assert git(repository, "rev-list", "--count", BRANCH) == "2"
+    git(repository, "fsck", "--strict")
+
+
+async def test_what_cannot_be_is_said(tmp_path: Path, repository: Path, ours: Worktrees) -> None:
+    with pytest.raises(GitFailed, match="is not in a git repository"):
+        ours.find("0199a2", "dev", BRANCH, str(tmp_path))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    git(empty, "init", "-q")
+    with pytest.raises(GitFailed, match="has no commit yet"):
+        await ours.make(ours.find("0199a2", "dev", BRANCH, str(empty)))
+    git(repository, "branch", "team")
+    with pytest.raises(GitFailed, match="cannot be written"):
+        await ours.make(ours.find("0199a2", "dev", BRANCH, str(repository)))
+
+
+async def test_nothing_that_the_repository_names_is_run(tmp_path: Path, repository: Path, ours: Worktrees) -> None:
+    trap, ran = tmp_path / "trap", tmp_path / "ran"
+    trap.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    trap.chmod(0o755)
+    for hook in ("post-checkout", "reference-transaction", "pre-commit", "post-commit", "post-index-change"):
+        (repository / ".git/hooks" / hook).write_text(f"#!/bin/sh\ntouch {ran}\n")
+        (repository / ".git/hooks" / hook).chmod(0o755)
+    for name in ("filter.x.clean", "filter.x.smudge", "core.fsmonitor", "diff.x.command", "merge.x.driver"):
+        git(repository, "-c", "core.hooksPath=/dev/null", "config", name, str(trap))
+    (repository / ".git/info/attributes").write_text("* filter=x diff=x merge=x\n")
+    ran.unlink(missing_ok=True)
+    tree = ours.find("0199a2", "dev", BRANCH, str(repository))
+    await ours.make(tree)
+    Path(tree.path, "shop.py").write_text("colour = 'blue'\n")
+    assert (await committed(ours, tree, merge_into=str(repository))).stat
+    assert "blue" in await ours.diff(tree, "", 10_000)
+    await ours.unsaved(tree)
+    await ours.remove(tree, branch_too=False)
+    assert not ran.exists()
+
+
+@asynccontextmanager
+async def team_on(place: Path, **scripts: list[Reply]) -> AsyncGenerator[TeamsHere, None]:
+    async with teams_on(f"sqlite://{place.parent}/bus.db", place, **scripts) as here:
+        yield here
+
+
+async def test_a_team_works_beside_each_other_and_one_merges(repository: Path) -> None:
+    at = repository.parent
+    meet = f"touch {{0}}.txt {at}/{{0}}; for i in $(seq 600); do test -e {at}/{{1}} && exit; sleep 0.1; done; exit 1"
+    merge = "git -c user.name=l -c user.email=l@x merge -q $(git branch --format='%(refname)' --list 'team/*/a')"
+    async with team_on(
+        repository,
+        lead=[[Say("[NEXT: a, b]")], [Run(merge)], [Say("[DONE]")]],
+        a=[[Run(meet.format("a", "b"))], [Say("a is done.")]],
+        b=[[Run(meet.format("b", "a"))], [Say("b is done.")]],
+    ) as here:
+        members = [here.member(name, worktree=True) for name in ("a", "b")]
+        view = await here.run(here.team("lead", *members, parallel=2, merge="lead"))
+        assert (view.reason, view.rounds) == ("done, says lead", 4)
+        who = {each.name: each for each in view.who}
+        assert who["lead"].worktree == ""
+        for name in ("a", "b"):
+            work = who[name].work
+            assert work is not None
+            assert work.branch.startswith("team/shop/")
+            assert f"[FROM: tieline]\nThe work of {name} is on the branch {work.branch}" in here.heard["lead"][1]
+            assert f"git merge {work.branch}" in here.heard["lead"][1]
+            assert f"on the branch {work.branch}" in here.heard[name][0]
+        assert "You merge what members with worktrees have committed" in here.heard["lead"][0]
+        ended = [entry.member for entry in await here.log(view.id) if isinstance(entry, p.TurnEnded) and entry.work]
+        assert sorted(ended) == ["a", "b"]
+        assert [path.name for path in repository.glob("?.txt")] == ["a.txt"], "lead merged one of them"
+        assert await here.teams.remove_old(view.active_at + 1) == [], "there are worktrees"
+        cleaned = await here.teams.clean(view.id, force=False)
+        assert cleaned.removed == (who["a"].worktree,)
+        assert list(cleaned.kept) == [who["b"].worktree]
+        assert "is not merged" in cleaned.kept[who["b"].worktree]
+        assert (await here.teams.clean(view.id, force=True)).removed == (who["b"].worktree,)
+        assert git(repository, "branch", "--format=%(refname:short)").splitlines()[1:] == [who["b"].work.branch]  # type: ignore[union-attr]
+        assert await here.teams.clean(view.id, force=True) == p.CleanedTeam(removed=(), kept={})
+        assert await here.teams.remove_old(view.active_at + 1) == [view.id]
+
+
+async def test_what_a_worktree_needs_is_refused_or_told(repository: Path, tmp_path: Path) -> None:
+    async with team_on(repository, one=[[Say("x")]]) as here:
+        for wrong, words in (
+            (here.team(here.member("one", worktree=True, node="far")), "on the hub's own machine"),
+            (here.team("one", "alice", merge="alice"), "alice is no agent that speaks"),
+        ):
+            with pytest.raises(UsageError, match=words):
+                await here.start(wrong)
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        started = await here.start(here.team(here.member("one", worktree=True, cwd=str(outside)), "alice"))
+        view = await here.until(started.id, lambda view: view.status == "waiting")
+        (ended,) = [entry for entry in await here.log(view.id) if isinstance(entry, p.TurnEnded)]
+        assert (ended.status, ended.error) == ("refused", f"{outside} is not in a git repository")
+        with pytest.raises(UsageError, match="the conversation goes on"):
+            await here.teams.clean(view.id, force=True)
