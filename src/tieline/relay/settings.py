@@ -16,7 +16,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     concurrent: int = 256  # deliveries to one in-process endpoint at a time
     grace_s: float = 30.0  # for deliveries that run when their channel is replaced
     stop_s: float = 5.0  # for those that run when the relay stops: they are made again
-    lease_s: int = 10  # of the active relay; a dead one's is taken over after so long
+    lease_s: int = 30  # of the active relay; one that died on another machine is taken over after so long
     keep_keys_s: int = 86400  # how long an idempotency key is remembered
     max_steps: int = 64  # of one receipt: what waits long repeats itself
 

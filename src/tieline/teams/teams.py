@@ -27,7 +27,7 @@ from .worktrees import Worktrees
 
 log = logging.getLogger("tieline.teams")
 
-LEASE_S = 15
+LEASE_S = 30
 UPKEEP_S = 3600.0
 MAX_RUNNING = 100
 """Conversations of one bus that are not over."""
