@@ -20,6 +20,7 @@ from tieline.bootstrap.relay import ask_note
 from tieline.channels.telegram.ask_card import buttons, card
 from tieline.cli.commands import asks
 from tieline.cli.run.permission_prompt import PermissionPrompter
+from tieline.cli.team_view.ask_views import ask_keys, ask_panels
 from tieline.cli.terminal.ask_panel import panels
 from tieline.cli.terminal.keyboard import Keyboard
 from tieline.cli.terminal.session_view import SessionView
@@ -115,6 +116,18 @@ async def tail(caught: Caught, surfaces: Surfaces) -> Shown:
     return Shown(out.getvalue(), allow=False)
 
 
+async def team(caught: Caught, surfaces: Surfaces) -> Shown:
+    """The view of a team: its panel, as far as it goes from one question to the next, and the keys below it."""
+    file = io.StringIO()
+    for answered in range(max(1, len(caught.record.ask.questions))):
+        for each in ask_panels(caught.record, caught.session.agent, caught.session.cwd, answered):
+            console(file, caught).print(each)
+    keys = io.StringIO()
+    console(keys, caught).print(ask_keys(caught.record, 0, whole=True))
+    told = keys.getvalue()
+    return Shown(file.getvalue() + told, any(key in told for key in ("Ctrl-Y", "/allow", "/answer")))
+
+
 async def as_json(caught: Caught, surfaces: Surfaces) -> Shown:
     """`--json`, and what the hub answers to programs: the texts in it, once they are read."""
     record = msgspec.json.decode(msgspec.json.encode(caught.record), type=type(caught.record))
@@ -169,6 +182,7 @@ COLUMNS: Mapping[str, Column] = {
     "tieline approve": approve,
     "tieline approve on a terminal": approve_on_a_terminal,
     "tieline tail": tail,
+    "tieline team": team,
     "JSON": as_json,
     "Telegram": telegram,
     "push": push(content=True),
@@ -177,7 +191,8 @@ COLUMNS: Mapping[str, Column] = {
 }
 
 VERBS = {"run": "tieline run", "approve": "tieline approve", "deny": "tieline approve", "answer": "tieline approve",
-         "asks": "tieline approve", "tail": "tieline tail", "send": "tieline tail", "demo": "tieline run"}  # fmt: skip
+         "asks": "tieline approve", "tail": "tieline tail", "send": "tieline tail", "demo": "tieline run",
+         "team": "tieline team"}  # fmt: skip
 """Which column shows a verb's asks. A verb that answers or shows asks has its place here, or `test_complete` fails."""
 
 CHANNELS = {"telegram": "Telegram", "notify": "", "webhook": "", "agent": ""}

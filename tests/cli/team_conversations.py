@@ -20,4 +20,4 @@ def wait_until(true: Callable[[], bool], otherwise: str) -> None:
 
 
 def state(cli: CliProcess, id: str) -> str:
-    return str(json.loads(run(cli, "show", id, "--json"))["status"])
+    return str(json.loads(run(cli, "show", id, "--json")).get("status", "running"))  # the usual one is left out

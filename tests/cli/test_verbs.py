@@ -244,7 +244,10 @@ def test_each_family_of_verbs_is_one_file() -> None:
 @pytest.mark.parametrize(
     ("arguments", "heavy"),
     [
-        (["--help"], {"rich", "pydantic", "httpx2", "tieline.cli.run.standalone", "tieline.drivers.scripted"}),
+        (
+            ["--help"],
+            {"rich", "textual", "pydantic", "httpx2", "tieline.cli.run.standalone", "tieline.drivers.scripted"},
+        ),
         (["run", "scripted", "hello", "--json", "--policy", "full"], {"rich", "pydantic", "typer", "httpx2"}),
     ],
 )

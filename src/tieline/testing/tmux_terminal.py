@@ -19,9 +19,21 @@ PRESS_AGAIN_S = 4.0
 
 class TmuxTerminal:
     """`async with TmuxTerminal(argv, cwd, env) as terminal`. It has a tmux server of its own. At the end every process
-    with the HOME of `env` is killed: some agents leave a daemon behind."""
+    with the HOME of `env` is killed, since some agents leave a daemon behind; unless that HOME is `shared` with others.
+    """
 
-    def __init__(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        *,
+        columns: int = COLUMNS,
+        rows: int = ROWS,
+        shared: bool = False,
+    ) -> None:
+        self._size = ("-x", str(columns), "-y", str(rows))
+        self._shared = shared
         self._argv = tuple(argv)
         self._cwd = cwd
         self._env = {**env, "TERM": "xterm-256color"}
@@ -29,15 +41,15 @@ class TmuxTerminal:
 
     async def __aenter__(self) -> "TmuxTerminal":
         variables = [f"{name}={value}" for name, value in self._env.items()]
-        size = ("-x", str(COLUMNS), "-y", str(ROWS))
         command = ("env", "-i", *variables, *self._argv)
-        await self._tmux("-f", "/dev/null", "new-session", "-d", *size, "-c", str(self._cwd), *command)
+        await self._tmux("-f", "/dev/null", "new-session", "-d", *self._size, "-c", str(self._cwd), *command)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         with suppress(AssertionError):  # its last program has ended, and so has the server
             await self._tmux("kill-server")
-        kill_all_of(Path(self._env["HOME"]))
+        if not self._shared:
+            kill_all_of(Path(self._env["HOME"]))
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def type(self, text: str) -> None:

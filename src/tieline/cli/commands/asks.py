@@ -9,6 +9,7 @@ from ...client.client import Client
 from ...errors import UsageError
 from ...events import Answer, Question, Remember
 from ...protocol.request_bodies import Decision
+from ...protocol.views import CommandView
 from ...sessions.ask_decisions import check
 from ...sessions.records import AskRecord, SessionRecord
 from .. import hub_connection
@@ -201,15 +202,26 @@ def _read_line(prompt: str) -> str:
         return ""
 
 
-async def _send(client: Client, record: AskRecord, decision: Decision, *, json: bool) -> int:
+async def answer_as_shown(client: Client, record: AskRecord, decision: Decision) -> CommandView:
+    """Decide exactly what was shown. Raises UsageError for what nobody may decide so."""
     from msgspec.structs import replace
 
-    view = await client.answer(record.id, replace(decision, digest=record.digest))
+    check(record.ask, Answer(record.id, decision.decision, remember=decision.remember))
+    return await client.answer(record.id, replace(decision, digest=record.digest))
+
+
+def check_taken(view: CommandView) -> None:
+    """Raises UsageError for a decision that was refused, or came too late."""
+    if view.state in ("refused", "expired"):
+        raise UsageError(view.problem or f"the decision is {view.state}", field="ask")
+
+
+async def _send(client: Client, record: AskRecord, decision: Decision, *, json: bool) -> int:
+    view = await answer_as_shown(client, record, decision)
     if json:
         print_json(view)
         return 0
-    if view.state in ("refused", "expired"):
-        raise UsageError(view.problem or f"the decision is {view.state}", field="ask")
+    check_taken(view)
     verdict = "answered" if decision.answers else "allowed" if decision.decision == "allow" else "denied"
     print(f"{verdict}: {summary_line(record.ask)}")
     if view.state != "applied":

@@ -43,7 +43,7 @@ def print_schema() -> int:
     return 0
 
 
-def run(file: str, task: str, *, cwd: str, rehearse: bool, detach: bool, json: bool) -> int:
+def run(file: str, task: str, *, cwd: str, rehearse: bool, detach: bool, plain: bool, json: bool) -> int:
     if cwd and not Path(cwd).is_dir():
         raise UsageError(f"{cwd} is no directory", field="--cwd")
     team = read_team(Path(file), Path(cwd).resolve() if cwd else None)
@@ -59,7 +59,7 @@ def run(file: str, task: str, *, cwd: str, rehearse: bool, detach: bool, json: b
             else:
                 print(f"{view.id}\n{team.name} works. `tieline team show {short_id(view.id)} --follow` follows it.")
             return 0
-        return await _follow(client, view.id, json=json)
+        return await _follow(client, view.id, plain=plain, json=json)
 
     return hub_connection.run_with_client(work)
 
@@ -91,11 +91,11 @@ def list_teams(*, json: bool) -> int:
     return hub_connection.run_with_client(work)
 
 
-def show(id: str, *, follow: bool, json: bool) -> int:
+def show(id: str, *, follow: bool, plain: bool, json: bool) -> int:
     async def work(client: Client) -> int:
         team = await _find(client, id)
         if follow:
-            return await _follow(client, team, json=json)
+            return await _follow(client, team, plain=plain, json=json)
         view = await client.team(team)
         if json:
             print_json(view)
@@ -179,7 +179,7 @@ def export(id: str, format: str) -> int:
         print(f"# {view.name}\n\n{clean(view.task)}\n")
         for each in entries:
             if words := spoken(each.entry):
-                print(f"## {words[0]}\n\n{clean(words[1])}\n")
+                print(f"## {one_line(words.name)}\n\n{clean(words.whole)}\n")
         print(f"_{state_text(view)}; {view.rounds} rounds, {cost_text(view.cost_usd) or 'cost unknown'}_")
         return 0
 
@@ -189,8 +189,27 @@ def export(id: str, format: str) -> int:
 # --- following ----------------------------------------------------------------------------------------------
 
 
-async def _follow(client: Client, team: str, *, json: bool) -> int:
-    """Until its end. On a terminal, what a person types is said in the conversation."""
+async def _follow(client: Client, team: str, *, plain: bool, json: bool) -> int:
+    """In a view, until the person leaves it; without a terminal or with `plain` line by line, until its end."""
+    if not (plain or json) and on_terminal() and sys.stdin.isatty() and sys.stderr.isatty():
+        return await _open_view(client, team)
+    return await _follow_lines(client, team, json=json)
+
+
+async def _open_view(client: Client, team: str) -> int:
+    from ..team_view.app import open_view  # Textual takes its time
+
+    view = await open_view(client, team)
+    if view is not None and view.status == "ended":
+        _print_state(view)
+        print(f"`tieline team show {short_id(team)}` shows what was said.")
+        return _status(view)
+    print(f"The team goes on at the hub. `tieline team show {short_id(team)} --follow` comes back to it.")
+    return 0
+
+
+async def _follow_lines(client: Client, team: str, *, json: bool) -> int:
+    """On a terminal, what a person types is said in the conversation."""
     typing = asyncio.create_task(_take_part(client, team)) if sys.stdin.isatty() and not json else None
     asked: tuple[str, ...] = ()
     try:
@@ -210,6 +229,10 @@ async def _follow(client: Client, team: str, *, json: bool) -> int:
     view = await client.team(team)
     if not json:
         _print_state(view)
+    return _status(view)
+
+
+def _status(view: p.TeamView) -> int:
     return 0 if view.reason.startswith("done") else FAILED
 
 
@@ -250,7 +273,7 @@ async def _take_part(client: Client, team: str) -> None:
 
 def _print_entry(entry: p.AnyEntry) -> None:
     if words := spoken(entry):
-        print(f"{_coloured(words[0])}\n{clean(words[1])}\n", flush=True)
+        print(f"{_coloured(words.name)}\n{clean(words.whole)}\n", flush=True)
     elif isinstance(entry, p.TurnBegan) and on_terminal():
         print(f"· {entry.member} works (round {entry.turn})", flush=True)
     elif note := event_note(entry):

@@ -1,30 +1,46 @@
 """A team's conversation in words: who said what, what happened beside it, how it stands."""
 
+from typing import NamedTuple
+
 from ...policy import CAPABILITIES, Policy
 from ...protocol import teams as p
 from ...teams.markers import without_markers
 from ..terminal.sanitize import one_line
 
 
-def spoken(entry: p.AnyEntry) -> tuple[str, str] | None:
-    """Who says what in an entry, as it was written: whoever shows it cleans it."""
+class SpokenWords(NamedTuple):
+    """What somebody said, as it was written: whoever shows it cleans it."""
+
+    name: str
+    text: str
+    next: tuple[str, ...] = ()
+    work: str = ""  # what it has committed
+
+    @property
+    def route(self) -> str:
+        return f"→ {', '.join(self.next)}" if self.next else ""
+
+    @property
+    def whole(self) -> str:
+        return "\n".join(part for part in (self.text, self.route, self.work) if part)
+
+
+def spoken(entry: p.AnyEntry) -> SpokenWords | None:
     match entry:
         case p.Started(task=task, by=by):
-            return by or "task", task
+            return SpokenWords(by or "task", task)
         case p.TurnEnded(status="success", member=member, text=text, markers=markers, work=work):
-            said = _with_route(without_markers(text), markers)
-            return member, "\n".join(part for part in (said, work_text(work)) if part)
+            return _words(member, text, markers)._replace(work=work_text(work))
         case p.MemberCalled(member=member, text=text, markers=markers):
-            return member, _with_route(text or ("The task is done." if markers.done else ""), markers)
+            return _words(member, text or ("The task is done." if markers.done else ""), markers)
         case p.PersonSpoke(member=member, text=text, markers=markers):
-            return member, _with_route(without_markers(text), markers)
+            return _words(member, text, markers)
         case _:
             return None
 
 
-def _with_route(text: str, markers: p.Markers) -> str:
-    route = f"→ {', '.join(speaker.name for speaker in markers.next)}" if markers.next else ""
-    return "\n".join(part for part in (text, route) if part)
+def _words(name: str, text: str, markers: p.Markers) -> SpokenWords:
+    return SpokenWords(name, without_markers(text), tuple(speaker.name for speaker in markers.next))
 
 
 def work_text(work: p.MemberWork | None) -> str:

@@ -8,7 +8,19 @@ from ..help import add_family
 from .options import SESSIONS_PANEL, Json
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The team file.", show_default=False)]
+Plain = Annotated[bool, typer.Option("--plain", help="Line by line, also on a terminal.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The conversation, or a part of its id.", show_default=False)]
+
+
+def team_new(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write.")] = "team.toml",
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: a starting team of the agents found here.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
+) -> None:
+    """Ask who is in a team, and write its file. Without a terminal: a starting team."""
+    from ..commands.team_new import new
+
+    raise typer.Exit(new(file, yes=yes, force=force))
 
 
 def team_check(file: File, json: Json = False) -> None:
@@ -38,12 +50,13 @@ def team_run(
         bool, typer.Option("--rehearse", help="Agents play the scripts in `rehearsal/`, and no model is asked.")
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Start it and return; it goes on at the hub.")] = False,
+    plain: Plain = False,
     json: Json = False,
 ) -> None:
     """Give a team its task and follow the conversation; people of the team answer here."""
     from ..commands.team import run
 
-    raise typer.Exit(run(file, task, cwd=cwd, rehearse=rehearse, detach=detach, json=json))
+    raise typer.Exit(run(file, task, cwd=cwd, rehearse=rehearse, detach=detach, plain=plain, json=json))
 
 
 def team_list(json: Json = False) -> None:
@@ -55,13 +68,14 @@ def team_list(json: Json = False) -> None:
 
 def team_show(
     id: Id,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until its end.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, and take part.")] = False,
+    plain: Plain = False,
     json: Json = False,
 ) -> None:
     """A conversation: what was said, who speaks, who is next, what it cost."""
     from ..commands.team import show
 
-    raise typer.Exit(show(id, follow=follow, json=json))
+    raise typer.Exit(show(id, follow=follow, plain=plain, json=json))
 
 
 def team_say(
@@ -217,6 +231,7 @@ VERBS = {
         'tieline team run team.toml "build the shop"\ntieline team run team.toml --rehearse\n'
         "tieline team run team.toml --detach --json",
     ),
+    "new": (team_new, "tieline team new\ntieline team new shop.toml --yes"),
     "check": (team_check, "tieline team check team.toml"),
     "schema": (team_schema, "tieline team schema > team.schema.json"),
     "list": (team_list, "tieline team list\ntieline team list --json | jq -r '.[].id'"),

@@ -1,0 +1,402 @@
+"""The view of a team on a terminal. Leaving it leaves the conversation running at the hub."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from rich.console import Group
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Static
+
+from ...background_tasks import cancel_and_wait
+from ...client.client import Client
+from ...errors import TielineError, UsageError
+from ...events import Answer, AnyEvent, Remember
+from ...protocol import teams as p
+from ...protocol.request_bodies import Decision
+from ...sessions.ask_decisions import check
+from ...sessions.records import AskRecord
+from ..commands.asks import REMEMBER, answer_as_shown, check_taken, chosen_labels, free_answer
+from ..terminal import event_text
+from ..terminal.sanitize import one_line
+from .ask_views import AskPanel, AskScreen
+from .entry_text import SpokenWords, event_note, failed, spoken
+from .line_input import LineInput
+from .live_turn import LiveTurn
+from .message_views import ConversationNote, SpeakerColours, SpokenMessage, members_list, state_line
+from .team_follower import TeamFollower
+from .typed_line import COMMANDS, parse_typed_line
+
+MAX_SHOWN = 400
+"""Messages and notes on the screen; older ones are told by `tieline team show`."""
+MAX_UNSENT = 20
+REFRESH_S = 0.1
+VIEW_COMMANDS = {
+    "@NAME WORDS": "say it to one member, who answers",
+    **COMMANDS,
+    "/allow [session|always]": "allow what is asked, once or for longer",
+    "/deny [WHY]": "deny what is asked, and say why",
+    "/answer NUMBER or WORDS": "answer a question",
+    "/quit": "leave; the conversation goes on (Ctrl-C, Ctrl-Q)",
+}
+TeamRequest = p.AnyTeamAction | tuple[AskRecord, Decision]
+"""What a person does: in the conversation, or about an ask."""
+KEYS = "Enter says it · Tab completes · PgUp scrolls · /help · Ctrl-Q leaves"
+
+
+class TeamApp(App[None]):
+    CSS = """
+    #head { height: 1; padding: 0 1; }
+    #middle { height: 1fr; }
+    VerticalScroll { scrollbar-size-vertical: 1; scrollbar-color: ansi_bright_black; }
+    VerticalScroll { scrollbar-background: ansi_default; scrollbar-background-hover: ansi_default; }
+    #transcript { padding: 0 1; scrollbar-gutter: stable; }
+    .message { padding: 0 0 0 1; margin: 1 0 0 0; }
+    .note { margin: 1 0 0 0; padding: 0 0 0 2; }
+    #members { width: 34; padding: 1 1 0 2; border-left: solid ansi_bright_black; display: none; }
+    .-wide #members { display: block; }
+    #ask { height: auto; padding: 0 1; }
+    #ask-content { height: auto; max-height: 45vh; }
+    #state { height: 1; padding: 0 1; margin: 1 0 0 0; }
+    #typing { height: auto; padding: 0 1; }
+    #sign { width: 2; }
+    #line, #line:focus { height: auto; max-height: 6; border: none; padding: 0; background: transparent; }
+    #keys { height: 1; padding: 0 1; }
+    AskScreen { background: ansi_default; }
+    #whole-ask { height: 1fr; padding: 0 1; }
+    #whole-ask-keys { height: 1; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c,ctrl+q", "quit", "leave", priority=True),
+        Binding("ctrl+y", "decide('allow')", "allow", priority=True),
+        Binding("ctrl+n", "decide('deny')", "deny", priority=True),
+        Binding("pageup", "scroll(-1)", "back", priority=True),
+        Binding("pagedown", "scroll(1)", "on", priority=True),
+    ]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (as Textual declares it)
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, client: Client, id: str) -> None:
+        super().__init__(ansi_color=True)
+        self.failure: BaseException | None = None
+        self.conversation: p.TeamView | None = None
+        self._client = client
+        self._team = id
+        self._follower = TeamFollower(client, id, self)
+        self._following: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._unsent: asyncio.Queue[tuple[str, TeamRequest]] = asyncio.Queue(MAX_UNSENT)
+        self._colours = SpeakerColours()
+        self._turns: dict[str, LiveTurn] = {}  # by session
+        self._speaking: dict[str, SpokenMessage] = {}  # by member
+        self._since: dict[str, float] = {}  # by member: when its turn began
+        self._asks: Sequence[AskRecord] = ()
+        self._away = ""
+        self._changed = True
+        self._line = LineInput(self._completions)
+        self._transcript = VerticalScroll(id="transcript", can_focus=False)
+        self._ask = AskPanel()
+
+    # --- the screen ------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        yield Static(markup=False, id="head")
+        with Horizontal(id="middle"):
+            yield self._transcript
+            yield VerticalScroll(Static(markup=False, id="members-list"), id="members", can_focus=False)
+        yield self._ask
+        yield Static(markup=False, id="state")
+        with Horizontal(id="typing"):
+            yield Static(Text("› ", "bold"), markup=False, id="sign")
+            yield self._line
+        yield Static(Text(KEYS, "dim", no_wrap=True, overflow="ellipsis"), markup=False, id="keys")
+
+    def on_mount(self) -> None:
+        self._line.focus()
+        self._transcript.anchor()
+        self._following = asyncio.create_task(self._follow())
+        self._sending = asyncio.create_task(self._send_all())
+        self.set_interval(REFRESH_S, self._refresh_live)
+
+    async def on_unmount(self) -> None:
+        await cancel_and_wait(*(task for task in (self._following, self._sending) if task is not None))
+
+    def on_resize(self) -> None:
+        self._changed = True
+
+    def _refresh_live(self) -> None:
+        """Draws what has changed since the last time, and the seconds of whoever works."""
+        if not (self._changed or self._speaking) or not self.is_running:
+            return
+        self._changed = False
+        for view in self._speaking.values():
+            turn = self._turns.get(view.session)
+            view.show_live(turn if turn is not None and turn.prompt in ("", view.prompt) else None)
+        width = self.size.width - 2
+        self.query_one("#state", Static).update(state_line(self.conversation, self._away, width, self._since))
+        if self.conversation is None:
+            return
+        head = Text.assemble((one_line(self.conversation.name, 40), "bold"), no_wrap=True, overflow="ellipsis")
+        head.append(f"  {one_line(self.conversation.task, 400)}", "dim")
+        self.query_one("#head", Static).update(head)
+        asking = [self._member(ask) for ask in self._asks]
+        self.query_one("#members-list", Static).update(members_list(self.conversation, self._colours, asking))
+        self._line.placeholder = self._hint(self.conversation)
+
+    def _hint(self, view: p.TeamView) -> str:
+        if view.status == "ended":
+            return "it has ended: Ctrl-Q leaves, /resume goes on"
+        if view.waiting_for:
+            return f"{', '.join(view.waiting_for)}: it is your turn, type your answer"
+        return "say something, or /help" if view.people else "/help tells what can be done"
+
+    def _add(self, *widgets: Widget) -> None:
+        self._transcript.mount(*widgets)
+        old = len(self._transcript.children) - MAX_SHOWN
+        if old > 0:
+            for child in [*self._transcript.children][:old]:
+                if child not in self._speaking.values():
+                    child.remove()
+
+    def _note(self, text: str, *, problem: bool = False) -> None:
+        self._add(ConversationNote(text, problem=problem))
+
+    def action_scroll(self, direction: int) -> None:
+        where = self.screen.query_one("#whole-ask") if isinstance(self.screen, AskScreen) else self._transcript
+        move = where.scroll_page_down if direction > 0 else where.scroll_page_up
+        move(animate=False)
+
+    # --- what the hub tells ----------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        try:
+            await self._follower.run()
+        except BaseExceptionGroup as problem:
+            self.failure = problem
+            self.exit()
+
+    def entries_added(self, entries: Sequence[p.TeamEntry], view: p.TeamView) -> None:
+        self._colours.add(member.name for member in view.who)
+        for each in entries:
+            self._show_entry(each.entry, view)
+        self.conversation = view
+        self._changed = True
+
+    def _show_entry(self, entry: p.AnyEntry, view: p.TeamView) -> None:
+        agents = {member.name: member.agent for member in view.who}
+        if isinstance(entry, p.TurnBegan):
+            about = " · ".join(part for part in (agents.get(entry.member, ""), f"round {entry.turn}") if part)
+            message = SpokenMessage(
+                entry.member, self._colours[entry.member], about=about, at=entry.at or time.time(), running=True
+            )
+            message.prompt, message.session = entry.prompt, entry.session
+            self._speaking[entry.member] = message
+            self._since[entry.member] = entry.at
+            self._add(message)
+            message.show_live(None)
+            return
+        begun = None
+        if isinstance(entry, p.TurnEnded):
+            self._since.pop(entry.member, None)
+            if begun := self._speaking.pop(entry.member, None):
+                self._turns.pop(begun.session, None)
+        if words := spoken(entry):
+            if begun is None:
+                begun = SpokenMessage(words.name, self._colours[words.name], at=entry.at)
+                self._add(begun)
+            begun.show_words(words, entry.at, markdown=isinstance(entry, p.TurnEnded | p.MemberCalled))
+        elif note := event_note(entry):
+            if begun is not None:
+                begun.show_words(SpokenWords(begun.speaker, ""), entry.at, markdown=False)
+            self._note(note, problem=failed(entry))
+        elif isinstance(entry, p.TeamEnded):
+            self._note(f"ended: {one_line(entry.reason, 400)}")
+
+    def session_event(self, session: str, event: AnyEvent) -> None:
+        self._turns.setdefault(session, LiveTurn()).hear(event)
+        self._changed = True
+
+    def turn_joined(self, session: str) -> None:
+        self._turns.setdefault(session, LiveTurn()).joined = True
+
+    def asks_changed(self, asks: Sequence[AskRecord]) -> None:
+        if {ask.id for ask in asks} - {ask.id for ask in self._asks}:
+            self.bell()
+        self._asks = asks
+        if isinstance(self.screen, AskScreen) and self.screen.record.id not in {ask.id for ask in asks}:
+            self.screen.action_decide("")  # decided elsewhere
+        self._show_ask()
+        self._changed = True
+
+    def _show_ask(self) -> None:
+        record = self._asks[0] if self._asks else None
+        directory = self._follower.directories.get(record.session, "") if record else ""
+        self._ask.show_ask(record, self._member(record) if record else "", directory, max(0, len(self._asks) - 1))
+
+    def connection_changed(self, problem: str) -> None:
+        if problem and not self._away:
+            self._note("the hub is away; what it says is shown when it is back", problem=True)
+        elif self._away and not problem:
+            self._note("the hub is back")
+        self._away = problem
+        self._changed = True
+
+    def _member(self, record: AskRecord) -> str:
+        members = self.conversation.who if self.conversation else ()
+        return next((member.name for member in members if member.session == record.session), "a member")
+
+    # --- what the person does --------------------------------------------------------------------------
+
+    def _completions(self) -> list[str]:
+        names = [member.name for member in self.conversation.who] if self.conversation else []
+        commands = [usage.split()[0] for usage in VIEW_COMMANDS if usage.startswith("/")]
+        return [*names, *(f"@{name}" for name in names), *commands]
+
+    def on_line_input_submitted(self, typed: LineInput.Submitted) -> None:
+        self._transcript.anchor()
+        verb, _, rest = typed.text.partition(" ")
+        try:
+            match verb:
+                case "/help":
+                    self._add(Static(_help(), markup=False, classes="note"))
+                case "/quit":
+                    self.exit()
+                case "/allow":
+                    self._decide(Decision(decision="allow", remember=_remember(rest)), typed.text)
+                case "/deny":
+                    self._decide(Decision(decision="deny", reason=rest.strip()), typed.text)
+                case "/answer":
+                    self._answer(rest.strip(), typed.text)
+                case _:
+                    self._queue(typed.text, parse_typed_line(typed.text))
+        except UsageError as error:
+            self._refuse(typed.text, error)
+
+    def action_decide(self, decision: Literal["allow", "deny"]) -> None:
+        """By one key."""
+        if self._ask.record is None or not self._ask.seen or isinstance(self.screen, AskScreen):
+            return
+        if decision == "allow" and self._ask.record.ask.kind == "question":
+            self._ask_for_answer(self._ask.record)
+        else:
+            try:
+                self._decide(Decision(decision=decision))
+            except UsageError as error:
+                self._refuse("", error)
+
+    def _decide(self, decision: Decision, typed: str = "") -> None:
+        record = self._asked()
+        if decision.decision == "allow":
+            if record.ask.kind == "question":
+                raise UsageError("a question needs an answer", field="ask", hint="Type /answer NUMBER or WORDS.")
+            check(record.ask, Answer(record.id, "allow", remember=decision.remember))
+            if not self._ask.whole:
+                lasting = event_text.scope_text(record.ask, decision.remember) if decision.remember != "once" else ""
+                self._read_whole(record, f"allows {lasting}".strip(), decision)
+                return
+        self._queue(typed, (record, decision))
+
+    def _ask_for_answer(self, record: AskRecord) -> None:
+        if self._ask.whole:
+            self._line.fill("/answer ")
+        else:
+            self._read_whole(record, "answers", None)
+
+    def _read_whole(self, record: AskRecord, allows: str, decision: Decision | None) -> None:
+        """All of it, before it is decided."""
+
+        def decided(key: Literal["allow", "deny", ""] | None) -> None:
+            if not key or self._ask.record is None or self._ask.record.id != record.id:
+                return
+            if key == "deny":
+                self._queue("", (record, Decision(decision="deny")))
+            elif decision is not None:
+                self._queue("", (record, decision))
+            else:
+                self._line.fill("/answer ")
+
+        directory = self._follower.directories.get(record.session, "")
+        self.push_screen(AskScreen(record, self._member(record), directory, allows), decided)
+
+    def _answer(self, given: str, typed: str) -> None:
+        """The question that is shown; the ask is answered with its last one."""
+        record = self._asked()
+        questions = record.ask.questions
+        if record.ask.kind != "question":
+            raise UsageError("this ask is no question", field="ask", hint="Use Ctrl-Y or Ctrl-N.")
+        question = questions[len(self._ask.answers)]
+        try:
+            chosen = chosen_labels(question, given)
+        except UsageError:
+            if not question.free or given.isdigit():
+                raise
+            chosen = free_answer(question, given)
+        answers = {**self._ask.answers, question.id: chosen}
+        if len(answers) == len(questions):
+            self._queue(typed, (record, Decision(decision="allow", answers=answers)))
+        else:
+            self._ask.answers = answers
+            self._show_ask()
+
+    def _asked(self) -> AskRecord:
+        if self._ask.record is None:
+            raise UsageError("no ask is waiting for a decision", field="ask")
+        return self._ask.record
+
+    def _queue(self, typed: str, what: "TeamRequest") -> None:
+        try:
+            self._unsent.put_nowait((typed, what))
+        except asyncio.QueueFull:
+            raise UsageError("the hub has not taken what you said before", hint="Try again in a moment.") from None
+
+    async def _send_all(self) -> None:
+        """One after the other, in the order in which they were typed."""
+        while True:
+            typed, what = await self._unsent.get()
+            try:
+                if isinstance(what, tuple):
+                    check_taken(await answer_as_shown(self._client, *what))
+                else:
+                    await self._client.act_in_team(self._team, what)
+            except TielineError as error:
+                self._refuse(typed, error)
+
+    def _refuse(self, typed: str, error: TielineError) -> None:
+        """Says why; what was typed comes back to be corrected, unless something else is being typed."""
+        self._note(one_line(f"{error.message}. {error.hint}".strip(), 600), problem=True)
+        if typed and not self._line.text:
+            self._line.fill(typed)
+
+
+def _remember(given: str) -> Remember:
+    for level in REMEMBER:
+        if level == (given.strip() or "once"):
+            return level
+    raise UsageError(
+        f"{given.strip()} is no time", field="remember", hint="Type /allow, /allow session or /allow always."
+    )
+
+
+def _help() -> Group:
+    width = max(map(len, VIEW_COMMANDS)) + 2
+    return Group(
+        *(Text.assemble((f"{usage:<{width}}", "bold"), (does, "dim")) for usage, does in VIEW_COMMANDS.items())
+    )
+
+
+async def open_view(client: Client, id: str) -> p.TeamView | None:
+    """Until the person leaves. Returns how the conversation stood then."""
+    app = TeamApp(client, id)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        loop.add_signal_handler(number, app.exit)
+    await app.run_async()
+    if app.failure is not None:
+        raise app.failure
+    return app.conversation
