@@ -216,7 +216,7 @@ class TeamRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     name: str
     task: str
-    status: TeamStatus = "running"
+    status: TeamStatus
     members: tuple[str, ...] = ()
     waiting_for: tuple[str, ...] = ()  # people
     speaking: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from tieline.bus import open_bus
 from tieline.bus.base import Bus
 from tieline.config import Config, HubConfig
 from tieline.events import Ask, Command, Done, Text
-from tieline.protocol.teams import TeamRecord
+from tieline.protocol.teams import TeamRecord, TeamStatus
 from tieline.protocol.views import NodeView
 from tieline.sessions.event_log import EventLog
 from tieline.sessions.records import AskRecord, SessionRecord
@@ -121,8 +121,8 @@ async def test_a_team_tells_when_people_are_needed_and_its_members_turns_are_not
 ) -> None:
     await subscribe(hub, service)
 
-    async def now(**changes: Any) -> None:
-        record = TeamRecord(id="t1", name="shop", task="Go.", sessions=("s1",), **changes)
+    async def now(status: TeamStatus = "running", **changes: Any) -> None:
+        record = TeamRecord(id="t1", name="shop", task="Go.", status=status, sessions=("s1",), **changes)
         await hub.bus.table("teams").put("t1", encode(record))
         await eventually(lambda: hub.hub.state.teams.get("t1") == record, "not seen", timeout=BOUND_S)
 

@@ -103,11 +103,13 @@ async def test_changes_are_told_once_and_what_was_there_is_not(bus: Bus) -> None
 
 async def test_teams_are_told_with_the_first_line_of_their_task(bus: Bus) -> None:
     teams = bus.table("teams")
-    await teams.put("t1", encode(TeamRecord(id="t1", name="shop", task="Build it.\n" + "x" * 90_000)))
+    await teams.put("t1", encode(TeamRecord(id="t1", name="shop", status="running", task="Build it.\n" + "x" * 90_000)))
     async with LiveState(bus) as state:
         assert [(one.id, one.task) for one in state.snapshot().teams] == [("t1", "Build it.")]
         told = Told(state)
-        await teams.put("t2", encode(TeamRecord(id="t2", name="docs", task="y" * 90_000, waiting_for=("alice",))))
+        await teams.put(
+            "t2", encode(TeamRecord(id="t2", name="docs", status="waiting", task="y" * 90_000, waiting_for=("alice",)))
+        )
         await told.until(1)
         await teams.delete("t1")
         changed, gone = await told.until(2)
