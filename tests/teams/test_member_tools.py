@@ -15,6 +15,7 @@ from tieline.drivers.shell import driver as shell
 from tieline.errors import UsageError
 from tieline.events import Ask, Command, Done, Mcp, TurnStarted
 from tieline.mesh.mcp_tools import TEAM_TOOLS, TOOLS
+from tieline.mesh.records import Caller
 from tieline.protocol import teams as p
 from tieline.script import Fail, Run, Say
 from tieline.sessions.records import SessionRecord
@@ -126,6 +127,9 @@ async def test_a_terminal_speaks_for_itself_alone(tmp_path: Path) -> None:
                 assert "not registered" in await refusal(client, "done", summary="")
                 await call(client, "register_agent")
                 assert "no member of a team that runs" in await refusal(client, "done", summary="")
+            elsewhere = Caller(machine="laptop-1", harness="claude-code", session="s1")
+            await mesh.mesh.register_agent(elsewhere)
+            assert mesh.mesh.session_of(elsewhere) == "", "another machine's session of the same id"
             started = await here.start(here.team(desk))
             await here.until(started.id, lambda view: view.speaking == ("desk",))
             assert {tool.name for tool in (await own.list_tools()).tools} == {*TOOLS, *TEAM_TOOLS}

@@ -123,6 +123,9 @@ async def test_four_agents_and_a_person(tmp_path: Path) -> None:
             "claude-code"
         )
 
+        prompts = [entry.text for entry in await here.log(view.id) if isinstance(entry, p.TurnBegan)]
+        assert not [text for text in prompts if "says the rule" in text], "the driver gives the instructions"
+
         # A loop of all ends at the limit of rounds.
         claude.play([by_tool("claude-code", "hand_over", to="tester", message="You first.")], [Say("I have said it.")])
         opencode.play([by_tool("opencode", "hand_over", to="architect", message="No, you.")], [Say("So have I.")])
