@@ -52,7 +52,7 @@ describe('the log as rows', () => {
     thread.addEntries([
       { seq: 1, entry: { type: 'started', by: 'owner', task: 'Build it.', team: { name: 'shop' } } },
       { seq: 2, entry: { type: 'turn_began', turn: 1, member: 'dev', session: 's1', prompt: 'p', text: '', seen: 0 } },
-      ended(3, 'dev', 'Done.\n[NEXT: alice]', { markers: { next: [{ name: 'alice' }] } }),
+      ended(3, 'dev', 'Done.\n[NEXT: alice]', { markers: { next: [{ name: 'alice' }] }, work: { branch: 'team/dev', conflicts: ['a.py'] } }),
       { seq: 4, entry: { type: 'person_spoke', member: 'alice', text: '[NEXT: nobody] is quoted' } },
       { seq: 5, entry: { type: 'turn_ended', turn: 2, member: 'dev', status: 'error', error: 'no credit' } },
       { seq: 6, entry: { type: 'held', by: 'alice' } },
@@ -66,7 +66,7 @@ describe('the log as rows', () => {
     const rows = thread.rows.value
     expect(rows.map((row) => row.number)).toEqual(rows.map((_, index) => index))
     expect(rows[0]!.content).toEqual({ kind: 'task', by: 'owner', text: 'Build it.' })
-    expect(rows[1]!.content).toMatchObject({ kind: 'said', speaker: 'dev', colour: 0, person: false, text: 'Done.', markers: { next: [{ name: 'alice' }] } })
+    expect(rows[1]!.content).toMatchObject({ kind: 'said', speaker: 'dev', colour: 0, person: false, text: 'Done.', markers: { next: [{ name: 'alice' }] }, work: { branch: 'team/dev', conflicts: ['a.py'] } })
     expect(rows[2]!.content).toMatchObject({ kind: 'said', speaker: 'alice', colour: 1, person: true, text: '[NEXT: nobody] is quoted' })
     expect(rows.slice(3).map((row) => 'text' in row.content && row.content.text)).toEqual(['The turn of dev failed: no credit', 'Put on hold by alice', 'Resumed, with 5 rounds more', 'The policy of dev is now edits, by alice', 'The policy of dev is now shell: deny', 'By a tool.', 'something new by x', 'Ended: done, says dev'])
   })
@@ -241,7 +241,7 @@ it('a person who is not in the team may join; after the end the team goes on wit
   const { ready } = await opened()
   const { TeamPage } = await import('../src/teams/team-page')
   let now = view({ people: [], who: [{ name: 'dev', agent: 'codex', session: 's1' }], members: ['dev'] })
-  conversation([ended(1, 'dev', '<img src=x> **hello**')], () => now)
+  conversation([ended(1, 'dev', '<img src=x> **hello**', { work: { branch: 'team/dev', conflicts: ['a.py'] } })], () => now)
   ready({ teams: [record()] })
   const box = document.body.appendChild(document.createElement('div'))
   render(h(TeamPage, { id: 't', sheet: '' }), box)
@@ -249,6 +249,7 @@ it('a person who is not in the team may join; after the end the team goes on wit
   await until(() => box.querySelector('[aria-label="Your name"]'))
   expect(box.querySelector('.said img')).toBeNull()
   expect(box.querySelector('.said strong:not(.speaker)')?.textContent).toBe('hello')
+  expect(box.querySelector('.said .warning')?.textContent).toContain('Does not merge by itself: a.py')
   const name = box.querySelector<HTMLInputElement>('[aria-label="Your name"]')!
   name.value = 'bob'
   name.dispatchEvent(new Event('input', { bubbles: true }))

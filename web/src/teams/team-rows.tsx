@@ -37,6 +37,7 @@ function RowContent({ item, thread }: { item: TeamRow; thread: TeamThread }) {
           </header>
           {content.text ? <Markdown text={content.text} /> : !steers(content.markers) && <p class="faint small-text">Said nothing.</p>}
           <Steering markers={content.markers} />
+          {content.work && <Work of={content.work} />}
         </article>
       )
   }
@@ -57,6 +58,18 @@ export function SessionLink({ name, thread, label }: { name: string; thread: Tea
   const session = thread.sessions.value.get(name)
   if (!session) return null
   return <a class="session-link" href={sessionUrl(session)} data-internal="1" aria-label={`Session of ${visibleLine(name)}`} title="Its session: tools, changes, everything it wrote">{label ?? <Icon name="command" />}</a>
+}
+
+/** What is on the branch of the member's worktree. */
+function Work({ of }: { of: P.MemberWork }) {
+  return (
+    <>
+      <p class="steering"><span><Icon name="diff" label="branch" /> <code>{visibleLine(of.branch)}</code></span></p>
+      {of.stat && <pre class="code">{visible(of.stat)}</pre>}
+      {!!of.conflicts?.length && <p class="note warning"><Icon name="warn" /> Does not merge by itself: {visibleLine(of.conflicts.join(', '))}</p>}
+      {of.problem && <p class="note warning"><Icon name="warn" /> {visible(of.problem)}</p>}
+    </>
+  )
 }
 
 const steers = (markers: P.Markers) => Object.keys(markers).length > 0

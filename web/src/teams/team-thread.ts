@@ -7,7 +7,7 @@ export type TeamLogEntry = P.TeamEntry['entry']
 
 export type TeamRowContent =
   | { readonly kind: 'task'; readonly by: string; readonly text: string }
-  | { readonly kind: 'said'; readonly speaker: string; readonly colour: number; readonly person: boolean; readonly text: string; readonly markers: P.Markers; readonly cost_usd: number }
+  | { readonly kind: 'said'; readonly speaker: string; readonly colour: number; readonly person: boolean; readonly text: string; readonly markers: P.Markers; readonly cost_usd: number; readonly work?: P.MemberWork }
   | { readonly kind: 'notice'; readonly text: string; readonly tone: '' | 'warning' | 'bad' }
 
 export interface TeamRow {
@@ -112,7 +112,7 @@ export class TeamThread {
     const markers = entry.markers ?? {}
     const steers = Object.keys(markers).length > 0
     const text = entry.text ?? ''
-    return { kind: 'said', speaker: entry.member, colour: this.colourOf(entry.member), person, text: steers ? withoutMarkers(text) : text, markers, cost_usd }
+    return { kind: 'said', speaker: entry.member, colour: this.colourOf(entry.member), person, text: steers ? withoutMarkers(text) : text, markers, cost_usd, work: ('work' in entry && entry.work) || undefined }
   }
 }
 
