@@ -11,6 +11,9 @@ from tieline.script import Say
 from tieline.teams.team_file import parse_team, read_team
 from tieline.testing.cli_process import CliProcess
 
+LOOKING_S = 90.0
+"""All agents are looked for, each within its own limit, also on a busy machine."""
+
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CliProcess:
@@ -38,10 +41,12 @@ def test_what_a_person_typed_is_kept_as_it_is() -> None:
 
 @pytest.mark.slow
 def test_without_a_terminal_it_writes_a_starting_team_and_never_over_a_file(cli: CliProcess) -> None:
-    written = cli.run("team", "new")
+    written = cli.run("team", "new", timeout=LOOKING_S)
     assert written.returncode == 0, written.stderr
     file = cli.place / "team.toml"
-    found = {each["name"] for each in json.loads(cli.run("agents", "--json").stdout) if each["found"]}
+    found = {
+        each["name"] for each in json.loads(cli.run("agents", "--json", timeout=LOOKING_S).stdout) if each["found"]
+    }
     agents = [member.agent for member in read_team(file).members]
     assert {"planner", "coder"} <= found
     assert len(agents) == 4 and set(agents[:3]) <= found and agents[3] == ""
@@ -52,7 +57,7 @@ def test_without_a_terminal_it_writes_a_starting_team_and_never_over_a_file(cli:
     assert refused.returncode == 2
     assert "team.toml exists" in refused.stderr and "--force" in refused.stderr
     assert file.read_text().endswith("# mine\n")
-    assert cli.run("team", "new", "--yes", "--force").returncode == 0
+    assert cli.run("team", "new", "--yes", "--force", timeout=LOOKING_S).returncode == 0
     assert file.read_text() == before
 
 
@@ -61,7 +66,7 @@ def test_a_person_is_asked_for_the_members(cli: CliProcess) -> None:
     with cli.terminal("team", "new", "shop.toml") as terminal:
 
         def answer(question: str, words: str = "") -> None:
-            terminal.expect(question)
+            terminal.expect(question, timeout=LOOKING_S)
             terminal.send(f"{words}\n")
 
         answer("name of the team [place]:", "shop")
