@@ -118,7 +118,7 @@ def test_send_waits_and_gives_the_turns_status(hub: Setting) -> None:
     assert failed.returncode == 1
     assert failed.stdout.count("the model is gone") == 1, "one error is one line"
     frames = [json.loads(line) for line in ok(hub, "send", id, "third", "--wait", "--json").splitlines()]
-    assert {frame["type"] for frame in frames} == {"event", "delta"}
+    assert {"event"} <= {frame["type"] for frame in frames} <= {"event", "delta"}  # deltas only where they come early
     assert frames[-1]["event"]["type"] == "done"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import stat
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tieline.drivers import turn_stream as turns
 from tieline.drivers.shell import conversation as shell_process
 from tieline.drivers.shell import driver as shell
 from tieline.errors import AgentMissing, PolicyUnenforceable
-from tieline.events import Error, Event, Warning
+from tieline.events import Error, Event, TextDelta, Warning
 from tieline.policy import PRESETS, Policy
 from tieline.script import Say, Stall, Write
 from tieline.testing.driver_contract.base import FULL
@@ -141,6 +142,19 @@ async def test_signs_of_life_on_either_stream(tmp_path: Path, place: Path, sign:
     seen = await rig.turn(place)
     assert done(seen).status == "success"
     assert done(seen).duration_s > 4.5
+
+
+@pytest.mark.slow
+async def test_a_machine_that_stands_still_is_not_taken_for_a_silent_agent(tmp_path: Path, place: Path) -> None:
+    rig = ShellRig(tmp_path, TEXT, idle_timeout_s=4.0)
+    rig.play_steps([{"do": "say", "text": "a"}, {"do": "stall", "seconds": 6.5}, {"do": "say", "text": "b"}])
+    async with open_session(rig.driver, cwd=place, policy=FULL, **rig.options) as session:
+        events: list[Event] = []
+        async for event in session.turn("go"):
+            if isinstance(event, TextDelta) and event.text.startswith("a"):
+                time.sleep(6.0)  # noqa: ASYNC251 (nothing of this process runs)
+            events.append(event)
+    assert done(events).status == "success"
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from tieline.channels.base import ChannelContext
 from tieline.client.hub_address import RunningHub as Found
 from tieline.errors import UsageError
 from tieline.relay import Relay
+from tieline.relay.delivery.attribution import ActiveDeliveries
 from tieline.script import Run, Say
 from tieline.sessions.caller_session import caller
 from tieline.testing.wait_for import eventually
@@ -45,8 +46,15 @@ def tieline(hub: Running, *words: str) -> Run:
     return Run(f"{env} {TIELINE} {shlex.join(words)} >out 2>&1")
 
 
+def _none(_: ActiveDeliveries, address: str) -> None:
+    """It does not know what the address works on."""
+
+
 @pytest.mark.slow
-async def test_it_is_the_sessions_and_inherits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("noticed", [True, False], ids=["noticed", "before the relay notices the turn"])
+async def test_it_is_the_sessions_and_inherits(tmp_path: Path, noticed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not noticed:
+        monkeypatch.setattr(ActiveDeliveries, "for_address", _none)
     async with agents(tmp_path) as (hub, relay):
         hub.play([tieline(hub, "message", "send", "relay.user.boss", "a word in between")], [Say("done")])
         sent = await relay.send("relay.agent.shop.bob", "work", sender=ME)

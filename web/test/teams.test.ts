@@ -91,6 +91,7 @@ describe('the log as rows', () => {
     expect(withoutMarkers(`${code}\n[NEXT: a !P1]\n\n [done] \n[TEAM_TASK: x]\n`)).toBe(code)
     expect(withoutMarkers('[NEXT: a]\nThe end.'), 'only the last lines count').toBe('[NEXT: a]\nThe end.')
     expect(withoutMarkers('[NEXT: a]\n[DONE]')).toBe('')
+    expect(withoutMarkers('I ask.\n[VOTE: Colour? | red | blue]')).toBe('I ask.')
     expect(withoutMarkers('~~~~\n~~~\n[DONE]\n~~~~\n[DONE]')).toBe('~~~~\n~~~\n[DONE]\n~~~~')
   })
 })
@@ -139,6 +140,16 @@ describe('the open conversation', () => {
 })
 
 describe('what a person says', () => {
+  it('shows a vote and its ballots in words', async () => {
+    const { TeamThread } = await opened()
+    const thread = new TeamThread('t')
+    thread.addEntries([
+      ended(1, 'dev', 'I ask.\n[VOTE: Colour? | red | blue]', { markers: { vote: { question: 'Colour?', options: ['red', 'blue'] } } }),
+      ended(2, 'rev', '[BALLOT: red]', { markers: { ballot: 'red' } }),
+    ])
+    expect(thread.rows.value.map(({ content }) => (content as { text: string }).text)).toEqual(['I ask.\n\nVote: Colour? (red | blue)', 'Votes for red'])
+  })
+
   it('is said once however often it is sent, also after a reload', async () => {
     const words: P.Speak = { do: 'speak', text: 'Hello.', to: [{ name: 'dev' }], member: 'alice' }
     const entries: P.TeamEntry[] = []

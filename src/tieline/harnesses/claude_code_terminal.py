@@ -233,11 +233,14 @@ class ClaudeCodeTerminal:
                 "",
             )
 
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CALL_S), self._read_again:
-                self._changed.set()
-                await self._read_again.wait_for(lambda: bool(found()))
-        return found()
+        while True:
+            begun = time.monotonic()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CALL_S), self._read_again:
+                    self._changed.set()
+                    await self._read_again.wait_for(lambda: bool(found()))
+            if found() or time.monotonic() - begun < 2 * CALL_S:  # else the machine stood still, and nothing was read
+                return found()
 
     async def _settle(self, attached: AttachedSession) -> None:
         """What was decided at the terminal: the result of the call tells, or that the prompt is no longer shown."""

@@ -25,6 +25,11 @@ class NextSpeaker(Struct, frozen=True, omit_defaults=True):
     priority: int = USUAL_PRIORITY
 
 
+class VoteCall(Struct, frozen=True):
+    question: str
+    options: tuple[str, ...]
+
+
 class Markers(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the markers of one message say. Names are as they were written."""
 
@@ -32,6 +37,8 @@ class Markers(Struct, frozen=True, kw_only=True, omit_defaults=True):
     drop: tuple[str, ...] = ()  # names, or ALL
     task: str = ""
     done: bool = False
+    vote: VoteCall | None = None
+    ballot: str = ""  # an option, as it was written
 
 
 class MemberWork(Struct, frozen=True, kw_only=True, omit_defaults=True):

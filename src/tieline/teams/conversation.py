@@ -36,9 +36,11 @@ from ..protocol.teams import (
     TeamView,
     TurnBegan,
     TurnEnded,
+    VoteCall,
 )
 from .markers import ALL, without_markers
 from .speaking_queue import MAX_PER_MESSAGE, SpeakingQueue
+from .votes import Vote
 
 MAX_MESSAGES = 500
 """Messages that are kept for members that have not seen them."""
@@ -109,6 +111,7 @@ class TeamConversation:
         self.running: dict[str, TurnBegan] = {}  # by member
         self.called: dict[str, list[MemberCalled]] = {}  # by member, in the turn that runs
         self.waiting_for: dict[str, str] = {}  # people, with who addressed them last
+        self.vote: Vote | None = None
         self.to_merge: list[int] = []  # the messages about work that whoever merges is told next
         self.rounds = 0
         self.cost_usd = 0.0
@@ -260,6 +263,7 @@ class TeamConversation:
                 self._reorder([each for name in entry.next if (each := self.find(name)) is not None])
             case Dropped():
                 self._drop(entry.members)
+                self._close_vote()
                 self._ask_if_silent("")
             case MemberAdded():
                 self._add(entry.member)
@@ -296,27 +300,31 @@ class TeamConversation:
             participant.policy_changes_held = max(participant.policy_changes_held, entry.policy_changes)
 
     def _turn_ended(self, entry: TurnEnded) -> None:
-        self.running.pop(entry.member, None)
+        began = self.running.pop(entry.member, None)
         calls = self.called.pop(entry.member, [])
         self.cost_usd += entry.cost_usd
         participant = self.find(entry.member)
         if participant is None:  # it was removed meanwhile
             self._queue_merging()
+            self._close_vote()
             self._ask_if_silent(entry.member)
             return
         participant.cost_usd += entry.cost_usd
         if entry.work is not None:
             self._worked(participant, entry.work)
         self._queue_merging()
+        if self.vote is not None and entry.status != "indeterminate":
+            self._voted(self.vote, participant, entry.markers.ballot, seen=began.seen if began else 0)
         if entry.status == "success":
             self._spoke(participant, *_with_calls(entry, calls))
         elif entry.status == "indeterminate":  # again and again, if need be: rounds are limited
             self._tell(participant.name, "Your last turn was cut off by a restart. See what is done of it, and go on.")
-            self.queue.add(participant.name, 1, self.count)
+            self._queue_again(participant)
         else:
             what = {"interrupted": "was interrupted", "timeout": "took too long"}.get(entry.status, "failed")
             why = entry.error.strip().partition("\n")[0][:MAX_REASON]  # the rest is an agent's last output
             self._say(COORDINATOR, f"The turn of {participant.name} {what}{': ' + why if why else ''}")
+            self._close_vote()
             self._ask_if_silent(participant.name)
 
     def _person_spoke(self, entry: PersonSpoke) -> None:
@@ -326,7 +334,9 @@ class TeamConversation:
         asked_by = self.waiting_for.pop(participant.name, "")
         self.queue.drop(participant.name)
         participant.seen = self.count
-        if entry.markers.next or entry.markers.done or entry.markers.drop:
+        markers = entry.markers
+        voted = self.vote is not None and bool(markers.ballot) and self.vote.take(participant.name, markers.ballot)
+        if markers.next or markers.done or markers.drop or markers.vote or voted:
             self._spoke(participant, entry.text, entry.markers)
             return
         self._say(participant.name, entry.text)
@@ -351,7 +361,10 @@ class TeamConversation:
                 self._address([NextSpeaker(first.name)], COORDINATOR)
 
     def _reorder(self, participants: list[Participant]) -> None:
-        self.queue.put_first([each.name for each in participants if not each.member.human])
+        agents = [each for each in participants if not each.member.human]
+        for spent in filter(None, (each.over_budget() for each in agents)):
+            self._say(COORDINATOR, f"{spent} and does not speak any more.")
+        self.queue.put_first([each.name for each in agents if not each.over_budget()])
         for participant in participants:
             if participant.member.human:
                 self.waiting_for.setdefault(participant.name, "")
@@ -366,10 +379,13 @@ class TeamConversation:
     def _remove(self, name: str) -> None:
         if (participant := self.find(name)) is None:
             return
+        if self.vote is not None:
+            self.vote.waits_for.discard(participant.name)
         self.left[participant.name.casefold()] = self.participants.pop(participant.name.casefold())
         self.queue.drop(participant.name)
         self.waiting_for.pop(participant.name, None)
         self._say(COORDINATOR, f"{participant.name} has left the team.")
+        self._close_vote()
         self._ask_if_silent("")
 
     def _worked(self, participant: Participant, work: MemberWork) -> None:
@@ -407,9 +423,41 @@ class TeamConversation:
         self._drop(markers.drop)
         if markers.done:
             self.done_by = speaker.name
+        if markers.vote is not None:
+            self._call_vote(speaker, markers.vote)
         self._address(markers.next, speaker.name, said)
         self._address_always(speaker.name)
+        self._close_vote()
         self._ask_if_silent(speaker.name)
+
+    def _call_vote(self, caller: Participant, call: VoteCall) -> None:
+        """Asks every other agent that speaks, before anybody else. People are told, and not waited for."""
+        if self.vote is not None:
+            self._tell(caller.name, f"A vote is open already: {self.vote.call.question}")
+            return
+        self.vote = vote = Vote(call, caller.name, self.count + 1)
+        self._say(COORDINATOR, vote.question())
+        for each in self.participants.values():
+            speaks = not each.member.human and each.member.responds != "never" and not each.over_budget()
+            if each is not caller and speaks and self.queue.add(each.name, 1, vote.message):
+                vote.asked.append(each.name)
+        vote.waits_for.update(vote.asked)
+
+    def _voted(self, vote: Vote, voter: Participant, ballot: str, *, seen: int) -> None:
+        """A turn that began before the vote is none of it, unless it has a ballot."""
+        if vote.take(voter.name, ballot) or seen >= vote.message:
+            vote.waits_for.discard(voter.name)
+
+    def _close_vote(self) -> None:
+        """Once nobody is left who will vote: the result is told, and whoever called for it speaks next."""
+        vote = self.vote
+        if vote is None or any(name in self.queue or name in self.running for name in vote.waits_for):
+            return
+        self.vote = None
+        self._say(COORDINATOR, vote.result())
+        caller = self.find(vote.caller)
+        if caller is not None and not self.done_by:
+            self._address([NextSpeaker(caller.name, 1)], COORDINATOR)
 
     def _address(self, speakers: Iterable[NextSpeaker], by: str, message: int = 0) -> None:
         """Queue them. Unknown names go back to the speaker once, then to a person."""
@@ -442,9 +490,18 @@ class TeamConversation:
             speaker_of.told_unknown = True
             names = ", ".join(each.name for each in self.participants.values() if each.member.responds != "never")
             self._tell(by, f"Nobody who speaks is called {', '.join(unknown)}. Members: {names}.")
-            self.queue.add(speaker_of.name, 1, self.count)
+            self._queue_again(speaker_of)
         else:
             self._ask_fallback(by)
+
+    def _queue_again(self, participant: Participant) -> None:
+        """It speaks once more, about what it was just told."""
+        if spent := participant.over_budget():
+            self._say(COORDINATOR, f"{spent} and does not speak any more.")
+            self._close_vote()
+            self._ask_if_silent(participant.name)
+        else:
+            self.queue.add(participant.name, 1, self.count)
 
     def _address_always(self, speaker: str) -> None:
         for participant in self.participants.values():

@@ -4,6 +4,8 @@
     [DROP: reviewer]  [DROP: ALL]     they do not speak after all
     [TEAM_TASK: …]                    the team's task from here on
     [DONE]                            the task is done
+    [VOTE: question | option | option]   all agents are asked
+    [BALLOT: option]                  a vote
 
 Markers are the last lines of a message, each a whole line. One counts neither in a code block nor in a quotation, and
 not if a tool's output of the same turn has the same marker, wherever in a line: agents number the lines of a file, or
@@ -14,12 +16,16 @@ What a file says must not steer the team.
 import re
 from collections.abc import Collection, Iterator
 
-from ..protocol.teams import USUAL_PRIORITY, Markers, NextSpeaker
+from ..protocol.teams import USUAL_PRIORITY, Markers, NextSpeaker, VoteCall
 
 ALL = "ALL"
+MAX_OPTIONS = 10
+"""Of one vote."""
 
-_MARKER = re.compile(r"\[(NEXT|DROP|TEAM_TASK|DONE)(?:\s*:\s*(.*?))?\s*\]", re.IGNORECASE)
-_RESERVED = re.compile(r"\s*\[\s*(SYSTEM|CONTEXT|MESSAGE|FROM|NEXT|DROP|TEAM_TASK|DONE)\s*[\]:]", re.IGNORECASE)
+_MARKER = re.compile(r"\[(NEXT|DROP|TEAM_TASK|DONE|VOTE|BALLOT)(?:\s*:\s*(.*?))?\s*\]", re.IGNORECASE)
+_RESERVED = re.compile(
+    r"\s*\[\s*(SYSTEM|CONTEXT|MESSAGE|FROM|NEXT|DROP|TEAM_TASK|DONE|VOTE|BALLOT)\s*[\]:]", re.IGNORECASE
+)
 _NAME = re.compile(r"(?P<name>[^!]+?)\s*(?:!\s*P(?P<priority>[1-3]))?", re.IGNORECASE)
 _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)")
 _INDENTED = re.compile(r"(?: {4}|\t)")
@@ -29,7 +35,8 @@ def read_markers(text: str, printed: Collection[str] = ()) -> Markers:
     """`printed`: what tools of the same turn printed, by `lines_with_markers`."""
     speakers: dict[str, NextSpeaker] = {}
     drop: list[str] = []
-    task, done = "", False
+    task, done, ballot = "", False, ""
+    vote: VoteCall | None = None
     for found in _last_markers(text):
         if any(_normal(found[0]) in other for other in printed):
             continue
@@ -43,7 +50,11 @@ def read_markers(text: str, printed: Collection[str] = ()) -> Markers:
             task = value
         elif kind == "DONE" and not value:
             done = True
-    return Markers(next=tuple(speakers.values()), drop=tuple(drop), task=task, done=done)
+        elif kind == "VOTE":
+            vote = _vote(value) or vote
+        elif kind == "BALLOT":
+            ballot = value or ballot
+    return Markers(next=tuple(speakers.values()), drop=tuple(drop), task=task, done=done, vote=vote, ballot=ballot)
 
 
 def lines_with_markers(output: str) -> Iterator[str]:
@@ -99,6 +110,14 @@ def _speakers(value: str) -> Iterator[NextSpeaker]:
         found = _NAME.fullmatch(name)
         if found:
             yield NextSpeaker(found["name"].strip(), int(found["priority"] or USUAL_PRIORITY))
+
+
+def _vote(value: str) -> VoteCall | None:
+    question, *options = (part.strip() for part in value.split("|"))
+    named = {option.casefold(): option for option in reversed(options) if option}
+    if not question or not 2 <= len(named) <= MAX_OPTIONS:
+        return None
+    return VoteCall(question, tuple(reversed(named.values())))
 
 
 def _names(value: str) -> list[str]:

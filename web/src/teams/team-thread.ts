@@ -111,9 +111,13 @@ export class TeamThread {
   private said(entry: P.TurnEnded | P.MemberCalled | P.PersonSpoke, person: boolean, cost_usd: number): TeamRowContent {
     const markers = entry.markers ?? {}
     const steers = Object.keys(markers).length > 0
-    const text = entry.text ?? ''
-    return { kind: 'said', speaker: entry.member, colour: this.colourOf(entry.member), person, text: steers ? withoutMarkers(text) : text, markers, cost_usd, work: ('work' in entry && entry.work) || undefined }
+    const text = [steers ? withoutMarkers(entry.text ?? '') : entry.text ?? '', voteText(markers)].filter(Boolean).join('\n\n')
+    return { kind: 'said', speaker: entry.member, colour: this.colourOf(entry.member), person, text, markers, cost_usd, work: ('work' in entry && entry.work) || undefined }
   }
+}
+
+function voteText({ vote, ballot }: Partial<P.Markers>): string {
+  return vote ? `Vote: ${vote.question} (${vote.options.join(' | ')})` : ballot ? `Votes for ${ballot}` : ''
 }
 
 const TURN_LABELS: Partial<Record<P.TurnEnded['status'], string>> = {
@@ -133,7 +137,7 @@ function unknownEntry(entry: { readonly type: string; readonly by?: string }): s
   return `${entry.type.replaceAll('_', ' ')}${entry.by ? ` by ${entry.by}` : ''}`
 }
 
-const MARKER = /^\[(?:NEXT|DROP|TEAM_TASK|DONE)(?:\s*:.*)?\s*\]$/i
+const MARKER = /^\[(?:NEXT|DROP|TEAM_TASK|DONE|VOTE|BALLOT)(?:\s*:.*)?\s*\]$/i
 
 /** What was said, without the lines at its end that steer the team: whole lines outside of code blocks and quotations. */
 export function withoutMarkers(text: string): string {

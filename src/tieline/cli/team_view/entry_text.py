@@ -40,7 +40,10 @@ def spoken(entry: p.AnyEntry) -> SpokenWords | None:
 
 
 def _words(name: str, text: str, markers: p.Markers) -> SpokenWords:
-    return SpokenWords(name, without_markers(text), tuple(speaker.name for speaker in markers.next))
+    vote = f"Vote: {markers.vote.question} ({' | '.join(markers.vote.options)})" if markers.vote else ""
+    ballot = f"Votes for {markers.ballot}" if markers.ballot else ""
+    words = "\n".join(part for part in (without_markers(text), vote, ballot) if part)
+    return SpokenWords(name, words, tuple(speaker.name for speaker in markers.next))
 
 
 def work_text(work: p.MemberWork | None) -> str:

@@ -17,6 +17,8 @@ from .command_line import ShellOptions, compose_prompt, launch_command
 from .json_output import MAX_TEXT, ShellNormaliser, ShellTurnEnd
 from .text_output import TextOutput
 
+LATE_S = 1.0
+"""A wait that ends so much later than it should: the machine stood still meanwhile."""
 EXIT_GRACE_S = 5.0
 """After its completion event, or the end of its output: the time a process gets to exit by itself."""
 DRAIN_S = 0.5
@@ -186,9 +188,15 @@ class ShellConversation:
         """Ends the turn when its time is up: all in all, or without a sign of life on either stream."""
         limit = self._options.timeout_s if self.enforces_timeout else NO_LIMIT_S
         quiet = self._options.idle_timeout_s or limit
-        started = process.last_heard
-        while (wait := min(started + limit, process.last_heard + quiet) - time.monotonic()) > 0:  # noqa: ASYNC110
+        started = stood_still = process.last_heard
+        while True:
+            now = time.monotonic()
+            wait = min(started + limit, max(process.last_heard, stood_still) + quiet) - now
+            if wait <= 0:
+                break
             await asyncio.sleep(wait)
+            if (late := time.monotonic() - now - wait) > LATE_S:  # the machine did, not the agent
+                started, stood_still = started + late, now + wait + late
         problem = f"no end within {limit:g} s (timeout_s)"
         if time.monotonic() < started + limit:
             problem = f"silent for {quiet:g} s (idle_timeout_s)"

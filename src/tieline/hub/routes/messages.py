@@ -87,6 +87,15 @@ async def sender_of(request: Request, new: NewMessage | NewAsk) -> str:
     return address(f"relay.agent.{(await get_session(hub, session)).id}") if session else OWNER
 
 
+def message_of(request: Request, sender: str) -> str:
+    """The message that a session of this machine works on: the id of the prompt that runs. The relay, which follows the
+    session's log, may learn of its turn later than the agent sends something in it."""
+    prefix, _, session = sender.rpartition(".")
+    local = request.hub.local
+    running = local.router.prompts.running(session) if local is not None and prefix == "relay.agent" else None
+    return running.id if running is not None else ""
+
+
 def view_of(message: Message) -> MessageView:
     return message_view(message.receipt, message.envelope)
 
@@ -113,7 +122,7 @@ async def send(request: Request) -> Response:
             thread=new.thread,
             limits=new.limits,
             key=new.key or idempotency_id(request),
-            within=new.within,
+            within=message_of(request, sender) or new.within,
         )
         return json_response(view_of(await relay.message(receipt.id)), 201)
 
@@ -137,7 +146,7 @@ async def ask(request: Request) -> Response:
                 timeout=timeout,
                 limits=new.limits,
                 key=new.key or idempotency_id(request),
-                within=new.within,
+                within=message_of(request, sender) or new.within,
             )
         except Unanswered as error:
             return json_response(AnswerView(receipt=error.receipt, reason=error.reason, detail=error.message))
