@@ -89,6 +89,7 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("POST", f"{API}/sessions/{{session}}/adopt"),
     ("POST", f"{API}/teams"),
     ("POST", f"{API}/teams/{{team}}/actions"),
+    ("POST", f"{API}/teams/{{team}}/clean"),
 )
 """What the agent in a person's terminal may not do: decide, or let in somebody who may."""
 
