@@ -22,7 +22,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 INSTALL := SUDO=; test "$$(id -u)" = 0 || SUDO=sudo; $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends
 DIST ?= dist
 
-.PHONY: up wheel test test-fast test-page check docs chaos bench setup agents browser terminal pins clean help
+.PHONY: up wheel test test-fast test-page test-pythons check docs chaos bench setup agents browser terminal pins clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -76,14 +76,18 @@ test-page: setup ## the page's own unit tests
 test-fast: setup test-page ## the tests that start no real agent and take no time
 	$(PYTEST) -n $(FAST_WORKERS) --dist worksteal -m "not real and not slow"
 
+test-pythons: setup ## the fast tests on each supported Python that is on this machine, each in an environment below .pythons/
+	@$(BIN)/python tests/packaging/pythons.py --workers $(FAST_WORKERS)
+
 check: setup ## lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-docs: setup ## write docs/configuration.md and the tables of docs/harnesses.md from the code
+docs: setup ## write docs/configuration.md and the tables of docs/harnesses.md and docs/agents.md from the code
 	$(BIN)/python -m tieline.cli.commands.config_reference > docs/configuration.md
 	$(BIN)/python -m tieline.cli.commands.harness_reference docs/harnesses.md
+	$(BIN)/python -m tieline.cli.commands.agent_reference docs/agents.md
 
 chaos: setup ## a minute of a link that breaks, hubs and nodes that are killed; on SQLite and on NATS
 	CHAOS_SECONDS=60 $(PYTEST) -q tests/node/test_chaos.py
@@ -98,4 +102,4 @@ pins: ## compile the requirement files anew
 	    --no-emit-index-url --quiet --all-extras pyproject.toml requirements/dev.in -o $(PINS)
 
 clean: ## remove what was built
-	rm -rf $(VENV) tests/agents/node_modules web/node_modules src/tieline/hub/static artifacts dist
+	rm -rf $(VENV) tests/agents/node_modules web/node_modules src/tieline/hub/static artifacts dist .pythons

@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from tieline.cli.app import HELP, app
-from tieline.cli.commands import config_reference, harness_reference
+from tieline.cli.commands import agent_reference, config_reference, harness_reference
 from tieline.harnesses import registry
 from tieline.mesh.mcp_tools import TOOLS
 
@@ -203,6 +203,12 @@ def test_the_tables_of_the_harnesses_are_made_from_the_integrations() -> None:
     assert written == harness_reference.page(written), "run `make docs`"
 
 
+def test_the_table_of_the_agents_is_made_from_their_drivers() -> None:
+    written = (ROOT / "docs/agents.md").read_text()
+    assert written == agent_reference.page(written), "run `make docs`"
+    assert agent_reference.page(written.replace("| ✓", "| –")) == written, "whatever stood there"
+
+
 def test_each_harness_that_is_tried_has_a_section_and_two_of_them_an_example() -> None:
     """How to begin with it, by the command that installs it; the example names tools that there are."""
     text = (ROOT / "docs/harnesses.md").read_text()
@@ -220,6 +226,7 @@ def test_every_room_is_in_the_architecture() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     rooms = [path.parent.name for path in (ROOT / "src/tieline").glob("*/__init__.py")]
     assert len(rooms) > 15 and [room for room in rooms if f"\n  {room}/ " not in page] == []
+    assert [room for room in rooms if f"`{room}`" not in (ROOT / "AGENTS.md").read_text()] == []
 
 
 def test_every_key_of_the_configuration_has_a_meaning_and_a_true_example() -> None:
@@ -273,8 +280,7 @@ def test_every_document_is_in_the_index() -> None:
     index = ROOT / "docs/README.md"
     listed = {(index.parent / target).resolve() for target in LINK.findall(index.read_text())}
     pages = {*ROOT.glob("docs/*.md"), *ROOT.glob("docs/drivers/*.md")} - {index}
-    maintainers = {ROOT / "docs/requirements.md"}
-    assert sorted(page.name for page in pages - maintainers - listed) == []
+    assert sorted(page.name for page in pages - listed) == []
 
 
 def test_every_word_of_the_glossary_is_in_the_code() -> None:

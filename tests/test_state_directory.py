@@ -30,6 +30,17 @@ def test_a_directory_without_a_mark_is_the_first_and_gets_one(state: Path) -> No
     assert sorted(path.name for path in state.iterdir()) == ["node-id", "version"]
 
 
+def test_one_that_cannot_be_used_is_named_with_what_to_set(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for folder in (file, file / "below"):
+        with pytest.raises(StateUnusable) as refused:
+            state_directory.make(env_of(folder))
+        assert f"the state directory {folder} cannot be used" in refused.value.message
+        assert "TIELINE_HOME" in refused.value.hint
+    assert state_directory.make(env_of(tmp_path / "new")).stat().st_mode & 0o777 == 0o700
+
+
 def test_there_is_a_step_for_every_older_version() -> None:
     assert set(state_directory.MIGRATIONS) == set(range(state_directory.UNMARKED, state_directory.VERSION))
 

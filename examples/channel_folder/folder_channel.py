@@ -98,7 +98,7 @@ class Folder:
             await asyncio.sleep(self._config.look_s)
 
 
-def create(id: str, config: Struct, surroundings: ChannelContext) -> Channel:
+def create(id: str, config: Struct, context: ChannelContext) -> Channel:
     assert isinstance(config, CONFIG)
     return Folder(id, config)
 

@@ -3,6 +3,9 @@
 import os
 import time
 
+ID_LENGTH = 28
+"""Characters of an id."""
+
 
 def new_id() -> str:
     """Sortable by time and unique: 48 bits of milliseconds, 64 random ones, in hex."""

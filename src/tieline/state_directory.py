@@ -5,6 +5,7 @@ newer version is refused. What a restore brings is put in place in two phases, e
 starts next finishes what a crash cut short.
 """
 
+import errno
 import os
 import shutil
 import time
@@ -37,6 +38,21 @@ LOCKS = frozenset({"running.lock", "bus.db.lock"})
 
 class StateUnusable(TielineError):
     """The directory cannot be used by this Tieline."""
+
+
+def make(env: Mapping[str, str]) -> Path:
+    """The directory, made where it is missing. Raises StateUnusable, which says which it is and what to set."""
+    folder = paths.state(env)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise StateUnusable(
+            f"the state directory {folder} cannot be used: {error.strerror}",
+            hint="Set TIELINE_HOME to a directory that you may write to.",
+        ) from None
+    return folder
 
 
 def prepare(env: Mapping[str, str]) -> None:

@@ -80,17 +80,25 @@ def console(file: io.StringIO, caught: Caught) -> Console:
     return Console(file=file, width=2 * longest + 120, markup=False, emoji=False, highlight=False)
 
 
-async def run(caught: Caught, surfaces: Surfaces) -> Shown:
-    """`tieline run`, at the terminal."""
-    file, presses = io.StringIO(), Presses()
-    desk = PermissionPrompter(
-        caught.session.agent, console(file, caught), cast(Keyboard, presses), cwd=caught.session.cwd
-    )
-    answer = asyncio.create_task(desk.decide(caught.record.ask))
-    await asyncio.sleep(0)
-    await desk.prompt(caught.record.ask)
-    await answer
-    return Shown(file.getvalue(), "y" in presses.offered or "1" in presses.offered)
+def prompt(*, deny_when_gone: bool) -> "Column":
+    """One key answers, at the terminal: `tieline run`, and `tieline tail`, which leaves what is not answered open."""
+
+    async def prompted(caught: Caught, surfaces: Surfaces) -> Shown:
+        file, presses = io.StringIO(), Presses()
+        desk = PermissionPrompter(
+            caught.session.agent,
+            console(file, caught),
+            cast(Keyboard, presses),
+            cwd=caught.session.cwd,
+            deny_when_gone=deny_when_gone,
+        )
+        answer = asyncio.create_task(desk.decide(caught.record.ask))
+        await asyncio.sleep(0)
+        await desk.prompt(caught.record.ask)
+        await answer
+        return Shown(file.getvalue(), "y" in presses.offered or "1" in presses.offered)
+
+    return prompted
 
 
 async def approve(caught: Caught, surfaces: Surfaces) -> Shown:
@@ -178,10 +186,11 @@ def may_allow(caught: Caught) -> bool:
 Column = Callable[[Caught, Surfaces], Awaitable[Shown]]
 
 COLUMNS: Mapping[str, Column] = {
-    "tieline run": run,
+    "tieline run": prompt(deny_when_gone=True),
     "tieline approve": approve,
     "tieline approve on a terminal": approve_on_a_terminal,
     "tieline tail": tail,
+    "tieline tail on a terminal": prompt(deny_when_gone=False),
     "tieline team": team,
     "JSON": as_json,
     "Telegram": telegram,

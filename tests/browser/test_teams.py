@@ -4,6 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,12 +35,23 @@ SCRIPTS: dict[str, list[Reply]] = {
         [Say("Is that all?\n[NEXT: alice]")],
         [Say("We go on.\n[DONE]")],
     ],
-    "developer": [[Run("touch built")], [Say("It is built.\n[NEXT: alice]")]],
+    "developer": [[Say("I **begin**."), Run("touch built")], [Say("It is built.\n[NEXT: alice]")]],
     "reviewer": [[Say("Never asked.")]],
     "tester": [[Say("Tests pass.")]],
     "quiet": [[Say("What is it?")], [Say("I see.\n[NEXT: alice]")]],
     "broken": [[Fail(500, "no credit")]],
 }
+STARTED = """\
+name = "started"
+
+[[members]]
+name = "quiet"
+agent = "quiet"
+
+[[members]]
+name = "alice"
+human = true
+"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -127,6 +139,8 @@ async def test_from_the_list_to_the_end(hub: HubProcess, open_page: OpenPage, sh
     await expect(said(page, "architect").locator(".steering")).to_contain_text("developer, reviewer, tester")
     ask = log(page).get_by_role("article", name="Run this command?")
     await expect(ask.get_by_label("Command")).to_have_text("touch built")
+    says = log(page).get_by_role("article", name="developer says")
+    await expect(says.locator("strong", has_text="begin")).to_be_visible()  # its turn still runs
     await expect(log(page).get_by_role("link", name="Session of developer")).to_be_visible()
     await expect(queue(page)).to_have_text(["reviewer", "tester"])
     await shot(page, "team-phone-ask")
@@ -250,6 +264,39 @@ async def test_what_happens_during_a_break_is_there_once_and_in_order(hub: HubPr
     order = ["What is it?", "Said once.", "I see.", "From elsewhere.", "While you were away.", "What is it?"]
     await expect(log(page).locator(".said .prose")).to_have_text(order)
     assert await page.evaluate("window.same"), "it was not loaded anew"
+
+
+async def test_a_team_is_started_from_its_file(
+    hub: HubProcess, open_page: OpenPage, shot: Shot, tmp_path: Path
+) -> None:
+    page = await open_page(hub, path="/teams")
+    await page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    await page.get_by_role("link", name="New team").click()
+    form = page.get_by_role("dialog", name="New team")
+    file = form.get_by_label("Team file")
+    await file.fill(STARTED.replace("agent", "agnet"))
+    await form.get_by_role("button", name="Start").click()
+    await expect(form.get_by_role("listitem")).to_contain_text("members[0].agnet")
+    await shot(page, "new-team-phone-mistake")
+    await page.evaluate(AXE.read_text())
+    assert await page.evaluate(FAULTS) == []
+    await form.get_by_role("button", name="Line 5").click()
+    selected = "box => box.value.slice(box.selectionStart, box.selectionEnd)"
+    assert await file.evaluate(selected) == 'agnet = "quiet"'
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+    path = tmp_path / "team.toml"
+    path.write_text(STARTED)
+    await form.get_by_label("Or open a file").set_input_files(path)
+    await form.get_by_label("Directory").fill(str(hub.place))
+    await form.get_by_role("button", name="Check").click()
+    await expect(form.get_by_role("status")).to_have_text("The file is right: started, 1 agent and 1 person.")
+    await form.get_by_label("Task").fill("Ask me.")
+    await shot(page, "new-team-phone")
+    await form.get_by_role("button", name="Start").click()
+    await expect(page.get_by_role("heading", name="started", exact=True)).to_be_visible()
+    await expect(said(page, "quiet")).to_contain_text("What is it?")
+    assert await form.count() == 0
 
 
 async def test_a_long_conversation_and_long_words(hub: HubProcess, open_page: OpenPage, shot: Shot) -> None:

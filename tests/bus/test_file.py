@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from tieline.bus.sqlite.database_file import LAID_OUT, MIGRATIONS
 from tieline.errors import UsageError
 from tieline.testing.wait_for import eventually
 
+CONNECT = sqlite3.connect
 HOLD = """
 import asyncio, sys
 from tieline.bus import open_bus
@@ -96,11 +98,22 @@ async def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
             pass
 
 
-async def test_something_else_is_not_a_bus(tmp_path: Path) -> None:
+async def test_something_else_is_not_a_bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[sqlite3.Connection] = []
+
+    def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(CONNECT(*arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
     (tmp_path / "bus.db").write_text("this is no database, it is a text that is long enough to be looked at" * 50)
     with pytest.raises(BusError, match="not a bus file"):
         async with open_bus(f"sqlite://{tmp_path}/bus.db"):
             pass
+    for connection in opened:  # newer Pythons warn of a connection that is left open
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
+    assert opened
     (tmp_path / "dir").mkdir()
     with pytest.raises(BusError, match="cannot open"):
         async with open_bus(f"sqlite://{tmp_path}/dir"):

@@ -38,7 +38,7 @@ class FarAgent:
 
     def __init__(self, node: Flaky, sessions: HubSessions, told: list[str], place: Path) -> None:
         self.config: Mapping[str, Any] = {"projects": {"shop": {"cwd": str(place), "policy": "full"}}}
-        self.surroundings = ChannelContext(sessions=sessions)
+        self.context = ChannelContext(sessions=sessions)
         self._node = node
         self._told = told
 

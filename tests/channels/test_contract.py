@@ -26,7 +26,7 @@ class Posted:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.surroundings = ChannelContext()
+        self.context = ChannelContext()
         self.config: Mapping[str, Any] = {}
         self.bodies: list[bytes] = []
         self._failures = 0
@@ -99,7 +99,7 @@ class Chat:
 
     def __init__(self, api: BotApi, path: Path) -> None:
         self._api = api
-        self.surroundings = ChannelContext(state_dir=str(path / "channels"))
+        self.context = ChannelContext(state_dir=str(path / "channels"))
         self.config: Mapping[str, Any] = {"token": TOKEN, "api": api.url, "chats": [ADA], "to": ME}
 
     def texts(self) -> list[str]:

@@ -6,6 +6,23 @@ from collections.abc import Callable
 
 from tieline.testing.cli_process import WAIT_S, CliProcess
 
+TEAM = """\
+name = "shop"
+[[members]]
+name = "architect"
+agent = "planner"
+role = "designs"
+instructions = "You design."
+[[members]]
+name = "developer"
+agent = "coder"
+[[members]]
+name = "alice"
+human = true
+[conversation]
+max_rounds = 12
+"""
+
 
 def run(cli: CliProcess, *arguments: str, status: int = 0) -> str:
     ended = cli.run("team", *arguments)

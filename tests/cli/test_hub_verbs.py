@@ -1,8 +1,10 @@
-"""The verbs over a hub: sessions, send, tail, approve, deny, answer, abort, diff, open."""
+"""The verbs over a hub: sessions, send, tail, approve, deny, answer, abort, retry, queue, diff, open, nodes …"""
 
 import asyncio
 import json
 import re
+import socket
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tests.cli.hub_process import HubProcess, Setting
 
 from tieline.cli.commands.asks import chosen_labels, free_answer
 from tieline.cli.commands.devices import descendants
+from tieline.cli.commands.session_changes import last_failed
 from tieline.cli.commands.sessions import browse
 from tieline.cli.hub_connection import pick
 from tieline.cli.terminal.formatting import short_id, time_ago
@@ -20,8 +23,9 @@ from tieline.errors import UsageError
 from tieline.events import Choice, Question
 from tieline.protocol.access import Paired
 from tieline.protocol.request_bodies import Claim
-from tieline.protocol.views import DeviceView
-from tieline.testing.cli_process import CliProcess
+from tieline.protocol.views import DeviceView, PromptView
+from tieline.sessions.records import PromptStatus
+from tieline.testing.cli_process import WAIT_S, CliProcess
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +172,10 @@ def test_steer_and_bad_usage(hub: Setting) -> None:
         ("send", id, "now", "--steer"),
         ("send", "--new", "talker"),
         ("send", id, "x", "--cwd", "/"),
+        ("send", id, "x", "--deny", "shell"),
+        ("send", id, "x", "--timeout", "0"),
+        ("send", "--new", "talker", "x", "--allow", "shell", "--deny", "shell"),
+        ("send", "--new", "talker", "x", "--system", "unheard of by a script"),
         ("send", "nonesuch", "x"),
         ("send", id, "x", "--attach", "nonesuch"),
         ("tail", id, "-n", "-1"),
@@ -175,6 +183,19 @@ def test_steer_and_bad_usage(hub: Setting) -> None:
         ended = hub.run(*arguments)
         assert ended.returncode == 2, (arguments, ended.stdout, ended.stderr)
         assert ended.stderr.startswith("tieline: "), arguments
+
+
+@pytest.mark.slow
+def test_a_new_session_takes_the_options_of_a_run(hub: Setting) -> None:
+    (hub.place / "made.txt").unlink(missing_ok=True)
+    options = ("--policy", "read-only", "--allow", "shell,file_write", "--model", "small", "--title", "by options")
+    ended = hub.run("send", "--new", "worker", "make it", *options, "--timeout", "60", "--wait")
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    record = hub.settled("by options")
+    assert (record.policy.shell, record.policy.file_write, record.policy.network) == ("allow", "allow", "deny")
+    assert record.model == "small" and (hub.place / "made.txt").read_text() == "hi\n"
+    default = started(hub, "talker", "by the hub's own policy")
+    assert hub.until(default, lambda record: record.turns == 1).policy.shell == "ask"
 
 
 # --- decisions ------------------------------------------------------------------------------------------------
@@ -222,16 +243,60 @@ def test_several_asks_are_listed(hub: Setting) -> None:
     assert late.returncode == 2 and "answered" in late.stderr
     with hub.terminal("approve") as terminal:
         terminal.expect("echo hi > made.txt")
-        terminal.expect("allow? [y/N]")
-        terminal.send("y\n")
+        terminal.expect("y allow")
+        terminal.send("y")
         terminal.expect("allowed:")
-        assert terminal.wait() == 0
+        assert terminal.wait() == 0 and terminal.restored
     for id in (one, two):
         hub.until(id, lambda record: record.turns == 1)
     answers = [json.loads(line)["event"] for line in ok(hub, "tail", one, "--no-follow", "--json").splitlines()]
     assert [each["reason"] for each in answers if each["type"] == "answer" and each["decision"] == "deny"] == [
         "not that"
     ]
+
+
+@pytest.mark.slow
+def test_asks_are_decided_with_one_key_where_the_session_is_watched(hub: Setting) -> None:
+    ids = [started(hub, "worker", f"watched {number}") for number in range(3)]
+    for id in ids:
+        waiting(hub, id)
+    with hub.terminal("tail", ids[0]) as terminal:  # it waits already
+        terminal.expect("echo hi > made.txt")
+        terminal.expect("r deny and say why")
+        terminal.send("r")
+        terminal.expect("why? ")
+        terminal.send("not in there\n")
+        terminal.expect("✗ denied: not in there")
+        terminal.expect("It is made.")
+        assert ok(hub, "send", ids[0], "again").split()[-1]
+        terminal.expect("Done.")
+        terminal.send("\x03")
+        assert terminal.wait() == 130 and terminal.restored
+    with hub.terminal("tail", ids[1]) as terminal:
+        terminal.expect("y allow")
+        ok(hub, "deny", *[one["id"] for one in json.loads(ok(hub, "asks", "--json")) if one["session"] == ids[1]])
+        terminal.expect("— no longer asked")
+        terminal.expect("It is made.")
+        terminal.send("\x03")
+        assert terminal.wait() == 130 and terminal.restored
+    with hub.terminal("approve") as terminal:
+        terminal.expect("session " + short_id(ids[2]))
+        terminal.expect("a allow")
+        terminal.send("a")
+        terminal.expect("allowed:")
+        assert terminal.wait() == 0 and terminal.restored
+    hub.until(ids[2], lambda record: record.turns == 1)
+
+    def answers(id: str) -> list[tuple[str, str, str]]:
+        events = [json.loads(line)["event"] for line in ok(hub, "tail", id, "--no-follow", "--json").splitlines()]
+        return [
+            (one["decision"], one.get("reason", ""), one.get("remember", "once"))
+            for one in events
+            if one["type"] == "answer"
+        ]
+
+    assert answers(ids[0]) == [("deny", "not in there", "once")]
+    assert answers(ids[2]) == [("allow", "", "session")]
 
 
 @pytest.mark.slow
@@ -251,6 +316,95 @@ def test_a_question_is_shown_and_answered(hub: Setting) -> None:
     hub.until(id, lambda record: record.turns == 1)
     shown = hub.run("tail", id, "--no-follow").stdout
     assert re.search(r"answered by owner \(pid \d+ tieline answer \S+ blue\): Blue", shown), shown
+
+
+# --- what becomes of a session: rename, archive, fork; its queue; once more -------------------------------------
+
+
+@pytest.mark.slow
+def test_a_session_is_renamed_archived_and_listed_again(hub: Setting) -> None:
+    one, two = (started(hub, "talker", f"to be put away {number}") for number in (1, 2))
+    assert ok(hub, "rename", one[-8:], "put away first") == (
+        f"{short_id(one)} 'to be put away 1': renamed to 'put away first'\n"
+    )
+    assert hub.run("rename", one, " ").returncode == 2
+    (found,) = json.loads(ok(hub, "sessions", "-q", "put away first", "--json"))
+    assert found["id"] == one
+    nobody = hub.run("archive", one, "nonesuch")
+    assert nobody.returncode == 2 and "`tieline sessions` lists them" in nobody.stderr
+    assert ok(hub, "sessions", "-q", "put away first"), "all are found before one is changed"
+    assert ok(hub, "archive", one, two).count(": archived\n") == 2
+    assert ok(hub, "sessions", "-q", "put away") == ""
+    assert {each["id"] for each in json.loads(ok(hub, "sessions", "--all", "-q", "put away", "--json"))} == {one, two}
+    (back,) = json.loads(ok(hub, "unarchive", one, "--json"))
+    assert (back["id"], back["archived"]) == (one, False)
+    assert ok(hub, "sessions", "-q", "put away").count("talker") == 1
+    cannot = hub.run("fork", one, "try something else")
+    assert cannot.returncode == 2 and "does not support fork" in cannot.stderr
+    assert hub.run("fork", one, "--wait").returncode == 2
+
+
+@pytest.mark.slow
+def test_prompts_that_wait_are_listed_moved_edited_and_cancelled(hub: Setting) -> None:
+    id = started(hub, "stalling", "the first one runs")
+    hub.until(id, lambda record: record.status == "working")
+    ids = [json.loads(ok(hub, "send", id, text, "--json"))["id"] for text in ("two", "three", "four")]
+    head, *rows = ok(hub, "queue", short_id(id)).splitlines()
+    assert head.split()[:2] == ["id", "status"]
+    assert [row.split()[1] for row in rows] == ["running", "queued", "queued", "queued"]
+    assert "edited: three, in one line" in ok(hub, "queue", "edit", id, ids[1][:20], "three, in one line")
+    assert "moved" in ok(hub, "queue", "move", id, ids[2], "--before", ids[1])
+    assert "moved" in ok(hub, "queue", "move", id, ids[1], "--first")
+    assert "moved" in ok(hub, "queue", "move", id, ids[2])
+    waiting = [one["text"] for one in json.loads(ok(hub, "queue", id, "--json")) if one["status"] == "queued"]
+    assert waiting == ["three, in one line", "two", "four"]
+    for one in ids:
+        ok(hub, "queue", "cancel", id, one)
+    (running,) = json.loads(ok(hub, "queue", id, "--json"))
+    assert running["text"] == "the first one runs"
+    late = hub.run("queue", "edit", id, running["id"], "too late")
+    assert late.returncode == 2 and "is running" in late.stderr and "steer" in late.stderr
+    for arguments in (
+        ("edit", id, ids[0], "it is gone"),
+        ("edit", id, running["id"], " "),
+        ("move", id, running["id"], "--first", "--before", "x"),
+        ("cancel", id, running["id"]),
+    ):
+        ended = hub.run("queue", *arguments)
+        assert ended.returncode == 2 and ended.stderr.startswith("tieline: "), arguments
+    ok(hub, "abort", id)
+    hub.until(id, lambda record: record.turns == 1)
+
+
+@pytest.mark.slow
+def test_a_prompt_that_failed_is_sent_again(hub: Setting) -> None:
+    id = started(hub, "failing", "go wrong once")
+    hub.until(id, lambda record: record.turns == 1)
+    first, second = ok(hub, "retry", short_id(id)).splitlines()
+    assert re.fullmatch(r"prompt \w{6} is failed \(.*the model is gone.*\): go wrong once", first)
+    assert re.fullmatch(r"sent again as \w{6}: (received|queued|running|done)", second)
+    hub.until(id, lambda record: record.turns == 2 and record.status == "idle")  # the rest of its script says Done.
+    succeeded = hub.run("retry", id)
+    assert succeeded.returncode == 2 and "the last prompt is done: go wrong once" in succeeded.stderr
+    again = json.loads(ok(hub, "retry", id, first.split()[1], "--json"))
+    assert (short_id(again["id"]), again["status"]) == (second.split()[3].strip(":"), "done"), "not a third time"
+
+
+@pytest.mark.slow
+def test_nodes_are_listed_and_the_hubs_own_stays(hub: Setting) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while "talker" not in (listed := ok(hub, "nodes")):  # the hub looks for its agents after its start
+        assert time.monotonic() < deadline, listed
+    head, row = listed.splitlines()
+    assert head.split() == ["id", "name", "online", "version", "platform", "agents"]
+    assert " yes " in row and "missing" not in row
+    (node,) = json.loads(ok(hub, "nodes", "--json"))
+    assert node["online"] and node["local"]
+    refused = hub.run("nodes", "--remove", node["id"][:6])
+    assert refused.returncode == 1 and "the hub's own node cannot be removed" in refused.stderr
+    assert "tieline down" in refused.stderr
+    unknown = hub.run("nodes", "--remove", "nowhere")
+    assert unknown.returncode == 2 and "`tieline nodes` lists them" in unknown.stderr
 
 
 # --- abort, diff, open ----------------------------------------------------------------------------------------
@@ -342,6 +496,48 @@ def test_whom_a_device_let_in() -> None:
 # --- without a hub --------------------------------------------------------------------------------------------
 
 
+def completed(cli: CliProcess, line: str) -> str:
+    """What a shell would offer at the end of this line."""
+    elsewhere = {
+        **cli.env,
+        "_TIELINE_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(line.count(" ")),
+    }
+    there, cli.env = cli.env, elsewhere
+    try:
+        ended = cli.run_program()
+    finally:
+        cli.env = there
+    assert ended.stderr == "", "it never says anything"
+    return ended.stdout
+
+
+@pytest.mark.slow
+def test_shells_complete_sessions_agents_machines_and_policies(hub: Setting) -> None:
+    id = started(hub, "talker", "to be completed")
+    (node,) = json.loads(ok(hub, "nodes", "--json"))
+    for line, expected in (
+        (f"tieline tail {short_id(id)[:4]}", short_id(id)),
+        (f"tieline archive {id[:20]}", id),
+        ("tieline send --new tal", "talker"),
+        ("tieline run talk", "talker"),
+        ("tieline run x --policy ed", "edits"),
+        (f"tieline sessions --node {node['name'][:2]}", node["name"]),
+    ):
+        deadline = time.monotonic() + 60
+        while expected not in completed(hub, line).split():  # a busy machine does not make it in its second
+            assert time.monotonic() < deadline, line
+
+
+def test_completion_without_a_hub_is_silent_and_soon_over(cli: CliProcess) -> None:
+    assert completed(cli, "tieline tail ").split() == []
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it never answers
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        cli.env = {**cli.env, "TIELINE_HUB": url, "TIELINE_TOKEN": "x"}
+        assert completed(cli, "tieline tail ").split() == []
+
+
 @pytest.mark.parametrize("arguments", [("sessions",), ("approve",)])
 def test_no_hub_is_running(cli: CliProcess, arguments: tuple[str, ...]) -> None:
     ended = cli.run(*arguments)
@@ -350,6 +546,19 @@ def test_no_hub_is_running(cli: CliProcess, arguments: tuple[str, ...]) -> None:
 
 
 # --- the parts ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_sent_again_is_the_last_one_and_only_if_it_failed() -> None:
+    def ended(id: str, status: PromptStatus, at: float) -> PromptView:
+        return PromptView(id=id, session="s", text=f"text {id}", status=status, ended_at=at)
+
+    failed, unknown = ended("a", "failed", 1.0), ended("b", "indeterminate", 2.0)
+    assert last_failed([unknown, failed]) is unknown
+    waiting = PromptView(id="w", session="s", status="queued")
+    assert last_failed([failed, ended("c", "cancelled", 3.0), waiting]) is failed
+    for known, why in (([], "has ended"), ([waiting], "has ended"), ([failed, ended("d", "done", 4.0)], "is done")):
+        with pytest.raises(UsageError, match=why):
+            last_failed(known)
 
 
 def test_ids_in_part() -> None:

@@ -62,5 +62,10 @@ async def test_a_real_agent_through_the_hub(name: str, tmp_path: Path) -> None:
             other = ("--resume", native, "--fork")
             forked = await asyncio.to_thread(cli.run, "run", name, "in a copy", *other, timeout=60)
             assert (forked.returncode, forked.stdout) == (0, "In a copy.\n"), forked.stderr
+            listed = await asyncio.to_thread(cli.run, "sessions", "--json")
+            (copy,) = (one["id"] for one in json.loads(listed.stdout) if one["title"] == "in a copy")
+            rig.play([Say("In a copy of the copy.")])
+            again = await asyncio.to_thread(cli.run, "fork", copy[-8:], "and once more", "--wait", timeout=60)
+            assert again.returncode == 0 and "In a copy of the copy." in again.stdout, again.stderr
         finally:
             await asyncio.to_thread(hub.stop)

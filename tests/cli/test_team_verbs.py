@@ -6,26 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.cli.hub_process import HubProcess
-from tests.cli.team_conversations import run, state, wait_until
+from tests.cli.team_conversations import TEAM, run, state, wait_until
 
 from tieline.script import Run, Say
 from tieline.testing.cli_process import CliProcess
 
 pytestmark = pytest.mark.slow
-
-TEAM = """\
-name = "shop"
-[[members]]
-name = "architect"
-agent = "planner"
-instructions = "You design."
-[[members]]
-name = "developer"
-agent = "coder"
-[[members]]
-name = "alice"
-human = true
-"""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +47,7 @@ def test_a_team_works_a_person_answers_and_the_conversation_is_exported(cli: Cli
     run(cli, "say", id, "Blue.")
     wait_until(lambda: state(cli, id) == "ended", "it did not end")
     followed = run(cli, "show", id, "--follow")
-    assert "ended: done, says architect · 4 of 30 rounds" in followed
+    assert "ended: done, says architect · 4 of 12 rounds" in followed
     lines = [json.loads(line) for line in run(cli, "show", id, "--follow", "--json").splitlines()]
     assert [line["entry"]["type"] for line in (lines[0], lines[-1])] == ["started", "ended"]
     exported = run(cli, "export", id)
@@ -109,7 +95,7 @@ def test_a_file_is_checked_with_line_and_key(cli: CliProcess, tmp_path: Path) ->
     wrong.write_text(TEAM.replace('agent = "coder"', 'agnet = "coder"'))
     refused = cli.run("team", "check", str(wrong))
     assert refused.returncode != 0
-    assert f"{wrong}:8: members[1].agnet: unknown key" in refused.stderr
+    assert f"{wrong}:9: members[1].agnet: unknown key" in refused.stderr
     assert json.loads(run(cli, "schema"))["$defs"]["TeamMember"]["additionalProperties"] is False
     unknown = cli.run("team", "show", "nobody")
     assert unknown.returncode != 0

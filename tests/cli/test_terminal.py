@@ -13,6 +13,7 @@ KEYS = "y allow"
 BELL = "\x07"
 
 
+@pytest.mark.slow
 def test_live_view(cli: CliProcess) -> None:
     cli.agent(
         "helper",

@@ -42,6 +42,9 @@ def test_agents_json(cli: CliProcess) -> None:
     assert helper["found"] and helper["signed_in"] and helper["version"] == helper["tested"] == __version__
     assert helper["features"]["deltas"] is True
     assert {reports[name]["basis"] for name in ("helper", "claude-code", "codex", "opencode", "gemini")} == {"tested"}
+    assert (helper["proof"], helper["tested_version"]) == ("tested", True)
+    assert (reports["codex"]["proof"], reports["codex"]["tested_version"]) == ("tested", None), "it is not here"
+    assert reports["junie"]["proof"] == "unverified"
     assert reports["qwen"]["basis"] == "unverified" and "resume" in reports["qwen"]["unverified"]
     assert not reports["lost"]["found"] and "cannot be read" in reports["lost"]["problem"]
     assert not reports["ghost"]["found"] and "unknown agent" in reports["ghost"]["problem"]
@@ -57,8 +60,20 @@ def test_agents_plain(cli: CliProcess) -> None:
     lines = [" ".join(line.split()) for line in ended.stdout.splitlines()]
     assert f"helper {__version__}, signed in, tested with {__version__}" in lines
     assert lines[1].startswith("can: model, deltas")
-    assert any(line.startswith("codex not found") for line in lines)
+    assert lines[-1].endswith("more agents are known and not here: `tieline agents --all` says how to get each.")
+    assert not any(line.startswith("codex") for line in lines)
     assert "\x1b" not in ended.stdout
+
+
+def test_agents_that_are_configured_or_asked_for_are_named_though_they_are_away(cli: CliProcess) -> None:
+    cli.configure('[agents.mine]\ntype = "codex"\n')
+    some, whole = cli.run("agents").stdout, cli.run("agents", "--all").stdout
+    for text, away in ((some, ["mine"]), (whole, ["mine", "codex", "gemini"])):
+        lines = text.splitlines()
+        found = max(number for number, line in enumerate(lines) if line.startswith("scripted"))
+        names = [line.split()[0] for line in lines[found:] if " not found" in line]
+        assert [name for name in names if name in ("mine", "codex", "gemini")] == away
+    assert "--all" not in whole and "npm install -g @openai/codex" in whole
 
 
 def test_agents_in_a_terminal(cli: CliProcess) -> None:
@@ -146,7 +161,7 @@ def test_demo_without_a_terminal_ends_by_itself(cli: CliProcess) -> None:
     assert ended.returncode == 0, ended.stderr
     assert "edit greeting.py  +1 −1: ok" in ended.stderr
     assert "It changed greeting.py" in ended.stdout
-    assert "Try next:" in ended.stdout
+    assert "tieline up " in ended.stdout.partition("Try next:")[2]
     assert "\x1b" not in ended.stdout + ended.stderr
     assert not list((cli.place.parent / "home").glob("tieline-demo-*")), "its directory is gone"
 
@@ -302,6 +317,14 @@ def test_unexpected_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setenv("TIELINE_DEBUG", "1")
     raising(ZeroDivisionError("oops"))
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_state_directory_that_cannot_be_used_is_named(cli: CliProcess) -> None:
+    (cli.place / "file").touch()
+    cli.env = {**cli.env, "TIELINE_HOME": str(cli.place / "file")}
+    ended = cli.run("up")
+    assert ended.returncode == 1 and "Set TIELINE_HOME" in ended.stderr
+    assert f"the state directory {cli.place / 'file'} cannot be used" in ended.stderr
 
 
 def test_json_lines_decode(cli: CliProcess) -> None:

@@ -16,7 +16,7 @@ from tieline.client import Client, HubUnreachable, NoHub, Unauthorized, connect
 from tieline.drivers.base import Driver
 from tieline.drivers.scripted import Scripted
 from tieline.errors import TielineError, UnknownAgent, UsageError
-from tieline.events import Done, Text, TurnStarted
+from tieline.events import Answer, Ask, Done, Text, TurnStarted
 from tieline.protocol.request_bodies import (
     Claim,
     Decision,
@@ -29,7 +29,7 @@ from tieline.protocol.request_bodies import (
 from tieline.protocol.stream_frames import AskFrame, EventFrame, PromptFrame, Ready
 from tieline.protocol.teams import CleanTeam, Hold, NewTeam, Team
 from tieline.protocol.views import CommandView, PromptView
-from tieline.script import Inquire, Run, Say, Stall
+from tieline.script import Fail, Inquire, Run, Say, Stall
 from tieline.sessions.pending_asks import AlreadyAnswered
 from tieline.sessions.records import AskRecord, SessionRecord
 from tieline.testing.rigs.shell import JSONL, ShellRig
@@ -94,6 +94,26 @@ async def test_a_session_from_its_first_prompt_to_its_end(hub: Running, client: 
     assert isinstance(closed, SessionRecord) and closed.status == "closed"
 
 
+async def test_a_turn_is_followed_and_answered_in_one_call(hub: Running, client: Client) -> None:
+    hub.play([Run("echo hi > made.txt")], [Say("Made.")], [Run("rm made.txt")], [Say("Kept.")])
+    asked: list[str] = []
+
+    async def decide(ask: Ask) -> bool:
+        asked.append(ask.id)
+        return len(asked) == 1
+
+    async with asyncio.timeout(BOUND_S):
+        new = NewSession(agent="scripted", cwd=hub.cwd, policy="ask")
+        first = [event async for event in client.turn(new, "make it", on_ask=decide)]
+        (record,) = await client.sessions()
+        second = [event async for event in client.turn(record.id, "remove it", on_ask=decide)]
+    for events, prompt, text in ((first, "make it", "Made."), (second, "remove it", "Kept.")):
+        assert isinstance(events[0], TurnStarted) and events[0].prompt == prompt
+        assert isinstance(events[-1], Done) and (events[-1].status, events[-1].text) == ("success", text)
+    assert len(asked) == 2 and Path(hub.cwd, "made.txt").read_text() == "hi\n"
+    assert [event.decision for event in (*first, *second) if isinstance(event, Answer)] == ["allow", "deny"]
+
+
 async def test_prompts_wait_move_and_are_taken_back(hub: Running, client: Client) -> None:
     hub.play([Stall()])
     made = await session(hub, client, prompt="work")
@@ -102,15 +122,43 @@ async def test_prompts_wait_move_and_are_taken_back(hub: Running, client: Client
     assert isinstance(two, PromptView) and isinstance(three, PromptView)
     moved = await client.move_prompt(made.id, three.id, before=two.id)
     assert isinstance(moved, PromptView)
+    edited = await client.edit_prompt(made.id, two.id, "two, and more")
+    assert isinstance(edited, PromptView) and edited.text == "two, and more"
     waiting = [one.text for one in await client.prompts(made.id) if one.status == "queued"]
-    assert waiting == ["three", "two"]
+    assert waiting == ["three", "two, and more"]
     for one in (two, three):
         gone = await client.cancel_prompt(made.id, one.id)
         assert isinstance(gone, PromptView) and gone.status == "cancelled"
     assert await client.abort(made.id) is True
     assert (await finished(client, made.id)).status == "interrupted"
     assert await client.abort(made.id) is False
-    assert {one.text for one in await client.prompts(made.id, over=True)} >= {"work", "two", "three"}
+    assert {one.text for one in await client.prompts(made.id, over=True)} >= {"work", "two, and more", "three"}
+    with pytest.raises(UsageError, match="is cancelled"):
+        await client.edit_prompt(made.id, two.id, "too late")
+
+
+async def test_a_prompt_that_failed_is_sent_again_once(hub: Running, client: Client) -> None:
+    hub.play([Fail()], [Stall()])
+    made = await session(hub, client, prompt="try")
+    assert (await finished(client, made.id)).status == "error"
+    (failed,) = await client.prompts(made.id, over=True)
+    again = await client.retry_prompt(made.id, failed.id)
+    assert isinstance(again, PromptView) and (again.text, again.id != failed.id) == ("try", True)
+    repeated = await client.retry_prompt(made.id, failed.id)
+    assert isinstance(repeated, PromptView) and repeated.id == again.id
+    with pytest.raises(UsageError, match=r"is (queued|running)"):
+        await client.retry_prompt(made.id, again.id)
+    with pytest.raises(UsageError, match="no prompt"):
+        await client.retry_prompt(made.id, "nonesuch")
+    async with asyncio.timeout(BOUND_S):
+        while not await client.abort(made.id):
+            pass  # it has not begun yet
+    assert (await finished(client, made.id, 2)).status == "interrupted"
+    assert len(await client.prompts(made.id, over=True)) == 2
+    hub.replies[1:] = [[Say("At last.")]]  # it may have been interrupted before it came so far
+    third = await client.retry_prompt(made.id, again.id)
+    assert isinstance(third, PromptView) and third.id not in (failed.id, again.id)
+    assert (await finished(client, made.id, 3)).status == "success"
 
 
 async def test_asks_are_decided_once(hub: Running, client: Client) -> None:
@@ -427,6 +475,8 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.steer("x", "y"),
         lambda c: c.cancel_prompt("x", "x"),
         lambda c: c.move_prompt("x", "x"),
+        lambda c: c.edit_prompt("x", "x", "y"),
+        lambda c: c.retry_prompt("x", "x"),
         lambda c: c.events("x"),
         lambda c: c.messages("x"),
         lambda c: c.diff("x"),
@@ -454,6 +504,7 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.subscribe_push(PushSubscription(endpoint="https://push.example/x", keys={})),
         lambda c: c.unsubscribe_push("x"),
         lambda c: c.test_push(),
+        lambda c: c.message_ids("x"),
         lambda c: c.members(),
         lambda c: c.member("x"),
         lambda c: c.conversation("x"),
@@ -464,6 +515,7 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.team("x"),
         lambda c: c.team_entries("x"),
         lambda c: c.start_team(NewTeam(team=Team(name="x"))),
+        lambda c: c.check_team_file(""),
         lambda c: c.act_in_team("x", Hold()),
         lambda c: c.clean_team("x", CleanTeam()),
     ]

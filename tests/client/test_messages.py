@@ -42,6 +42,7 @@ async def test_send_look_and_read(client: Client) -> None:
     assert (await client.message(sent.receipt.id)).state == "seen"
     assert [thread.id for thread in await client.threads()] == [sent.receipt.thread]
     assert len((await client.trace(sent.receipt.id)).messages) == 1
+    assert await client.message_ids(sent.receipt.id[-8:]) == [sent.receipt.id]
 
 
 async def test_answers_are_waited_for_in_one_request_and_over_many(hub: Running, client: Client) -> None:

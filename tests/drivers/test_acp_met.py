@@ -88,12 +88,14 @@ async def test_before_the_first_run_and_after(bench: Bench, monkeypatch: pytest.
     assert (features_basis(driver), unverified_features(driver)) == ("unverified", driver.features.supported())
     report = await probe_agent("peer", config)
     assert (report.basis, "resume" in report.unverified) == ("unverified", True)
+    assert (report.proof, report.seen_version) == ("unverified", "")
     basis, before = await viewed(agents)
     assert (basis, before & {"resume", "fork", "model", "attachments"}) == ("unverified", {"resume"})
 
     await bench.run("peer", config)
     report = await probe_agent("peer", config)
     assert (report.basis, report.unverified) == ("told", ())
+    assert (report.proof, report.seen_version, report.seen_at is not None) == ("seen", "9.9", True)
     assert report.features is not None and report.features.attachments == (
         "image/*",
         "audio/*",
@@ -123,7 +125,7 @@ async def test_what_an_agent_does_not_tell_stays_unverified(bench: Bench) -> Non
     assert "unverified: model" in the(first, Warning).message
     assert not of(second, Warning), "once"
     driver = registry.create("qwen", config)
-    assert (features_basis(driver), unverified_features(driver)) == ("told", ("model",))
+    assert (features_basis(driver), unverified_features(driver)) == ("told", ("model", "steer", "questions", "usage"))
     (without,) = await bench.run("qwen", config, "story")
     assert not of(without, Warning)
 
@@ -194,17 +196,30 @@ def test_what_is_the_same_is_not_written_again_and_a_choice_of_models_is_not_for
 def test_how_it_is_shown() -> None:
     can = Features(resume=True, model=True)
     reports = [
-        AgentReport(name="proven", found=True, tested="1.0", features=can, basis="tested"),
-        AgentReport(name="spoken", found=True, features=can, basis="told", unverified=("model",)),
-        AgentReport(name="strange", found=True, features=can, basis="unverified", unverified=("resume", "model")),
+        AgentReport(
+            name="proven", found=True, tested="1.0", tested_version=False, features=can, basis="tested", proof="tested"
+        ),
+        AgentReport(
+            name="spoken", found=True, features=can, basis="told", proof="seen", seen_version="9", unverified=("model",)
+        ),
+        AgentReport(
+            name="strange",
+            found=True,
+            features=can,
+            basis="unverified",
+            proof="unverified",
+            unverified=("resume", "model"),
+        ),
     ]
     lines = [line.strip() for line in plain_lines(reports)]
+    assert lines[0].endswith("tested with 1.0, not with this version")
+    assert lines[2].endswith("seen here 9") and lines[5].endswith("unverified")
     assert lines[1] == "can: model, resume"
     assert lines[3:5] == ["can, by its own report: model, resume", "unverified: model"]
     assert lines[6] == "can (unverified: it never ran here): model, resume"
     out = StringIO()
     print_table(reports, Console(file=out, width=140))
     rows = {line.split()[1]: " ".join(line.split()) for line in out.getvalue().splitlines() if line.startswith("✓")}
-    assert "unverified" not in rows["proven"]
+    assert "unverified" not in rows["proven"] and "tested 1.0" in rows["proven"]
     assert rows["spoken"].endswith("model, resume; unverified: model")
     assert rows["strange"].endswith("unverified, it never ran here: model, resume")

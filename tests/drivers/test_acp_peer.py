@@ -61,7 +61,8 @@ class Bench:
     def driver(self, command: list[str] | None = None, **options: Any) -> acp.Acp:
         command = command or [sys.executable, str(AGENT)]
         can = {"model": True, "resume": True, "fork": True, "usage": True, "attachments": ["*/*"]}
-        return acp.create("peer", {"command": command, "asks": ASKS, "can": can, **options})
+        traits = {"usage": "turn", "denial": "told"}
+        return acp.create("peer", {"command": command, "asks": ASKS, "can": can, "traits": traits, **options})
 
     def session(self, *, env: dict[str, str] | None = None, driver: acp.Acp | None = None, **options: Any) -> Session:
         options = {"policy": "ask", **options}

@@ -1,20 +1,23 @@
 """The presets, the configuration of ACP agents, and what a policy becomes. No agent is started."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict, fields
 
 from tieline.api import open_session
 from tieline.drivers.acp import driver as acp
 from tieline.drivers.acp.policy import gemini_rules, launch_command, overriding_rules
-from tieline.drivers.acp_presets import PRESETS
+from tieline.drivers.acp_presets import PRESETS, Traits
 from tieline.drivers.base import Spec
 from tieline.errors import PolicyUnenforceable, UsageError
 from tieline.policy import CAPABILITIES, Policy, every_policy
 
 ASKS = ["file_write", "shell", "network"]
+PAGE = Path(__file__).parents[2] / "docs" / "drivers" / "acp.md"
 
 
 def test_configuration() -> None:
@@ -49,13 +52,33 @@ def test_presets(name: str) -> None:
 
 
 def test_the_page_has_the_same_presets() -> None:
-    page = Path(__file__).parents[2] / "docs" / "drivers" / "acp.md"
-    table = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| `") and "` | `" in line]
+    table = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `") and "` | `" in line]
     shown = {cells[0].strip("|` "): (cells[1].strip("`"), cells[2]) for cells in table if len(cells) == 4}
     assert set(shown) == set(PRESETS)
     for name, preset in PRESETS.items():
         asks = "by its own rules, see below" if preset.control else ", ".join(preset.asks) or "nothing for certain"
         assert shown[name] == (" ".join((*preset.command, *preset.args)), asks)
+
+
+def test_every_preset_states_every_trait() -> None:
+    """The page has a row for each, and its cells are what the code says."""
+    columns = ("denial", "usage", "mcp", "steering", "progress")
+    lines = PAGE.read_text().split("<!-- traits -->")[1].strip().splitlines()
+    head, _, *rows = ([cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines)
+    assert tuple(head) == ("preset", *columns)
+    assert {row[0]: tuple(row[1:]) for row in rows} == {
+        name: tuple(asdict(preset.traits)[column] for column in columns) for name, preset in PRESETS.items()
+    }
+    assert set(columns) == {field.name for field in fields(Traits) if field.required}
+    for preset in PRESETS.values():
+        assert bool(preset.mcp_args) == (preset.traits.mcp == "argument")
+        for pattern in (*preset.traits.error_texts, *preset.traits.denial_texts):
+            re.compile(pattern)
+
+
+def test_a_trait_without_its_value_is_refused() -> None:
+    with pytest.raises(TypeError, match="denial"):
+        Traits(usage="turn", mcp="session", steering="none", progress="output")  # pyright: ignore[reportCallIssue]
 
 
 def test_only_tested_presets_have_rules_of_their_own() -> None:

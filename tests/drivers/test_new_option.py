@@ -33,9 +33,8 @@ ADDED: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("deltas=True, thinking=True", "flavour=True, "),
         ("self._spec.model, receipt=", "self._spec.flavour or "),
     ),
-    "cli/typer_apps/run.py": (
+    "cli/typer_apps/options.py": (
         ("    effort: Annotated[\n", '    flavour: Annotated[str, typer.Option(help="How it tastes.")] = "",\n'),
-        ("        effort=effort,\n", "        flavour=flavour,\n"),
     ),
 }
 """What is put in front of what. The scripted driver tells the flavour that it got as its model."""

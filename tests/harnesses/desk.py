@@ -120,9 +120,11 @@ class Desk:
             timeout=BOUND,
         )
 
-    async def ended(self, member: MemberView) -> MemberView:
+    async def ended(self, member: MemberView, *, unread: int | None = None) -> MemberView:
+        """Once its session is known to have ended, and so many messages wait for it: what it did not take comes back a
+        moment later."""
         async with asyncio.timeout(BOUND):
-            while not (now := await self.client.member(member.id)).ended:  # noqa: ASYNC110
+            while not (now := await self.client.member(member.id)).ended or unread not in (None, now.unread):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         return now
 

@@ -2,16 +2,19 @@
 
 import os
 import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from tests.harnesses.prompt_ends import prompt_status
 
+from tieline import paths
 from tieline.bus import open_bus
 from tieline.config import Config
+from tieline.errors import UsageError
 from tieline.events import Answer, Command, Done, Event, Init, Text, ToolResult, ToolUse, TurnStarted
 from tieline.harnesses.attach_consent import CurrentConsent, agree, switch
 from tieline.harnesses.codex_reach import CodexReach
@@ -25,6 +28,7 @@ from tieline.sessions.records import AskRecord, SessionRecord
 from tieline.testing.harness_terminals import HarnessHome, codex_home
 from tieline.testing.tmux_terminal import TmuxTerminal
 from tieline.testing.wait_for import eventually, soon
+from tieline.wire.jsonrpc import Peer, PeerGone
 
 pytestmark = pytest.mark.real
 
@@ -192,7 +196,9 @@ async def test_a_terminals_turns_asks_and_prompts_are_a_sessions(tmp_path: Path)
             assert each_once(told)
 
 
-async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_terminal(tmp_path: Path) -> None:
+async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with codex_home(tmp_path, BINARIES) as home:
         agree(home.env, "codex")
         async with home.terminal() as terminal:
@@ -226,6 +232,34 @@ async def test_each_event_once_when_the_hub_was_away_and_no_ask_outlives_its_ter
                 told = await here.events()
                 assert isinstance(told[-1], Done)
                 assert each_once(told)
+
+                # It dies in the moment in which it has the daemon let go of the conversation.
+                monkeypatch.setattr(Peer, "request", dies_before("thread/unarchive"))
+                with pytest.raises(UsageError, match="does not let go"):
+                    await here.manager.adopt(session.id)
+                assert archived(home)
+            monkeypatch.undo()
+            async with attached(home) as here:
+                noted = paths.state(home.env) / "codex-archived.json"
+                await eventually(lambda: noted.read_text() == "[]", "nobody brings it back", timeout=BOUND)
+                assert not archived(home)
+                assert (await here.manager.adopt(session.id)).kind == "driven"
+                assert not archived(home)
+
+
+def dies_before(last: str) -> Callable[..., Awaitable[Any]]:
+    request = Peer.request
+
+    async def until_then(peer: Peer, method: str, params: dict[str, Any], *, timeout: float) -> Any:
+        if method == last:
+            raise PeerGone("killed")
+        return await request(peer, method, params, timeout=timeout)
+
+    return until_then
+
+
+def archived(home: HarnessHome) -> list[Path]:
+    return list(home.home.glob(".codex/archived_sessions/**/*.jsonl*"))
 
 
 async def test_each_event_once_over_another_daemon_and_each_terminal_has_its_own_end(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from tests.harnesses.idle_terminals import idle_terminals
 
 from tieline.bootstrap.daemon import hub_on
 from tieline.config import Config, HubConfig
-from tieline.events import Text, TurnStarted
+from tieline.events import Status, Text, TurnStarted
 from tieline.harnesses import claude_code_transcript as transcript
 from tieline.harnesses.attach_consent import agree
 from tieline.harnesses.claude_code_transcript import TranscriptCursor, TranscriptEvents, TranscriptFile, TranscriptLine
@@ -164,3 +165,39 @@ def test_what_became_of_a_call_is_known_after_its_turn_until_its_id_is_used_agai
     assert events.results == {}
     feed(7, "user", [result], toolDenialKind="user-rejected")
     assert events.results == {"t-1": False}
+
+
+def test_turns_that_began_before_a_time_are_left_out_to_their_end() -> None:
+    """Its directory was off until then."""
+    at = "2026-11-17T04:40:{:02}.500Z"
+    lines: list[dict[str, object]] = []
+    for number, (begins, ends) in enumerate(((0, 1), (2, 9), (12, 13))):
+        said = {"role": "user", "content": f"prompt {number}"}
+        text = {"type": "text", "text": f"answer {number}"}
+        answered = {"id": f"m-{number}", "role": "assistant", "model": "claude-opus-5-5", "content": [text]}
+        of_turn: list[dict[str, object]] = [
+            {"type": "user", "message": said, "origin": {"kind": "human"}, "timestamp": at.format(begins)},
+            {"type": "assistant", "message": answered, "timestamp": at.format(ends)},
+            {"type": "system", "subtype": "turn_duration", "timestamp": at.format(ends)},
+            {"type": "system", "subtype": "compact_boundary", "timestamp": at.format(ends + 1)},
+        ]
+        lines += of_turn
+
+    def told(since: int) -> list[str]:
+        moment = datetime.fromisoformat(at.format(since)).timestamp()
+        events = TranscriptEvents("s-1", TranscriptCursor(), since=moment)
+        found = [
+            event
+            for number, line in enumerate(lines)
+            for event, _ in events.feed(TranscriptLine(number, {**line, "uuid": f"l-{number}"}))
+        ]
+        return [
+            event.prompt if isinstance(event, TurnStarted) else event.state
+            for event in found
+            if isinstance(event, TurnStarted | Status)
+        ]
+
+    assert told(0) == ["prompt 0", "prompt 1", "compacted", "prompt 2", "compacted"]
+    assert told(5) == ["prompt 2", "compacted"]
+    assert told(12) == ["prompt 2"]
+    assert told(14) == []

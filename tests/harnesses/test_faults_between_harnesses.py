@@ -78,7 +78,7 @@ async def test_what_a_killed_daemon_of_codex_had_only_in_memory_comes_when_it_is
         os.kill(daemon_of_codex(tmp_path), signal.SIGKILL)
         waiting = await at.client.send_message(NewMessage(to=codex.address, text="after the kill"))
         if noticed:
-            assert (await at.ended(codex)).unread == 2
+            await at.ended(codex, unread=2)
             assert [(await at.client.message(one.receipt.id)).state for one in (steered, waiting)] == ["stored"] * 2
             await at.notified(f"2 messages wait for {codex.name}")
         await run(at.homes["codex"].env, tmp_path, *at.homes["codex"].argv, "app-server", "daemon", "start")

@@ -65,6 +65,10 @@ async def test_a_message_to_a_session_is_answered_step_by_step(hub: Running) -> 
     assert unread["envelope"]["payload"]["text"].strip() == "Four."
     assert unread["receipt"]["id"] == shown["receipt"]["answer"]
     assert await post(hub, "inboxes/relay.user.owner/read") == []
+    id = sent["receipt"]["id"]
+    assert await get(hub, "message-ids", part=id[-8:]) == await get(hub, "message-ids", part=id[:20]) == [id]
+    assert len(await get(hub, "message-ids", part=id[:2], limit=1)) == 1
+    assert await get(hub, "message-ids", part="nonesuch") == []
     trace = await get(hub, f"messages/{sent['receipt']['id']}/trace")
     chain = [message["receipt"]["id"] for message in trace["messages"]]
     assert chain == [sent["receipt"]["id"], shown["receipt"]["answer"]]

@@ -64,11 +64,15 @@ async def run(*argv: str, terminal: RecordingTerminal | None = None) -> str:
 
 async def test_what_it_starts_decides_nothing(hub: Running, tmp_path: Path) -> None:
     async with asking(hub) as (_, terminal, ask, task):
+        other = (await hub.session(policy="ask"))["id"]
         send = (sys.executable, "-I", "-c", SEND, hub.serving.socket)
         for method, path, body in (
             ("POST", f"/api/v1/asks/{ask}/answer", ALLOW),
             ("POST", "/api/v1/pairings", '{"kind": "client"}'),
             ("DELETE", "/api/v1/devices/x", ""),
+            ("DELETE", "/api/v1/nodes/x", ""),
+            ("PATCH", f"/api/v1/sessions/{other}", '{"policy": "full"}'),
+            ("POST", "/api/v1/channels/reload", ""),
         ):
             refused = await run(*send, method, path, body, terminal=terminal)
             assert " 403 " in refused and "from an agent in a terminal" in refused, path

@@ -20,7 +20,7 @@ from tieline.mesh.mcp_tools import TOOLS
 from tieline.mesh.records import Caller
 from tieline.testing.wait_for import eventually
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]  # each client over stdio is a process
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 WAYS = [(transport, mode) for transport in ("http", "stdio") for mode in REVISIONS]

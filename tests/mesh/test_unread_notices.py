@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from tests.mesh.conftest import OWNER, harness
@@ -28,11 +28,19 @@ class Told:
 
 
 @asynccontextmanager
-async def watched(folder: Path, told: Told, after_s: float = 0.1) -> AsyncGenerator[Mesh]:
+async def mesh_and_relay(folder: Path) -> AsyncGenerator[tuple[Mesh, Relay]]:
     async with (
         open_bus(f"sqlite://{folder / 'bus.db'}") as bus,
         Relay(bus, Config()) as relay,
         Mesh(bus, relay, machine="here") as mesh,
+    ):
+        yield mesh, relay
+
+
+@asynccontextmanager
+async def watched(folder: Path, told: Told, after_s: float = 0.1) -> AsyncGenerator[Mesh]:
+    async with (
+        mesh_and_relay(folder) as (mesh, relay),
         UnreadNotices(mesh, relay.subscribe, told, after_s=after_s),
     ):
         yield mesh
@@ -40,9 +48,10 @@ async def watched(folder: Path, told: Told, after_s: float = 0.1) -> AsyncGenera
 
 async def test_one_notice_for_all_that_waits_until_it_was_taken(tmp_path: Path) -> None:
     told = Told()
-    async with watched(tmp_path, told, after_s=0.5) as mesh:
+    async with mesh_and_relay(tmp_path) as (mesh, relay), AsyncExitStack() as stack:
         me = (await mesh.register_agent(AGENT, name="reviewer")).member
         *_, last = [await mesh.send_message(OWNER, "@reviewer", f"number {number}") for number in range(3)]
+        await stack.enter_async_context(UnreadNotices(mesh, relay.subscribe, told, after_s=0.1))
         notice = await told.next()
         assert (notice.member.id, notice.unread, notice.last, notice.sender) == (me.id, 3, last.id, "owner")
         assert notice.title == "3 messages wait for reviewer"

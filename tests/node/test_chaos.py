@@ -92,7 +92,7 @@ class World:
             self.cuts += self.rough.cut()
 
     async def keep_killing(self, until: float) -> None:
-        """Hub and node in turn, at least once each."""
+        """Hub and node in turn, at least once each, and until the link was cut as well."""
         while True:
             await asyncio.sleep(random.uniform(0.5, 4.0 if LONG else 1.0))
             await self.hub.kill()
@@ -100,7 +100,7 @@ class World:
             await asyncio.sleep(random.uniform(0.2, 2.0 if LONG else 0.5))
             await self.node.kill()
             await self.node.start()
-            if time.monotonic() > until:
+            if time.monotonic() > until and self.cuts:
                 return
 
 

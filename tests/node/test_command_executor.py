@@ -113,6 +113,10 @@ async def test_prompts_messages_and_diff(told: Told) -> None:
     await told.do(c.SendPrompt(session=session, prompt="p5", text="waits too"))
     moved: PromptView = await told.do(c.MovePrompt(session=session, prompt="p5", before="p4"))
     assert moved.id == "p5"
+    edit = c.EditPrompt(session=session, prompt="p5", text="waits, in other words")
+    assert (await told.do(edit, id="edit")).text == "waits, in other words"
+    assert await told.refused(c.EditPrompt(session=session, prompt="p5", text="")) == "UsageError"
+    assert await told.refused(c.EditPrompt(session=session, prompt="p3", text="it runs")) == "UsageError"
     assert (await told.do(c.CancelPrompt(session=session, prompt="p4"), id="cancel")).status == "cancelled"
     assert (await told.do(c.CancelPrompt(session=session, prompt="p4"), id="again")).status == "cancelled"
     assert await told.refused(c.CancelPrompt(session=session, prompt="nonesuch")) == "UsageError"
@@ -197,6 +201,7 @@ async def test_refused_without_an_exception(told: Told) -> None:
         c.Steer(session="none", text="x"),
         c.CancelPrompt(session="none", prompt="p"),
         c.MovePrompt(session="none", prompt="p"),
+        c.EditPrompt(session="none", prompt="p", text="t"),
         c.GetMessages(session="none"),
         c.GetDiff(session="none"),
     ):

@@ -13,10 +13,25 @@ from tieline.config import Config
 from tieline.drivers.base import Driver, Prompt
 from tieline.drivers.scripted import Scripted
 from tieline.errors import Unsupported, UsageError
-from tieline.events import Answer, Ask, Command, Done, Event, Init, Text, TextDelta, ToolResult, ToolUse, TurnStarted
+from tieline.events import (
+    Answer,
+    Ask,
+    Command,
+    Done,
+    Event,
+    Init,
+    Status,
+    Text,
+    TextDelta,
+    ToolResult,
+    ToolUse,
+    TurnStarted,
+)
+from tieline.harnesses.attach_consent import CurrentConsent
 from tieline.script import Say
 from tieline.sessions.attached_session import (
     AT_THE_TERMINAL,
+    SAID,
     AttachedSession,
     TerminalUnreachable,
     check_attached_prompt,
@@ -94,6 +109,19 @@ async def test_a_turn_of_the_terminal_is_written_and_counted(tmp_path: Path) -> 
         record = manager.get(session.record.id)
         assert (record.kind, record.status, record.turns, record.last_line) == ("attached", "idle", 1, "There are two.")
         assert record.model == "m"
+
+
+async def test_the_same_words_said_twice_in_a_turn_are_told_by_their_place(tmp_path: Path) -> None:
+    words = Status(SAID, "go on")
+    turn = (*TURN[:2], words, Status("retrying"), words)
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, *turn, *turn)
+        assert await events(manager, session) == [*turn]
+    async with manager_in(tmp_path) as manager:
+        session = await attached(manager, tmp_path, RecordingTerminal())
+        tell(session, *TURN[:2], words, words, words, TURN[2])  # the history does not have all that was told live
+        assert await events(manager, session) == [*turn, words, TURN[2]]
 
 
 async def test_what_is_told_again_is_not_written_again(tmp_path: Path) -> None:
@@ -215,7 +243,7 @@ async def test_a_terminal_that_ended_while_we_were_away_is_closed(tmp_path: Path
         assert manager.get(id).status == "working"
         assert [each.record.id for each in manager.attached("codex")] == [id]
         assert not manager.attached("claude-code")
-        attacher = Attacher(manager, lambda harness, cwd, began_at: True)
+        attacher = Attacher(manager, CurrentConsent({"HOME": str(tmp_path)}))
         await attacher.only("codex", {NATIVE})
         assert manager.get(id).status == "working"
         await attacher.only("codex", ())

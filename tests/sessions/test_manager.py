@@ -430,6 +430,31 @@ async def test_a_prompt_that_was_only_just_taken_waits_again(tmp_path: Path, url
         assert prompts.running("one") is None and (await prompts.get("one", first.id)).status == "queued"
 
 
+async def test_a_prompt_that_is_being_changed_starts_once_and_as_it_is_then(url: str) -> None:
+    """A start, a move and an edit at the same moment: nothing runs twice, nothing is lost after a crash."""
+    async with open_bus(url) as bus:
+        prompts = PromptQueue(bus)
+        for id in ("a", "b", "c"):
+            await prompts.receive("one", Prompt(f"text {id}"), id=id)
+        edited, taken, _, gone = await asyncio.gather(
+            prompts.edit("one", "a", "other words"),
+            prompts.start("one"),
+            prompts.move("one", "c", before="b"),
+            prompts.edit("one", "a", "too late"),
+            return_exceptions=True,
+        )
+        assert isinstance(edited, PromptRecord) and isinstance(taken, PromptRecord)
+        assert (taken.id, taken.text) == ("a", "other words")
+        assert isinstance(gone, UsageError) and "is running" in gone.message
+        assert [record.id for record in prompts.waiting("one")] == ["c", "b"]
+        _, cancelled = await asyncio.gather(prompts.edit("one", "b", "not to be seen"), prompts.cancel("one", "b"))
+        assert cancelled.status == "cancelled"
+        after_a_crash = PromptQueue(bus)
+        (running,) = await after_a_crash.load(lambda session: True)
+        assert (running.id, running.text) == ("a", "other words")
+        assert [record.id for record in after_a_crash.waiting("one")] == ["c"]
+
+
 async def test_so_many_prompts_wait_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tieline.sessions.prompt_queue.MAX_QUEUED", 2)
     async with open_bus(f"sqlite://{tmp_path}/bus.db") as bus:

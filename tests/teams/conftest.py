@@ -95,8 +95,10 @@ class TeamsHere:
 
 
 @asynccontextmanager
-async def teams_on(url: str, place: Path, **scripts: Sequence[Reply]) -> AsyncGenerator[TeamsHere, None]:
-    """Each agent plays its own script, a reply per turn."""
+async def teams_on(
+    url: str, place: Path, around: Callable[[Bus], Bus] = lambda bus: bus, /, **scripts: Sequence[Reply]
+) -> AsyncGenerator[TeamsHere, None]:
+    """Each agent plays its own script, a reply per turn. `around`: what the conversations have for a bus."""
     heard: dict[str, list[str]] = {name: [] for name in scripts}
     drivers = {name: Scripted(replies, on_model_input=heard[name].append) for name, replies in scripts.items()}
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(place.parent / "state")}
@@ -105,7 +107,7 @@ async def teams_on(url: str, place: Path, **scripts: Sequence[Reply]) -> AsyncGe
         open_bus(url) as bus,
         SessionManager(bus, config, drivers=drivers) as router,
         hub_around(router, bus, config) as hub,
-        Teams(bus, HubSessions(hub), worktrees=Worktrees(env)) as teams,
+        Teams(around(bus), HubSessions(hub), worktrees=Worktrees(env)) as teams,
     ):
         yield TeamsHere(teams, bus, router, place, heard)
 

@@ -140,6 +140,6 @@ async def test_four_agents_and_a_person(tmp_path: Path) -> None:
         await here.teams.act(view.id, p.Resume(more_rounds=5), by="owner")
         view = await until(lambda view: view.status in ("waiting", "ended") and view.rounds == 14)
         assert view.reason == "done, says architect"
-        assert called == TEAM_TOOLS.keys()
+        assert called == TEAM_TOOLS.keys() - {"show_diff"}, "nobody has a worktree here"
         calls = [entry for entry in await here.log(view.id) if isinstance(entry, p.MemberCalled)]
         assert [entry.member for entry in calls] == ["developer", "reviewer", "architect", "tester", "architect"]

@@ -5,8 +5,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tieline.protocol.teams import Team, TeamMember
-from tieline.teams.team_file import MAX_MEMBERS, TeamFileError, check_addition, read_member, read_team, schema
+from tieline.protocol.teams import Team, TeamFileText, TeamMember
+from tieline.teams.team_file import (
+    MAX_MEMBERS,
+    TeamFileError,
+    check_addition,
+    check_text,
+    read_member,
+    read_team,
+    schema,
+)
 
 GOOD = """\
 name = "shop"
@@ -76,6 +84,14 @@ def test_a_file_becomes_a_team_that_stands_alone(tmp_path: Path) -> None:
         (('policy = "read-only"', 'policy = "full"\nenv = { TIELINE_HOME = "/" }'), 9, "Tieline's own variable"),
         (("human = true", "human = true\nenv = { A = '1' }"), 20, "members[2].env: it is for a member with an agent"),
         (('"architect.md"', '"gone.md"'), 7, "cannot read gone.md"),
+        (("max_turns = 5", 'reviews = ["bob"]'), 15, "members[1].reviews: no member is called bob"),
+        (("max_turns = 5", 'reviews = ["Developer"]'), 15, "members[1].reviews: Developer is this member itself"),
+        (("max_turns = 5", 'reviews = ["architect"]'), 15, "members[1].reviews: architect has no worktree"),
+        (
+            ("human = true", 'human = true\nreviews = ["developer"]'),
+            20,
+            "it is for a member with an agent or a session",
+        ),
         (("max_turns = 5", "max_turns = -1"), 15, "members[1].max_turns"),
         (('first = "developer"', 'first = "bob"'), 23, "conversation.first: no member is called bob"),
         (('first = "developer"', 'first = "alice"'), 23, "alice is no agent that speaks"),
@@ -107,6 +123,29 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     assert len(refused.value.message.splitlines()) == 2
 
 
+def test_a_text_is_checked_without_its_file(tmp_path: Path) -> None:
+    text = GOOD.replace('instructions_file = "architect.md"', 'instructions = "You design."')
+    checked = check_text(TeamFileText(text=text, cwd=str(tmp_path)))
+    assert checked.team is not None and checked.mistakes == ()
+    assert [member.cwd for member in checked.team.members] == [str(tmp_path), str(tmp_path / "dev"), "."]
+    written(tmp_path, text)  # also where there are files beside it
+    for given, cwd, expected in (
+        (GOOD, str(tmp_path), [(7, "members[0].instructions_file", "the file is not at hand here")]),
+        (text, "", [(4, "members[0].cwd", ". is no absolute"), (13, "members[1].cwd", "dev is no absolute")]),
+        (text.replace('cwd = "dev"', 'cwd = "dev"\nnode = "n"'), str(tmp_path), [(13, "members[1].cwd", "dev is no")]),
+        (text.replace('agent = "codex"', "agent = 7"), "/", [(12, "members[1].agent", "expected text")]),
+        (text.replace('agent = "codex"', "agent = "), "/", [(12, "", "Invalid value")]),
+        ('name = """', "/", [(1, "", "")]),
+        (f"name = {'[' * 20_000}", "/", [(1, "", "nested too deeply")]),
+        (text, "/a\0b", [(4, "members[0].cwd", "it is no path"), (13, "members[1].cwd", "it is no path")]),
+    ):
+        checked = check_text(TeamFileText(text=given, cwd=cwd))
+        assert checked.team is None
+        for mistake, (line, key, words) in zip(checked.mistakes, expected, strict=True):
+            assert (mistake.line, mistake.key) == (line, key), mistake
+            assert words in mistake.problem
+
+
 def test_members_that_work_at_the_same_time_need_directories_of_their_own(tmp_path: Path) -> None:
     text = GOOD.replace('cwd = "dev"\n', "").replace("[conversation]\n", "[conversation]\nparallel = 2\n")
     with pytest.raises(TeamFileError, match="developer and architect share a directory"):
@@ -136,6 +175,10 @@ def test_who_joins_needs_a_name_and_a_directory_of_its_own() -> None:
     assert [each.path for each in check_addition((one,), two, parallel=2)] == [("cwd",)]
     (mistake,) = check_addition((one, two), TeamMember(name="two", human=True), parallel=2)
     assert mistake.problem == "two is a member already"
+    mistakes = check_addition((one,), TeamMember(name="two", agent="codex", reviews=("One", "bob")), parallel=1)
+    assert [(each.path, each.problem.partition(",")[0]) for each in mistakes] == [
+        (("reviews",), "one has no worktree"), (("reviews",), "no member is called bob"),
+    ]  # fmt: skip
     many = tuple(TeamMember(name=f"m{number}", human=True) for number in range(MAX_MEMBERS))
     assert [each.problem for each in check_addition(many, one, parallel=1)] == ["a team has at most 32 members"]
 

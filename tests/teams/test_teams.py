@@ -234,6 +234,20 @@ async def test_members_in_directories_of_their_own_work_at_the_same_time(sqlite:
         assert {name for name, _ in await here.said(view.id)} == {"lead", "a", "b"}
 
 
+async def test_turns_that_begin_at_the_same_time_end_once_each(url: str, tmp_path: Path) -> None:
+    names = tuple("abcdef")
+    for name in names:
+        (tmp_path / name).mkdir()
+    scripts = {name: [[Say(f"{name} is here.")]] for name in names}
+    async with teams_on(url, tmp_path, lead=[[Say(f"[NEXT: {', '.join(names)}]")], [Say("[DONE]")]], **scripts) as here:
+        members = [here.member(name, cwd=str(tmp_path / name)) for name in names]
+        started = await here.start(here.team("lead", *members, parallel=6, fallback="lead"))
+        view = await here.until(started.id, lambda view: view.status == "ended")
+        ended = [entry.turn for entry in await here.log(view.id) if isinstance(entry, p.TurnEnded)]
+        assert sorted(ended) == list(range(1, 9))
+        assert view.reason == "done, says lead"
+
+
 async def test_a_conversation_that_ended_long_ago_is_removed(sqlite: str, tmp_path: Path) -> None:
     async with teams_on(sqlite, tmp_path, one=[[Say("[DONE]")]], two=[[Say("Who?")]]) as here:
         over = await here.run(here.team("one"))

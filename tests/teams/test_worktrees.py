@@ -5,16 +5,19 @@ import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.teams.conftest import TeamsHere, teams_on
 
 from tieline.errors import UsageError
+from tieline.mesh.mcp_tools import TEAM_TOOLS, McpToolResult, ToolCall
 from tieline.protocol import teams as p
 from tieline.script import Reply, Run, Say
 from tieline.sessions.safe_git import GitFailed
 from tieline.teams import worktrees
+from tieline.teams.member_tools import MemberTools
 from tieline.teams.worktrees import Worktree, Worktrees
 
 pytestmark = pytest.mark.slow
@@ -165,6 +168,18 @@ async def test_after_a_crash_at_any_step_the_next_call_finishes(
     git(repository, "fsck", "--strict")
 
 
+async def test_a_lock_that_a_killed_process_left_is_waited_for(
+    repository: Path, ours: Worktrees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worktrees, "STALE_S", 0.2)
+    tree = ours.find("0199a2", "dev", BRANCH, str(repository))
+    await ours.make(tree)
+    (repository / f".git/refs/heads/{BRANCH}.lock").touch()
+    Path(tree.path, "shop.py").write_text("colour = 'blue'\n")
+    assert (await committed(ours, tree)).problem == ""
+    assert git(repository, "rev-list", "--count", BRANCH) == "2"
+
+
 async def test_what_cannot_be_is_said(tmp_path: Path, repository: Path, ours: Worktrees) -> None:
     with pytest.raises(GitFailed, match="is not in a git repository"):
         ours.find("0199a2", "dev", BRANCH, str(tmp_path))
@@ -193,7 +208,7 @@ async def test_nothing_that_the_repository_names_is_run(tmp_path: Path, reposito
     await ours.make(tree)
     Path(tree.path, "shop.py").write_text("colour = 'blue'\n")
     assert (await committed(ours, tree, merge_into=str(repository))).stat
-    assert "blue" in await ours.diff(tree, "", 10_000)
+    assert "+colour = 'blue'" in (await ours.diff(tree, tree.base, tree.own.commit)).patch
     await ours.unsaved(tree)
     await ours.remove(tree, branch_too=False)
     assert not ran.exists()
@@ -240,6 +255,80 @@ async def test_a_team_works_beside_each_other_and_one_merges(repository: Path) -
         assert git(repository, "branch", "--format=%(refname:short)").splitlines()[1:] == [who["b"].work.branch]  # type: ignore[union-attr]
         assert await here.teams.clean(view.id, force=True) == p.CleanedTeam(removed=(), kept={})
         assert await here.teams.remove_old(view.active_at + 1) == [view.id]
+
+
+async def test_a_reviewer_is_shown_what_is_new_and_no_diff_steers(repository: Path, tmp_path: Path) -> None:
+    first = "echo '[NEXT: other]' > agenda.txt; seq 1000 > long.txt; echo \"colour = 'blue'\" > shop.py"
+    async with team_on(
+        repository,
+        dev=[[Run(first)], [Say("[NEXT: rev]")], [Run("echo more >> agenda.txt")], [Say("[NEXT: rev]")]],
+        rev=[[Say("It says:\n[NEXT: other]")], [Say("[NEXT: dev]")], [Say("Nothing is left.\n[DONE]")]],
+        other=[[Say("I was asked.")]],
+    ) as here:
+        dev = here.member("dev", worktree=True)
+        rev = here.member("rev", reviews=("dev",))
+        started = await here.start(here.team(dev, rev, "other", "alice", context_chars=1000))
+        await here.until(started.id, lambda view: view.waiting_for == ("alice",))
+        to = (p.NextSpeaker("rev"),)
+        await here.teams.act(started.id, p.Speak(text="Hand it back.", to=to), by="owner")
+        view = await here.until(started.id, lambda view: view.status == "ended")
+        assert view.reason == "done, says rev"
+        assert here.heard["other"] == [], "the reviewer repeated what the diff says"
+        base = git(repository, "rev-parse", "main")
+        one, two = git(repository, "log", "--reverse", "--format=%H", f"main..{branch_of(view)}").split()
+        at_first, again, at_last = here.heard["rev"]
+        assert "You review what dev committed" in at_first
+        for line in ("[DIFF: dev]", ">  agenda.txt |    1 +", ">  shop.py    |    2 +-", "> +++ b/long.txt", "> +1"):
+            assert line in at_first.splitlines(), line
+        assert "> +1000" not in at_first
+        assert f"`git -C {repository} diff {base} {one}` shows them)" in at_first
+        assert "[DIFF: " not in again.partition("[CONTEXT]")[2], "there is nothing new"
+        diff = at_last.partition("[DIFF: dev]\n")[2]
+        assert ">  [NEXT: other]\n> +more\n" in diff and "long.txt" not in diff and "left out" not in diff
+        shown = [
+            entry.reviewed for entry in await here.log(view.id) if isinstance(entry, p.TurnBegan) if entry.reviewed
+        ]
+        assert shown == [{"dev": one}, {"dev": two}]
+
+
+async def test_a_member_sees_anothers_diff_by_a_tool(repository: Path) -> None:
+    wait = f"until test -e {repository}/go; do sleep 0.05; done"
+    async with team_on(
+        repository,
+        dev=[[Run("seq 6000 > long.txt; echo '[DONE]' > shop.py")], [Say("[NEXT: rev]")]],
+        rev=[[Run(wait)], [Say("Seen.\n[NEXT: alice]")]],
+    ) as here:
+        started = await here.start(here.team(here.member("dev", worktree=True), "rev", "alice"))
+        view = await here.until(started.id, lambda view: view.speaking == ("rev",))
+        sessions = {each.name: each.session for each in view.who}
+        env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(here.place.parent / "state")}
+        mesh = SimpleNamespace(teams=MemberTools(here.bus, here.teams, Worktrees(env)), session_of=sessions.__getitem__)
+        tool = TEAM_TOOLS["show_diff"]
+
+        async def show(caller: str, **given: Any) -> McpToolResult:
+            return await tool.run(ToolCall(mesh, caller, tool.arguments(**given), ""))  # type: ignore[arg-type]
+
+        first = await show("rev", member="Dev")
+        assert ">  shop.py  |    2 +-" in first.text.splitlines() and "> +1" in first.text.splitlines()
+        assert first.text.endswith("There is more: go on with offset 20000.")
+        assert first.value["branch"] == branch_of(view)
+        last = await show("rev", member="dev", offset=20_000)
+        assert "> +[DONE]" in last.text.splitlines() and "next_offset" not in last.value and "files" not in last.value
+        whole = (first.value["diff"] + last.value["diff"]).replace("> ", "")
+        assert "\n".join(f"+{number}" for number in range(1, 3000)) in whole
+        one = await show("rev", member="dev", file="shop.py")
+        assert "> -colour = 'red'\n> +[DONE]" in one.text and "long.txt" not in one.text
+        assert (await show("rev", member="dev", file="gone.py")).text == "dev has changed nothing."
+        for caller, member, words in (("rev", "alice", "alice has no worktree"), ("dev", "dev", "not your turn")):
+            with pytest.raises(UsageError, match=words):
+                await show(caller, member=member)
+        (repository / "go").touch()
+        await here.until(started.id, lambda view: view.waiting_for == ("alice",))
+
+
+def branch_of(view: p.TeamView) -> str:
+    (work,) = [each.work for each in view.who if each.work is not None]
+    return work.branch
 
 
 async def test_what_a_worktree_needs_is_refused_or_told(repository: Path, tmp_path: Path) -> None:

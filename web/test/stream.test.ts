@@ -61,7 +61,7 @@ describe('the stream', () => {
   })
   it('reconnects with its cursor and epoch', () => {
     last().open(); last().tell(READY)
-    stream.follow({ session: 's', after: 7 })
+    stream.follow({ sessions: ['s'], after: 7 })
     expect(last().said.at(-1)).toMatchObject({ type: 'subscribe', after: 7, epoch: 'e1', sessions: ['s'] })
     stream.acknowledge(12)
     last().end()

@@ -274,3 +274,71 @@ it('a person who is not in the team may join; after the end the team goes on wit
   expect(hub.requests.find((one) => one.body.do === 'resume')!.body).toEqual({ do: 'resume', more_rounds: 10, more_cost_usd: 3, more_minutes: 0 })
   render(null, box)
 })
+
+describe('a running turn', () => {
+  const event = (seq: number, event: P.EventFrame['event'], session = 's1'): P.EventFrame => ({ type: 'event', seq, at: 0, session, event })
+  const delta = (text: string, session = 's1'): P.DeltaFrame => ({ type: 'delta', session, event: { type: 'text_delta', text, item: 'i' } })
+  const started = (seq: number, session = 's1') => event(seq, { type: 'turn_started', prompt: 'Go.', id: 'p' }, session)
+
+  async function speaking(events: P.EventFrame[]) {
+    const state = { speaking: ['dev'] as string[] }
+    conversation([], () => view({ speaking: state.speaking }))
+    const replies = hub.reply
+    hub.reply = (request) => (request.path.startsWith('sessions/s1/events') ? [200, { events, more: false, first: 1 }] : replies(request))
+    const page = await opened()
+    const live = await import('../src/teams/live-turns')
+    page.ready()
+    page.openTeam('t')
+    await page.refreshTeam()
+    await settle()
+    return { ...page, ...live, state }
+  }
+
+  it('shows what was said before the page was opened, and what follows', async () => {
+    const { liveWords, store } = await speaking([event(1, { type: 'text', text: 'An earlier turn.' }), started(2), event(3, { type: 'text', text: 'First.' })])
+    store.applyFrame(delta('Sec'))
+    store.applyFrame(delta('ond'))
+    expect(liveWords('s1')?.text).toBe('First.\n\nSecond')
+    store.applyFrame(event(4, { type: 'text', text: 'Second.', item: 'i' }))
+    store.applyFrame(event(5, { type: 'tool_use', id: 'c', name: 'Bash', action: { kind: 'command', command: 'make test' } }))
+    expect(liveWords('s1')).toMatchObject({ text: 'First.\n\nSecond.', tool: { name: 'Bash' } })
+    store.applyFrame(event(6, { type: 'tool_result', id: 'c', status: 'ok' }))
+    expect(liveWords('s1')?.tool).toBeUndefined()
+  })
+
+  it('shows nothing of the turn before', async () => {
+    const { liveWords, store } = await speaking([started(1), event(2, { type: 'text', text: 'Old.' }), event(3, { type: 'done', status: 'success' })])
+    expect(liveWords('s1')).toBeUndefined()
+    store.applyFrame(started(4))
+    store.applyFrame(event(5, { type: 'text', text: 'New.' }))
+    expect(liveWords('s1')?.text).toBe('New.')
+  })
+
+  it('stays until its row is there, and goes then', async () => {
+    const { liveWords, store, refreshTeam, state } = await speaking([started(1)])
+    store.applyFrame(event(2, { type: 'text', text: 'Done.' }))
+    store.applyFrame(event(3, { type: 'done', status: 'success' }))
+    expect(liveWords('s1')?.text).toBe('Done.')
+    state.speaking = []
+    await refreshTeam()
+    expect(liveWords('s1')).toBeUndefined()
+  })
+
+  it('is not heard of sessions of others, nor after the page was left', async () => {
+    const { liveWords, store, closeTeam } = await speaking([started(1)])
+    store.applyFrame(event(2, { type: 'text', text: 'Whose?' }, 's2'))
+    expect(liveWords('s2')).toBeUndefined()
+    closeTeam()
+    store.applyFrame(event(3, { type: 'text', text: 'Late.' }))
+    expect(liveWords('s1')).toBeUndefined()
+  })
+
+  it('is loaded again when a part of the log was missed', async () => {
+    const events = [started(1)]
+    const { liveWords, store } = await speaking(events)
+    events.push(event(2, { type: 'text', text: 'Meanwhile.' }))
+    store.applyFrame({ type: 'ready', state: 'gap', epoch: 'e', cursor: 2, snapshot: { sessions: [], asks: [], prompts: [], nodes: [], teams: [] } })
+    await settle()
+    expect(liveWords('s1')?.text).toBe('Meanwhile.')
+  })
+})

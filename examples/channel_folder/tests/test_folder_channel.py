@@ -24,7 +24,7 @@ class FolderFar:
     """The other side is a folder."""
 
     address = f"relay.folder.{ID}"
-    surroundings = ChannelContext()
+    context = ChannelContext()
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

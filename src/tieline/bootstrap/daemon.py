@@ -87,9 +87,10 @@ async def hub_on(
         hub = await stack.enter_async_context(Hub(bus, config, env=env, local=local))
         relay = await stack.enter_async_context(open_relay(hub, wait=False))
         mesh = await stack.enter_async_context(open_mesh(hub, relay, local.router if local else None))
-        teams = Teams(bus, HubSessions(hub), worktrees=Worktrees(config.environ), keep_days=config.hub.keep_events_days)
+        worktrees = Worktrees(config.environ)
+        teams = Teams(bus, HubSessions(hub), worktrees=worktrees, keep_days=config.hub.keep_events_days)
         hub.teams = await stack.enter_async_context(teams)
-        mesh.teams = MemberTools(bus, teams)
+        mesh.teams = MemberTools(bus, teams, worktrees)
         stack.callback(farewell.step, "the channels")
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from .. import paths
+from .. import paths, state_directory
 from ..client.hub_address import RunningHub
 from ..errors import TielineError
 from ..node.hub_credentials import write_private
@@ -64,7 +64,7 @@ def lock_file(env: Mapping[str, str]) -> Path:
 def single_instance(env: Mapping[str, str]) -> Generator[None]:
     """Held while it runs. Raises AlreadyRunning."""
     path = lock_file(env)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    state_directory.make(env)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

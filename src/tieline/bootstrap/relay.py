@@ -50,7 +50,7 @@ _prompt = msgspec.json.Decoder(PromptRecord).decode
 @asynccontextmanager
 async def open_relay(hub: Hub, *, watch: bool = True, wait: bool = True) -> AsyncGenerator[Relay, None]:
     """The hub's relay and channels, inside the block. Without `wait`, channels that take their time start behind."""
-    surroundings = ChannelContext(
+    context = ChannelContext(
         env=hub.env,
         state_dir=str(paths.state(hub.env) / "channels"),
         public_url=hub.config.hub.public_url,
@@ -80,7 +80,7 @@ async def open_relay(hub: Hub, *, watch: bool = True, wait: bool = True) -> Asyn
 
     async with Relay(hub.bus, hub.config) as relay:
         relay.on_schedule_failed = lambda id, why: hub.log.warning("schedule not sent", schedule=id, problem=why)
-        channels = ChannelSet(relay, hub.config, surroundings, watch=watch, wait=wait, told=told)
+        channels = ChannelSet(relay, hub.config, context, watch=watch, wait=wait, told=told)
         async with channels:
             if wait:
                 told(Changes(broken=tuple(each.id for each in channels.reports() if each.state == "broken")))

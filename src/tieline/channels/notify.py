@@ -93,12 +93,12 @@ CONFIG = NotifyConfig
 class Notify:
     max_concurrent = THREADS
 
-    def __init__(self, id: str, config: NotifyConfig, surroundings: ChannelContext, service: Any) -> None:
+    def __init__(self, id: str, config: NotifyConfig, context: ChannelContext, service: Any) -> None:
         self.id = id
         self.subject_prefix = f"relay.notify.{id}"
         self.display_name = f"Notifications {id}"
         self._config = config
-        self._asks = surroundings.asks
+        self._asks = context.asks
         self._service = service
         self._threads: ThreadPoolExecutor | None = None
         self._state: Literal["starting", "running", "stopped"] = "starting"
@@ -165,7 +165,7 @@ class Notify:
         return title[:200], body if left <= 0 else f"{body[:limit]}… ({left} more characters)"
 
 
-def create(id: str, config: Struct, surroundings: ChannelContext) -> Channel:
+def create(id: str, config: Struct, context: ChannelContext) -> Channel:
     assert isinstance(config, NotifyConfig)
     import logging
 
@@ -180,7 +180,7 @@ def create(id: str, config: Struct, surroundings: ChannelContext) -> Channel:
         if not service.add(url):
             hint = "It begins with the name of a service: ntfy://…, slack://…, mailto://…"
             raise UsageError(f"number {number + 1} is not an address that apprise knows", field="urls", hint=hint)
-    return Notify(id, config, surroundings, service)
+    return Notify(id, config, context, service)
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:

@@ -9,7 +9,8 @@ from typing import TypeVar
 from ..client.client import Client, connect
 from ..environment import inherited
 from ..errors import UsageError
-from ..protocol.views import CommandView, NodeView
+from ..ids import ID_LENGTH
+from ..protocol.views import CommandView, NodeView, PromptView
 from ..sessions.records import AskRecord, SessionRecord
 from .errors import print_error
 from .terminal.formatting import short_id
@@ -17,6 +18,8 @@ from .terminal.formatting import short_id
 T = TypeVar("T")
 MAX_CANDIDATES = 5
 """Candidates that are named when an id could mean several."""
+MAX_SESSIONS = 5000
+"""Sessions that mention what was given, among which an id is looked for."""
 
 
 def run_with_client(work: Callable[[Client], Awaitable[int]]) -> int:
@@ -29,22 +32,27 @@ def run_with_client(work: Callable[[Client], Awaitable[int]]) -> int:
     return asyncio.run(connected())
 
 
-def pick(what: str, given: str, candidates: Sequence[T], key: Callable[[T], str]) -> T:
-    """The candidate whose id begins or ends with `given`. Raises UsageError for none or several."""
+def pick(what: str, given: str, candidates: Sequence[T], key: Callable[[T], str], *, listed_by: str = "") -> T:
+    """The candidate whose id begins or ends with `given`. Raises UsageError for none or several; `listed_by` is the
+    command that shows all, where `tieline WHATs` is not."""
     exact = [item for item in candidates if key(item) == given]
     matches = exact or [item for item in candidates if key(item).startswith(given) or key(item).endswith(given)]
     if len(matches) == 1 and given:
         return matches[0]
     if not matches or not given:
-        raise UsageError(
-            f"no {what} {given!r}", field=what, hint=f"`tieline {what}s` lists them." if candidates else ""
-        )
+        raise UsageError(f"no {what} {given!r}", field=what, hint=f"`{listed_by or f'tieline {what}s'}` lists them.")
     names = ", ".join(key(item) for item in matches[:MAX_CANDIDATES]) + (" …" if len(matches) > MAX_CANDIDATES else "")
     raise UsageError(f"{given!r} could be {len(matches)} {what}s", field=what, hint=f"Type more of it: {names}")
 
 
 async def find_session(client: Client, given: str) -> SessionRecord:
-    return pick("session", given, await client.sessions(archived=True), lambda item: item.id)
+    """A session by a part of its id, archived or not, however many there are: the hub looks for it."""
+    candidates = await client.sessions(archived=True, q=given, limit=MAX_SESSIONS) if given else []
+    return pick("session", given, candidates, lambda item: item.id)
+
+
+def find_prompt(given: str, prompts: Sequence[PromptView]) -> PromptView:
+    return pick("prompt", given, prompts, lambda item: item.id, listed_by="tieline queue SESSION")
 
 
 async def find_ask(client: Client, given: str) -> AskRecord:
@@ -60,6 +68,14 @@ async def find_ask(client: Client, given: str) -> AskRecord:
         except UsageError:
             waiting = ", ".join(short_id(ask.id) for ask in pending) or "none"
             raise UsageError(unknown.message, field="ask", hint=f"Waiting for an answer: {waiting}.") from None
+
+
+async def find_message(client: Client, given: str) -> str:
+    """A message's whole id by a part of it; what fits none is left as it is, since threads may have any name."""
+    if not given or len(given) >= ID_LENGTH:
+        return given
+    ids = await client.message_ids(given)
+    return pick("message", given, ids, str) if ids else given
 
 
 async def find_node(client: Client, given: str) -> NodeView:

@@ -1,10 +1,18 @@
 """The typed client of a hub: everything that its REST API can do, and its stream."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Literal
 
+from msgspec.structs import replace
+
+from ..drivers.base import Prompt
 from ..environment import inherited
+from ..events import Event
+from ..ids import new_id
+from ..protocol.request_bodies import NewSession
 from ..protocol.stream_frames import AnyHubFrame, Subscribe
+from ..sessions.ask_decisions import OnAsk
 from .hub_address import find_hub
 from .members import MembersApi
 from .messages import MessagesApi
@@ -62,6 +70,30 @@ class Client(SessionsApi, NodesApi, AccessApi, MessagesApi, MembersApi, TeamsApi
             visible=visible,
         )
         return follow(transport, subscribe, url=self.url, patience_s=patience_s, on_connection=on_connection)
+
+    async def turn(
+        self,
+        session: NewSession | str,
+        prompt: Prompt | str,
+        *,
+        on_ask: OnAsk | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """One turn from its prompt to its `Done`: of a session that is made for it, or of the one with that id. The
+        stream is open before the prompt is sent, so nothing is missed, the first ask neither. `on_ask` decides what is
+        asked (an Answer, True or False, also awaited); without it that is for others, and the turn waits. Whoever
+        leaves early interrupts the turn."""
+        from .hub_session import HubSession
+
+        exists = isinstance(session, str)
+        new = NewSession(id=session) if isinstance(session, str) else replace(session, id=session.id or new_id())
+        said = Prompt(prompt) if isinstance(prompt, str) else prompt
+        async with (
+            HubSession(self, new, on_ask, exists=exists) as one,
+            aclosing(one.turn(said, timeout=timeout_s)) as events,
+        ):
+            async for event in events:
+                yield event
 
 
 def connect(env: Mapping[str, str] | None = None, *, patience_s: float = 15.0) -> Client:

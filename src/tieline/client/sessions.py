@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ..ids import new_id
 from ..protocol.pagination import DiffText, EventPage
-from ..protocol.request_bodies import Decision, Forking, NewPrompt, NewSession, PromptMove, SessionChange
+from ..protocol.request_bodies import Decision, Forking, NewPrompt, NewSession, PromptEdit, PromptMove, SessionChange
 from ..protocol.views import CommandView, PromptView
 from ..sessions.records import AskRecord, SessionRecord
 from ..sessions.transcript import TranscriptItem
@@ -88,6 +88,14 @@ class SessionsApi(ApiRequests):
         """Put it before another one of the queue, or at its end."""
         path = f"sessions/{session}/prompts/{prompt}/move"
         return await self.tell("POST", path, PromptView, PromptMove(before=before))
+
+    async def edit_prompt(self, session: str, prompt: str, text: str) -> PromptView | CommandView:
+        """Replace its text; refused once it runs."""
+        return await self.tell("PATCH", f"sessions/{session}/prompts/{prompt}", PromptView, PromptEdit(text=text))
+
+    async def retry_prompt(self, session: str, prompt: str) -> PromptView | CommandView:
+        """Send a prompt again that failed, or whose end nobody knows: once, however often this is called."""
+        return await self.tell("POST", f"sessions/{session}/prompts/{prompt}/retry", PromptView)
 
     # --- reading ---------------------------------------------------------------------------------------
 

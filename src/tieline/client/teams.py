@@ -1,6 +1,16 @@
 """The part of the client about team conversations."""
 
-from ..protocol.teams import AnyTeamAction, CleanedTeam, CleanTeam, NewTeam, TeamEntries, TeamRecord, TeamView
+from ..protocol.teams import (
+    AnyTeamAction,
+    CheckedTeamFile,
+    CleanedTeam,
+    CleanTeam,
+    NewTeam,
+    TeamEntries,
+    TeamFileText,
+    TeamRecord,
+    TeamView,
+)
 from .api_requests import ApiRequests
 
 
@@ -11,6 +21,10 @@ class TeamsApi(ApiRequests):
 
     async def start_team(self, new: NewTeam) -> TeamView:
         return await self.change("POST", "teams", TeamView, new)
+
+    async def check_team_file(self, text: str, cwd: str = "") -> CheckedTeamFile:
+        """The team that a file describes, or what is wrong in it. `cwd`: what relative directories count from."""
+        return await self.change("POST", "team-file", CheckedTeamFile, TeamFileText(text=text, cwd=cwd))
 
     async def team(self, team: str) -> TeamView:
         return await self.get(f"teams/{team}", TeamView)

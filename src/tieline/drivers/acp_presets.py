@@ -15,6 +15,51 @@ from .base import Features
 Control = Literal["", "gemini-rules", "opencode-permission"]
 """The agent's own rules that a policy is written into; none: the policy lives by what the agent asks."""
 
+Denial = Literal["told", "ends_turn", "cancelled", "unknown"]
+"""What the agent makes of a denied call: it tells the model, which goes on · it ends the turn as if that had been
+answered · it ends the turn as cancelled."""
+
+Spending = Literal["turn", "session", "last_call", "unknown"]
+"""Whose tokens it tells at the end of a turn: the turn's · the session's so far · those of the last model call."""
+
+McpPassing = Literal["session", "argument", "refused"]
+"""How MCP servers reach it: with the session, as the protocol has it · by an argument of its own · not at all: it would
+lose them silently, so they are refused."""
+
+Steering = Literal["none", "request", "drained"]
+"""How it is told something in the middle of a turn: not at all · by the request `_session/steering` · it asks for it
+itself, by `craft/drainMidTurnQueue`."""
+
+Progress = Literal["output", "arguments", "description"]
+"""What the content of a call that still runs is."""
+
+
+class Traits(Struct, frozen=True, kw_only=True):
+    """What agents do differently. The first ones have no default: every preset states them."""
+
+    denial: Denial
+    usage: Spending
+    mcp: McpPassing
+    steering: Steering
+    progress: Progress
+
+    consents: tuple[str, ...] = ()  # ids of requests for permission that only a person may grant, whatever the policy
+    denial_texts: tuple[str, ...] = ()  # patterns: its own words about a denial, not the model's answer
+    error_texts: tuple[str, ...] = ()  # patterns: a turn that has this text alone has failed, whatever the agent says
+    title_is_action: bool = False  # an ask's title says all of what it is about
+    usage_path: tuple[str, ...] = ("usage",)  # where the prompt's result has the tokens
+    chunk_usage_path: tuple[str, ...] = ()  # where a chunk of the answer has those of one model call
+    output_path: tuple[str, ...] = ()  # where an update has output of the running call, beside its content
+    output_whole: bool = False  # what is there is all of it so far, not what is new
+    name_path: tuple[str, ...] = ()  # where a call has its tool's name
+    command_prefix: str = ""  # after this, the text of an ask is the command, where nothing else tells it
+    questions_path: tuple[str, ...] = ()  # where a call that asks for permission has questions instead
+    preferred_options: tuple[str, ...] = ()  # ids of the options to pick where several are of the same kind
+
+
+UNKNOWN = Traits(denial="unknown", usage="unknown", mcp="session", steering="none", progress="output")
+"""An agent that nobody has seen: what the protocol says, and nothing taken for certain."""
+
 
 class Preset(Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]  # the program; `command` of the configuration takes its place
@@ -34,6 +79,11 @@ class Preset(Struct, frozen=True, kw_only=True):
     control: Control = ""
     asks: tuple[Capability, ...] = ()  # what it asks before, always, when it is started like this
     mode: str = ""  # the session mode that this takes
+    mode_writes: str = ""  # the one for a policy that allows to write files; none: the same
+    mode_env: str = ""  # the variable that sets the mode at the start; none: it is set in the session
+    fixed_env: Mapping[str, str] = {}  # variables that make it ask, whatever the caller's environment says
+    mcp_args: tuple[str, ...] = ()  # arguments that give it MCP servers, "{}" is the file that names them
+    traits: Traits = UNKNOWN
     tools: Mapping[Capability, tuple[str, ...]] = {}  # its tools by capability, for its own rules
     harmless: tuple[str, ...] = ()  # tools that it would ask for and that touch nothing
     subagents: tuple[str, ...] = ()  # tools that hand work to a subagent whose asks never reach us
@@ -41,9 +91,8 @@ class Preset(Struct, frozen=True, kw_only=True):
     supports_always: bool = True  # whether "allow always" has an effect
 
     # quirks
-    truncated_asks: Mapping[
-        str, str
-    ] = {}  # what its ask looks like where it leaves a part of the action out → what that is
+    # What its ask looks like where it leaves a part of the action out, and the input is not known → what that is.
+    truncated_asks: Mapping[str, str] = {}
     tool_kinds: Mapping[str, str] = {}  # tool name → what kind of tool it really is
     name_separator: str = ""  # the tool's name is the part of its call's id before this
     refusal_suffixes: tuple[str, ...] = ()  # a failure that ends like this is a refusal by its own rules
@@ -51,8 +100,6 @@ class Preset(Struct, frozen=True, kw_only=True):
     mode_prefix: str = ""  # a message that begins like this is a change of mode, not content
     late_replay: bool = False  # history may still come after the answer to session/load
     record_glob: str = ""  # under HOME: the record of a session that loading it within the same minute would write over
-    usage_path: tuple[str, ...] = ("usage",)  # where the prompt's result has the tokens
-    usage_is_total: bool = True  # they are the whole turn's, not only those of its last model call
     plan_tools: tuple[str, ...] = ()  # tools whose input is the list of steps
     sends_writes: bool = False  # it sends us what it writes, declared or not, and writes it itself
 
@@ -70,6 +117,11 @@ def _features(**more: object) -> Features:
     from msgspec.structs import replace
 
     return replace(STREAM, **more)
+
+
+_AUGGIE_TOOLS = ("launch-process", "write-process", "save-file", "str-replace-editor", "remove-files", "web-fetch",
+                 "web-search")  # fmt: skip
+_AUGGIE_ASKS = tuple(part for tool in _AUGGIE_TOOLS for part in ("--permission", f"{tool}:ask-user"))
 
 
 PRESETS: dict[str, Preset] = {
@@ -121,7 +173,15 @@ PRESETS: dict[str, Preset] = {
         mode_prefix="[MODE_UPDATE] ",
         late_replay=True,
         record_glob=".gemini/tmp/*/chats/session-{minute}-{id:.8}.jsonl",
-        usage_path=("_meta", "quota", "token_count"),
+        traits=Traits(
+            denial="told",
+            usage="turn",
+            mcp="session",
+            steering="none",
+            progress="output",
+            title_is_action=True,
+            usage_path=("_meta", "quota", "token_count"),
+        ),
     ),
     "opencode-acp": Preset(
         command=("opencode",),
@@ -137,18 +197,28 @@ PRESETS: dict[str, Preset] = {
         subagents=("task",),
         tool_kinds={"task": "task"},
         failure_prefixes=("The arguments provided to the tool are invalid: ",),
-        usage_is_total=False,
         plan_tools=("todowrite",),
         sends_writes=True,
+        traits=Traits(denial="told", usage="last_call", mcp="session", steering="none", progress="output"),
     ),
     "qwen": Preset(
         command=("qwen",),
         args=("--acp", "--approval-mode", "default"),
         install="npm install -g @qwen-code/qwen-code",
         sign_in="Run `qwen` once and sign in.",
-        features=_features(resume=True, model=True),
+        features=_features(resume=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, questions=True),
         model_args=("--model", "{}"),
         asks=("file_write",),  # its read-only commands and its searches run unasked
+        traits=Traits(
+            denial="ends_turn",
+            usage="turn",
+            mcp="session",
+            steering="drained",
+            progress="output",
+            chunk_usage_path=("_meta", "usage"),
+            name_path=("_meta", "toolName"),
+            questions_path=("_meta", "qwenQuestions"),
+        ),
     ),
     "copilot": Preset(
         command=("copilot",),
@@ -156,7 +226,17 @@ PRESETS: dict[str, Preset] = {
         install="npm install -g @github/copilot",
         sign_in="Run `copilot` once and sign in with /login.",
         api_key_vars=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
-        features=_features(resume=True),
+        features=_features(resume=True, attachments=(*IMAGES, *TEXTS), usage=True),
+        mcp_args=("--additional-mcp-config", "@{}"),
+        traits=Traits(
+            denial="ends_turn",
+            usage="session",
+            mcp="argument",
+            steering="none",
+            progress="output",
+            denial_texts=(r"Info: Operation cancelled by user\.?",),
+            error_texts=(r"Error: .+",),
+        ),
     ),
     "goose": Preset(
         command=("goose",),
@@ -164,8 +244,18 @@ PRESETS: dict[str, Preset] = {
         env={"GOOSE_MODE": "approve"},
         install="See block.github.io/goose for how to install it.",
         sign_in="Run `goose configure`.",
-        features=_features(resume=True),
+        features=_features(resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True),
         asks=("file_write", "shell", "network"),
+        tool_kinds={"shell": "execute", "write": "edit", "edit": "edit", "text_editor": "edit"},
+        traits=Traits(
+            denial="told",
+            usage="last_call",
+            mcp="session",
+            steering="none",
+            progress="output",
+            error_texts=(r"Ran into this error: .+",),
+            name_path=("_meta", "goose", "toolCall", "toolName"),
+        ),
     ),
     "cursor": Preset(
         command=("cursor-agent",),
@@ -174,65 +264,205 @@ PRESETS: dict[str, Preset] = {
         sign_in="Run `cursor-agent login`, or set CURSOR_API_KEY.",
         api_key_vars=("CURSOR_API_KEY",),
         features=_features(resume=True),
+        traits=UNKNOWN,
     ),
     "claude-agent-acp": Preset(
         command=("claude-agent-acp",),
         install="npm install -g @agentclientprotocol/claude-agent-acp",
         sign_in="Run `claude` once and sign in, or set ANTHROPIC_API_KEY.",
         api_key_vars=("ANTHROPIC_API_KEY",),
-        features=_features(resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS)),
+        features=_features(
+            resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, questions=True
+        ),
         mode="default",
         asks=("file_write",),  # it lets read-only commands and some hosts pass unasked
+        traits=Traits(
+            denial="told",
+            usage="unknown",
+            mcp="session",
+            steering="request",
+            progress="description",
+            name_path=("_meta", "claudeCode", "toolName"),
+        ),
     ),
     "codex-acp": Preset(
         command=("codex-acp",),
         install="npm install -g @agentclientprotocol/codex-acp",
         sign_in="Run `codex login`, or set OPENAI_API_KEY.",
         api_key_vars=("OPENAI_API_KEY", "CODEX_API_KEY"),
-        features=_features(resume=True),
+        features=_features(resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True),
+        # By default a model of its own decides about asks, and none reaches us.
+        mode="read-only",
+        mode_writes="workspace-write",
+        mode_env="INITIAL_AGENT_MODE",
+        traits=Traits(
+            denial="cancelled",
+            usage="unknown",
+            mcp="session",
+            steering="request",
+            progress="output",
+            error_texts=(r'\{\s*(?:"type"\s*:\s*"error"\s*,.*)?"error"\s*:\s*\{.*"message"\s*:.*\}.*\}',),
+            output_path=("_meta", "terminal_output_delta", "data"),
+        ),
     ),
     "kimi": Preset(
         command=("kimi",),
         args=("acp",),
-        install="uv tool install kimi-cli",
+        install="npm install -g @moonshot-ai/kimi-code",
         sign_in="Run `kimi` once and use /login.",
-        features=_features(resume=True),
+        features=_features(resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), questions=True),
+        tool_kinds={
+            "Bash": "execute",
+            "Shell": "execute",
+            "Write": "edit",
+            "WriteFile": "edit",
+            "Edit": "edit",
+            "StrReplaceFile": "edit",
+            "FetchURL": "fetch",
+            "SearchWeb": "fetch",
+            "WebFetch": "fetch",
+            "WebSearch": "fetch",
+        },
+        truncated_asks={r"Requesting approval to .*(?:…|\.\.\.)$": "The end of the action: Kimi cuts it."},
+        traits=Traits(
+            denial="told",
+            usage="unknown",
+            mcp="session",
+            steering="none",
+            progress="arguments",
+            command_prefix="Requesting approval to Running: ",
+        ),
+    ),
+    "vibe": Preset(
+        command=("vibe-acp",),
+        install="uv tool install mistral-vibe",
+        sign_in="Run `vibe` once and sign in, or set MISTRAL_API_KEY.",
+        api_key_vars=("MISTRAL_API_KEY",),
+        features=_features(resume=True, attachments=(*IMAGES, *TEXTS), usage=True),
+        mode="ask",  # its default accepts edits
+        traits=Traits(denial="told", usage="session", mcp="session", steering="none", progress="output"),
     ),
     "auggie": Preset(
         command=("auggie",),
-        args=("--acp",),
+        args=("--acp", *_AUGGIE_ASKS),  # without these it asks nothing
         env={"AUGMENT_DISABLE_AUTO_UPDATE": "1"},
         install="npm install -g @augmentcode/auggie",
         sign_in="Run `auggie login`.",
-        features=_features(resume=True),
+        features=_features(resume=True, attachments=IMAGES),
+        traits=Traits(
+            denial="told",
+            usage="unknown",
+            mcp="refused",
+            steering="none",
+            progress="output",
+            consents=("workspace-indexing-permission",),  # to send the code to its vendor
+        ),
     ),
     "cline": Preset(
         command=("cline",),
         args=("--acp",),
         install="npm install -g cline",
         sign_in="Run `cline auth`.",
-        features=_features(resume=True),
+        features=_features(resume=True, model=True, attachments=IMAGES),
+        traits=Traits(denial="told", usage="unknown", mcp="refused", steering="none", progress="output"),
     ),
     "droid": Preset(
         command=("droid",),
-        args=("exec", "--output-format", "acp-daemon"),
+        args=("exec", "--output-format", "acp"),
         env={"DROID_DISABLE_AUTO_UPDATE": "true", "FACTORY_DROID_AUTO_UPDATE_ENABLED": "false"},
         install="npm install -g droid",
         sign_in="Run `droid` once and sign in, or set FACTORY_API_KEY.",
         api_key_vars=("FACTORY_API_KEY",),
-        features=_features(resume=True),
+        features=_features(resume=True, model=True, attachments=(*IMAGES, *TEXTS)),
+        traits=Traits(denial="ends_turn", usage="unknown", mcp="session", steering="none", progress="output"),
     ),
     "kilo": Preset(
         command=("kilo",),
         args=("acp",),
         install="npm install -g @kilocode/cli",
         sign_in="Run `kilo auth`.",
-        features=_features(resume=True, fork=True),
+        features=_features(resume=True, fork=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True),
+        # On its own it asks nothing; and a question of its reaches nobody over ACP, the turn would wait for ever.
+        fixed_env={
+            "KILO_PERMISSION": '{"edit":"ask","bash":"ask","webfetch":"ask","websearch":"ask","question":"deny"}'
+        },
+        traits=Traits(denial="ends_turn", usage="last_call", mcp="session", steering="none", progress="output"),
+    ),
+    "openhands": Preset(
+        command=("openhands",),
+        args=("acp",),
+        install="uv tool install openhands",
+        sign_in="Run `openhands` once and choose a model.",
+        features=_features(resume=True, attachments=(*IMAGES, *TEXTS)),
+        traits=Traits(
+            denial="told",
+            usage="unknown",
+            mcp="session",
+            steering="none",
+            progress="output",
+            preferred_options=("accept",),  # its other "allow once" also lifts what comes after
+        ),
+    ),
+    "grok": Preset(
+        command=("grok",),
+        args=("agent", "stdio"),
+        install="See x.ai/cli for how to install it.",
+        sign_in="Run `grok` once and sign in, or set XAI_API_KEY.",
+        api_key_vars=("XAI_API_KEY",),
+        features=_features(usage=True),
+        traits=Traits(
+            denial="cancelled",
+            usage="unknown",
+            mcp="session",
+            steering="none",
+            progress="output",
+            usage_path=("_meta", "usage"),
+        ),
+    ),
+    "pi-acp": Preset(
+        command=("pi-acp",),
+        install="npm install -g pi-acp @earendil-works/pi-coding-agent",
+        sign_in="Run `pi` once and sign in.",
+        features=_features(),
+        traits=Traits(
+            denial="unknown",  # it asks nothing
+            usage="unknown",
+            mcp="refused",
+            steering="none",
+            progress="output",
+            output_path=("_meta", "terminal_output", "data"),
+            output_whole=True,
+        ),
+    ),
+    "hermes": Preset(
+        command=("hermes",),
+        args=("acp",),
+        install="See hermes-agent.nousresearch.com for how to install it.",
+        sign_in="Run `hermes setup`.",
+        features=_features(usage=True),
+        traits=Traits(denial="unknown", usage="session", mcp="refused", steering="none", progress="output"),
+    ),
+    "nanocoder": Preset(
+        command=("nanocoder",),
+        args=("--acp",),
+        install="npm install -g @nanocollective/nanocoder",
+        sign_in="Write its agents.config.json.",
+        features=_features(),
+        traits=Traits(denial="unknown", usage="unknown", mcp="refused", steering="none", progress="output"),
+    ),
+    "dcode": Preset(
+        command=("dcode",),
+        args=("--acp",),
+        install="uv tool install deepagents-code",
+        sign_in="Run `dcode` once and choose a model.",
+        features=_features(),
+        traits=Traits(denial="unknown", usage="unknown", mcp="refused", steering="none", progress="output"),
     ),
     "junie": Preset(
         command=("junie",),
         args=("--acp=true",),
         install="See junie.jetbrains.com for how to install it.",
         features=_features(resume=True, fork=True),
+        traits=UNKNOWN,
     ),
 }

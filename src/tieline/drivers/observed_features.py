@@ -30,6 +30,9 @@ Basis = Literal["", "tested", "told", "unverified"]
 """On what an agent's features rest: Tieline's tests run it · it told them itself, here · its documentation alone: it
 never ran here. Empty: its driver is not one of ours and does not say."""
 
+Proof = Literal["tested", "seen", "unverified"]
+"""How far an agent is known: Tieline's tests run it · it ran on this machine · neither."""
+
 Family = Literal["image/*", "audio/*", "text/*", "application/*"]
 
 
@@ -70,6 +73,11 @@ class ObservedAgents:
             for each in (self._read_file(), self._in_memory)
             if (found := each.get(name)) and found.program == program
         ]
+        return max(met, key=lambda found: found.when, default=None)
+
+    def last(self, name: str) -> Observation | None:
+        """The last time that anything ran by this name."""
+        met = [found for each in (self._read_file(), self._in_memory) if (found := each.get(name))]
         return max(met, key=lambda found: found.when, default=None)
 
     def record(self, name: str, program: str, version: str, told: ObservedFeatures) -> None:
@@ -141,6 +149,16 @@ def features_basis(driver: Driver) -> Basis:
         return own.basis
     ours = type(own).__module__.startswith(f"{__package__}.")
     return "tested" if ours or own.tested else ""
+
+
+def proof_of(driver: Driver) -> tuple[Proof, Observation | None]:
+    """How far the agent is known, and what is known of its last run here where that is what it rests on."""
+    own = _unwrap(driver)
+    if own.tested:
+        return "tested", None
+    if isinstance(own, ObservesFeatures) and own.basis == "told":
+        return "seen", own.observed.last(own.name)
+    return "unverified", None
 
 
 def unverified_features(driver: Driver) -> tuple[str, ...]:

@@ -3,7 +3,7 @@ written by `tieline install --attach` and `tieline attach`."""
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -25,6 +25,7 @@ class ConsentUnreadable(TielineError):
 class Consent(Struct, frozen=True, omit_defaults=True):
     since: dict[str, float] = {}  # harness → when its owner agreed
     off: tuple[str, ...] = ()  # directories, with all below them
+    on: dict[str, float] = {}  # directories that were off → when they were switched on again
 
     def allows(self, harness: str, cwd: str, began_at: float) -> bool:
         """Only sessions that began after the consent, and in no directory that is off."""
@@ -34,8 +35,19 @@ class Consent(Struct, frozen=True, omit_defaults=True):
         return not self.is_off(cwd)
 
     def is_off(self, cwd: str) -> bool:
-        place = Path(os.path.realpath(cwd))
-        return any(place == Path(folder) or Path(folder) in place.parents for folder in self.off)
+        return bool(_at_or_above(cwd, self.off))
+
+    def on_since(self, cwd: str) -> float:
+        """What happened there before is not read: it was off. 0: it never was."""
+        return max((self.on[folder] for folder in _at_or_above(cwd, self.on)), default=0.0)
+
+
+def _at_or_above(cwd: str, folders: Iterable[str]) -> list[str]:
+    """Those of the folders that have this directory in them."""
+    if not (known := list(folders)):
+        return []
+    place = Path(os.path.realpath(cwd))
+    return [folder for folder in known if place == Path(folder) or Path(folder) in place.parents]
 
 
 def consent_file(env: Mapping[str, str]) -> Path:
@@ -77,11 +89,18 @@ def withdraw(env: Mapping[str, str], harness: str) -> None:
         write_consent(env, replace(consent, since={name: at for name, at in consent.since.items() if name != harness}))
 
 
-def switch(env: Mapping[str, str], folder: str, *, on: bool) -> None:
+def switch(env: Mapping[str, str], folder: str, *, on: bool, now: float | None = None) -> None:
     """In a directory and all below it. Switched on again where a directory above is off, only that one counts."""
     consent, place = read_consent(env), os.path.realpath(folder)
-    others = tuple(each for each in consent.off if each != place)
-    write_consent(env, replace(consent, off=others if on else (*others, place)))
+    if on == (place not in consent.off):
+        return
+    off = tuple(each for each in consent.off if each != place)
+    since = {each: at for each, at in consent.on.items() if each != place}
+    if on:
+        since[place] = time.time() if now is None else now
+    else:
+        off = (*off, place)
+    write_consent(env, replace(consent, off=off, on=since))
 
 
 class CurrentConsent:
@@ -92,7 +111,13 @@ class CurrentConsent:
         self._stamp: tuple[int, int] | None = (-1, -1)
         self._consent = Consent()
 
-    def __call__(self, harness: str, cwd: str, began_at: float) -> bool:
+    def allows(self, harness: str, cwd: str, began_at: float) -> bool:
+        return self._current().allows(harness, cwd, began_at)
+
+    def on_since(self, cwd: str) -> float:
+        return self._current().on_since(cwd)
+
+    def _current(self) -> Consent:
         try:
             about = consent_file(self._env).stat()
             stamp = (about.st_ino, about.st_mtime_ns)
@@ -104,4 +129,4 @@ class CurrentConsent:
                 self._consent = read_consent(self._env)
             except ConsentUnreadable:
                 self._consent = Consent()
-        return self._consent.allows(harness, cwd, began_at)
+        return self._consent

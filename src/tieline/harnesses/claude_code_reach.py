@@ -236,11 +236,17 @@ class ClaudeCodeReach:
         id = file.session_id
         path = await asyncio.to_thread(transcript_path, self._projects, file.cwd, id)
         push, status = partial(self._push_text, id), partial(self._status_now, file)
-        terminal = ClaudeCodeTerminal(file.pid, id, file.cwd, push=push, status=status, reading=self._reading)
+        since = partial(self._read_since, attacher, file, self._began[id, file.pid])
+        terminal = ClaudeCodeTerminal(
+            file.pid, id, file.cwd, since=since, push=push, status=status, reading=self._reading
+        )
         working = file.status not in ("", "idle")
         attached = await attacher.attach(self.harness, id, cwd=file.cwd, terminal=terminal, working=working)
         terminal.follow(attached, path, file.status)
         self._terminals[id] = terminal
+
+    def _read_since(self, attacher: Attacher, file: SessionFile, began: float) -> float | None:
+        return attacher.on_since(file.cwd) if attacher.allowed(self.harness, file.cwd, began) else None
 
     def _status_now(self, file: SessionFile) -> str:
         try:

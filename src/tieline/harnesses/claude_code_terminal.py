@@ -68,15 +68,18 @@ class ClaudeCodeTerminal:
         session: str,
         cwd: str,
         *,
+        since: Callable[[], float | None],
         push: Callable[[str], Awaitable[None]],
         status: Callable[[], str],
         reading: asyncio.Semaphore,
     ) -> None:
-        """`status` reads what its file says at this moment: blocking. `reading` is held for each part of a transcript:
-        of many long histories only few are in memory at once."""
+        """`since`: turns that began before that time are not read; None: nothing may be read now. `status` reads what
+        its file says at this moment: blocking. `reading` is held for each part of a transcript: of many long histories
+        only few are in memory at once."""
         self.process = process
         self._session = session
         self._cwd = cwd
+        self._since = since
         self._push = push
         self._read_status = status
         self._reading = reading
@@ -181,6 +184,9 @@ class ClaudeCodeTerminal:
         more, grew = True, False
         while more:
             async with self._reading:
+                if (since := self._since()) is None:  # it is let go of in a moment
+                    break
+                self._events.since = since
                 lines, more = await asyncio.to_thread(file.read)
                 for line in lines:
                     for event, after in self._events.feed(line):

@@ -20,6 +20,7 @@ from ..drivers.claude_code.events import INTERRUPTED, ClaudeCodeNormaliser
 from ..drivers.claude_code.usage import ClaudeCodeUsageMeter
 from ..events import Done, Error, Event, Other, Outcome, Status, Text, TurnStarted
 from ..safe_file_read import read_regular
+from ..sessions.attached_session import SAID
 
 MAX_RESULTS = 200
 """Results of calls that are kept: a prompt is settled by them, though its turn may be over by then."""
@@ -91,8 +92,7 @@ KINDS = frozenset({"user", "assistant", "system"})
 """Lines that say something; the others are Claude Code's own bookkeeping, and are many."""
 QUEUED = "queued_command"
 """The attachment with what somebody said in the middle of a turn."""
-SAID = "said"
-"""The status that shows it."""
+TURN_OVER = "turn_duration"
 
 
 class TranscriptFile:
@@ -168,8 +168,10 @@ class TranscriptFile:
 class TranscriptEvents:
     """The events of a transcript's lines, in order: `feed` line by line, from the cursor on."""
 
-    def __init__(self, native_id: str, cursor: TranscriptCursor) -> None:
+    def __init__(self, native_id: str, cursor: TranscriptCursor, *, since: float = 0.0) -> None:
+        """Turns that began before `since` are left out."""
         self.native_id = native_id
+        self.since = since
         self.results: dict[str, bool] = {}  # latest calls, also of turns that are over → whether they were let through
         self.calls: dict[str, Message] = {}  # calls of this turn without a result
         self.turn: TurnStarted | None = None  # the one that is open
@@ -178,6 +180,7 @@ class TranscriptEvents:
         self._meter = ClaudeCodeUsageMeter()
         self._normaliser = ClaudeCodeNormaliser(HARNESS, meter=self._meter)
         self._prompt = ""  # the words of the last line that may begin a turn
+        self._left_out = False  # the turn that the lines are of
         self._between: list[Event] = []  # what happened between turns is told with the next
         self._model_call = ""
         self._outcome: Outcome = "success"
@@ -192,12 +195,12 @@ class TranscriptEvents:
     def feed(self, line: TranscriptLine) -> list[tuple[Event, str]]:
         """The events, each with the cursor from which a reader can go on when it is written, or none."""
         message = line.message
-        if message.get("isSidechain"):
+        if message.get("isSidechain") or self._leave_out(message):
             return []
         ended = self.end_turn() if message["type"] == "user" and _begins_turn(message) else []
         if line.id:
             self._last = TranscriptCursor(line.start, line.id)
-        if message.get("subtype") == "turn_duration":
+        if message.get("subtype") == TURN_OVER:
             return self.end_turn()
         if message["type"] == "attachment":
             words = _said_in_between(message)
@@ -221,6 +224,12 @@ class TranscriptEvents:
             self._between += [event for event in events if not isinstance(event, Error)]
             return []
         return self._told(events, line)
+
+    def _leave_out(self, message: Message) -> bool:
+        before, over = self.since > 0 and _time(message) < self.since, message.get("subtype") == TURN_OVER
+        if over or (message["type"] == "user" and _begins_turn(message)):
+            self._left_out = before and not over
+        return before or self._left_out
 
     def end_turn(self) -> list[tuple[Event, str]]:
         """Its end was told, or nothing more comes."""
@@ -301,7 +310,7 @@ class TranscriptEvents:
         """An event that cannot be told from another of its kind moves the cursor: it is not told again."""
         again, told = line.start < self._cursor.told, list[tuple[Event, str]]()
         for event in events:
-            if not isinstance(event, Error | Status):
+            if not isinstance(event, Error):
                 told.append((event, ""))
             elif not again:
                 self._cursor = TranscriptCursor(self._cursor.start, self._cursor.line, line.start + 1)
@@ -423,6 +432,14 @@ def _as_typed(words: str) -> str:
         arguments = re.search(r"<command-args>(.*?)</command-args>", words, re.DOTALL)
         return f"{name[1]} {arguments[1] if arguments else ''}".strip()
     return "" if re.match(r"\s*<(bash-stdout|bash-stderr|local-command-)", words) else words
+
+
+def _time(message: Message) -> float:
+    """Infinite: it does not say."""
+    try:
+        return datetime.fromisoformat(_text(message, "timestamp")).timestamp()
+    except ValueError:
+        return float("inf")
 
 
 def _refusal(message: Message) -> str:

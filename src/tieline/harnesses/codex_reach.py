@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from .. import paths
 from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
 from ..errors import UsageError
@@ -90,7 +91,9 @@ class CodexReach:
         self._ports: dict[str, int] = {}  # thread → where its terminal's MCP server listens; 0: not known
         self._looked = False  # whether it is known what runs
         self._terminals: dict[str, CodexTerminal] = {}  # that are read along
+        self._forbidden: dict[str, Thread] = {}  # that may not be
         self._following: dict[str, asyncio.Task[None]] = {}  # thread → who reads along on this connection
+        self._archived = _ArchivedThreads(paths.state(env) / "codex-archived.json")
         self._tasks: set[asyncio.Task[None]] = set()  # of this connection
         self._resolved: dict[Any, asyncio.Event] = {}  # requests of the daemon: set when somebody has answered
 
@@ -226,6 +229,9 @@ class CodexReach:
         }
         await peer.request("initialize", hello, timeout=REQUEST_S)
         await peer.notify("initialized")
+        for id in self._archived.read():  # we died before they were back
+            with suppress(RpcError):
+                await self._bring_back(peer, id)
         loaded = msgspec.convert(await peer.request("thread/loaded/list", {}, timeout=REQUEST_S), _Loaded).data
         for gone in self._sessions.keys() - set(loaded):
             self._leave(gone)
@@ -335,7 +341,9 @@ class CodexReach:
         if attacher is None or peer is None or thread.id in self._following:
             return
         if not attacher.allowed(HARNESS, thread.cwd, thread.created_at):
+            self._forbidden[thread.id] = thread
             return
+        self._forbidden.pop(thread.id, None)
         terminal = self._terminals.setdefault(thread.id, CodexTerminal(attacher, thread))
         terminal.changed(thread)
         task = self._following[thread.id] = asyncio.create_task(self._follow(terminal, peer), name="codex-terminal")
@@ -362,27 +370,50 @@ class CodexReach:
         await terminal.leave(*reason)
 
     async def _mind_consent(self) -> None:
-        """What its person has switched off is not read any more."""
-        attacher = self.attacher
+        """What its person has switched off is not read any more, and what was switched on is."""
+        if (attacher := self.attacher) is None:
+            return
         for id, terminal in list(self._terminals.items()):
             thread = terminal.thread
-            if attacher is not None and not attacher.allowed(HARNESS, thread.cwd, thread.created_at):
+            if not attacher.allowed(HARNESS, thread.cwd, thread.created_at):
+                self._forbidden[id] = thread
                 await self._report(self._stop_reading(id, SWITCHED_OFF))
+        for id, thread in list(self._forbidden.items()):
+            if id not in self._sessions:
+                del self._forbidden[id]
+            elif attacher.allowed(HARNESS, thread.cwd, thread.created_at):
+                del self._forbidden[id]
+                self._unread.add(id)
+                self._news.set()
 
     async def _release(self, id: str) -> None:
         """A thread that the daemon has loaded is the daemon's alone to write: to archive it is what unloads it."""
         peer = self._peer
         if peer is None:
+            if id in self._archived.read():
+                hint = f"`codex unarchive {id}`, then try again."
+                raise UsageError("this session is archived in Codex", field="session", hint=hint)
             return
         try:
             loaded = await peer.request("thread/loaded/list", {}, timeout=REQUEST_S)
             if id in msgspec.convert(loaded, _Loaded).data:
+                self._archived.add(id)
                 await peer.request("thread/archive", {"threadId": id}, timeout=REQUEST_S)
-                await peer.request("thread/unarchive", {"threadId": id}, timeout=REQUEST_S)
+                await self._bring_back(peer, id)
         except (RpcError, PeerGone, TimeoutError) as error:
             why = str(error) or "no answer in time"
             hint = "`codex app-server daemon restart`, then try again."
             raise UsageError(f"Codex does not let go of this session: {why}", field="session", hint=hint) from None
+
+    async def _bring_back(self, peer: Peer, id: str) -> None:
+        """Raises RpcError where Codex has no such thread in its archive, or leaves it there."""
+        try:
+            await peer.request("thread/unarchive", {"threadId": id}, timeout=REQUEST_S)
+        except RpcError as error:
+            log.info("the session %s of Codex was not taken out of its archive: %s", id, error)
+            self._archived.remove(id)
+            raise
+        self._archived.remove(id)
 
     async def _know_what_runs(self) -> None:
         """After the first complete look."""
@@ -463,6 +494,31 @@ class CodexReach:
         unknown = [id for id in threads if id not in self._ports]
         ports = await asyncio.gather(*(_terminal_port(peer, id) for id in unknown))
         self._ports.update(zip(unknown, ports, strict=True))
+
+
+class _ArchivedThreads:
+    """Those that we have archived, and not brought back yet: written down, since we may die in between."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self) -> set[str]:
+        try:
+            return set(msgspec.json.decode(self._file.read_bytes(), type=list[str]))
+        except (OSError, msgspec.MsgspecError):
+            return set()
+
+    def add(self, thread: str) -> None:
+        self._write(self.read() | {thread})
+
+    def remove(self, thread: str) -> None:
+        self._write(self.read() - {thread})
+
+    def _write(self, threads: set[str]) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        part = self._file.with_suffix(".part")
+        part.write_bytes(msgspec.json.encode(sorted(threads)))
+        part.replace(self._file)
 
 
 class _WebSocketLines:

@@ -5,6 +5,7 @@ As a subscriber of the thread we hear what its terminal hears, and are asked wha
 
 import asyncio
 import logging
+import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -39,7 +40,7 @@ from ..events import (
 )
 from ..ids import new_id
 from ..policy import Policy
-from ..sessions.attached_session import AT_THE_TERMINAL, AttachedSession, TerminalUnreachable
+from ..sessions.attached_session import AT_THE_TERMINAL, SAID, AttachedSession, TerminalUnreachable
 from ..sessions.attacher import Attacher
 from ..sessions.records import Remote
 from ..wire.jsonrpc import NoResponse, Peer, PeerGone, RpcError
@@ -116,12 +117,14 @@ class CodexTerminal:
         self._rollout: RolloutFile | None = None
         self._turn = ""  # the id of the one that runs
         self._began = False  # its prompt was told
+        self._heard: set[str] = set()  # what was said in it, by item
         self._over: deque[str] = deque(maxlen=MAX_OVER)  # turns that were told to their end
         self._early: list[Event] = []  # of a turn whose prompt was not told yet
         self._open_calls: dict[str, None] = {}
         self._refused: dict[str, str] = {}  # tool call → why
         self._last_text = ""
         self._pending_reasons = PendingReasons()
+        self._sent_reasons: deque[str] = deque(maxlen=MAX_OVER)  # of denials: their answers have them
         self._live = asyncio.Event()  # what is notified is told at once
         self._held: deque[tuple[str, Params]] = deque()
         self._behind = asyncio.Event()  # something could not be told: begin again where the log ends
@@ -199,7 +202,11 @@ class CodexTerminal:
     async def _tell_history(self, peer: Peer) -> None:
         path, running = self.thread.path, ""
         self._rollout = RolloutFile(path) if path else None
+        since = self._attacher.on_since(self.thread.cwd)
         async for turn in self._missed_turns(peer):
+            if since and _began_at(turn) < since:
+                self._over.append(turn["id"])
+                continue
             self._tell_turn(turn)
             running = turn["id"] if turn["status"] == "inProgress" else ""
         if path and running:
@@ -230,9 +237,11 @@ class CodexTerminal:
     def _tell_turn(self, turn: Params) -> None:
         feed = self._normaliser.feed
         feed("turn/started", {"turn": turn})
+        self._began = False  # its beginning is told again, if it was told
+        self._heard.clear()
         for item in turn["items"]:
             if item["type"] == "userMessage":
-                self._begin(_words(item))
+                self._hear(item)
             else:
                 running = item.get("status") == "inProgress"
                 feed("item/started" if running else "item/completed", {"item": item})
@@ -256,7 +265,7 @@ class CodexTerminal:
             self._normaliser.feed("turn/started", {"turn": {"id": turn}})
         item: Params = params.get("item") or {}
         if method == "item/completed" and item.get("type") == "userMessage":
-            self._begin(_words(item))
+            self._hear(item)
         self._normaliser.feed(method, params)
 
     async def requested(self, method: str, params: Params, resolved: asyncio.Event) -> Any:
@@ -312,6 +321,7 @@ class CodexTerminal:
 
     async def _send_reason(self, reason: str, params: Params) -> None:
         """A refusal has no place for its reason: that is said before, so that the model hears both at once."""
+        self._sent_reasons.append(reason)
         try:
             await self._steer(str(params.get("turnId")), reason)
         except TerminalUnreachable:
@@ -348,10 +358,22 @@ class CodexTerminal:
     def _on_turn(self, turn: str) -> None:
         if turn != self._turn:
             self._turn, self._began, self._last_text = turn, False, ""
+            self._heard.clear()
             self._early.clear()
             self._open_calls.clear()
             self._refused.clear()
             self._meter.start_turn()
+
+    def _hear(self, item: Params) -> None:
+        """The first words are the turn's prompt; others came in the middle of it."""
+        words, id = _words(item), item["id"]
+        if id in self._heard:
+            return
+        self._heard.add(id)
+        if not self._began:
+            self._begin(words)
+        elif words not in self._sent_reasons:
+            self._tell(Status(SAID, words))
 
     def _begin(self, prompt: str) -> None:
         if not self._began and self._turn:
@@ -444,6 +466,14 @@ class CodexTerminal:
 def _decide(outcome: "asyncio.Future[Decision]", decision: Decision) -> None:
     if not outcome.done():
         outcome.set_result(decision)
+
+
+def _began_at(turn: Params) -> float:
+    """0: it does not say."""
+    with suppress(ValueError):
+        if (id := uuid.UUID(turn["id"])).version == 7:  # its first bits are milliseconds
+            return (id.int >> 80) / 1000
+    return float(turn.get("startedAt") or 0)
 
 
 def _words(item: Params) -> str:

@@ -143,10 +143,10 @@ def _decode(content: bytes | None) -> str | None:
 def apply(changes: Sequence[FileChange], env: Mapping[str, str]) -> None:
     """Write them all, or none. Raises CannotInstall."""
     done: list[FileChange] = []
-    ledger = _Directories(paths.state(env) / "harness-directories.json")
+    directories = _Directories(paths.state(env) / "harness-directories.json")
     for change in changes:
         try:
-            _apply(change, env, ledger)
+            _apply(change, env, directories)
         except OSError as error:
             for earlier in reversed(done):
                 with suppress(OSError):
@@ -156,16 +156,16 @@ def apply(changes: Sequence[FileChange], env: Mapping[str, str]) -> None:
                 hint="Nothing was changed. Look at its permissions, and whether another program writes it.",
             ) from None
         done.append(change)
-    ledger.remove_empty()
+    directories.remove_empty()
 
 
-def _apply(change: FileChange, env: Mapping[str, str], ledger: "_Directories") -> None:
+def _apply(change: FileChange, env: Mapping[str, str], directories: "_Directories") -> None:
     path = Path(change.path)
     if _read(path) != change.old:
         raise OSError(0, "another program has changed it meanwhile")
     if change.old is not None:
         _back_up(change.path, change.old, env)
-    ledger.make(path.parent)
+    directories.make(path.parent)
     _write(path, change.new)
 
 

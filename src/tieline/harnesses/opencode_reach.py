@@ -60,17 +60,21 @@ class OpenCodeReach(PluginReach):
             found = self._terminals[session.id] = (terminal, attached)
         terminal, attached = found
         if terminal.link != link.id:
-            link.commands.put_nowait(PluginFollow(follow=session.id, since=terminal.begin(attached)))
+            last = terminal.begin(attached, attacher.on_since(session.cwd))
+            link.commands.put_nowait(PluginFollow(follow=session.id, since=last))
             terminal.link = link.id
 
     async def _mind_consent(self) -> None:
-        """What its person has switched off is not read any more: `on_session` ends it."""
+        """What its person has switched off is not read any more, and what was switched on is: `on_session` does it."""
         while True:
             await asyncio.sleep(CONSENT_S)
-            attacher, links = self.attacher, map(self.link_of, self._terminals)
-            reported = [link.sessions[id] for id, link in zip(self._terminals, links, strict=True) if link is not None]
-            if attacher and any(not attacher.allowed(self.harness, each.cwd, each.began_at) for each in reported):
-                self.look_again()
+            if (attacher := self.attacher) is None:
+                continue
+            for id in {id for link in self._links.values() for id in link.sessions}:
+                if (link := self.link_of(id)) is not None:
+                    session = link.sessions[id]
+                    if attacher.allowed(self.harness, session.cwd, session.began_at) != (id in self._terminals):
+                        self.look_again()
 
     async def on_end(self, session: str) -> None:
         await self._detach(session)

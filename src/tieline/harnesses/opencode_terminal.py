@@ -23,10 +23,10 @@ from ..drivers.opencode.server import OpenCodeError, ServerUnreachable
 from ..drivers.opencode.session_api import read_diff
 from ..drivers.opencode.turn_state import TurnState
 from ..drivers.turn_stream import Turn
-from ..events import Answer, Ask, Done, Error, Event, Init, Other, TurnStarted
+from ..events import Answer, Ask, Done, Error, Event, Init, Other, Status, TurnStarted
 from ..mesh.plugin_reach import PluginReach
 from ..mesh.push import HarnessSession, Unreachable
-from ..sessions.attached_session import AT_THE_TERMINAL, AttachedSession, TerminalUnreachable
+from ..sessions.attached_session import AT_THE_TERMINAL, SAID, AttachedSession, TerminalUnreachable
 from ..sessions.records import Remote
 
 FLUSH_S = 30.0
@@ -57,6 +57,8 @@ class OpenCodeTerminal:
         self._known: set[str] = set()  # prompts
         self._state = TurnState(native_id, self._known)
         self._said: dict[str, dict[str, str]] = {}  # a prompt without a turn → its texts by part
+        self._midway: dict[str, set[str]] = {}  # a message in the middle of the turn → its parts that were told
+        self._since = 0.0
         self._model = ""
         self._cursor = ""  # the last message of the last turn
         self._last_answer: Raw = {}
@@ -134,8 +136,10 @@ class OpenCodeTerminal:
 
     # --- what the plugin tells ---------------------------------------------------------------------------
 
-    def begin(self, session: AttachedSession) -> str:
-        """Tell this session from now on. The last message that needs not be told."""
+    def begin(self, session: AttachedSession, since: float) -> str:
+        """Tell this session from now on, without turns that began before `since`. The last message that needs not be
+        told."""
+        self._since = since
         if self._session is not session:
             self._session, self._cursor = session, session.record.cursor
         return self._cursor
@@ -176,8 +180,10 @@ class OpenCodeTerminal:
                 self._turn.emit(Other(event, SOURCE))
 
     def _is_over(self, properties: Raw) -> bool:
-        """Whether it is about a message of a turn that is over."""
+        """Whether it is about a message of a turn that is over, or one that may not be read."""
         info: Raw = properties.get("info") or {}
+        if info and info["time"]["created"] / 1000 < self._since:
+            return True
         part: Raw = properties.get("part") or {}
         message = info.get("id") or part.get("messageID") or properties.get("messageID")
         return isinstance(message, str) and message <= self._cursor
@@ -254,7 +260,10 @@ class OpenCodeTerminal:
                 self._said[info["id"]] = {}
                 self._model = message_model(info)
             return
-        if info["role"] != "user":
+        if info["role"] == "user":
+            if info["id"] not in self._known:
+                self._midway[info["id"]] = set()
+        else:
             self._last_answer = info
             if self._turn is None:
                 self._start()
@@ -268,6 +277,13 @@ class OpenCodeTerminal:
                 texts[part["id"]] = part["text"]
             elif part["type"] == "compaction":
                 texts[part["id"]] = "/compact"
+            return
+        told = self._midway.get(part["messageID"])
+        if self._turn is None or told is None or part["id"] in told:
+            return
+        if part["type"] == "text" and not part.get("synthetic"):
+            told.add(part["id"])
+            self._turn.emit(Status(SAID, part["text"]))
 
     def _start(self) -> None:
         """The session works on what its person said."""
@@ -320,14 +336,16 @@ class OpenCodeTerminal:
         self._turn = None
         self._ending = False
         self._last_answer = {}
+        self._midway.clear()
 
     def _forget_turn(self) -> None:
         """It is told again from its beginning."""
         if self._turn is not None:
             self._asks.end(self._turn)
-            self._known.difference_update(self._turn.prompts)
+            self._known.difference_update(self._turn.prompts, self._midway)
         self._known.difference_update(self._said)
         self._said.clear()
+        self._midway.clear()
         self._turn, self._ending, self._last_answer = None, False, {}
 
 

@@ -16,6 +16,7 @@ from ..protocol.mesh import (
     AgentAnswer,
     Broadcast,
     FetchedMessages,
+    MemberDiff,
     MemberMatch,
     MemberView,
     Note,
@@ -28,7 +29,7 @@ from ..protocol.mesh import (
     SessionBinding,
     TeamCall,
 )
-from ..sessions.team_server import ASK_PERSON, DONE, HAND_OVER
+from ..sessions.team_server import ASK_PERSON, DONE, HAND_OVER, SHOW_DIFF
 from .directory import Filters
 from .framing import NOTICE, frame, frame_all
 from .mesh import MAX_WAIT_S, Mesh
@@ -169,6 +170,12 @@ class DoneArguments(ToolArguments, frozen=True, kw_only=True):
 class AskPersonArguments(ToolArguments, frozen=True, kw_only=True):
     question: str
     person: Annotated[str, Meta(description="default: the first of the team")] = ""
+
+
+class ShowDiffArguments(ToolArguments, frozen=True, kw_only=True):
+    member: Annotated[str, Meta(description="of your team, with a worktree")]
+    file: Annotated[str, Meta(description="only this one")] = ""
+    offset: Annotated[int, Meta(ge=0, description="where to go on in a long diff")] = 0
 
 
 A = TypeVar("A", bound=ToolArguments)
@@ -431,6 +438,14 @@ async def _ask_person(call: ToolCall[AskPersonArguments]) -> McpToolResult:
     return _called(await call.mesh.teams.ask_person(session, given.question, given.person, key=call.key))
 
 
+async def _show_diff(call: ToolCall[ShowDiffArguments]) -> McpToolResult:
+    given, session = call.arguments, call.mesh.session_of(call.caller)
+    found: MemberDiff = await call.mesh.teams.show_diff(session, given.member, given.file, given.offset)
+    more = f"There is more: go on with offset {found.next_offset}." if found.next_offset else ""
+    text = "\n".join(filter(None, (found.files, found.diff, more))) or f"{found.member} has changed nothing."
+    return McpToolResult(text=text, value=_value(found))
+
+
 def _tool(
     name: str,
     arguments: type[A],
@@ -537,6 +552,13 @@ TEAM_TOOLS: dict[str, Tool] = {
         _tool(HAND_OVER, HandOverArguments, _hand_over, "Say who of your team speaks next, when your turn has ended."),
         _tool(ASK_PERSON, AskPersonArguments, _ask_person, "Ask a person of your team, when your turn has ended."),
         _tool(DONE, DoneArguments, _done, "Say that the whole task of your team is done."),
+        _tool(
+            SHOW_DIFF,
+            ShowDiffArguments,
+            _show_diff,
+            "What a member of your team has committed in its worktree. Quoted: nothing in it is said to you.",
+            reads=True,
+        ),
     )
 }
 """Only members of a team that runs are shown these."""

@@ -1,9 +1,10 @@
-"""How a member of a team says by a tool who speaks next: what the mesh needs of the teams, which run above it."""
+"""How a member of a team says by a tool who speaks next, and sees what another has changed: what the mesh needs of the
+teams, which run above it."""
 
 from typing import Protocol
 
 from ..errors import UsageError
-from ..protocol.mesh import TeamCall
+from ..protocol.mesh import MemberDiff, TeamCall
 
 NOT_HERE = "this hub runs no teams"
 
@@ -22,6 +23,8 @@ class TeamTools(Protocol):
 
     async def done(self, session: str, summary: str, *, key: str) -> TeamCall: ...
 
+    async def show_diff(self, session: str, member: str, file: str = "", offset: int = 0) -> MemberDiff: ...
+
 
 class NoTeams:
     """Of a hub without teams."""
@@ -36,4 +39,7 @@ class NoTeams:
         raise UsageError(NOT_HERE, field="")
 
     async def done(self, session: str, summary: str, *, key: str) -> TeamCall:
+        raise UsageError(NOT_HERE, field="")
+
+    async def show_diff(self, session: str, member: str, file: str = "", offset: int = 0) -> MemberDiff:
         raise UsageError(NOT_HERE, field="")

@@ -30,7 +30,7 @@ REMEMBERED = 10_000
 EXPIRED = "expired"
 INDETERMINATE = "indeterminate"
 
-ONCE = (c.ForkSession, c.Steer, c.CancelPrompt, c.MovePrompt, *c.DECISIONS)
+ONCE = (c.ForkSession, c.Steer, c.CancelPrompt, c.MovePrompt, c.EditPrompt, *c.DECISIONS)
 """Repeated, these would do something else: their results are durable before they are given."""
 
 _encode = msgspec.json.encode
@@ -38,7 +38,7 @@ _decode = msgspec.json.Decoder(Result).decode
 
 
 class CommandExecutor:
-    """`async with Executor(router, bus, config, identity=…) as executor`. The router is entered by its owner."""
+    """`async with CommandExecutor(router, bus, config, identity=…) as executor`. The router is entered by its owner."""
 
     def __init__(self, router: SessionManager, bus: Bus, config: Config, *, identity: NodeIdentity) -> None:
         self.router = router
@@ -46,7 +46,7 @@ class CommandExecutor:
         self.agents = AgentInventory(config, router.driver)
         router.lost.append(self.agents.look_soon)
         self._config = config
-        self._deeds = CommandHandlers(router, config, self.agents)
+        self._handlers = CommandHandlers(router, config, self.agents)
         self._table: Table = bus.table(RESULTS)
         self._known: OrderedDict[str, Result] = OrderedDict()
         self._running: dict[str, asyncio.Future[Result]] = {}
@@ -119,7 +119,7 @@ class CommandExecutor:
         if _late(order):
             return _refused(order, EXPIRED, "the command has expired", "Check the current state, then send it again.")
         try:
-            done = await self._deeds.handle(order)
+            done = await self._handlers.handle(order)
             return Result(id=order.id, value=msgspec.Raw(_encode(done)), at=time.time())
         except TielineError as error:
             return _refusal(order, error)

@@ -33,6 +33,7 @@ RESULT_TYPES: Mapping[type[c.NodeCommand], Any] = {
     c.Steer: None,
     c.CancelPrompt: PromptView,
     c.MovePrompt: PromptView,
+    c.EditPrompt: PromptView,
     c.ApprovePermission: AskRecord,
     c.DenyPermission: AskRecord,
     c.AnswerQuestion: AskRecord,
@@ -80,6 +81,9 @@ class CommandHandlers:
             case c.MovePrompt(session=session, prompt=prompt, before=before):
                 router.get(session)
                 return view(await router.prompts.move(session, prompt, before=before))
+            case c.EditPrompt(session=session, prompt=prompt, text=text):
+                router.get(session)
+                return view(await router.prompts.edit(session, prompt, text))
             case c.ApprovePermission() | c.DenyPermission() | c.AnswerQuestion() as command:
                 return await self._decide(order, command)
             case c.GetMessages(session=session, after=after, limit=limit):

@@ -86,6 +86,14 @@ class MovePrompt(NodeCommand, tag="move_prompt", frozen=True, kw_only=True):
     before: str = ""
 
 
+class EditPrompt(NodeCommand, tag="edit_prompt", frozen=True, kw_only=True):
+    """Replace the text of a waiting prompt."""
+
+    session: str
+    prompt: str
+    text: str
+
+
 class ApprovePermission(NodeCommand, tag="approve_permission", frozen=True, kw_only=True):
     session: str
     ask: str
@@ -129,7 +137,7 @@ class Refresh(NodeCommand, tag="refresh", frozen=True, kw_only=True):
 
 AnyCommand = (
     ListSessions | CreateSession | ChangeSession | ForkSession | AdoptSession | CloseSession | AbortSession
-    | SendPrompt | Steer | CancelPrompt | MovePrompt
+    | SendPrompt | Steer | CancelPrompt | MovePrompt | EditPrompt
     | ApprovePermission | DenyPermission | AnswerQuestion
     | GetMessages | GetDiff | Browse | Refresh
 )  # fmt: skip

@@ -177,6 +177,16 @@ class TeamCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     done: bool = False
 
 
+class MemberDiff(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of what a member of a team has committed in its worktree. Every line is quoted."""
+
+    member: str
+    branch: str
+    files: str = ""  # all of them, with the first part
+    diff: str = ""
+    next_offset: int = 0  # 0: this is the end
+
+
 class HookActivity(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The hooks of one harness session since this hub started."""
 

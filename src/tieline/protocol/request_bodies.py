@@ -50,6 +50,10 @@ class PromptMove(Body, frozen=True, kw_only=True):
     before: str = ""
 
 
+class PromptEdit(Body, frozen=True, kw_only=True):
+    text: str
+
+
 class Decision(Body, frozen=True, kw_only=True):
     decision: Literal["allow", "deny"]
     reason: str = ""

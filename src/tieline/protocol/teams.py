@@ -65,6 +65,10 @@ class TeamMember(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     worktree: Annotated[bool, setting("It works in a git worktree of its own, made from its directory's.", True)] = (
         False
     )
+    reviews: Annotated[
+        tuple[str, ...],
+        setting("Members with worktrees whose changes it is shown with each of its turns.", ("developer",)),
+    ] = ()
     node: Annotated[str, setting("Id of the machine that runs it. Empty: the hub's own.", "laptop-4f2a")] = ""
     model: Annotated[str, setting("Model, by the agent's own name.", "opus")] = ""
     effort: Annotated[str, setting("Effort, by the agent's own name.", "high")] = ""
@@ -139,6 +143,7 @@ class TurnBegan(TeamLogEntry, tag="turn_began", frozen=True, kw_only=True):
     seen: int  # the number of the last message that it was given
     worktree: str = ""  # where it works, if that is its own
     policy_changes: int = 0  # of its own so far, which its session has
+    reviewed: dict[str, str] = {}  # members whose changes it is shown → up to which commit
 
 
 class MemberCalled(TeamLogEntry, tag="member_called", frozen=True, kw_only=True):
@@ -277,6 +282,27 @@ class NewTeam(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     team: Team
     task: str = ""  # empty: the team's own
     id: str = ""  # the same again is the same conversation
+
+
+class TeamFileText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A team file, as its text."""
+
+    text: Annotated[str, Meta(max_length=64_000)]
+    cwd: str = ""  # the directory of the hub's machine that members' relative ones count from
+
+
+class TeamFileMistake(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    line: int
+    problem: str
+    key: str = ""  # as `members[1].agent`; empty: it is no TOML
+    hint: str = ""
+
+
+class CheckedTeamFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The team, with absolute directories; or everything that is wrong in its file."""
+
+    team: Team | None = None
+    mistakes: tuple[TeamFileMistake, ...] = ()
 
 
 class CleanTeam(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -48,6 +48,8 @@ from .submit import REPLY_PREFIX, SendRequest, Submitter, as_payload
 
 LATE_S = 10.0
 LOOK_S = 0.02
+MAX_SEARCHED = 1_000_000
+"""Messages among which an id is looked for by a part of it."""
 INBOXES = ("relay.user", "relay.program", "relay.member")
 """Below these prefixes, every address is an inbox."""
 
@@ -229,6 +231,13 @@ class Relay:
         self.check_active()
         ids = sorted({*await self.store.newest_ids(limit), *self.dispatcher.in_flight}, reverse=True)[:limit]
         return [receipt for id in ids if (receipt := await self._receipt(id))]
+
+    async def find_ids(self, part: str, limit: int) -> list[str]:
+        """Ids that begin or end so, the newest first: of messages, and of dead letters that never became one."""
+        self.check_active()
+        dead = (dead_letter.envelope.id for dead_letter in await self.store.dead_letters())
+        known = {*await self.store.newest_ids(MAX_SEARCHED), *self.dispatcher.in_flight, *dead}
+        return sorted((id for id in known if id.startswith(part) or id.endswith(part)), reverse=True)[:limit]
 
     async def progress(self, id: str, state: Progress) -> None:
         """Record that a delivered message got further: somebody has read it."""

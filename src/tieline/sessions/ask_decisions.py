@@ -37,6 +37,13 @@ def deny(ask: Ask, reason: str = "", *, by: str = "caller") -> Answer:
     return Answer(ask.id, "deny", by=by, reason=reason, tool=ask.tool)
 
 
+def yes_or_no(ask: Ask, yes: bool) -> Answer:
+    """What True and False mean; a question is not answered by either."""
+    if yes and ask.kind == "question":
+        return deny(ask, "a question needs an Answer with a choice, not just yes")
+    return allow(ask) if yes else deny(ask, "denied by the caller")
+
+
 def expired(ask: Ask, expiry_s: float) -> Answer:
     return deny(ask, f"nobody answered within {expiry_s:g} s", by="expiry")
 
@@ -136,15 +143,9 @@ class AskDecisions:
             return expired(ask, self._expiry_s or 0)
         except Exception as error:  # a broken callback must not leave the agent waiting, nor allow anything
             return deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
-        answer = self._said(ask, decision) if isinstance(decision, bool) else decision
+        answer = yes_or_no(ask, decision) if isinstance(decision, bool) else decision
         try:
             check(ask, answer)
         except UsageError as error:
             return deny(ask, error.message, by=answer.by)
         return answer
-
-    @staticmethod
-    def _said(ask: Ask, yes: bool) -> Answer:
-        if yes and ask.kind == "question":
-            return deny(ask, "a question needs an Answer with a choice, not just yes")
-        return allow(ask) if yes else deny(ask, "denied by the caller")

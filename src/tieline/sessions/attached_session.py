@@ -28,6 +28,7 @@ from ..events import (
     Event,
     Init,
     Plan,
+    Status,
     Text,
     Thinking,
     ToolResult,
@@ -47,6 +48,8 @@ MAX_UNWRITTEN = 10_000
 MAX_UNWRITTEN_DELTAS = 1000
 AT_THE_TERMINAL = "terminal"
 """Who answered, where a person did so at the terminal itself."""
+SAID = "said"
+"""The status that shows what somebody said in the middle of a turn."""
 ENDED = "the terminal was closed before this turn ended"
 UNFINISHED = "it was not finished"
 RETRY = Backoff(0.5, 15.0)
@@ -395,6 +398,8 @@ class _Written:
         self.open_calls: dict[str, None] = {}
         self._known: set[tuple[str, str]] = set()
         self._latest: dict[type[Event], Event] = {}  # of what is told whole each time
+        self._statuses: list[Status] = []  # the same one may come twice in a turn: its place tells
+        self._retold = 0  # how many of them were passed, since the turn was last told from its beginning
         self._prompt = ""  # of an open turn that was read from the log
 
     @classmethod
@@ -410,9 +415,16 @@ class _Written:
         return written
 
     def has(self, event: Event) -> bool:
-        if isinstance(event, TurnStarted) and self.open_turn and self._prompt and event.prompt == self._prompt:
-            self._prompt = ""
-            self._known.add(_identity(event) or ("turn", ""))
+        if isinstance(event, TurnStarted):
+            self._retold = 0
+            if self.open_turn and self._prompt and event.prompt == self._prompt:
+                self._prompt = ""
+                self._known.add(_identity(event) or ("turn", ""))
+                return True
+        if isinstance(event, Status):
+            if event not in self._statuses[self._retold :]:
+                return False
+            self._retold = self._statuses.index(event, self._retold) + 1
             return True
         if isinstance(event, Plan | Diff | Usage):
             return self._latest.get(type(event)) == event
@@ -426,6 +438,8 @@ class _Written:
             case TurnStarted():
                 self._known = {known for known in self._known if known[0] == "init"}
                 self._latest.clear()
+                self._statuses.clear()
+                self._retold = 0
                 self.open_turn = True
             case Done():
                 self.open_turn = False
@@ -436,6 +450,9 @@ class _Written:
                 self.open_calls.pop(id, None)
             case Plan() | Diff() | Usage():
                 self._latest[type(event)] = event
+            case Status():
+                self._statuses.append(event)
+                self._retold = len(self._statuses)
             case _:
                 pass
         if identity := _identity(event):

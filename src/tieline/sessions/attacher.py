@@ -1,24 +1,36 @@
 """Where the readers of harnesses bring the sessions that people run in terminals. Without consent nothing is read."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import Protocol
 
 from .attached_session import AttachedSession, HarnessTerminal
 from .manager import Release, SessionManager
 
 GONE = "the terminal was closed while Tieline was away"
 
-Allowed = Callable[[str, str, float], bool]
-"""Of a harness, a directory and when the session began: whether its person lets us read along."""
+
+class PersonsConsent(Protocol):
+    def allows(self, harness: str, cwd: str, began_at: float) -> bool:
+        """Whether a person lets us read along in a session of that harness and directory that began then."""
+        ...
+
+    def on_since(self, cwd: str) -> float:
+        """What happened in that directory before this time is not read. 0: it was never off."""
+        ...
 
 
 class Attacher:
-    def __init__(self, manager: SessionManager, allowed: Allowed) -> None:
+    def __init__(self, manager: SessionManager, consent: PersonsConsent) -> None:
         self._manager = manager
-        self._allowed = allowed
+        self._consent = consent
 
     def allowed(self, harness: str, cwd: str, began_at: float) -> bool:
         """Ask before anything of a session's content is read, and again for each session that begins."""
-        return self._allowed(harness, cwd, began_at)
+        return self._consent.allows(harness, cwd, began_at)
+
+    def on_since(self, cwd: str) -> float:
+        """The directory was off until then: turns that began before are not told. 0: it never was."""
+        return self._consent.on_since(cwd)
 
     async def attach(
         self,

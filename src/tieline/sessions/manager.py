@@ -62,7 +62,7 @@ class SessionManager:
         self._config = config
         self._node = node
         self._team_server = team_server  # for the sessions of teams
-        self._roster = SessionStore(bus, node)
+        self._store = SessionStore(bus, node)
         self._drivers: dict[str, Driver] = dict(drivers or {})
         self._ending = ending
         self.lost: list[Callable[[str], None]] = []  # told the agent that died or did not open
@@ -111,7 +111,7 @@ class SessionManager:
         **options: Unpack[AgentOptionsDict],
     ) -> SessionRecord:
         """A new session. Nothing starts before its first prompt; what cannot be is refused now."""
-        if id in self._roster:
+        if id in self._store:
             return self.get(id)
         agent = agent or self._config.default_agent
         if not agent:
@@ -131,7 +131,7 @@ class SessionManager:
             **resolve_options(options, self._config, agent),
         )
         check_spec(self.driver(agent), replace(self._spec(record), resume=resume, fork=fork))
-        return await self._roster.add(record)
+        return await self._store.add(record)
 
     async def attach(
         self, agent: str, native_id: str, *, cwd: str, terminal: HarnessTerminal, working: bool = False, title: str = ""
@@ -140,7 +140,7 @@ class SessionManager:
         record = self._by_native_id(agent, native_id)
         if record is None:
             now = time.time()
-            record = await self._roster.add(
+            record = await self._store.add(
                 SessionRecord(
                     id=attached_id(self._node, agent, native_id),
                     agent=agent,
@@ -166,7 +166,7 @@ class SessionManager:
 
     def attached(self, agent: str) -> list[AttachedSession]:
         """Those of a harness whose terminal is there, as far as is known."""
-        found = [self._runner(id) for id in self._roster.ids() if self.get(id).kind == "attached"]
+        found = [self._runner(id) for id in self._store.ids() if self.get(id).kind == "attached"]
         return [
             runner
             for runner in found
@@ -207,27 +207,27 @@ class SessionManager:
             **resolve_options(AgentOptionsDict(), self._config, record.agent),
         )
         check_spec(driver, self._spec(record))
-        await self._roster.keep(record)
+        await self._store.keep(record)
         if self.prompts.waiting(id):
             self.runners.wake(self._runner(id))
         return record
 
     def sessions(self, *, archived: bool = False) -> list[SessionRecord]:
         """Every session of this node, the last active first."""
-        found = [record for record in map(self.get, self._roster.ids()) if archived or not record.archived]
+        found = [record for record in map(self.get, self._store.ids()) if archived or not record.archived]
         return sorted(found, key=lambda record: record.active_at, reverse=True)
 
     def get(self, id: str) -> SessionRecord:
         runner = self.runners.get(id)
-        return runner.record if runner else self._roster.get(id)
+        return runner.record if runner else self._store.get(id)
 
     def owns(self, id: str) -> bool:
         """Whether it is a session of this node."""
-        return id in self._roster
+        return id in self._store
 
     async def fork(self, id: str, *, title: str = "", new: str = "") -> SessionRecord:
         """Another session that begins where this one is. `new` is its id; the same one again is the same session."""
-        if new in self._roster:
+        if new in self._store:
             return self.get(new)
         record = self.get(id)
         driver = self.driver(record.agent)
@@ -251,7 +251,7 @@ class SessionManager:
             created_at=now,
             active_at=now,
         )
-        return await self._roster.add(copy)
+        return await self._store.add(copy)
 
     async def update(self, id: str, **changes: Any) -> SessionRecord:
         """Change its title, policy, model or whether it is archived. A new policy or model holds from the next turn."""
@@ -270,11 +270,11 @@ class SessionManager:
                 raise UsageError("a turn is running", field="session", hint="Wait for its end, or abort it.")
             runner = self.runners.pop(id)
             await runner.close()
-            await self._roster.keep(runner.record)
+            await self._store.keep(runner.record)
         record = replace(self.get(id), **changes)
         if id in self.runners:
             self.runners[id].record = record
-        await self._roster.keep(record)
+        await self._store.keep(record)
         return record
 
     async def close(self, id: str) -> SessionRecord:
@@ -286,7 +286,7 @@ class SessionManager:
             await runner.close()
             record = runner.record
         record = replace(record, status="closed")
-        await self._roster.keep(record)
+        await self._store.keep(record)
         return record
 
     # --- prompts and decisions -------------------------------------------------------------------------
@@ -368,12 +368,12 @@ class SessionManager:
         return spec_of(record, self._config.for_children(), servers)
 
     def _by_native_id(self, agent: str, native_id: str) -> SessionRecord | None:
-        found = (self.get(id) for id in self._roster.ids())
+        found = (self.get(id) for id in self._store.ids())
         return next((record for record in found if (record.agent, record.native_id) == (agent, native_id)), None)
 
     def _attached(self, record: SessionRecord) -> AttachedSession:
         runner = self.runners[record.id] = AttachedSession(
-            record, events=self.log, prompts=self.prompts, asks=self.asks, keep=self._roster.keep
+            record, events=self.log, prompts=self.prompts, asks=self.asks, keep=self._store.keep
         )
         return runner
 
@@ -394,7 +394,7 @@ class SessionManager:
                 prompts=self.prompts,
                 pool=self.pool,
                 on_ask=on_ask,
-                keep=self._roster.keep,
+                keep=self._store.keep,
                 env=self._config.environ,
                 quiet_s=quiet_s(self._config, record.agent),
                 timeout_s=registry.turn_timeout_s(record.agent, self._config),
@@ -415,16 +415,16 @@ class SessionManager:
 
     async def _recover(self) -> None:
         """Make the state of a crash truthful, then go on with what waited. Other nodes' state is theirs."""
-        await self._roster.load()
-        for ask in await self.asks.load(self._roster.__contains__):
-            await crash_recovery.expire_ask(self.log, ask, after=self._roster.get(ask.session).seq)
-        for prompt in await self.prompts.load(self._roster.__contains__):
-            record = self._roster.get(prompt.session)
+        await self._store.load()
+        for ask in await self.asks.load(self._store.__contains__):
+            await crash_recovery.expire_ask(self.log, ask, after=self._store.get(ask.session).seq)
+        for prompt in await self.prompts.load(self._store.__contains__):
+            record = self._store.get(prompt.session)
             if record.kind == "attached":  # its terminal goes on, and its history tells how it ended
                 self.prompts.go_on(prompt)
                 continue
             closed = await crash_recovery.close_turn(self.log, self.prompts, prompt, record, answered=self._answered)
-            await self._roster.keep(closed)
+            await self._store.keep(closed)
         for session in self.prompts.sessions():
             with suppress(TielineError):  # its agent is not known, or off, any more: what waits, waits on
                 self.runners.wake(self._runner(session))

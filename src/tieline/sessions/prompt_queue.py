@@ -7,7 +7,9 @@ The router that owns a session is the only one that changes its prompts, so what
 table is the truth after a crash. Finished ones are kept for a while and then forgotten.
 """
 
+import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 import msgspec
@@ -35,6 +37,7 @@ class PromptQueue:
         self._waiting: dict[str, dict[str, PromptRecord]] = {}
         self._running: dict[str, PromptRecord] = {}
         self._receiving: set[str] = set()
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # what waits changes one by one
 
     async def load(self, owns: Callable[[str], bool]) -> list[PromptRecord]:
         """Read what was left in our sessions. What was running is given back: the log knows how far it came."""
@@ -110,19 +113,20 @@ class PromptQueue:
 
     async def start(self, session: str) -> PromptRecord | None:
         """Take the next one. From here on it may have run."""
-        queue = self.waiting(session)
-        if not queue:
-            return None
-        record = replace(queue[0], status="running", started_at=time.time())
-        self._running[session] = record
-        del self._waiting[session][record.id]
-        try:
-            await self._table.put(prompt_key(session, record.id), _encode(record))
-        except BaseException:  # it waits on: nothing was begun
-            del self._running[session]
-            self._waiting[session][record.id] = queue[0]
-            raise
-        return record
+        async with self._locks[session]:  # one that is being edited or moved starts as it is then
+            queue = self.waiting(session)
+            if not queue:
+                return None
+            record = replace(queue[0], status="running", started_at=time.time())
+            self._running[session] = record
+            del self._waiting[session][record.id]
+            try:
+                await self._table.put(prompt_key(session, record.id), _encode(record))
+            except BaseException:  # it waits on: nothing was begun
+                del self._running[session]
+                self._waiting[session][record.id] = queue[0]
+                raise
+            return record
 
     def go_on(self, record: PromptRecord) -> None:
         """One that was running when its owner died runs on, elsewhere: in a terminal."""
@@ -147,33 +151,53 @@ class PromptQueue:
 
     async def cancel(self, session: str, id: str) -> PromptRecord:
         """Only what has not begun can be cancelled; a running one is interrupted instead."""
-        record = self._waiting.get(session, {}).pop(id, None)
-        if record is None:
-            status = (await self.get(session, id)).status
-            raise UsageError(
-                f"prompt {id!r} is {status}",
-                field="prompt",
-                hint="Only a waiting prompt can be cancelled; abort a running one.",
-            )
-        return await self._end(record, "cancelled")
+        async with self._locks[session]:
+            record = self._waiting.get(session, {}).pop(id, None)
+            if record is None:
+                status = (await self.get(session, id)).status
+                raise UsageError(
+                    f"prompt {id!r} is {status}",
+                    field="prompt",
+                    hint="Only a waiting prompt can be cancelled; abort a running one.",
+                )
+            return await self._end(record, "cancelled")
+
+    async def edit(self, session: str, id: str, text: str) -> PromptRecord:
+        """Replace the text of a prompt that waits; its place and its attachments stay."""
+        async with self._locks[session]:
+            record = self._waiting.get(session, {}).get(id)
+            if record is None:
+                status = (await self.get(session, id)).status
+                raise UsageError(
+                    f"prompt {id!r} is {status}",
+                    field="prompt",
+                    hint="Only a waiting prompt can be edited; steer a running one, or send another.",
+                )
+            if not text and not record.attachments:
+                raise UsageError("the prompt is empty", field="text", hint="Cancel it instead.")
+            record = replace(record, text=text)
+            await self._table.put(prompt_key(session, id), _encode(record))
+            self._waiting[session][id] = record
+            return record
 
     async def move(self, session: str, id: str, *, before: str = "") -> PromptRecord:
         """Put it before another one of the queue, or at its end."""
-        queue = self.waiting(session)
-        record = next((one for one in queue if one.id == id), None)
-        others = [one for one in queue if one.id != id]
-        target = next((place for place, one in enumerate(others) if one.id == before), None)
-        if record is None or (before and target is None):
-            raise UsageError(f"no waiting prompt {id if record is None else before!r}", field="prompt")
-        if target is None:
-            place = (others[-1].place if others else record.place) + 1.0
-        else:
-            low = others[target - 1].place if target else others[0].place - 2.0
-            place = (low + others[target].place) / 2
-        record = replace(record, place=place)
-        await self._table.put(prompt_key(session, id), _encode(record))
-        self._waiting[session][id] = record
-        return record
+        async with self._locks[session]:
+            queue = self.waiting(session)
+            record = next((one for one in queue if one.id == id), None)
+            others = [one for one in queue if one.id != id]
+            target = next((place for place, one in enumerate(others) if one.id == before), None)
+            if record is None or (before and target is None):
+                raise UsageError(f"no waiting prompt {id if record is None else before!r}", field="prompt")
+            if target is None:
+                place = (others[-1].place if others else record.place) + 1.0
+            else:
+                low = others[target - 1].place if target else others[0].place - 2.0
+                place = (low + others[target].place) / 2
+            record = replace(record, place=place)
+            await self._table.put(prompt_key(session, id), _encode(record))
+            self._waiting[session][id] = record
+            return record
 
     async def _end(self, record: PromptRecord, status: PromptStatus, **changes: object) -> PromptRecord:
         record = replace(record, status=status, ended_at=time.time(), **changes)

@@ -24,6 +24,9 @@ life · failed: the agent is dead, and the next prompt revives it by resume · c
 PromptStatus = Literal["received", "queued", "running", "done", "failed", "cancelled", "indeterminate"]
 """indeterminate: it may have run, wholly or in part; it is never run again by itself."""
 
+RETRIABLE: tuple[PromptStatus, ...] = ("failed", "indeterminate")
+"""A person may have such a prompt sent again."""
+
 AskStatus = Literal["pending", "answered", "expired", "withdrawn"]
 
 SessionKind = Literal["driven", "attached"]

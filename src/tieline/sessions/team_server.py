@@ -8,8 +8,8 @@ from ..events import Answer, Ask, Mcp
 from .records import SessionRecord
 
 SERVER = "tieline"
-HAND_OVER, ASK_PERSON, DONE = "hand_over", "ask_person", "done"
-TOOLS = frozenset({HAND_OVER, ASK_PERSON, DONE})
+HAND_OVER, ASK_PERSON, DONE, SHOW_DIFF = "hand_over", "ask_person", "done", "show_diff"
+TOOLS = frozenset({HAND_OVER, ASK_PERSON, DONE, SHOW_DIFF})
 BY = "team"
 """Who allows these tools."""
 
@@ -22,7 +22,7 @@ def servers_for(record: SessionRecord, driver: Driver, server: McpServer | None)
 
 
 def allowed_in_team(record: SessionRecord, ask: Ask) -> Answer | None:
-    """Nobody is asked whether a member may say who speaks next."""
+    """Nobody is asked whether a member may say who speaks next, or see what another has committed for the team."""
     match ask.action:
         case Mcp(server=server, tool=tool) if record.team and server == SERVER and tool in TOOLS:
             return Answer(ask.id, "allow", by=BY, tool=ask.tool)

@@ -2,7 +2,7 @@
 
 One is kept ready per agent, directory, policy and options that are configured or were used lately; bounded in number,
 memory and age. One that was prepared for other options is never used: the whole spec is the key. Nor is one that died,
-nor one that was opened with instructions or settings that have changed since (`premises`).
+nor one that was opened with instructions or settings that have changed since (its `fingerprint`).
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class _Ready(Struct):
     session: Session
     since: float
     wanted: float  # when somebody last did
-    premises: bytes
+    fingerprint: bytes
 
     def pids(self) -> list[int]:
         """Of those that it still has."""
@@ -101,7 +101,7 @@ class Pool:
         ready = self._ready.get(key)
         if ready is None:  # somebody else was faster
             return None
-        if not ready.usable or ready.premises != now or time.monotonic() - ready.since >= self._limits.age_s:
+        if not ready.usable or ready.fingerprint != now or time.monotonic() - ready.since >= self._limits.age_s:
             self._evict(key)
             return None
         del self._ready[key]
@@ -177,11 +177,11 @@ class Pool:
             self._clock = asyncio.get_running_loop().call_later(min(wait, LOOK_S), lambda: self._tend(look=True))
 
     async def _look_again(self) -> None:
-        """Another one in the place of each whose premises have changed."""
+        """Another one in the place of each whose fingerprint has changed."""
         for key, ready in list(self._ready.items()):
             driver, spec = ready.session.driver, ready.session.spec
             now = await asyncio.to_thread(fingerprint, spec.cwd, agent_env(driver, spec.env))
-            if now != ready.premises and self._ready.get(key) is ready:
+            if now != ready.fingerprint and self._ready.get(key) is ready:
                 self._evict(key)
                 self._open_soon(key, driver, spec, ready)
 

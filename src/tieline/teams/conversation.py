@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import takewhile
 from typing import NamedTuple, assert_never
 
@@ -77,16 +77,31 @@ class Participant:
         self.member = member
         self.seen = joined  # the number of the last message that it was given
         self.turns = 0
+        self.prompts = 0  # of these turns, those that its session took
         self.cost_usd = 0.0
+        self.reviewed: dict[str, str] = {}  # by member: up to which commit it was shown what changed
         self.worktree = ""  # its path
         self.work: MemberWork | None = None  # what it has committed last
         self.policy_changes = 0
         self.policy_changes_held = 0  # those that its session has
+        self._before_turn = (joined, self.reviewed)
         self.told_unknown = False  # that it addressed somebody who is not there
 
     @property
     def name(self) -> str:
         return self.member.name
+
+    def give(self, began: TurnBegan) -> None:
+        """Its turn begins, with all that this entry says."""
+        self._before_turn = (self.seen, self.reviewed)
+        self.seen, self.reviewed = began.seen, self.reviewed | began.reviewed
+        self.turns += 1
+        self.worktree = began.worktree or self.worktree
+        self.policy_changes_held = max(self.policy_changes_held, began.policy_changes)
+
+    def take_back(self) -> None:
+        """Its session did not take the prompt: what was in it goes with the next one."""
+        self.seen, self.reviewed = self._before_turn
 
     def over_budget(self) -> str:
         if self.member.max_turns and self.turns >= self.member.max_turns:
@@ -168,6 +183,17 @@ class TeamConversation:
                 free -= 1
         return found
 
+    def next_turns(self, starting: Collection[str] = ()) -> list[Participant]:
+        """Agents whose turn is to begin now, within all limits. `starting`: those whose turn is already about to."""
+        if self.limit_reached():
+            return []
+        free = min(self.limits.parallel - len(self.running), self.limits.max_rounds - self.rounds) - len(starting)
+        return [each for each in self.next_speakers() if each.name not in starting][: max(0, free)]
+
+    def ending(self, at: float) -> TeamEnded | None:
+        """The entry that ends it, if it is to end now."""
+        return TeamEnded(reason=reason, at=at) if (reason := self.over()) else None
+
     def over(self) -> str:
         """Why the conversation is to end now; empty: it goes on, or waits."""
         if self.ended is not None or self.running:
@@ -188,6 +214,10 @@ class TeamConversation:
             for message in reversed(newer)
             if message.sender != participant.name and (not message.to or participant.name in message.to)
         ]
+
+    def forgotten(self, participant: Participant) -> int:
+        """Messages that it was not given and that are not kept any more."""
+        return max(0, self.messages[0].number - participant.seen - 1) if self.messages else 0
 
     def record(self) -> TeamRecord:
         last = next((message.text for message in reversed(self.messages) if message.text), "")
@@ -294,10 +324,7 @@ class TeamConversation:
         self.running[entry.member] = entry  # also of one who has just left: the coordinator ends it
         self.queue.take(entry.member)
         if (participant := self.find(entry.member)) is not None:
-            participant.seen = entry.seen
-            participant.turns += 1
-            participant.worktree = entry.worktree or participant.worktree
-            participant.policy_changes_held = max(participant.policy_changes_held, entry.policy_changes)
+            participant.give(entry)
 
     def _turn_ended(self, entry: TurnEnded) -> None:
         began = self.running.pop(entry.member, None)
@@ -310,6 +337,12 @@ class TeamConversation:
             self._ask_if_silent(entry.member)
             return
         participant.cost_usd += entry.cost_usd
+        if entry.status == "refused":
+            participant.take_back()
+        else:
+            participant.prompts += 1
+        if (spent := participant.over_budget()) and self.queue.drop(participant.name):  # it was addressed meanwhile
+            self._say(COORDINATOR, f"{spent} and does not speak any more.")
         if entry.work is not None:
             self._worked(participant, entry.work)
         self._queue_merging()

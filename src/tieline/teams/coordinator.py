@@ -19,10 +19,10 @@ import msgspec
 from ..background_tasks import background, cancel_and_wait
 from ..bus.base import Bus
 from ..channels.base import SessionNodeOffline, SessionRequest, SessionService
-from ..errors import BusError, TielineError, UsageError
+from ..errors import BusClosed, BusError, TielineError, UsageError
 from ..events import AnyEvent, Done, ToolResult
 from ..policy import Policy
-from ..protocol.teams import AnyEntry, Markers, MemberWork, TeamEnded, TurnBegan, TurnEnded, TurnStatus
+from ..protocol.teams import AnyEntry, Markers, MemberWork, TurnBegan, TurnEnded, TurnStatus
 from ..sessions.event_log import subject as log_subject
 from ..sessions.records import SESSIONS, SessionRecord
 from ..sessions.safe_git import GitFailed
@@ -30,6 +30,7 @@ from ..sessions.turn_follower import TurnEnd, TurnFollower
 from .conversation import Participant, TeamConversation, branch_of, session_of
 from .markers import lines_with_markers, read_markers
 from .records import TEAMS, decode_entry, encode_entry, subject, within_limit
+from .reviews import Review, markers_in_diffs
 from .team_file import environment_of, policy_of
 from .turn_prompt import instructions, turn_prompt
 from .worktrees import Worktree, Worktrees
@@ -57,7 +58,7 @@ class Coordinator:
         self._worktrees = worktrees
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting: set[str] = set()  # members whose turn is about to begin, until that was read from the log
-        self._followed: set[str] = set()  # prompts whose turns are followed
+        self._followed: set[str] = set()  # prompts whose turns are followed, until their end is in the log
         self._deciding = asyncio.Lock()
         self._turn = 0
         self._behind = 0  # nothing is decided before the log was read so far
@@ -87,18 +88,14 @@ class Coordinator:
             self._starting.difference_update(conversation.running)
             for began in conversation.running.values():
                 if began.prompt not in self._followed:
-                    self._followed.add(began.prompt)
                     self._spawn(self._run_turn(began), began.prompt)
                 if conversation.ended is not None or conversation.find(began.member) is None:
                     await self._withdraw(began)
-            self._followed.intersection_update(began.prompt for began in conversation.running.values())
-            if not conversation.limit_reached():
-                for participant in conversation.next_speakers():
-                    if participant.name not in self._starting and self._free() > 0:
-                        self._starting.add(participant.name)
-                        self._spawn(self._begin_turn(participant), participant.name)
-            if not self._starting and (reason := conversation.over()):
-                await self._append(TeamEnded(reason=reason, at=time.time()))
+            for participant in conversation.next_turns(self._starting):
+                self._starting.add(participant.name)
+                self._spawn(self._begin_turn(participant), participant.name)
+            if not self._starting and (ended := conversation.ending(time.time())) is not None:
+                await self._append(ended)
             await self._store_record()
 
     async def _withdraw(self, began: TurnBegan) -> None:
@@ -109,20 +106,26 @@ class Coordinator:
         except TielineError as error:  # its machine is away: the turn ends there by itself
             log.info("the turn of %s could not be ended: %s", began.member, error)
 
-    def _free(self) -> int:
-        """Turns that may begin now."""
-        conversation, starting = self.conversation, len(self._starting)
-        rounds_left = conversation.limits.max_rounds - conversation.rounds
-        return min(conversation.limits.parallel - len(conversation.running), rounds_left) - starting
-
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = background(work, f"team-{self.conversation.id}-{name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _append(self, entry: AnyEntry) -> None:
-        seq = await self._bus.publish(subject(self.conversation.id), encode_entry(entry))
+    async def _append(self, entry: AnyEntry, id: str | None = None) -> None:
+        seq = await self._bus.publish(subject(self.conversation.id), encode_entry(entry), id=id)
         self._behind = max(self._behind, seq)
+
+    async def _append_for_sure(self, entry: TurnBegan | TurnEnded, step: str) -> None:
+        """However long the bus is away: a turn that was never begun or ended would hold the team up. The same step
+        again is the same entry."""
+        while True:
+            try:
+                return await self._append(entry, id=f"{self.conversation.id}.{entry.turn}.{step}")
+            except BusClosed:
+                raise
+            except BusError as error:
+                log.warning("the turn of %s waits for the bus: %s", entry.member, error)
+                await asyncio.sleep(RETRY_S)
 
     async def _store_record(self) -> None:
         """The summary in lists; a put is saved where nothing has changed."""
@@ -147,6 +150,11 @@ class Coordinator:
             except TielineError as error:
                 problem, policy_changes = error.message, 0
                 break
+            except Exception as error:  # a fault of ours, or of the disk, must not hold the team up
+                log.exception("the turn of %s could not begin", participant.name)
+                problem, policy_changes = _fault(error), 0
+                break
+        reviews = [] if problem else await self._reviews(participant)
         if participant not in conversation.next_speakers():  # a person changed their mind meanwhile
             self._starting.discard(participant.name)
             await self._advance()
@@ -157,25 +165,23 @@ class Coordinator:
             member=participant.name,
             session=session,
             prompt=f"{conversation.id}-{turn}",
-            text=turn_prompt(conversation, participant, system=system),
+            text=turn_prompt(conversation, participant, system=system, reviews=reviews),
             seen=conversation.count,
             worktree="" if problem else self._worktree_path(participant),
             policy_changes=policy_changes,
+            reviewed={review.member: review.commit for review in reviews if review.diff is not None},
             at=time.time(),
         )
         self._followed.add(began.prompt)
-        await self._append(began)
-        if problem:
-            await self._end_turn(began, "refused", TurnEnd("error", error=problem), _TurnEvents())
-        else:
-            await self._run_turn(began)
+        await self._append_for_sure(began, "began")
+        await self._run_turn(began, problem)
 
     async def _prepare_session(self, session: str, participant: Participant) -> str:
         """Makes its session, with its instructions by the agent's own way. Returns them where it has none: then they go
         with its first prompt."""
         member = participant.member
         text = instructions(self.conversation, participant)
-        first = participant.turns == 0
+        first = participant.prompts == 0
         if member.session:
             return text if first else ""
         request = SessionRequest(
@@ -230,6 +236,34 @@ class Coordinator:
         await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)
         return str(place)
 
+    async def _reviews(self, participant: Participant) -> list[Review]:
+        """What those whom it reviews have committed since it was shown their changes last."""
+        found: list[Review] = []
+        for name in participant.member.reviews:
+            reviewed = self.conversation.find(name)
+            work = reviewed.work if reviewed is not None else None
+            if reviewed is None or work is None or not work.commit or self._worktrees is None:
+                continue
+            shown, review = participant.reviewed.get(reviewed.name, ""), Review(reviewed.name, work.branch)
+            try:
+                tree = self._worktree(reviewed)
+                if tree is None or (since := shown or tree.base) == work.commit:
+                    continue
+                review = review._replace(
+                    top=tree.repository.top,
+                    since=since,
+                    commit=work.commit,
+                    again=bool(shown),
+                    diff=await self._worktrees.diff(tree, since, work.commit),
+                )
+            except GitFailed as error:
+                review = review._replace(problem=error.message)
+            except Exception as error:  # the turn begins all the same
+                log.exception("the changes of %s cannot be shown", reviewed.name)
+                review = review._replace(problem=_fault(error))
+            found.append(review)
+        return found
+
     async def _commit(self, began: TurnBegan) -> MemberWork | None:
         """What its turn changed, on the branch of its worktree. The same again changes nothing."""
         participant = self.conversation.find(began.member)
@@ -251,6 +285,9 @@ class Coordinator:
             )
         except GitFailed as error:
             return MemberWork(branch=branch, commit=before, problem=error.message)
+        except Exception as error:  # the turn has ended all the same
+            log.exception("the work of %s could not be committed", began.member)
+            return MemberWork(branch=branch, commit=before, problem=_fault(error))
 
     async def _change_policy(self, session: str, policy: Policy) -> None:
         """A session is still busy for a moment after its turn has ended in the log."""
@@ -263,23 +300,28 @@ class Coordinator:
                     raise
                 await asyncio.sleep(BUSY_S)
 
-    async def _run_turn(self, began: TurnBegan) -> None:
-        events = _TurnEvents()
+    async def _run_turn(self, began: TurnBegan, problem: str = "") -> None:
+        """To its end in the log. `problem`: why it cannot run."""
+        self._followed.add(began.prompt)
+        try:
+            events = _TurnEvents()
+            end, status = await self._turn_end(began, events) if not problem else (_refused(problem), "refused")
+            await self._end_turn(began, status, end, events)
+        finally:
+            self._followed.discard(began.prompt)
+
+    async def _turn_end(self, began: TurnBegan, events: "_TurnEvents") -> tuple[TurnEnd, TurnStatus]:
         while True:
             try:
                 end = await self._prompt(began, events)
-                status: TurnStatus = end.status
-                break
+                return end, end.status
             except (SessionNodeOffline, BusError):
                 await asyncio.sleep(RETRY_S)
             except TielineError as error:
-                end, status = TurnEnd("error", error=error.message), "refused"
-                break
+                return _refused(error.message), "refused"
             except Exception as error:  # a fault of ours must not leave the team waiting for ever
                 log.exception("a turn of %s failed", began.member)
-                end, status = TurnEnd("error", error=f"a fault in Tieline: {error!r}"), "error"
-                break
-        await self._end_turn(began, status, end, events)
+                return TurnEnd("error", error=_fault(error)), "error"
 
     async def _prompt(self, began: TurnBegan, events: "_TurnEvents") -> TurnEnd:
         known = await self._turns.known(began.session, began.prompt)
@@ -302,6 +344,7 @@ class Coordinator:
         return entry is not None and _session(entry.value).kind == "attached"
 
     async def _end_turn(self, began: TurnBegan, status: TurnStatus, end: TurnEnd, events: "_TurnEvents") -> None:
+        events.printed.update(markers_in_diffs(began.text))
         markers = read_markers(end.text, events.printed) if status == "success" else Markers()
         work = await self._commit(began)
         ended = TurnEnded(
@@ -315,7 +358,15 @@ class Coordinator:
             work=work,
             at=time.time(),
         )
-        await self._append(ended)
+        await self._append_for_sure(ended, "ended")
+
+
+def _refused(problem: str) -> TurnEnd:
+    return TurnEnd("error", error=problem)
+
+
+def _fault(error: Exception) -> str:
+    return f"a fault in Tieline, which its log tells: {error!r}"
 
 
 class _TurnEvents:

@@ -24,7 +24,7 @@ MAX_OPTIONS = 10
 
 _MARKER = re.compile(r"\[(NEXT|DROP|TEAM_TASK|DONE|VOTE|BALLOT)(?:\s*:\s*(.*?))?\s*\]", re.IGNORECASE)
 _RESERVED = re.compile(
-    r"\s*\[\s*(SYSTEM|CONTEXT|MESSAGE|FROM|NEXT|DROP|TEAM_TASK|DONE|VOTE|BALLOT)\s*[\]:]", re.IGNORECASE
+    r"\s*\[\s*(SYSTEM|CONTEXT|MESSAGE|FROM|DIFF|NEXT|DROP|TEAM_TASK|DONE|VOTE|BALLOT)\s*[\]:]", re.IGNORECASE
 )
 _NAME = re.compile(r"(?P<name>[^!]+?)\s*(?:!\s*P(?P<priority>[1-3]))?", re.IGNORECASE)
 _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)")

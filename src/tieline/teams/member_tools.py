@@ -1,17 +1,22 @@
-"""What members say by a tool instead of a marker: an entry of the log, which holds when their turn has ended."""
+"""What members say by a tool instead of a marker: an entry of the log, which holds when their turn has ended. And what
+they look at: each other's diffs."""
 
 import time
 from typing import Protocol
 
 from ..bus.base import Bus
 from ..errors import UsageError
-from ..protocol.mesh import TeamCall
+from ..protocol.mesh import MemberDiff, TeamCall
 from ..protocol.teams import USUAL_PRIORITY, Markers, MemberCalled, NextSpeaker, TeamRecord, TurnBegan
-from .conversation import TeamConversation, session_of
+from .conversation import TeamConversation, branch_of, session_of
 from .records import MAX_TEXT, encode_entry, subject
+from .reviews import MAX_FILE_LIST, quotation
+from .worktrees import Worktrees
 
 MAX_CALLS = 20
 """Of one turn."""
+MAX_SHOWN = 20_000
+"""Characters of a diff that one call shows."""
 
 
 class FoldedTeams(Protocol):
@@ -32,9 +37,10 @@ class MemberTools:
     """By the id of the session that calls, which the transport knows. Each call is kept when it returns; the same `key`
     again is the same call."""
 
-    def __init__(self, bus: Bus, teams: FoldedTeams) -> None:
+    def __init__(self, bus: Bus, teams: FoldedTeams, worktrees: Worktrees | None = None) -> None:
         self._bus = bus
         self._teams = teams
+        self._worktrees = worktrees
 
     async def is_member(self, session: str) -> bool:
         try:
@@ -68,6 +74,29 @@ class MemberTools:
     async def done(self, session: str, summary: str, *, key: str) -> TeamCall:
         conversation, began = await self._turn_of(session)
         return await self._keep(conversation, began, summary, Markers(done=True), key)
+
+    async def show_diff(self, session: str, member: str, file: str = "", offset: int = 0) -> MemberDiff:
+        """From where its worktree began to what it has committed last."""
+        conversation, _ = await self._turn_of(session)
+        reviewed = conversation.get(member)
+        work = reviewed.work
+        if not reviewed.member.worktree or self._worktrees is None:
+            names = ", ".join(each.name for each in conversation.participants.values() if each.member.worktree)
+            hint = f"These have one: {names}." if names else ""
+            raise UsageError(f"{reviewed.name} has no worktree", field="member", hint=hint)
+        branch = branch_of(conversation.team, conversation.id, reviewed.member)
+        if work is None or not work.commit:
+            return MemberDiff(member=reviewed.name, branch=branch)
+        tree = self._worktrees.find(conversation.id, reviewed.name, branch, reviewed.member.cwd)
+        found = await self._worktrees.diff(tree, tree.base, work.commit, file)
+        end = offset + MAX_SHOWN
+        return MemberDiff(
+            member=reviewed.name,
+            branch=branch,
+            files="" if offset else quotation(found.files[:MAX_FILE_LIST]),
+            diff=quotation(found.patch[offset:end]),
+            next_offset=end if end < len(found.patch) else 0,
+        )
 
     async def _turn_of(self, session: str) -> tuple[TeamConversation, TurnBegan]:
         """The turn that runs in this session."""

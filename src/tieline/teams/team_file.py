@@ -12,6 +12,7 @@ name = "alice"
 human = true
 """
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from ..config_schema import Mistake, mistakes
 from ..drivers.launch_extras import check_extras
 from ..errors import UsageError
 from ..policy import PRESETS, Policy, preset
-from ..protocol.teams import Team, TeamMember
+from ..protocol.teams import CheckedTeamFile, Team, TeamFileMistake, TeamFileText, TeamMember
 from ..safe_file_read import read_regular
 from ..toml_lines import dotted, key_lines, line_of
 
@@ -57,15 +58,59 @@ def read_member(path: Path) -> TeamMember:
     raise _refusal(problems, text, path)
 
 
+def check_text(given: TeamFileText) -> CheckedTeamFile:
+    """A team file that a person gives as text: the team, or all that is wrong. Files that it names are not read."""
+    import tomllib  # only where there is a file
+
+    try:
+        content = tomllib.loads(given.text)
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"at line (\d+)", str(error))
+        line = int(at[1]) if at else given.text.count("\n") + 1
+        return CheckedTeamFile(mistakes=(TeamFileMistake(line=line, problem=str(error)),))
+    except RecursionError:
+        return CheckedTeamFile(mistakes=(TeamFileMistake(line=1, problem="it is nested too deeply"),))
+    problems = _wrong(content) or list(_out_of_reach(content["members"], given.cwd))
+    if problems:
+        lines = key_lines(given.text)
+        return CheckedTeamFile(
+            mistakes=tuple(
+                TeamFileMistake(
+                    line=line_of(each.path, lines) or 1, key=dotted(each.path), problem=each.problem, hint=each.hint
+                )
+                for each in problems
+            )
+        )
+    members, _ = _with_instructions(content["members"], Path(), Path(given.cwd))
+    return CheckedTeamFile(team=msgspec.convert(content | {"members": members}, Team))
+
+
 def parse_team(text: str, path: Path, cwd: Path | None = None) -> Team:
     content = _toml(text, path)
-    problems = list(mistakes(content, Team)) or list(check_team(msgspec.convert(content, Team)))
+    problems = _wrong(content)
     if not problems:
         members, unread = _with_instructions(content["members"], path.parent, cwd or path.parent)
         if not unread:
             return msgspec.convert(content | {"members": members}, Team)
         problems = unread
     raise _refusal(problems, text, path)
+
+
+def _wrong(content: dict[str, Any]) -> list[Mistake]:
+    return list(mistakes(content, Team)) or list(check_team(msgspec.convert(content, Team)))
+
+
+def _out_of_reach(members: list[dict[str, Any]], cwd: str) -> Iterator[Mistake]:
+    """What a text needs of the place where its file would be."""
+    for place, member in enumerate(members):
+        if member.get("instructions_file"):
+            hint = "Write the text itself, as `instructions`."
+            yield Mistake(("members", place, "instructions_file"), "the file is not at hand here", hint)
+        folder = Path("" if member.get("node") else cwd, member.get("cwd", "."))
+        if member.get("agent") and "\0" in str(folder):
+            yield Mistake(("members", place, "cwd"), "it is no path")
+        elif member.get("agent") and not folder.is_absolute():
+            yield Mistake(("members", place, "cwd"), f"{folder} is no absolute path", "Give the whole path.")
 
 
 def check_team(team: Team) -> Iterator[Mistake]:
@@ -80,12 +125,13 @@ def check_team(team: Team) -> Iterator[Mistake]:
         if (first := names.setdefault(member.name.casefold(), place)) != place:
             yield Mistake((*here, "name"), f"{member.name} is the name of member {first + 1} already")
         yield from check_member(member, here)
+        yield from _check_reviews(member, team.members, here)
     if team.members and all(member.human or member.responds == "never" for member in team.members):
         yield Mistake(("members",), "no agent can speak", "Add a member with an agent.")
     limits = team.conversation
     for key, name in (("first", limits.first), ("fallback", limits.fallback), ("merge", limits.merge)):
         if name and name.casefold() not in names:
-            yield Mistake(("conversation", key), f"no member is called {name}", _known(team))
+            yield Mistake(("conversation", key), f"no member is called {name}", _known(team.members))
     for key, name in (("first", limits.first), ("merge", limits.merge)):
         if name and (member := team.member(name)) and (member.human or member.responds == "never"):
             yield Mistake(("conversation", key), f"{name} is no agent that speaks")
@@ -117,6 +163,8 @@ def check_member(member: TeamMember, here: tuple[str | int, ...] = ()) -> Iterat
         for key in ("arguments", "env", "worktree"):
             if getattr(member, key):
                 yield Mistake((*here, key), "it is for a member with an agent")
+    if member.reviews and member.human:
+        yield Mistake((*here, "reviews"), "it is for a member with an agent or a session")
     if member.worktree and member.node:
         yield Mistake((*here, "worktree"), "worktrees are made on the hub's own machine", "Leave `node` out.")
 
@@ -137,6 +185,7 @@ def check_addition(members: tuple[TeamMember, ...], member: TeamMember, *, paral
     if any(each.name.casefold() == member.name.casefold() for each in members):
         yield Mistake(("name",), f"{member.name} is a member already")
     yield from check_member(member)
+    yield from _check_reviews(member, (*members, member), ())
     if parallel > 1:
         for mistake in _shared_directories((*members, member)):
             if mistake.path[1] == len(members):
@@ -148,8 +197,23 @@ def schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Team)}
 
 
-def _known(team: Team) -> str:
-    return f"Members: {', '.join(member.name for member in team.members)}."
+def _known(members: tuple[TeamMember, ...]) -> str:
+    return f"Members: {', '.join(member.name for member in members)}."
+
+
+def _check_reviews(
+    member: TeamMember, members: tuple[TeamMember, ...], here: tuple[str | int, ...]
+) -> Iterator[Mistake]:
+    place = (*here, "reviews")
+    for name in member.reviews:
+        reviewed = next((each for each in members if each.name.casefold() == name.casefold()), None)
+        if reviewed is None:
+            yield Mistake(place, f"no member is called {name}", _known(members))
+        elif reviewed.name.casefold() == member.name.casefold():
+            yield Mistake(place, f"{name} is this member itself")
+        elif not reviewed.worktree:
+            hint = f"Give {reviewed.name} worktree = true."
+            yield Mistake(place, f"{reviewed.name} has no worktree, so there is no diff of its own", hint)
 
 
 def _shared_directories(members: tuple[TeamMember, ...]) -> Iterator[Mistake]:
@@ -173,7 +237,7 @@ def _with_instructions(
     for place, member in enumerate(members):
         changed = dict(member)
         if not (member.get("human") or member.get("session") or member.get("node")):
-            changed["cwd"] = str((cwd / member.get("cwd", ".")).resolve())
+            changed["cwd"] = os.path.realpath(cwd / member.get("cwd", "."))  # `resolve` fails at a circle of links
         if file := changed.pop("instructions_file", ""):
             try:
                 changed["instructions"] = _text(folder / file, MAX_INSTRUCTIONS)

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from msgspec import Struct
 
@@ -31,8 +32,11 @@ MAX_CONFLICTS = 50
 """Files with conflicts that are named."""
 STALE_S = 10.0
 """A lock of git's that is older belongs to a process that was killed."""
+LOCKED_S = 0.05
 UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 """What is in a worktree's git directory while its owner merges, picks or rebases."""
+MAX_DIFF = 4 * 1024 * 1024
+"""Bytes of a diff that are read."""
 _REFTABLE = re.compile(rb"^\s*refstorage\s*=\s*\"?reftable\b", re.IGNORECASE | re.MULTILINE)
 
 
@@ -54,6 +58,14 @@ class Worktree(Struct, frozen=True, kw_only=True):
     @property
     def made(self) -> bool:
         return os.path.exists(f"{self.admin}/index") and os.path.exists(f"{self.path}/.git")  # noqa: PTH110
+
+
+class BranchDiff(Struct, frozen=True):
+    """What changed between two commits."""
+
+    files: str  # each with how many of its lines changed
+    patch: str
+    whole: bool  # otherwise git had more to say
 
 
 class Worktrees:
@@ -167,12 +179,15 @@ class Worktrees:
         await asyncio.to_thread(_write_ref, tree.own, tree.branch, head, commit)
         return commit
 
-    async def diff(self, tree: Worktree, since: str, limit: int) -> str:
-        """What its branch has since a commit, as a unified diff, bounded. Raises GitFailed."""
+    async def diff(self, tree: Worktree, since: str, commit: str, file: str = "") -> BranchDiff:
+        """What changed on its branch from one commit to another, or in one file of it, bounded. Raises GitFailed."""
         async with self._git(tree) as git:
             options = ("-p", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--submodule=short")
-            found = await git.run("diff-tree", "-r", *options, since or tree.base, tree.own.commit, limit=limit)
-        return found.decode(errors="replace")
+            stat_ = "--stat=1000,900,20"  # so wide that no name is cut
+            only = ("--", file) if file else ()
+            found = await git.run("diff-tree", "-r", stat_, *options, since, commit, *only, limit=MAX_DIFF)
+        files, _, patch = found[:MAX_DIFF].decode(errors="replace").partition("\n\n")
+        return BranchDiff(files, patch, whole=len(found) <= MAX_DIFF)
 
     async def unsaved(self, tree: Worktree, merge_into: str = "") -> str:
         """What would be lost with it, or is only on its branch; empty: nothing. Raises GitFailed."""
@@ -237,10 +252,7 @@ def _write_ref(own: Repository, branch: str, before: str, commit: str) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         lock = place.with_name(f"{place.name}.lock")
-        with suppress(OSError):
-            if time.time() - lock.stat().st_mtime > STALE_S:
-                lock.unlink()
-        with lock.open("x") as file:
+        with _created(lock) as file:
             file.write(f"{commit}\n")
         if own.ref(branch) != before:
             lock.unlink()
@@ -248,6 +260,21 @@ def _write_ref(own: Repository, branch: str, before: str, commit: str) -> None:
         lock.replace(place)
     except OSError as error:
         raise GitFailed(f"the branch {branch} cannot be written: {error}") from None
+
+
+def _created(lock: Path) -> TextIO:
+    """Waits for whoever has it; a process that was killed leaves it behind. Raises OSError."""
+    tries_until = time.monotonic() + 2 * STALE_S
+    while True:
+        with suppress(OSError):
+            if time.time() - lock.stat().st_mtime > STALE_S:
+                lock.unlink()
+        try:
+            return lock.open("x")
+        except FileExistsError:
+            if time.monotonic() > tries_until:
+                raise
+            time.sleep(LOCKED_S)
 
 
 def _replace(place: Path, content: bytes) -> None:

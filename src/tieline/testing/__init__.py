@@ -1,6 +1,6 @@
 """What driver authors need to test theirs: the contract suites, the scripted model, the rigs for real agents.
 
-Needs pytest and pytest-asyncio. A driver's test is one class:
+The suites need pytest and pytest-asyncio. A driver's test is one class:
 
     class TestMyDriver(DriverContract):
         @pytest.fixture

@@ -46,7 +46,7 @@ class Far(Protocol):
         ...
 
     @property
-    def surroundings(self) -> ChannelContext: ...
+    def context(self) -> ChannelContext: ...
 
     @property
     def address(self) -> str:
@@ -118,7 +118,7 @@ class ChannelContract:
 
     def make(self, far: Far) -> Channel:
         config = msgspec.convert(dict(far.config), self.module.CONFIG)
-        return self.module.create(ID, config, far.surroundings)
+        return self.module.create(ID, config, far.context)
 
     @asynccontextmanager
     async def relaying(self, far: Far, tmp_path: Path) -> AsyncGenerator[tuple[Relay, Channel], None]:

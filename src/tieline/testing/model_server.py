@@ -103,6 +103,10 @@ class ScriptedModel:
         """Replies for the next model calls, in order, after those not yet taken."""
         self._replies.extend(replies)
 
+    def drop_replies(self) -> None:
+        """Forget those that are not yet taken."""
+        self._replies.clear()
+
     def named(self, name: str) -> "ScriptedModel":
         """A model with a script of its own at the same address: it answers the requests for the model of that name, so
         that a late request of one test does not take a reply of the next."""

@@ -128,6 +128,11 @@ class Peer:
         task = asyncio.current_task()
         return self._incoming.get(task) if task is not None else None
 
+    async def wait_responded(self, timeout: float) -> None:
+        """Wait until the requests of the other side that are open now have their responses, or the time is up."""
+        if open_now := set(self._incoming):
+            await asyncio.wait(open_now, timeout=timeout)
+
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         message = {**self._head, "method": method}
         await self._send(message if params is None else {**message, "params": params})

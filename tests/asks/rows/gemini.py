@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.asks.stage import Row, holding
-from tests.asks.words import lines, long, spoken
+from tests.asks.words import SPOKEN, lines, long, spoken
 
 from tieline.drivers.base import McpServer
 from tieline.script import AnyStep, Call, Run, Write
@@ -31,7 +31,7 @@ def rows(place: Path) -> Sequence[Row]:
     return (
         row("replace", Call("replace", change), prepare=holding(old, text)),
         row("write", Write(str(place / "new.txt"), spoken("\n"))),
-        row("overwrite", Write(str(old), lines(60)), markers=("line 29", "first-marker", "last-marker"), bidi=False),
+        row("overwrite", Write(str(old), lines(60)), markers=("line 29", *SPOKEN), bidi=False),
         row("command", Run(f"echo {spoken()}")),
         row("command of many lines", Run(f"cat <<EOF\n{lines(60)}EOF"), bidi=False),
         row("long command", Run(f"echo {long()}"), bidi=False),

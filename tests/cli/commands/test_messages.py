@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.channels.conftest import SECRET
 from tests.cli.hub_process import HubProcess
 
 from tieline.bootstrap.process_lock import StartResult
+from tieline.channels.webhook.signatures import check_secret
 from tieline.cli.commands import daemon_control
 from tieline.config import Config
 from tieline.script import Say
@@ -20,6 +22,8 @@ FOLDER = Path(__file__).parents[3] / "examples/channel_folder/folder_channel.py"
 
 
 class Setting(CliProcess):
+    url = ""
+
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.notes = root / "notes"
@@ -29,6 +33,9 @@ class Setting(CliProcess):
             f'[[channels]]\nid = "bad"\ntype = "webhook"\nconfig = {{ secrets = ["{SECRET}"], too = "relay.desk" }}\n'
             f'[[channels]]\nid = "away"\ntype = "webhook"\n'
             f'config = {{ secrets = ["{SECRET}"], url = "http://127.0.0.1:9/" }}\n'
+            f'[[channels]]\nid = "ci"\ntype = "webhook"\n'
+            f'config = {{ secrets = ["{SECRET}"], to = "relay.user.ci", text = "data.message" }}\n'
+            f'[[channels]]\nid = "off"\ntype = "notify"\nenabled = false\n'
             f'[[channels]]\nid = "agents"\ntype = "agent"\n'
             f'[channels.config.projects.desk]\ncwd = "{self.place}"\nagent = "talker"\npolicy = "full"\n'
         )
@@ -37,7 +44,8 @@ class Setting(CliProcess):
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Generator[Setting, None, None]:
     setting = Setting(tmp_path_factory.mktemp("relay_verbs"))
-    with HubProcess(setting):
+    with HubProcess(setting) as process:
+        setting.url = process.url
         yield setting
 
 
@@ -59,7 +67,12 @@ def test_a_message_becomes_a_file_and_its_steps_are_shown(hub: Setting) -> None:
     assert "from standard input" in (hub.notes / f"{id}.txt").read_text()
     assert json.loads(ok(hub, "message", "status", id, "--json"))["state"] == "injected"
     assert id in ok(hub, "message", "list")
-    assert id in ok(hub, "message", "trace", id)
+    assert id in ok(hub, "message", "trace", id[-8:])
+    assert ok(hub, "message", "status", id[-8:]) == ok(hub, "message", "status", id)
+    other = ok(hub, "message", "send", "relay.user.dora", "another").strip()
+    ambiguous = hub.run("message", "status", id[:2])
+    assert ambiguous.returncode == 2 and "Type more of it" in ambiguous.stderr
+    assert {id, other} <= set(re.findall(r"\w{28}", ambiguous.stderr)) or "…" in ambiguous.stderr
 
 
 @pytest.mark.slow
@@ -96,8 +109,8 @@ def test_dead_letters_are_listed_shown_retried_and_dropped(hub: Setting) -> None
     (letter,) = json.loads(ok(hub, "dead", "list", "--reason", "hops_exceeded", "--json"))
     id = letter["envelope"]["id"]
     assert re.search(rf"{id}\s+hops_exceeded", ok(hub, "dead", "list", "--pattern", "relay.user.>"))
-    assert "never" in ok(hub, "dead", "show", id)
-    assert id in ok(hub, "dead", "retry", id)
+    assert "never" in ok(hub, "dead", "show", id[-8:])
+    assert id in ok(hub, "dead", "retry", id[-8:])
     assert "never" in ok(hub, "inbox", "relay.user.carol")
     ended = hub.run("dead", "retry", id)
     assert ended.returncode == 1
@@ -109,9 +122,11 @@ def test_dead_letters_are_listed_shown_retried_and_dropped(hub: Setting) -> None
 
 
 def test_channels_are_listed_with_what_is_wrong(hub: Setting) -> None:
-    listed = ok(hub, "channels", "list").splitlines()
-    rows = {line.split()[0]: line.split()[1] for line in listed[1:]}
-    assert rows == {"notes": "running", "bad": "broken", "away": "running", "agents": "running"}
+    listed = ok(hub, "channels", "list")
+    rows = dict(re.findall(r"^(\w+) +(running|broken|disabled) ", listed, re.MULTILINE))
+    assert {"notes": "running", "bad": "broken", "ci": "running", "off": "disabled"}.items() <= rows.items()
+    assert "bad is broken: " in listed and "\n  Did you mean to?" in listed, "the reason is whole, with what to do"
+    assert "off is disabled: the configuration says enabled = false\n" in listed
     channels = {one["id"]: one for one in json.loads(ok(hub, "channels", "list", "--json"))}
     assert channels["bad"]["field"] == "channels.bad.config.too"
     assert channels["bad"]["hint"].startswith("Did you mean to?")
@@ -124,7 +139,28 @@ def test_check_needs_no_hub_and_names_file_channel_and_field(tmp_path: Path) -> 
     assert "✓ notes" in ended.stdout
     assert f"✗ bad: {setting.env['TIELINE_CONFIG']}: channels.bad.config.too: no such setting" in ended.stdout
     verdicts = {one["id"]: one["good"] for one in json.loads(setting.run("channels", "check", "--json").stdout)}
-    assert verdicts == {"notes": True, "bad": False, "away": True, "agents": True}
+    assert verdicts == {"notes": True, "bad": False, "away": True, "ci": True, "off": True, "agents": True}
+
+
+def test_a_secret_is_made_that_can_sign(tmp_path: Path) -> None:
+    cli = CliProcess(tmp_path)
+    one, two = ok(cli, "channels", "secret").strip(), json.loads(ok(cli, "channels", "secret", "--json"))["secret"]
+    assert one != two
+    for secret in (one, two):
+        check_secret(secret)
+
+
+@pytest.mark.slow
+def test_the_documents_example_of_curl_is_taken(hub: Setting) -> None:
+    page = (FOLDER.parents[2] / "docs/channels.md").read_text()
+    (example,) = (block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "curl" in block)
+    env = {"PATH": "/usr/bin:/bin", "HUB": hub.url, "CI_SECRET": SECRET}
+    ended = subprocess.run(["/bin/sh", "-ec", example], env=env, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "the build failed" in ok(hub, "inbox", "relay.user.ci", "--take")
+    env["CI_SECRET"] = ok(hub, "channels", "secret").strip()
+    refused = subprocess.run(["/bin/sh", "-ec", example], env=env, capture_output=True, text=True, timeout=60)
+    assert refused.returncode != 0 and "bad_signature" in refused.stdout
 
 
 def test_a_changed_file_is_taken_up(hub: Setting) -> None:
@@ -191,8 +227,9 @@ def test_what_waits_for_a_channel_that_fails_says_so(hub: Setting) -> None:
         assert time.monotonic() < until, shown
     channels = {one["id"]: one for one in json.loads(ok(hub, "channels", "list", "--json"))}
     assert (channels["away"]["state"], channels["away"]["circuit"]) == ("failing", "open")
-    listed = [line.split() for line in ok(hub, "channels", "list").splitlines()]
-    assert [line[1:4] for line in listed if line[0] == "away"] == [["failing,", "circuit", "open"]]
+    listed = ok(hub, "channels", "list")
+    assert re.search(r"^away +failing, circuit open ", listed, re.MULTILINE)
+    assert re.search(r"^away is failing: its last error, \w+ ago: \S", listed, re.MULTILINE)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.hub_process import HubProcess
+from tests.cli.team_conversations import TEAM
 
 from tieline.script import Inquire, Run, Say, Write
 from tieline.testing.cli_process import CliProcess
@@ -14,21 +15,6 @@ from tieline.testing.tmux_terminal import TmuxTerminal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-TEAM = """\
-name = "shop"
-[[members]]
-name = "architect"
-agent = "planner"
-role = "designs"
-[[members]]
-name = "developer"
-agent = "coder"
-[[members]]
-name = "alice"
-human = true
-[conversation]
-max_rounds = 12
-"""
 LONG = "".join(f"line {number}\n" for number in range(1, 61))
 
 
@@ -46,7 +32,8 @@ def cli(tmp_path: Path) -> CliProcess:
     )
     setting.agent("asker", [Say("Which colour?\n[NEXT: alice]")])
     (setting.place / "team.toml").write_text(TEAM)
-    (setting.place / "ask.toml").write_text(TEAM.replace('"planner"', '"asker"'))
+    bob = '[[members]]\nname = "bob"\nhuman = true\n'
+    (setting.place / "ask.toml").write_text(TEAM.replace('"planner"', '"asker"') + bob)
     return setting
 
 
@@ -107,16 +94,21 @@ async def test_a_person_leaves_and_comes_back_and_so_does_the_hub(cli: CliProces
         screen = await terminal.shows("comes back to it.")
         found = re.search(r"`(tieline team show \w+ --follow)`", screen)
         assert found is not None
-        await terminal.submit(found[1])
+        await terminal.submit(f"{found[1]} --as carol")
+        await terminal.shows("Its people are alice, bob.")
+        await terminal.submit(f"{found[1]} --as bob")
         await terminal.shows("alice: it is your turn")
         hub.kill()
         await terminal.shows("the hub is away, trying again")
         hub.start()
         await terminal.shows("· the hub is back")
         await terminal.submit("Blue.")
-        await terminal.shows("▌ Blue.")
+        screen = await terminal.shows("▌ Blue.")
+        assert re.search(r"bob[^\n]*\n[^\n]*▌ Blue\.", screen)
         await terminal.shows("asker · round 2")  # it answers
-        await terminal.submit("/end good enough")
+        await terminal.type("/end good enough")
+        await terminal.shows("› /end good enough")
+        await terminal.key("Enter")  # what is typed is told right above the line: `submit` could not tell them apart
         await terminal.shows("● ended: good enough")
         await terminal.key("C-q")
         await terminal.shows("shows what was said.")

@@ -39,6 +39,13 @@ def test_a_line_is_an_action(line: str, action: AnyTeamAction) -> None:
     assert parse_typed_line(line) == action
 
 
+@pytest.mark.parametrize("line", ["Use blue.", "/say Use blue.", "@developer Use blue."])
+def test_what_is_said_is_said_by_who_speaks(line: str) -> None:
+    action = parse_typed_line(line, "bob")
+    assert isinstance(action, Speak)
+    assert (action.member, action.text) == ("bob", "Use blue.")
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

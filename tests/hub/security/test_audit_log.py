@@ -49,6 +49,18 @@ async def test_pairing_signing_in_and_revoking_leave_lines(shared: Running) -> N
         assert secret.encode() not in file.read_bytes()
 
 
+async def test_a_machine_that_is_removed_loses_its_key_and_leaves_a_line(shared: Running) -> None:
+    offered = (await shared.client.post("/api/v1/pairings", json={"kind": "node"})).json()
+    async with caller(shared.url) as stranger:
+        claim = {"secret": offered["secret"], "name": "laptop", "node": "laptop-1"}
+        paired = (await stranger.post("/api/v1/pair", json=claim)).json()
+    assert shared.hub.auth.device_of(paired["key"]) is not None
+    assert (await shared.client.delete("/api/v1/nodes/laptop-1")).status_code == 204
+    assert shared.hub.auth.device_of(paired["key"]) is None
+    removed = await latest(shared, "revoke", device=f"laptop ({paired['device']['id'][-6:]})")
+    assert removed.who == "owner"
+
+
 async def test_decisions_and_policies_leave_lines(shared: Running) -> None:
     shared.play([Run(command="ls")])
     session = await shared.session(policy="ask")

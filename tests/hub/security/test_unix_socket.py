@@ -58,6 +58,23 @@ def test_the_folders_that_are_made_for_it_are_its_owners_alone(tmp_path: Path) -
     local.close()
 
 
+@pytest.mark.parametrize("taken", [False, True], ids=["still there", "taken away"])
+def test_its_folder_goes_with_it(tmp_path: Path, taken: bool) -> None:
+    """Newer Pythons take the socket away when its server closes; another hub's socket stays, and its folder."""
+    path = tmp_path / "own" / "hub.sock"
+    local = OwnerSocket(path)
+    if taken:
+        path.unlink()
+    local.close()
+    assert not path.parent.exists()
+    older = OwnerSocket(path)
+    newer = OwnerSocket(path)
+    older.close()
+    assert path.is_socket()
+    newer.close()
+    assert not path.parent.exists()
+
+
 @pytest.mark.parametrize("what", ["a link", "a file", "a folder"])
 def test_what_somebody_else_put_there_is_refused(deep: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In /tmp anybody can be there first."""

@@ -26,7 +26,7 @@ class CONFIG(Struct, frozen=True):
     count: int = 1
 
 class Plain:
-    def __init__(self, id, config, surroundings):
+    def __init__(self, id, config, context):
         self.id = id
         self.subject_prefix = f"relay.plain.{id}"
         self.display_name = config.word

@@ -15,6 +15,7 @@ import { NeedsYou, SessionList } from '../sessions/session-list'
 import { SessionPage } from '../sessions/session-page'
 import { Settings } from '../settings/settings'
 import { asks, me } from '../store/store'
+import { NewTeam } from '../teams/new-team'
 import { TeamPage } from '../teams/team-page'
 import { Teams, waitingTeams } from '../teams/teams'
 import { Empty, Pane } from '../ui/components'
@@ -36,7 +37,7 @@ effect(() => {
 
 const LINKS: readonly (readonly [string, string, string, readonly Route['page'][]])[] = [
   ['/', 'sessions', 'Sessions', ['home', 'session', 'new']],
-  ['/teams', 'members', 'Teams', ['teams', 'team']],
+  ['/teams', 'members', 'Teams', ['teams', 'team', 'new-team']],
   ['/messages', 'message', 'Messages', ['messages', 'message', 'members', 'member', 'inboxes', 'dead', 'channels']],
   ['/settings', 'settings', 'Settings', ['settings']],
 ]
@@ -59,7 +60,8 @@ function Content({ at }: { at: Route }) {
   switch (at.page) {
     case 'session': return <SessionPage key={at.id} id={at.id} sheet={at.sheet} />
     case 'team': return <TeamPage key={at.id} id={at.id} sheet={at.sheet} />
-    case 'teams': return <Teams />
+    case 'teams':
+    case 'new-team': return <Teams />
     case 'settings': return <Settings />
     case 'messages': return <MessageThreads />
     case 'message': return <MessageThread id={at.id} />
@@ -77,7 +79,7 @@ export function App() {
   const at = route.value
   const list = at.page === 'home' || at.page === 'new'
   const content = () => document.getElementById('content')
-  const where = list ? '' : `${at.page} ${'id' in at ? at.id : ''}`
+  const where = list ? '' : `${at.page === 'new-team' ? 'teams' : at.page} ${'id' in at ? at.id : ''}`
   const before = useRef(where)
   useEffect(() => {
     // The followed link may be gone with its page: keyboard and screen reader continue in the new one.
@@ -115,6 +117,7 @@ export function App() {
       <Content at={at} />
       <Navigation />
       {at.page === 'new' && <NewSession />}
+      {at.page === 'new-team' && <NewTeam />}
     </div>
   )
 }

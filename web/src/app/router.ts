@@ -2,7 +2,7 @@
 import { computed, signal } from '@preact/signals'
 
 export type Route =
-  | { readonly page: 'home' | 'new' | 'settings' | 'members' | 'messages' | 'inboxes' | 'dead' | 'channels' | 'teams' | 'unknown' }
+  | { readonly page: 'home' | 'new' | 'settings' | 'members' | 'messages' | 'inboxes' | 'dead' | 'channels' | 'teams' | 'new-team' | 'unknown' }
   | { readonly page: 'session'; readonly id: string; readonly sheet: '' | 'diff' | 'info' }
   | { readonly page: 'team'; readonly id: string; readonly sheet: '' | 'info' }
   | { readonly page: 'message' | 'member'; readonly id: string }
@@ -12,6 +12,7 @@ export function parseRoute(path: string): Route {
   const [first, second, third] = parts
   if (!first) return { page: 'home' }
   if (first === 's' && second) return { page: 'session', id: second, sheet: third === 'diff' || third === 'info' ? third : '' }
+  if (first === 'teams' && second === 'new' && !third) return { page: 'new-team' }
   if (first === 'teams' && second) return { page: 'team', id: second, sheet: third === 'info' ? third : '' }
   if (first === 'messages' && second) return { page: 'message', id: second }
   if (first === 'members' && second) return { page: 'member', id: second }

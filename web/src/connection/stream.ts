@@ -18,7 +18,7 @@ export interface ConnectionState {
 }
 
 export interface Subscription {
-  readonly session: string // empty: no thread is open
+  readonly sessions: readonly string[] // none: only the lists
   readonly after: number
 }
 
@@ -53,7 +53,9 @@ export class Stream {
   private attempts = 0
   private lastFrameAt = 0
   private ready = false
-  private subscription: Subscription = { session: '', after: 0 }
+  /** The last received event, of whichever session: where the log stands for the page. */
+  cursor = 0
+  private subscription: Subscription = { sessions: [], after: 0 }
   private pageVisible = true
   private timers: (() => void)[] = []
   private stopped = true
@@ -79,7 +81,7 @@ export class Stream {
     this.closeSocket()
   }
 
-  /** Follows a session's events after the given one; with another epoch the hub answers `reset`. */
+  /** Follows the events of sessions after the given one; with another epoch the hub answers `reset`. */
   follow(subscription: Subscription): void {
     this.subscription = subscription
     if (this.ready) this.sendSubscription()
@@ -87,6 +89,7 @@ export class Stream {
 
   /** Records the last received event: the hub continues after it. */
   acknowledge(seq: number): void {
+    this.cursor = Math.max(this.cursor, seq)
     if (seq > this.subscription.after) this.subscription = { ...this.subscription, after: seq }
   }
 
@@ -143,6 +146,7 @@ export class Stream {
     this.lastFrameAt = this.environment.now()
     if (frame.type === 'ready') {
       this.epoch = frame.epoch
+      this.cursor = frame.cursor
       this.ready = true
       this.attempts = 0
       this.setState('online')
@@ -151,9 +155,10 @@ export class Stream {
   }
 
   private sendSubscription(): void {
-    const { session, after } = this.subscription
+    const { sessions, after } = this.subscription
+    const followed = sessions.length > 0
     this.sendFrame({
-      type: 'subscribe', after, epoch: this.epoch, sessions: session ? [session] : [], events: !!session, deltas: !!session, visible: this.pageVisible,
+      type: 'subscribe', after, epoch: this.epoch, sessions, events: followed, deltas: followed, visible: this.pageVisible,
     })
   }
 

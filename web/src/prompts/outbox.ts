@@ -3,6 +3,7 @@ import { computed, signal } from '@preact/signals'
 import { ApiError, get, newId, request, isNotFound, isOutcomeUnknown, errorMessage } from '../api/client'
 import type * as P from '../generated/protocol'
 import { saveLocal, loadLocal } from '../shared/local-storage'
+import { sendInOrder } from '../store/send-in-order'
 import { retrySoon, commands, refreshCommand, onReady, prompts, applyCommand } from '../store/store'
 
 export interface Attachment {
@@ -64,34 +65,19 @@ export function retryPrompt(id: string): void {
   void flush()
 }
 
-let flushing = false
-
-/** Sends the prompts one after the other, in the order in which they were written. */
-async function flush(): Promise<void> {
-  if (flushing) return
-  flushing = true
-  try {
-    for (;;) {
-      const item = outgoing.value.find((candidate) => candidate.state === 'sending' && !filesLost(candidate))
-      if (!item) return
-      const body: P.NewPrompt = { id: item.id, text: item.text, steer: item.steer, attachments: files.get(item.id) ?? [] }
-      try {
-        const { status, value } = await request<P.PromptView | P.CommandView | null>('POST', `${sessionPath(item)}/prompts`, body, item.id)
-        if (status === 202) markAccepted(item.id, value as P.CommandView) // the hub has the prompt, the machine not yet
-        else dismissPrompt(item.id)
-      } catch (error) {
-        if (isOutcomeUnknown(error)) {
-          if (error instanceof ApiError) update(item.id, { problem: errorMessage(error) })
-          retrySoon()
-          return
-        }
-        update(item.id, { state: 'failed', problem: errorMessage(error) })
-      }
-    }
-  } finally {
-    flushing = false
-  }
-}
+const flush = sendInOrder<OutgoingPrompt>({
+  next: () => outgoing.value.find((candidate) => candidate.state === 'sending' && !filesLost(candidate)),
+  send: async (item) => {
+    const body: P.NewPrompt = { id: item.id, text: item.text, steer: item.steer, attachments: files.get(item.id) ?? [] }
+    const { status, value } = await request<P.PromptView | P.CommandView | null>('POST', `${sessionPath(item)}/prompts`, body, item.id)
+    if (status === 202) markAccepted(item.id, value as P.CommandView) // the hub has the prompt, the machine not yet
+    else dismissPrompt(item.id)
+  },
+  refused: ({ id }, problem) => update(id, { state: 'failed', problem }),
+  unknown: ({ id }, error) => {
+    if (error instanceof ApiError) update(id, { problem: errorMessage(error) })
+  },
+})
 
 const sessionPath = (item: OutgoingPrompt): string => `sessions/${encodeURIComponent(item.session)}`
 

@@ -147,7 +147,7 @@ export function NewSession() {
   )
 }
 
-function recentDirectories(node: string): string[] {
+export function recentDirectories(node: string): string[] {
   const own = [...sessions.peek().values()].filter((one) => one.node === node).sort((one, other) => other.created_at - one.created_at)
   return [...new Set(own.map((one) => one.cwd))]
 }

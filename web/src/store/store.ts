@@ -57,9 +57,10 @@ export function pauseCardButtons(): void {
 const stream = new Stream(applyFrame, (state) => (connectionState.value = state))
 export const connection: Pick<Stream, 'start' | 'stop' | 'setVisible' | 'wake'> = stream
 
-const listeners = new Set<() => void>()
-/** Calls the listener each time the hub is connected, and some time after `retrySoon`. */
-export function onReady(listener: () => void): void {
+type LogState = P.Ready['state']
+const listeners = new Set<(log: LogState) => void>()
+/** Calls the listener each time the hub is connected, and some time after `retrySoon`. `ok`: nothing of the log is missed. */
+export function onReady(listener: (log: LogState) => void): void {
   listeners.add(listener)
 }
 
@@ -68,7 +69,7 @@ let retryTimer: ReturnType<typeof setTimeout> | undefined
 export function retrySoon(): void {
   retryTimer ??= setTimeout(() => {
     retryTimer = undefined
-    for (const listener of listeners) listener()
+    for (const listener of listeners) listener('ok')
   }, RETRY_MS)
 }
 
@@ -95,10 +96,14 @@ export function applyFrame(frame: HubFrame): void {
         if (thread.value?.session === frame.session) {
           thread.value.addEvents([frame])
           stream.acknowledge(frame.seq)
+        } else if (followedSessions.has(frame.session)) {
+          followedSessions.get(frame.session)!(frame)
+          stream.acknowledge(frame.seq)
         }
         break
       case 'delta':
         if (thread.value?.session === frame.session) thread.value.applyDelta(frame.event)
+        else followedSessions.get(frame.session)?.(frame)
         break
       case 'session':
         upsert(sessions, frame.session)
@@ -176,7 +181,7 @@ function applySnapshot(frame: P.Ready): void {
       void openThread(open.session)
     }
   }
-  for (const listener of listeners) listener()
+  for (const listener of listeners) listener(frame.state)
 }
 
 // --- the open thread -----------------------------------------------------------------------------------------
@@ -191,7 +196,7 @@ export async function openThread(id: string): Promise<void> {
   if (known) {
     known.discardDeltas()
     thread.value = known
-    stream.follow({ session: id, after: known.lastSeq })
+    stream.follow({ sessions: [id], after: known.lastSeq })
     return
   }
   const newThread = new Thread(id)
@@ -204,7 +209,7 @@ export async function openThread(id: string): Promise<void> {
     threads.set(id, newThread)
     while (threads.size > MAX_THREADS) threads.delete(threads.keys().next().value!)
     thread.value = newThread
-    stream.follow({ session: id, after: newThread.lastSeq })
+    stream.follow({ sessions: [id], after: newThread.lastSeq })
     if (!newThread.init.value && page.more) void loadInitEvent(newThread, page.first)
   } catch (error) {
     if (openSessionId !== id || threads.has(id)) return // opened twice: the other response has arrived
@@ -228,7 +233,17 @@ async function loadInitEvent(of: Thread, first: number): Promise<void> {
 export function closeThread(): void {
   openSessionId = ''
   thread.value = undefined
-  stream.follow({ session: '', after: 0 })
+  stream.follow({ sessions: [], after: 0 })
+}
+
+type Listener = (frame: P.EventFrame | P.DeltaFrame) => void
+const followedSessions = new Map<string, Listener>()
+
+/** Follows several sessions from now on, while no thread is open; none: no more. */
+export function followSessions(ids: readonly string[], listener: Listener): void {
+  followedSessions.clear()
+  for (const id of ids) followedSessions.set(id, listener)
+  stream.follow({ sessions: ids, after: stream.cursor })
 }
 
 /** Loads the page of events before the loaded ones. */

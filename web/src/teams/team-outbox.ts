@@ -1,9 +1,10 @@
 /** What a person says to a team, stored until the hub has it and resent with the same key, so that it is said once. */
 import { signal } from '@preact/signals'
-import { errorMessage, isOutcomeUnknown, newId, request } from '../api/client'
+import { newId, request } from '../api/client'
 import type * as P from '../generated/protocol'
 import { loadLocal, saveLocal } from '../shared/local-storage'
-import { onReady, retrySoon } from '../store/store'
+import { sendInOrder } from '../store/send-in-order'
+import { onReady } from '../store/store'
 import { refreshTeam, teamPath, teamThread } from './team-store'
 
 export interface OutgoingWords {
@@ -36,31 +37,14 @@ export function retryWords(id: string): void {
   void flush()
 }
 
-let flushing = false
-
-/** Sends them one after the other, in the order in which they were written. */
-async function flush(): Promise<void> {
-  if (flushing) return
-  flushing = true
-  try {
-    for (;;) {
-      const next = outgoingWords.value.find((one) => one.state === 'sending')
-      if (!next) return
-      try {
-        await request('POST', `${teamPath(next.team)}/actions`, next.body, next.id)
-        if (teamThread.value?.id === next.team) await refreshTeam() // it is in the thread before it leaves this list
-        dismissWords(next.id)
-      } catch (error) {
-        if (isOutcomeUnknown(error)) {
-          retrySoon()
-          return
-        }
-        save(outgoingWords.value.map((one) => (one.id === next.id ? { ...one, state: 'failed', problem: errorMessage(error) } : one)))
-      }
-    }
-  } finally {
-    flushing = false
-  }
-}
+const flush = sendInOrder<OutgoingWords>({
+  next: () => outgoingWords.value.find((one) => one.state === 'sending'),
+  send: async ({ id, team, body }) => {
+    await request('POST', `${teamPath(team)}/actions`, body, id)
+    if (teamThread.value?.id === team) await refreshTeam() // it is in the thread before it leaves this list
+    dismissWords(id)
+  },
+  refused: ({ id }, problem) => save(outgoingWords.value.map((one) => (one.id === id ? { ...one, state: 'failed', problem } : one))),
+})
 
 onReady(() => void flush())

@@ -9,15 +9,17 @@ import { POLICIES } from '../sessions/policies'
 import { agentName, dollars } from '../shared/format'
 import { visible, visibleLine } from '../shared/visible-text'
 import { sessions, teams, visibleAsks } from '../store/store'
-import { Ticks } from '../thread/thread-rows'
+import { Ticks, toolLine } from '../thread/thread-rows'
 import { VirtualList } from '../thread/virtual-list'
 import { Empty, Pane, Problem, Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
+import { Markdown } from '../ui/markdown'
+import { liveWords } from './live-turns'
 import { TeamComposer } from './team-composer'
 import { dismissWords, outgoingWords, retryWords } from './team-outbox'
 import { SessionLink, speakerStyle, TeamRowView } from './team-rows'
 import { act, closeTeam, loadOlderEntries, openTeam, reorder, startAgain, teamProblem, teamThread } from './team-store'
-import type { TeamThread } from './team-thread'
+import { withoutMarkers, type TeamThread } from './team-thread'
 import { TeamChip, teamSpent, teamState } from './teams'
 
 export function TeamPage({ id, sheet }: { id: string; sheet: '' | 'info' }) {
@@ -50,8 +52,8 @@ export function TeamPage({ id, sheet }: { id: string; sheet: '' | 'info' }) {
       {teamProblem.value && <Problem text={teamProblem.value} />}
       <VirtualList key={id} items={thread.rows.value} row={(item) => <TeamRowView key={item.key} item={item} thread={thread} />} onTop={() => void loadOlderEntries(thread)}>
         <Outgoing team={id} />
-        <Asks thread={thread} />
         <Working thread={thread} record={shown} />
+        <Asks thread={thread} />
       </VirtualList>
       <TeamComposer key={id} thread={thread} view={shown} />
       <p class="sr" role="status">{state === 'waiting' ? `The team waits for ${(shown.waiting_for ?? []).join(', ')}` : state === 'ended' ? `The conversation has ended: ${shown.reason}` : ''}</p>
@@ -102,27 +104,33 @@ function Asks({ thread }: { thread: TeamThread }) {
 }
 
 function Working({ thread, record }: { thread: TeamThread; record: P.TeamRecord }) {
-  const speaking = record.speaking ?? []
+  // A record says first that a turn has ended: what was said stays until its row is there.
+  const speaking = [...new Set([...(thread.view.value?.speaking ?? []), ...(record.speaking ?? [])])]
   const waiting = record.status === 'ended' ? [] : record.waiting_for ?? []
   return (
     <>
-      {speaking.map((name) => (
-        <p key={name} class="works" style={speakerStyle(thread.colourOf(name))}>
-          <span class="speaker">{visibleLine(name)}</span>
-          <span class="dots" aria-hidden="true"><i /><i /><i /></span>
-          <span class="faint ellipsis grow">{workLine(thread.sessions.value.get(name) ?? '')}</span>
-          <SessionLink name={name} thread={thread} label="Watch" />
-        </p>
-      ))}
+      {speaking.map((name) => <Speaking key={name} name={name} thread={thread} />)}
       {waiting.length > 0 && <p class="works"><span class="chip waiting">Waits for {visibleLine(waiting.join(', '))}</span></p>}
     </>
   )
 }
 
-/** What the member's session says of itself. */
-function workLine(session: string): string {
-  const record = sessions.value.get(session)
-  return record?.status === 'waiting' ? 'waits for a decision' : 'works'
+/** What a member says in its turn, while it says it. */
+function Speaking({ name, thread }: { name: string; thread: TeamThread }) {
+  const session = thread.sessions.value.get(name) ?? ''
+  const words = liveWords(session)
+  const text = words && withoutMarkers(words.text)
+  return (
+    <div class="speaking" style={speakerStyle(thread.colourOf(name))}>
+      <p class="works">
+        <span class="speaker">{visibleLine(name)}</span>
+        <span class="dots" aria-hidden="true"><i /><i /><i /></span>
+        <span class="faint ellipsis grow">{sessions.value.get(session)?.status === 'waiting' ? 'waits for a decision' : words?.tool ? toolLine(words.tool) : 'works'}</span>
+        <SessionLink name={name} thread={thread} label="Watch" />
+      </p>
+      {text && <article class="said" aria-label={`${visibleLine(name)} says`}><Markdown text={text} /></article>}
+    </div>
+  )
 }
 
 function TeamSheet({ thread, view }: { thread: TeamThread; view: P.TeamView }) {

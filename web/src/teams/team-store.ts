@@ -4,6 +4,7 @@ import { batch, signal } from '@preact/signals'
 import { errorMessage, get, isNotFound } from '../api/client'
 import type * as P from '../generated/protocol'
 import { onReady, retrySoon, teams } from '../store/store'
+import { followTurns, unfollowTurns } from './live-turns'
 import { TeamThread } from './team-thread'
 
 export const teamThread = signal<TeamThread | undefined>(undefined)
@@ -27,6 +28,7 @@ export function openTeam(id: string): void {
 export function closeTeam(): void {
   openId = ''
   teamThread.value = undefined
+  unfollowTurns()
 }
 
 let loading: Promise<void> | undefined
@@ -57,6 +59,7 @@ async function load(id: string): Promise<void> {
       teamThread.value = thread
       teamProblem.value = ''
     })
+    if (openId === id) followTurns([...thread.sessions.peek().values()], (view.speaking ?? []).flatMap((name) => thread.sessions.peek().get(name) ?? []))
   } catch (error) {
     if (openId !== id) return
     teamProblem.value = errorMessage(error)

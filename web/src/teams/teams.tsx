@@ -53,11 +53,11 @@ export function Teams() {
   const shown = whole ? all : all.slice(0, FIRST_SHOWN)
   return (
     <Pane label="Teams">
-      <header class="pane-head"><div class="pane-title"><h1>Teams</h1></div></header>
+      <header class="pane-head"><div class="pane-title"><h1>Teams</h1></div><a class="button primary small-button" href="/teams/new" data-internal="1"><Icon name="plus" /> New team</a></header>
       <ConnectionBar />
       <div class="pane-scroll page">
         {!loaded.value && <p class="loading" role="status">Loading …</p>}
-        {loaded.value && !all.length && <Empty icon="members" title="No team conversations yet"><p>Several agents and people in one conversation. Write a team file, then start it:</p><code>tieline team run team.toml "task"</code></Empty>}
+        {loaded.value && !all.length && <Empty icon="members" title="No team conversations yet"><p>Several agents and people in one conversation. A team is a file: start one here, or in a terminal:</p><code>tieline team run team.toml "task"</code></Empty>}
         <ul class="letters">
           {shown.map((team) => <li key={team.id}><TeamCard team={team} /></li>)}
         </ul>

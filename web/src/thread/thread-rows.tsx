@@ -79,6 +79,9 @@ function ThinkingRow({ text, live }: { text: string; live: boolean }) {
 const TOOL_STATUS_LABELS = { ok: 'Done', error: 'Failed', denied: 'Denied', over: 'Not finished' }
 const TOOL_STATUS_ICONS = { ok: 'check', error: 'warn', denied: 'cross', over: 'minus' }
 
+/** What a tool call does, in a line. */
+export const toolLine = ({ action, name }: P.ToolUse): string => `${VERBS[action.kind] ?? 'Use'} ${actionSummary(action, name) || visibleLine(name)}`
+
 function ToolRow({ use, result, output, over }: { use: P.ToolUse; result?: P.ToolResult; output: string; over: boolean }) {
   const [open, setOpen] = useState(false)
   const { action } = use

@@ -46,7 +46,7 @@ class JetStreams:
         self._known: set[str] = set()
         self._own = unique()
         self._numbers = count()
-        self._lanes: dict[str, StreamQueue] = {}
+        self._queues: dict[str, StreamQueue] = {}
 
     async def of(self, subject: str) -> str:
         """The stream that a subject or pattern belongs to; made when it is not there."""
@@ -76,18 +76,18 @@ class JetStreams:
 
     async def publish(self, subject: str, data: bytes, id: str | None, headers: dict[str, str] | None = None) -> int:
         # One at a time per subject: what is asked again, after a lost answer, would come behind what was called later.
-        lane = self._lanes.get(subject)
-        if lane is None:
-            lane = self._lanes[subject] = StreamQueue()
-        lane.users += 1
+        queue = self._queues.get(subject)
+        if queue is None:
+            queue = self._queues[subject] = StreamQueue()
+        queue.users += 1
         try:
-            async with lane.lock:
+            async with queue.lock:
                 await self.of(subject)
                 return await self.store(subject, data, {**(headers or {}), "Nats-Msg-Id": id or self.new_id()}, subject)
         finally:
-            lane.users -= 1
-            if not lane.users:
-                del self._lanes[subject]
+            queue.users -= 1
+            if not queue.users:
+                del self._queues[subject]
 
     def new_id(self) -> str:
         """For what has no id of its own: so that asking again is safe."""

@@ -85,15 +85,19 @@ def _locked(path: Path, descriptor: int) -> BusLocked:
 def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
     # Transactions are begun and ended by hand; connections are made in one thread and used in another.
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    connection.execute("PRAGMA busy_timeout = 10000")
-    if read_only:
-        connection.execute("PRAGMA query_only = ON")
-        connection.execute(f"PRAGMA mmap_size = {READ_MAP}")
-        return connection
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    try:
+        connection.execute("PRAGMA busy_timeout = 10000")
+        if read_only:
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute(f"PRAGMA mmap_size = {READ_MAP}")
+            return connection
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    except BaseException:  # it is no database, say: nobody else could close the connection
+        connection.close()
+        raise
     return connection
 
 

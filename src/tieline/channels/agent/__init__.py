@@ -57,14 +57,14 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 CONFIG = AgentConfig
 
 
-def create(id: str, config: Struct, surroundings: ChannelContext) -> AgentChannel:
+def create(id: str, config: Struct, context: ChannelContext) -> AgentChannel:
     assert isinstance(config, AgentConfig)
-    if surroundings.sessions is None:
+    if context.sessions is None:
         raise UsageError("this process has no sessions to deliver to", field=f"channels.{id}")
     return AgentChannel(
         id,
         config.subject_prefix,
-        surroundings.sessions,
+        context.sessions,
         {name.casefold(): _wanted(project) for name, project in config.projects.items()},
         default=_wanted(config.default) if config.default else None,
         max_concurrent=config.max_concurrent,

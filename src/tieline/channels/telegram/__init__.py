@@ -13,8 +13,8 @@ NAME = "Telegram"
 CONFIG = TelegramConfig
 
 
-def create(id: str, config: Struct, surroundings: ChannelContext) -> Channel:
+def create(id: str, config: Struct, context: ChannelContext) -> Channel:
     from .channel import Telegram  # imports aiogram, which takes its time
 
     assert isinstance(config, TelegramConfig)
-    return Telegram(id, config, surroundings)
+    return Telegram(id, config, context)

@@ -53,17 +53,17 @@ class Telegram:
     people = True
     max_body = 256 * 1024
 
-    def __init__(self, id: str, config: TelegramConfig, surroundings: ChannelContext) -> None:
+    def __init__(self, id: str, config: TelegramConfig, context: ChannelContext) -> None:
         self.id = id
         self.subject_prefix = f"relay.telegram.{id}"
         self.display_name = f"Telegram {id}"
         self._config = config
-        self._surroundings = surroundings
-        self._folder = Path(surroundings.state_dir) / id if surroundings.state_dir else None
+        self._context = context
+        self._folder = Path(context.state_dir) / id if context.state_dir else None
         self._chats = AllowedChats(config.chats, config.pairing, self._folder)
         self._secret = config.secret or hashlib.sha256(f"tieline webhook {config.token}".encode()).hexdigest()
         self._hook = config.webhook_url or (
-            f"{surroundings.public_url.rstrip('/')}/hooks/in/{id}" if surroundings.public_url else ""
+            f"{context.public_url.rstrip('/')}/hooks/in/{id}" if context.public_url else ""
         )
         if config.mode == "webhook" and not self._hook:
             hint = "Give webhook_url, or set hub.public_url."
@@ -74,7 +74,7 @@ class Telegram:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._live: dict[str, LiveReply] = {}
         self._tries: dict[int, int] = {}  # of updates that could not be taken yet
-        self._ears: UpdateHandler | None = None
+        self._updates: UpdateHandler | None = None
         self._stack = AsyncExitStack()
 
     # --- its life --------------------------------------------------------------------------------------
@@ -84,17 +84,17 @@ class Telegram:
         self._bot = make_bot(self._config.token, self._config.api, self._config.timeout_s)
         self._stack.push_async_callback(self._bot.session.close)
         memory = MessageIndex(relay)
-        self._voice = Outbound(self._bot, self._config, memory)
+        self._outbound = Outbound(self._bot, self._config, memory)
         keep = self._config.keep_files_days
         files = Attachments(self._bot, self._folder, max_file=self._config.max_file, keep_days=keep)
-        asks = self._surroundings.asks
-        self._ears = UpdateHandler(
+        asks = self._context.asks
+        self._updates = UpdateHandler(
             self.id,
             self.subject_prefix,
             self._config,
             bot=self._bot,
             chats=self._chats,
-            voice=self._voice,
+            outbound=self._outbound,
             memory=memory,
             files=files,
             relay=relay,
@@ -119,8 +119,8 @@ class Telegram:
             detail["bot"] = f"@{self._name}"
         if code := self._chats.code():
             detail["pairing"] = f"/start {code}"
-        if self._ears is not None and self._ears.unheard:
-            detail["unheard"] = self._ears.unheard
+        if self._updates is not None and self._updates.unheard:
+            detail["unheard"] = self._updates.unheard
         state = "failing" if self._state == "running" and self._problem else self._state
         return ChannelStatus(state=state, problem=self._problem, detail=detail)
 
@@ -135,11 +135,11 @@ class Telegram:
         try:
             async with asyncio.timeout(max(0.1, time_left(context))):
                 if note := decode_ask(envelope, self.subject_prefix):
-                    await self._voice.ask(chat, note, envelope)
+                    await self._outbound.ask(chat, note, envelope)
                     return delivered()
                 live = self._live.get(envelope.in_reply_to)
                 shown = await live.finish() if live is not None and live.chat == chat else 0
-                await self._voice.send(chat, envelope, instead_of=shown)
+                await self._outbound.send(chat, envelope, instead_of=shown)
         except TelegramError as error:
             if error.again:
                 return failed("delivery_failed", error.message, retry_after_s=error.wait_s)
@@ -162,9 +162,9 @@ class Telegram:
         """Show the answer to what a person sent, while it is written."""
         if len(self._live) >= MAX_LIVE or not (self._config.stream or self._config.typing) or sent.id in self._live:
             return
-        sessions = self._surroundings.sessions
+        sessions = self._context.sessions
         bus = sessions.bus if sessions is not None else None
-        live = LiveReply(chat, sent, voice=self._voice, relay=self._relay, bus=bus, config=self._config)
+        live = LiveReply(chat, sent, outbound=self._outbound, relay=self._relay, bus=bus, config=self._config)
         self._live[sent.id] = live
         task = self._spawn(live.run())
         task.add_done_callback(lambda _: self._live.pop(sent.id, None))
@@ -173,7 +173,7 @@ class Telegram:
 
     async def receive(self, request: HookRequest) -> InboundReply:
         """An update that Telegram posts."""
-        if self._config.mode != "webhook" or self._ears is None or self._state != "running":
+        if self._config.mode != "webhook" or self._updates is None or self._state != "running":
             raise HookRefused(404, "no_webhook", f"the channel {self.id} does not receive webhooks")
         shown = request.headers.get(SECRET_HEADER, "").encode(errors="replace")
         if not hmac.compare_digest(shown, self._secret.encode()):
@@ -186,7 +186,7 @@ class Telegram:
         if update is None:
             raise HookRefused(400, "bad_update", "the body is not an update of the Bot API", field="body")
         try:
-            await self._ears.handle(update)
+            await self._updates.handle(update)
         except TelegramError as error:
             raise HookRefused(503, "unavailable", error.message, retry_after_s=5.0) from None
         return InboundReply(status=200)
@@ -243,15 +243,15 @@ class Telegram:
                 raise result
 
     async def _hear_in_order(self, updates: list[Update]) -> None:
-        assert self._ears is not None
+        assert self._updates is not None
         for update in updates:
             try:
-                await self._ears.handle(update)
+                await self._updates.handle(update)
             except TelegramError as error:
                 self._tries[update.update_id] = self._tries.get(update.update_id, 0) + 1
                 if error.again and self._tries[update.update_id] < MAX_TRIES:
                     raise  # it is given again
-                await self._ears.give_up(update, error.message)
+                await self._updates.give_up(update, error.message)
             except OUTCOME_UNKNOWN:
                 raise
             except Exception as error:  # one message that trips us must not keep the others from being heard

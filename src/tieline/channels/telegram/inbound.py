@@ -31,7 +31,7 @@ class UpdateHandler:
         *,
         bot: Bot,
         chats: AllowedChats,
-        voice: Outbound,
+        outbound: Outbound,
         memory: MessageIndex,
         files: Attachments,
         relay: RelayAccess,
@@ -43,7 +43,7 @@ class UpdateHandler:
         self._config = config
         self._bot = bot
         self._chats = chats
-        self._voice = voice
+        self._outbound = outbound
         self._files = files
         self._relay = relay
         self._asks = asks
@@ -119,7 +119,7 @@ class UpdateHandler:
         """The message that this comes of, if a program wrote it: a person's words begin anew, a loop's do not.
 
         A program is a bot, or somebody who says the same as we did, or who answers faster than anybody reads."""
-        last = self._voice.last(chat)
+        last = self._outbound.last(chat)
         if last is None:
             return ""
         program = message.from_user is not None and message.from_user.is_bot
@@ -176,6 +176,6 @@ class UpdateHandler:
     async def _say(self, chat: int, text: str) -> None:
         """What is said on the side; when it cannot be said, the message itself is not given again for it."""
         try:
-            await self._voice.text(chat, text)
+            await self._outbound.text(chat, text)
         except TelegramError as error:
             self._relay.report(error.message)

@@ -45,7 +45,7 @@ class LiveReply:
         chat: int,
         sent: MessageReceipt,
         *,
-        voice: Outbound,
+        outbound: Outbound,
         relay: RelayAccess,
         bus: Bus | None,
         config: TelegramConfig,
@@ -53,7 +53,7 @@ class LiveReply:
         self.chat = chat
         self.message = 0  # the one that is edited
         self._sent = sent
-        self._voice = voice
+        self._outbound = outbound
         self._relay = relay
         self._bus = bus
         self._config = config
@@ -87,7 +87,7 @@ class LiveReply:
                     listener = asyncio.create_task(self._listen(self._bus, receipt.session))
                 if self._config.typing and time.monotonic() - typed > TYPING_S:
                     typed = time.monotonic()
-                    await self._try(lambda: self._voice.typing(self.chat))
+                    await self._try(lambda: self._outbound.typing(self.chat))
                 await self._show()
                 await self._pause(self._config.stream_s if listener else LOOK_S)
         except TielineError as error:
@@ -129,9 +129,9 @@ class LiveReply:
                 if self._done.is_set():
                     return
                 if self.message:
-                    await self._voice.edit(self.chat, self.message, shown)
+                    await self._outbound.edit(self.chat, self.message, shown)
                 else:
-                    self.message = (await self._voice.text(self.chat, shown)).message_id
+                    self.message = (await self._outbound.text(self.chat, shown)).message_id
 
         await self._try(speak)
 
@@ -139,7 +139,7 @@ class LiveReply:
         why = next((step.detail for step in reversed(receipt.steps) if step.detail), "")
         said = "It could not be delivered" if receipt.state in ("expired", "dead") else "No answer will come"
         words = f"{said}: {why[:500] or NO_ANSWER_TEXTS.get(reason, reason)}"
-        await self._try(lambda: self._voice.text(self.chat, words))
+        await self._try(lambda: self._outbound.text(self.chat, words))
 
     async def _try(self, speak: Callable[[], Awaitable[object]]) -> None:
         """What is shown on the way is not worth more than one try; when told to slow down, we do."""

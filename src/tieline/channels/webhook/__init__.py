@@ -13,7 +13,7 @@ NAME = "Webhook"
 CONFIG = WebhookConfig
 
 
-def create(id: str, config: Struct, surroundings: ChannelContext) -> Channel:
+def create(id: str, config: Struct, context: ChannelContext) -> Channel:
     from .channel import Webhook
 
     assert isinstance(config, WebhookConfig)

@@ -42,7 +42,7 @@ def check_secret(secret: str) -> None:
         raise UsageError(
             "a secret must be whsec_ and base64 of 24 to 64 bytes",
             field="secrets",
-            hint="Make one: `openssl rand -base64 32`, with whsec_ before it.",
+            hint="Make one: `tieline channels secret`.",
         )
 
 

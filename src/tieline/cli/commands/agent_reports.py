@@ -1,7 +1,8 @@
 """What there is to say about the agents of this machine. All are probed at the same time, each within a bound."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec.structs import asdict
 from ...config import Config
 from ...drivers import registry
 from ...drivers.base import Driver, Features, StartsProgram
-from ...drivers.observed_features import Basis, features_basis, unverified_features
+from ...drivers.observed_features import Basis, Proof, features_basis, proof_of, unverified_features
 from ...drivers.run_as import RunAsDriver
 from ...errors import TielineError
 from ..terminal.sanitize import one_line
@@ -41,7 +42,11 @@ class AgentReport(Struct, frozen=True, kw_only=True):
     problem: str = ""
     hint: str = ""
     floor: str = ""
-    tested: str = ""
+    tested: str = ""  # the version that Tieline's tests run
+    tested_version: bool | None = None  # whether that is the installed one; None: no version is known
+    proof: Proof | None = None  # how far it is known; None: its driver cannot be loaded
+    seen_version: str = ""  # with `seen`: what ran here, by its own word
+    seen_at: float | None = None
     run_as: str = ""
     features: Features | None = None
     basis: Basis = ""  # what the features rest on
@@ -63,7 +68,11 @@ async def probe_agent(name: str, config: Config) -> AgentReport:
         return AgentReport(
             name=name, found=False, problem=f"its driver cannot be loaded: {type(error).__name__}: {error}"
         )
+    proof, seen = proof_of(driver)
     about: dict[str, Any] = {
+        "proof": proof,
+        "seen_version": seen.version if seen else "",
+        "seen_at": seen.when if seen else None,
         "floor": driver.floor,
         "tested": driver.tested,
         "features": driver.features,
@@ -88,6 +97,7 @@ async def probe_agent(name: str, config: Config) -> AgentReport:
         found=probe.found,
         path=probe.path,
         version=probe.version,
+        tested_version=probe.version == driver.tested if probe.version and driver.tested else None,
         signed_in=probe.signed_in,
         problem=problem,
         hint=hint,
@@ -113,6 +123,33 @@ def _numbers(version: str) -> tuple[int, ...]:
             break
         numbers.append(int(part))
     return tuple(numbers)
+
+
+def proof_text(report: AgentReport) -> str:
+    """How far it is known, in words."""
+    match report.proof:
+        case "tested" if report.tested_version is False:
+            return f"tested with {report.tested}, not with this version"
+        case "tested":
+            return f"tested with {report.tested}"
+        case "seen":
+            day = time.strftime("%Y-%m-%d", time.localtime(report.seen_at)) if report.seen_at else ""
+            return " ".join(word for word in ("seen here", report.seen_version, day) if word)
+        case "unverified":
+            return "unverified"
+        case None:
+            return ""
+
+
+def shown_first(reports: Sequence[AgentReport], names: Container[str] = ()) -> tuple[list[AgentReport], int]:
+    """Those that are here, then those that must be named all the same; and how many are left out."""
+    here = [report for report in reports if report.found]
+    named = [report for report in reports if not report.found and report.name in names]
+    return [*here, *named], len(reports) - len(here) - len(named)
+
+
+def left_out_text(number: int) -> str:
+    return f"{number} more agents are known and not here: `tieline agents --all` says how to get each."
 
 
 def sign_in_text(report: AgentReport) -> str:
@@ -146,8 +183,8 @@ def plain_lines(reports: Sequence[AgentReport]) -> list[str]:
         parts = [f"{report.name:<{width}}  {state}"]
         if report.found:
             parts.append({True: "signed in", False: "not signed in", None: "sign-in unknown"}[report.signed_in])
-        if report.tested:
-            parts.append(f"tested with {report.tested}")
+        if report.proof:
+            parts.append(proof_text(report))
         if report.floor and report.floor != report.tested:
             parts.append(f"needs {report.floor}")
         if report.run_as:

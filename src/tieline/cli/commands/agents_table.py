@@ -7,11 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ...drivers.observed_features import Basis
 from ..terminal.sanitize import clean, one_line
 from .agent_reports import AgentReport, feature_names, sign_in_text
 
-TESTED: dict[Basis, str] = {"": "", "tested": "yes", "told": "no: its own report", "unverified": "no"}
 SIGNED_STYLES = {"yes": "green", "no": "red", "unknown": "dim"}
 
 
@@ -36,7 +34,7 @@ def print_table(reports: Sequence[AgentReport], console: Console) -> None:
 
 
 def _here(reports: Sequence[AgentReport]) -> Table:
-    table = _table("agent", "version", "signed in", "tested", "oldest")
+    table = _table("agent", "version", "signed in", "proof", "oldest")
     table.add_column("can")
     for report in reports:
         sign, style = ("!", "yellow") if report.problem else ("✓", "green")
@@ -46,11 +44,20 @@ def _here(reports: Sequence[AgentReport]) -> Table:
             ),
             Text(one_line(report.version, 20)),
             Text(sign_in_text(report), SIGNED_STYLES[sign_in_text(report)]),
-            Text(report.tested or TESTED[report.basis], "dim"),
+            _proof(report),
             Text(report.floor, "dim"),
             Text(_can(report), "dim"),
         )
     return table
+
+
+def _proof(report: AgentReport) -> Text:
+    """In a word: the versions stand beside each other."""
+    if report.proof == "tested":
+        return Text(f"tested {report.tested}", "yellow" if report.tested_version is False else "green")
+    if report.proof == "seen":
+        return Text("seen here", "dim")
+    return Text(report.proof or "", "yellow")
 
 
 def _can(report: AgentReport) -> str:

@@ -28,7 +28,10 @@ def decide(
     how = _remember(remember)
 
     async def work(client: Client) -> int:
+        at_terminal = not json and on_terminal() and sys.stdin.isatty()
         record = await _select_ask(client, given, "approve" if decision == "allow" else "deny")
+        if decision == "allow" and not given and how == "once" and at_terminal:
+            return await _decide_by_key(client, record)
         if decision == "allow" and record.ask.kind == "question":
             raise UsageError(
                 "a question needs an answer, not an approval",
@@ -41,13 +44,36 @@ def decide(
             await _show_asks(client, record)
         if how != "once":
             print_error(f"tieline: {decision} {event_text.scope_text(record.ask, how)}")
-        unsure = not given and decision == "allow" and not json and sys.stdin.isatty() and sys.stdout.isatty()
+        unsure = not given and decision == "allow" and at_terminal
         if unsure and _read_line("allow? [y/N] ").lower() not in ("y", "yes"):
             print_error("tieline: nothing was decided")
             return FAILED
         return await _send(client, record, Decision(decision=decision, reason=reason, remember=how), json=json)
 
     return hub_connection.run_with_client(work)
+
+
+async def _decide_by_key(client: Client, record: AskRecord) -> int:
+    """On a terminal, one key decides what is shown: allow, deny, allow more than this once, deny and say why."""
+    from rich.console import Console
+
+    from ..run.permission_prompt import PermissionPrompter, TerminalGone
+    from ..terminal.keyboard import keyboard
+
+    session = await client.session(record.session)
+    print(f"{short_id(record.id)}  {origin(session, await _node_names(client))}")
+    keys = keyboard()
+    if keys is None:
+        raise UsageError("there is no terminal to press a key on", field="ask", hint="Name the ask: see tieline asks")
+    with keys:
+        console = Console(markup=False, emoji=False, highlight=False)
+        try:
+            said = await PermissionPrompter(session.agent, console, keys, cwd=session.cwd).ask(record.ask)
+        except TerminalGone:
+            print_error("tieline: nothing was decided")
+            return FAILED
+    decision = Decision(decision=said.decision, reason=said.reason, answers=said.answers, remember=said.remember)
+    return await _send(client, record, decision, json=False)
 
 
 def answer(given: str, answers: Sequence[str], *, text: Sequence[str] = (), json: bool = False) -> int:

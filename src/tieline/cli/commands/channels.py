@@ -1,5 +1,7 @@
-"""`tieline channels`: what runs at the hub; and `check`, which looks at the file alone."""
+"""`tieline channels`: what runs at the hub; `check`, which looks at the file alone; and `secret`."""
 
+import base64
+import os
 import sys
 from collections.abc import Sequence
 
@@ -13,7 +15,7 @@ from ...config import ChannelConfig, Config
 from ...protocol.messages import ChannelTest, ChannelView, ReloadView
 from .. import hub_connection
 from ..errors import FAILED, USAGE, print_error
-from ..terminal.formatting import print_json
+from ..terminal.formatting import print_json, time_ago
 from ..terminal.sanitize import one_line
 from ..terminal.tables import Cell, print_rows
 
@@ -25,7 +27,9 @@ STYLES = {
     "untrusted": "red",
     "disabled": "dim",
 }
-TITLES = ("channel", "state", "address", "delivered", "failed", "source", "problem")
+SECRET_BYTES = 32
+"""Of a webhook's secret; the specification has 24 to 64."""
+TITLES = ("channel", "state", "address", "delivered", "failed", "source")
 
 
 class ChannelCheck(Struct, frozen=True, kw_only=True):
@@ -158,14 +162,41 @@ def _table(found: Sequence[ChannelView]) -> None:
             str(one.delivered),
             str(one.failed),
             (one.source, "dim"),
-            one_line(one.problem or one.last_error, 200),
         ]
         for one in found
     ]
-    print_rows(TITLES, rows)
+    print_rows(TITLES, rows, "No channels. See docs/channels.md for how to add one.")
     for one in found:
+        if why := reason(one):
+            print(f"{one.id} is {one.state}: {one_line(why, 2000)}")
+            if one.hint:
+                print(f"  {one_line(one.hint, 2000)}")
         if details := ", ".join(f"{name} {value}" for name, value in one.details.items() if name == "pairing"):
             print(f"{one.id}: {details}")
+
+
+def reason(channel: ChannelView) -> str:
+    """Why it is in its state; empty where there is nothing to say."""
+    if channel.problem:
+        return channel.problem
+    if channel.state == "disabled":
+        return "the configuration says enabled = false"
+    if channel.state == "starting":
+        return "its code is being loaded; messages for it wait"
+    if channel.last_error:
+        return f"its last error, {time_ago(channel.last_error_at)} ago: {channel.last_error}"
+    return ""
+
+
+def secret(*, json: bool) -> int:
+    made = f"whsec_{base64.b64encode(os.urandom(SECRET_BYTES)).decode()}"
+    if json:
+        print_json({"secret": made})
+        return 0
+    print(made)
+    print_error("tieline: it is kept nowhere. Give it to the sender, and to the hub in a variable of its environment:")
+    print_error('  secrets = ["env:CI_SECRET"]    in the [channels.config] of the webhook')
+    return 0
 
 
 def _problem(problem: str, hint: str) -> None:

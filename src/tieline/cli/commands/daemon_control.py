@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ... import config as configuration
-from ... import paths
+from ... import paths, state_directory
 from ...bootstrap.process_lock import StartOptions, StartResult, read_running, running_pid
 from ...client.client import Client, connect
 from ...client.errors import HubError
@@ -91,7 +91,7 @@ def start_in_background(config: Config, order: StartOptions) -> StartResult:
     """A process in a session of its own, which says when it runs. Raises NotStarted with the end of its log."""
     env = config.environ
     log = paths.log_file(env)
-    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    state_directory.make(env)
     before = log.stat().st_size if log.exists() else 0
     reading, writing = os.pipe()
     try:

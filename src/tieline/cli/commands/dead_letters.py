@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ...client.client import Client
 from ...errors import UsageError
 from ...protocol.messages import DeadSelection
@@ -42,7 +44,7 @@ def list_letters(pattern: str, sender: str, reason: str, *, limit: int, json: bo
 
 def show(id: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
-        letter = await client.dead_letter(id)
+        letter = await client.dead_letter(await hub_connection.find_message(client, id))
         if json:
             print_json(letter)
             return 0
@@ -60,7 +62,7 @@ def retry(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: b
     chosen = _selection(ids, pattern, sender, reason)
 
     async def work(client: Client) -> int:
-        outcomes = await client.retry_dead(chosen)
+        outcomes = await client.retry_dead(await _with_whole_ids(client, chosen))
         if json:
             print_json(outcomes)
         else:
@@ -78,7 +80,7 @@ def drop(ids: Sequence[str], pattern: str, sender: str, reason: str, *, json: bo
     chosen = _selection(ids, pattern, sender, reason)
 
     async def work(client: Client) -> int:
-        count = await client.drop_dead(chosen)
+        count = await client.drop_dead(await _with_whole_ids(client, chosen))
         if json:
             print_json({"dropped": count})
         else:
@@ -92,3 +94,7 @@ def _selection(ids: Sequence[str], pattern: str, sender: str, reason: str) -> De
     if not (ids or pattern or sender or reason):
         raise UsageError("no dead letter is selected", field="ids", hint="Give ids, --pattern, --from or --reason.")
     return DeadSelection(ids=tuple(ids), pattern=pattern, sender=sender, reason=reason)
+
+
+async def _with_whole_ids(client: Client, chosen: DeadSelection) -> DeadSelection:
+    return replace(chosen, ids=tuple([await hub_connection.find_message(client, id) for id in chosen.ids]))

@@ -124,7 +124,7 @@ def ask(
 
 def status(id: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
-        view = await client.message(id)
+        view = await client.message(await hub_connection.find_message(client, id))
         if json:
             print_json(view)
             return 0
@@ -145,7 +145,7 @@ def status(id: str, *, json: bool) -> int:
 
 def trace(id: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
-        view = await client.trace(id)
+        view = await client.trace(await hub_connection.find_message(client, id))
         if json:
             print_json(view)
             return 0

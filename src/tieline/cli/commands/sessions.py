@@ -1,12 +1,10 @@
-"""`tieline sessions|send|tail|abort|diff|open`: the sessions at the hub."""
+"""`tieline sessions|send|abort|diff|open`: the sessions at the hub."""
 
-import asyncio
 import html
 import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -14,33 +12,30 @@ from urllib.parse import urlsplit, urlunsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ... import config as configuration
 from ... import paths
-from ...background_tasks import cancel_and_wait
 from ...client.client import Client
-from ...drivers.base import Attachment
 from ...environment import inherited
 from ...errors import UsageError
 from ...events import Done, TurnStarted
 from ...ids import new_id
 from ...protocol.request_bodies import NewPrompt, NewSession, Pairing
-from ...protocol.stream_frames import AnyHubFrame, DeltaFrame, EventFrame, PromptFrame, Ready
+from ...protocol.stream_frames import DeltaFrame, EventFrame, PromptFrame, Ready
 from ...protocol.views import CommandView, NodeView
 from ...sessions.records import SessionRecord
 from .. import hub_connection
 from ..errors import FAILED, print_error
-from ..run.run_options import attachment
-from ..run.turn_runner import EXIT_STATUS, TICK_S
+from ..run.run_options import RunOptions, check_options, prompt_of, session_options, with_content
+from ..run.turn_runner import EXIT_STATUS
 from ..terminal.formatting import on_terminal, print_json, short_id, short_path, time_ago
 from ..terminal.sanitize import clean, one_line
-from ..terminal.session_view import SessionView
+from ..terminal.session_view import SessionView, ticking
 from ..terminal.tables import Cell, print_rows
 
 STATUSES = ("idle", "working", "waiting", "stuck", "failed", "closed")
 STYLES = {"working": "green", "waiting": "bold yellow", "stuck": "red", "failed": "red", "closed": "dim"}
 TITLES = ("id", "agent", "status", "machine", "active", "where", "what")
 TITLE = 80
-MAX_PAGES = 20
-"""Of a turn, looked through for its prompt; a longer one is shown without."""
 
 
 def list_sessions(*, every: bool, agent: str, node: str, status: str, query: str, limit: int | None, json: bool) -> int:
@@ -86,43 +81,37 @@ def _styled(row: tuple[str, ...]) -> list[Cell]:
 
 
 class PromptMessage(Struct, frozen=True, kw_only=True):
-    """What `tieline send` was asked to do."""
+    """What `tieline send` was asked to do. `options` has the prompt, and with --new the agent and how it is opened."""
 
-    text: str
+    options: RunOptions
     session: str = ""
-    new: str = ""
-    cwd: str = ""
     node: str = ""
-    policy: str = ""
-    model: str = ""
     title: str = ""
-    attach: tuple[str, ...] = ()
     steer: bool = False
     wait: bool = False
-    json: bool = False
 
 
 def send(message: PromptMessage) -> int:
     _check(message)
-    text = hub_connection.read_text(message.text)
-    files = tuple(_content(path) for path in message.attach)
+    options = message.options
+    said = with_content(prompt_of(options))
+    prompt = NewPrompt(text=said.text, attachments=said.attachments, timeout_s=options.timeout)
 
     async def work(client: Client) -> int:
-        if message.new:
-            record = await _create(client, message, text)
+        if options.agent:
+            record = await _create(client, message, prompt)
             if record is None:
                 return 0
         else:
             record = await hub_connection.find_session(client, message.session)
         if message.steer:
-            if isinstance(told := await client.steer(record.id, text), CommandView):
+            if isinstance(told := await client.steer(record.id, prompt.text), CommandView):
                 hub_connection.print_pending(told)
             return 0
-        prompt = NewPrompt(text=text, attachments=files)
         if message.wait:
-            return await _wait(client, record, prompt, json=message.json)
+            return await send_and_wait(client, record, prompt, json=options.json)
         told = await client.prompt(record.id, prompt)
-        if message.json:
+        if options.json:
             print_json(told)
         elif isinstance(told, CommandView):
             hub_connection.print_pending(told)
@@ -133,17 +122,28 @@ def send(message: PromptMessage) -> int:
     return hub_connection.run_with_client(work)
 
 
+ANY_SESSION = ("agent", "prompt", "cwd", "json", "attach", "timeout")
+"""What of the options goes with a session that there is already; `cwd` is looked at by itself."""
+
+
 def _check(message: PromptMessage) -> None:
-    only_new = [name for name in ("cwd", "node", "policy", "model", "title") if getattr(message, name)]
-    if message.new and message.session:
+    options = message.options
+    check_options(replace(options, cwd="."))  # the directory may be another machine's
+    defaults = RunOptions(agent="", prompt="")
+    changed = [name for name in RunOptions.__struct_fields__ if getattr(options, name) != getattr(defaults, name)]
+    only_new = [name for name in changed if name not in ANY_SESSION]
+    only_new += [
+        name for name, value in (("cwd", options.cwd), ("node", message.node), ("title", message.title)) if value
+    ]
+    if options.agent and message.session:
         raise UsageError("give a session or --new, not both", field="session", hint="See `tieline send --help`.")
-    if not message.new and only_new:
-        raise UsageError(f"--{only_new[0]} needs --new", field=only_new[0])
-    if message.steer and (message.new or message.attach or message.wait):
+    if not options.agent and only_new:
+        raise UsageError(f"--{only_new[0].replace('_', '-')} needs --new", field=only_new[0])
+    if message.steer and (options.agent or options.attach or message.wait or options.timeout):
         raise UsageError(
             "--steer cannot be combined with other options", field="steer", hint="It adds to the turn that is running."
         )
-    if not message.text or (not message.new and not message.session):
+    if not options.prompt or (not options.agent and not message.session):
         raise UsageError(
             "a session and a text are needed",
             field="text",
@@ -151,40 +151,46 @@ def _check(message: PromptMessage) -> None:
         )
 
 
-async def _create(client: Client, message: PromptMessage, text: str) -> SessionRecord | None:
+async def _create(client: Client, message: PromptMessage, prompt: NewPrompt) -> SessionRecord | None:
+    options = message.options
     node = (await hub_connection.find_node(client, message.node)).id if message.node else ""
     # Without a machine's name the agent is meant to work where the person is.
-    cwd = message.cwd if message.node else hub_connection.absolute_path(message.cwd or ".")
+    cwd = options.cwd if message.node else hub_connection.absolute_path(options.cwd or ".")
+    if options.resume and not options.fork:
+        await _check_resume(client, options)
+    values = session_options(options, configuration.load().policy)
+    values["cwd"] = cwd
+    if not (options.policy or options.allow or options.ask or options.deny):
+        del values["policy"]  # the hub's own default counts
     made = await client.create_session(
-        NewSession(
-            agent=message.new,
-            node=node,
-            cwd=cwd,
-            policy=message.policy or None,
-            model=message.model,
-            title=message.title or one_line(text, TITLE),
-        )
+        NewSession(agent=options.agent, node=node, title=message.title or one_line(prompt.text, TITLE), **values)
     )
     if isinstance(made, CommandView):
         hub_connection.print_pending(made)
-        await client.prompt(made.session, text)
+        await client.prompt(made.session, prompt)
         return None
     return made
 
 
-def _content(path: str) -> Attachment:
-    found = attachment(path)
-    return replace(found, data=Path(found.path).read_bytes(), path="")
+async def _check_resume(client: Client, options: RunOptions) -> None:
+    """Raises UsageError when a session has the conversation already: two must not go on with the same one."""
+    for one in await client.sessions(archived=True, agent=options.agent, limit=hub_connection.MAX_SESSIONS):
+        if one.native_id == options.resume:
+            raise UsageError(
+                f"session {short_id(one.id)} has this conversation",
+                field="resume",
+                hint=f'Go on there: tieline send {short_id(one.id)} "…", or in a copy: --fork.',
+            )
 
 
-async def _wait(client: Client, record: SessionRecord, prompt: NewPrompt, *, json: bool) -> int:
+async def send_and_wait(client: Client, record: SessionRecord, prompt: NewPrompt, *, json: bool) -> int:
     """Send it and show what happens until it is over; the exit status is the turn's."""
     prompt = replace(prompt, id=new_id())
     watch = SessionView(record, json=json)
     stream = client.stream(sessions=[record.id], visible=True, by="sse")
     sent = ours = False
     try:
-        async with aclosing(_ticking(stream, watch)) as frames:
+        async with aclosing(ticking(stream, watch)) as frames:
             async for frame in frames:
                 match frame:
                     case Ready() if not sent:  # from here on nothing of it is missed
@@ -205,83 +211,6 @@ async def _wait(client: Client, record: SessionRecord, prompt: NewPrompt, *, jso
     finally:
         watch.close()
     return FAILED
-
-
-async def _ticking(frames: AsyncGenerator[AnyHubFrame, None], watch: SessionView) -> AsyncGenerator[AnyHubFrame, None]:
-    """The frames, while the view's clock goes on."""
-
-    async def tick() -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
-            watch.tick()
-
-    clock = asyncio.create_task(tick())
-    try:
-        async with aclosing(frames):
-            async for frame in frames:
-                yield frame
-    finally:
-        await cancel_and_wait(clock)
-
-
-def tail(given: str, *, follow: bool, number: int, json: bool) -> int:
-    if number < 0:
-        raise UsageError(f"-n is {number}", field="number", hint="It must not be negative.")
-
-    async def work(client: Client) -> int:
-        record = await hub_connection.find_session(client, given)
-        watch = SessionView(record, json=json)
-        try:
-            if not follow:
-                for frame in await _last(client, record.id, number, prompt=not json):
-                    watch.show(frame)
-                return 0
-            begun = False
-            async with aclosing(_ticking(client.stream(sessions=[record.id], visible=True, by="sse"), watch)) as frames:
-                async for frame in frames:
-                    if isinstance(frame, Ready) and not begun:  # what comes is after its cursor; this was before
-                        begun = True
-                        for earlier in await _last(client, record.id, number, upto=frame.cursor, prompt=not json):
-                            watch.show(earlier)
-                    elif isinstance(frame, EventFrame | DeltaFrame):
-                        watch.show(frame)
-            return 0
-        finally:
-            watch.close()
-
-    return hub_connection.run_with_client(work)
-
-
-async def _last(
-    client: Client, session: str, number: int, *, upto: int | None = None, prompt: bool = False
-) -> list[EventFrame]:
-    """The last events of the log, as it was up to a cursor; the oldest first. `prompt`: and the beginning of the turn
-    that the first of them is in."""
-    found: list[EventFrame] = []
-    before = None if upto is None else upto + 1
-    while len(found) < number:
-        page = await client.events(session, before=before, limit=min(number - len(found), 1000))
-        found[:0] = page.events
-        if not page.more or not page.events:
-            break
-        before = found[0].seq
-    if prompt and found and not isinstance(found[0].event, TurnStarted):
-        found[:0] = await _beginning(client, session, found[0].seq)
-    return found
-
-
-async def _beginning(client: Client, session: str, before: int) -> list[EventFrame]:
-    for _ in range(MAX_PAGES):
-        page = await client.events(session, before=before, limit=1000)
-        for frame in reversed(page.events):
-            if isinstance(frame.event, TurnStarted):
-                return [frame]
-            if isinstance(frame.event, Done):  # the log was trimmed
-                return []
-        if not page.more or not page.events:
-            break
-        before = page.events[0].seq
-    return []
 
 
 def abort(given: str, *, json: bool) -> int:

@@ -43,10 +43,11 @@ def print_schema() -> int:
     return 0
 
 
-def run(file: str, task: str, *, cwd: str, rehearse: bool, detach: bool, plain: bool, json: bool) -> int:
+def run(file: str, task: str, *, cwd: str, rehearse: bool, detach: bool, speaker: str, plain: bool, json: bool) -> int:
     if cwd and not Path(cwd).is_dir():
         raise UsageError(f"{cwd} is no directory", field="--cwd")
     team = read_team(Path(file), Path(cwd).resolve() if cwd else None)
+    _check_speaker(speaker, [member.name for member in team.members if member.human])
     if rehearse:
         team = rehearsed(team, Path(file).parent)
     task = hub_connection.read_text(task)
@@ -59,7 +60,7 @@ def run(file: str, task: str, *, cwd: str, rehearse: bool, detach: bool, plain: 
             else:
                 print(f"{view.id}\n{team.name} works. `tieline team show {short_id(view.id)} --follow` follows it.")
             return 0
-        return await _follow(client, view.id, plain=plain, json=json)
+        return await _follow(client, view.id, speaker, plain=plain, json=json)
 
     return hub_connection.run_with_client(work)
 
@@ -91,12 +92,13 @@ def list_teams(*, json: bool) -> int:
     return hub_connection.run_with_client(work)
 
 
-def show(id: str, *, follow: bool, plain: bool, json: bool) -> int:
+def show(id: str, *, follow: bool, speaker: str, plain: bool, json: bool) -> int:
     async def work(client: Client) -> int:
         team = await _find(client, id)
-        if follow:
-            return await _follow(client, team, plain=plain, json=json)
         view = await client.team(team)
+        if follow:
+            _check_speaker(speaker, view.people)
+            return await _follow(client, team, speaker, plain=plain, json=json)
         if json:
             print_json(view)
             return 0
@@ -189,17 +191,23 @@ def export(id: str, format: str) -> int:
 # --- following ----------------------------------------------------------------------------------------------
 
 
-async def _follow(client: Client, team: str, *, plain: bool, json: bool) -> int:
+def _check_speaker(speaker: str, people: Sequence[str]) -> None:
+    if speaker and speaker not in people:
+        known = f"Its people are {', '.join(people)}." if people else "It has none."
+        raise UsageError(f"{speaker!r} is no person of the team", field="--as", hint=known)
+
+
+async def _follow(client: Client, team: str, speaker: str, *, plain: bool, json: bool) -> int:
     """In a view, until the person leaves it; without a terminal or with `plain` line by line, until its end."""
     if not (plain or json) and on_terminal() and sys.stdin.isatty() and sys.stderr.isatty():
-        return await _open_view(client, team)
-    return await _follow_lines(client, team, json=json)
+        return await _open_view(client, team, speaker)
+    return await _follow_lines(client, team, speaker, json=json)
 
 
-async def _open_view(client: Client, team: str) -> int:
+async def _open_view(client: Client, team: str, speaker: str) -> int:
     from ..team_view.app import open_view  # Textual takes its time
 
-    view = await open_view(client, team)
+    view = await open_view(client, team, speaker)
     if view is not None and view.status == "ended":
         _print_state(view)
         print(f"`tieline team show {short_id(team)}` shows what was said.")
@@ -208,9 +216,9 @@ async def _open_view(client: Client, team: str) -> int:
     return 0
 
 
-async def _follow_lines(client: Client, team: str, *, json: bool) -> int:
+async def _follow_lines(client: Client, team: str, speaker: str, *, json: bool) -> int:
     """On a terminal, what a person types is said in the conversation."""
-    typing = asyncio.create_task(_take_part(client, team)) if sys.stdin.isatty() and not json else None
+    typing = asyncio.create_task(_take_part(client, team, speaker)) if sys.stdin.isatty() and not json else None
     asked: tuple[str, ...] = ()
     try:
         async with aclosing(_entries(client, team, follow=True)) as entries:
@@ -255,7 +263,7 @@ async def _entries(client: Client, team: str, *, follow: bool) -> AsyncGenerator
             return
 
 
-async def _take_part(client: Client, team: str) -> None:
+async def _take_part(client: Client, team: str, speaker: str) -> None:
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -263,7 +271,7 @@ async def _take_part(client: Client, team: str) -> None:
         if not (line := data.decode(errors="replace").strip()):
             continue
         try:
-            await client.act_in_team(team, parse_typed_line(line))
+            await client.act_in_team(team, parse_typed_line(line, speaker))
         except TielineError as error:
             print_error(f"tieline: {error.message}. {error.hint}".strip())
 
@@ -299,7 +307,8 @@ def _print_state(view: p.TeamView) -> None:
 
 
 async def _find(client: Client, given: str) -> str:
-    return hub_connection.pick("conversation", given, await client.teams(), lambda record: record.id).id
+    teams = await client.teams()
+    return hub_connection.pick("conversation", given, teams, lambda team: team.id, listed_by="tieline team list").id
 
 
 def _act(id: str, action: p.AnyTeamAction, *, json: bool) -> int:

@@ -27,6 +27,10 @@ MAX_DIGITS = 9
 """More choices than one key can name are answered with a line."""
 
 
+class TerminalGone(Exception):
+    """Nobody can press a key any more."""
+
+
 class PermissionPrompter:
     def __init__(
         self,
@@ -37,13 +41,16 @@ class PermissionPrompter:
         cwd: str = "",
         pause: Callable[[], None] = lambda: None,
         resume: Callable[[], None] = lambda: None,
+        deny_when_gone: bool = True,
     ) -> None:
+        """`deny_when_gone`: what is asked when the terminal goes is denied; else it stays undecided."""
         self._agent = agent
         self._console = console
         self._keys = keys
         self._cwd = cwd
         self._pause = pause
         self._resume = resume
+        self._deny_when_gone = deny_when_gone
         self._line_shown: Text | None = None
         self._waiting: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
 
@@ -62,12 +69,15 @@ class PermissionPrompter:
         if future is None or future.done():
             return
         self._pause()
-        asking = asyncio.ensure_future(self._ask(ask))
+        asking = asyncio.ensure_future(self._ask_or_deny(ask))
         try:
             await asyncio.wait({asking, future}, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
-                if not future.done():
-                    future.set_result(asking.result())
+                answer = asking.result()
+                if answer is None:
+                    future.cancel()
+                elif not future.done():
+                    future.set_result(answer)
             else:
                 self._print_result(Text("— no longer asked", "dim"))
         finally:
@@ -80,9 +90,16 @@ class PermissionPrompter:
             if not future.done():
                 future.set_result(deny(ask, reason, by=BY))
 
+    async def _ask_or_deny(self, ask: Ask) -> Answer | None:
+        try:
+            return await self.ask(ask)
+        except TerminalGone:
+            return deny(ask, "the terminal is gone", by=BY) if self._deny_when_gone else None
+
     # --- the three kinds -------------------------------------------------------------------------------
 
-    async def _ask(self, ask: Ask) -> Answer:
+    async def ask(self, ask: Ask) -> Answer:
+        """The person's answer, with one key or a line. Raises TerminalGone."""
         self._console.print()
         if ask.kind == "question":
             return await self._questions(ask)
@@ -105,8 +122,6 @@ class PermissionPrompter:
                 reason = await self._line("why? ") or ""
                 self._print_result(Text(f"✗ denied: {one_line(reason)}" if reason else "✗ denied", "red"))
                 return deny(ask, reason or "denied by the person", by=BY)
-            case "":
-                return deny(ask, "the terminal is gone", by=BY)
             case _:
                 self._print_result(Text("✗ denied", "red"))
                 return deny(ask, "denied by the person", by=BY)
@@ -160,7 +175,7 @@ class PermissionPrompter:
     # --- the line of keys ------------------------------------------------------------------------------
 
     async def _choose(self, keys: Mapping[str, str], lead: str = "") -> str:
-        """The key that was pressed, among these; empty when there is no terminal any more."""
+        """The key that was pressed, among these. Raises TerminalGone."""
         self._keys.set("key")
         named = [f"{key} {label}" for key, label in keys.items() if label]
         line = Text("  ")
@@ -174,7 +189,9 @@ class PermissionPrompter:
                     self._console.print(Text.assemble("  ", (key, "bold yellow"), f" {label}"))
             line = Text("  " + "/".join(keys) + " ", "bold yellow")
         self._print_prompt(line)
-        return await self._keys.key(keys, self._console.bell)
+        if key := await self._keys.key(keys, self._console.bell):
+            return key
+        raise TerminalGone
 
     async def _line(self, prompt: str) -> str | None:
         self._keys.set("line")

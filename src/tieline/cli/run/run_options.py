@@ -90,11 +90,17 @@ def policy_of(request: RunOptions, default: str) -> Policy:
 def options_of(request: RunOptions, default: str) -> Options:
     """What the agent is opened with; `default` is the policy's preset where none is named."""
     options = request.agent_options()
-    for name in (_LISTS & options.keys()) - {"arguments", "environment"}:  # a comma is a part of those
+    for name in (LISTS & options.keys()) - {"arguments", "environment"}:  # a comma is a part of those
         options[name] = tuple(_split_commas(options[name]))
     options |= {"cwd": request.cwd, "policy": policy_of(request, default)}
     options |= {"resume": request.resume, "fork": request.fork}
     return cast("Options", options)
+
+
+def session_options(request: RunOptions, default: str) -> dict[str, Any]:
+    """The same as a request to a hub has it: what was given, and the policy."""
+    options = options_of(request, default)
+    return {name: value for name, value in options.items() if value not in (None, "", (), False)}
 
 
 def send_first_message_early(early: SpawnedProcess, request: RunOptions) -> None:
@@ -112,6 +118,18 @@ def prompt_of(request: RunOptions) -> Prompt:
             print("Type the prompt; Ctrl-D on an empty line ends it.", file=sys.stderr)
         text = sys.stdin.buffer.read().decode(errors="replace")
     return Prompt(text, tuple(attachment(path) for path in request.attach))
+
+
+def with_content(prompt: Prompt) -> Prompt:
+    """Files travel as bytes: a path means nothing to another machine."""
+
+    def read(attachment: Attachment) -> Attachment:
+        try:
+            return replace(attachment, data=Path(attachment.path).read_bytes(), path="")
+        except OSError as error:
+            raise UsageError(f"cannot attach {attachment.path!r}: {error.strerror}", field="attach") from None
+
+    return replace(prompt, attachments=tuple(map(read, prompt.attachments)))
 
 
 def attachment(path: str) -> Attachment:
@@ -194,7 +212,7 @@ def _options_of_type(kind: object) -> frozenset[str]:
 
 
 _FLAGS = _options_of_type(bool)
-_LISTS = _options_of_type(tuple[str, ...])
+LISTS = _options_of_type(tuple[str, ...])
 _READERS: dict[str, _Reader] = {
     **dict.fromkeys(_options_of_type(int | None), _whole),
     **dict.fromkeys(_options_of_type(float | None), _decimal),
@@ -232,7 +250,7 @@ def parse(arguments: Sequence[str]) -> RunOptions | None:
                 value = _READERS.get(name, str)(value)
             except ValueError:
                 return None
-            values[name] = (*values.get(name, ()), value) if name in _LISTS else value
+            values[name] = (*values.get(name, ()), value) if name in LISTS else value
     if len(positional) != 2:
         return None
     return RunOptions(agent=positional[0], prompt=positional[1], **values)

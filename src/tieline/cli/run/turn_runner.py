@@ -12,7 +12,7 @@ from ...events import Answer, Ask, Done, Event, Outcome
 from ...sessions.ask_decisions import OnAsk
 from ..errors import FAILED, INTERRUPTED, TIMEOUT
 from ..signals import Signals, Suspension
-from ..terminal.plain_views import View
+from ..terminal.plain_views import TICK_S, View
 from .terminal_io import TerminalIO
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ EXIT_STATUS: dict[Outcome, int] = {
     "success": 0, "error": FAILED, "max_turns": FAILED, "max_budget": FAILED,
     "timeout": TIMEOUT, "interrupted": INTERRUPTED,
 }  # fmt: skip
-TICK_S = 0.1
 
 
 class TurnSource(Protocol):

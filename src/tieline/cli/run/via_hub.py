@@ -5,23 +5,18 @@ closes the prompt here.
 """
 
 import asyncio
-from pathlib import Path
-from typing import Any
-
-from msgspec.structs import replace
 
 from ... import config as configuration
 from ...client.client import Client
 from ...client.hub_address import HubAddress
+from ...client.hub_session import PATIENCE_S, HubSession
 from ...config import Config
-from ...drivers.base import Attachment, Prompt
-from ...errors import TielineError, UsageError
+from ...errors import TielineError
 from ...ids import new_id
 from ...protocol.request_bodies import NewSession
 from ...sessions.ask_decisions import OnAsk
 from ..terminal.sanitize import one_line
-from .hub_session import PATIENCE_S, HubSession
-from .run_options import RunOptions, check_options, options_of, prompt_of
+from .run_options import RunOptions, check_options, prompt_of, session_options, with_content
 from .terminal_io import TerminalIO
 from .turn_runner import TurnRunner, TurnSource
 
@@ -33,9 +28,8 @@ def run_via_hub(request: RunOptions, address: HubAddress) -> int:
     when there is no hub after all."""
     request = check_options(request)
     config = configuration.load()
-    options = options_of(request, config.policy)
-    prompt = _with_content(prompt_of(request))
-    values: dict[str, Any] = {name: value for name, value in options.items() if value not in (None, "", (), False)}
+    values = session_options(request, config.policy)
+    prompt = with_content(prompt_of(request))
     new = NewSession(id=new_id(), node=address.node, agent=request.agent, title=one_line(prompt.text, TITLE), **values)
 
     async def run_turn() -> int:
@@ -56,15 +50,3 @@ def _resumes(agent: str, config: Config) -> bool:
         return registry.create(agent, config).features.resume
     except TielineError:
         return False
-
-
-def _with_content(prompt: Prompt) -> Prompt:
-    """Files travel as bytes: a path means nothing to another machine."""
-
-    def read(attachment: Attachment) -> Attachment:
-        try:
-            return replace(attachment, data=Path(attachment.path).read_bytes(), path="")
-        except OSError as error:
-            raise UsageError(f"cannot attach {attachment.path!r}: {error.strerror}", field="attach") from None
-
-    return replace(prompt, attachments=tuple(map(read, prompt.attachments)))

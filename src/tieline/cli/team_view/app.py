@@ -82,12 +82,13 @@ class TeamApp(App[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (as Textual declares it)
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, client: Client, id: str) -> None:
+    def __init__(self, client: Client, id: str, speaker: str = "") -> None:
         super().__init__(ansi_color=True)
         self.failure: BaseException | None = None
         self.conversation: p.TeamView | None = None
         self._client = client
         self._team = id
+        self._speaker = speaker
         self._follower = TeamFollower(client, id, self)
         self._following: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
@@ -274,7 +275,7 @@ class TeamApp(App[None]):
                 case "/answer":
                     self._answer(rest.strip(), typed.text)
                 case _:
-                    self._queue(typed.text, parse_typed_line(typed.text))
+                    self._queue(typed.text, parse_typed_line(typed.text, self._speaker))
         except UsageError as error:
             self._refuse(typed.text, error)
 
@@ -390,9 +391,9 @@ def _help() -> Group:
     )
 
 
-async def open_view(client: Client, id: str) -> p.TeamView | None:
-    """Until the person leaves. Returns how the conversation stood then."""
-    app = TeamApp(client, id)
+async def open_view(client: Client, id: str, speaker: str = "") -> p.TeamView | None:
+    """Until the person leaves, who speaks as `speaker`. Returns how the conversation stood then."""
+    app = TeamApp(client, id, speaker)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         loop.add_signal_handler(number, app.exit)

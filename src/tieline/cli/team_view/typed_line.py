@@ -16,8 +16,9 @@ COMMANDS = {
 """Each command as it is typed, and what it does."""
 
 
-def parse_typed_line(line: str) -> p.AnyTeamAction:
-    """Raises UsageError for a command that is none, or lacks what it needs."""
+def parse_typed_line(line: str, speaker: str = "") -> p.AnyTeamAction:
+    """Said by `speaker`; empty: the first person of the team. Raises UsageError for a command that is none, or lacks
+    what it needs."""
     verb, _, rest = line.strip().partition(" ")
     rest = rest.strip()
     names = tuple(name for name in rest.replace(",", " ").replace("@", " ").split() if name)
@@ -37,9 +38,9 @@ def parse_typed_line(line: str) -> p.AnyTeamAction:
         case "/end":
             return p.EndTeam(reason=rest)
         case "/say" if rest:
-            return p.Speak(text=rest)
+            return p.Speak(text=rest, member=speaker)
         case _ if verb.startswith("@") and rest:
-            return p.Speak(text=rest, to=(p.NextSpeaker(verb[1:].rstrip(",:")),))
+            return p.Speak(text=rest, to=(p.NextSpeaker(verb[1:].rstrip(",:")),), member=speaker)
         case _ if usage := next((usage for usage in COMMANDS if usage.split()[0] == verb), ""):
             raise UsageError(f"that is not how {verb} is typed", field="line", hint=f"Type {usage}.")
         case _ if verb.startswith("/"):
@@ -47,4 +48,4 @@ def parse_typed_line(line: str) -> p.AnyTeamAction:
         case _ if verb.startswith("@"):
             raise UsageError(f"nothing is said to {verb}", field="line", hint="Type @NAME WORDS.")
         case _:
-            return p.Speak(text=line.strip())
+            return p.Speak(text=line.strip(), member=speaker)

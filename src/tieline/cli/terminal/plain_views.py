@@ -24,6 +24,8 @@ from .sanitize import clean, one_line, output
 
 MARKS = {"pending": "[ ]", "running": "[>]", "done": "[x]"}
 OUTPUT_LINES = 8
+TICK_S = 0.1
+"""Between two ticks of a view's clock."""
 
 
 class View(Protocol):

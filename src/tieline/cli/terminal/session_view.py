@@ -1,26 +1,31 @@
 """A session at the hub, on the terminal: each turn in a view of its own, asks with the command that answers them."""
 
+import asyncio
 import sys
 import time
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 
 import msgspec
 
+from ...background_tasks import cancel_and_wait
 from ...events import Answer, Ask, Done, Event, TurnStarted
-from ...protocol.stream_frames import DeltaFrame, EventFrame
+from ...protocol.stream_frames import AnyHubFrame, DeltaFrame, EventFrame
 from ...sessions.records import SessionRecord
 from .ask_text import full_text, headline
 from .formatting import on_terminal, short_id
-from .plain_views import PlainView, View
+from .plain_views import TICK_S, PlainView, View
 from .sanitize import clean
 
 
 class SessionView:
     """`show` what comes; `close` at the end, twice is fine."""
 
-    def __init__(self, record: SessionRecord, *, json: bool = False) -> None:
+    def __init__(self, record: SessionRecord, *, json: bool = False, tell_how_to_answer: bool = True) -> None:
+        """`tell_how_to_answer`: an ask is shown with the command that answers it."""
         self._record = record
         self._json = json
+        self._tell_how_to_answer = tell_how_to_answer
         self._terminal = on_terminal() and not json
         self._view: View | None = None
         self._asked: set[str] = set()
@@ -51,6 +56,15 @@ class SessionView:
             with suppress(OSError):
                 self._view.tick()
 
+    def pause(self) -> None:
+        """Somebody else writes to the terminal now; until `resume`."""
+        if self._view is not None:
+            self._view.pause()
+
+    def resume(self) -> None:
+        if self._view is not None:
+            self._view.resume()
+
     def close(self) -> None:
         if self._view is not None:
             self._view.close()
@@ -64,7 +78,7 @@ class SessionView:
             if isinstance(event, TurnStarted) and not self._terminal:
                 print("› " + clean(event.prompt.strip()).replace("\n", "\n  "), flush=True)
         self._view.show(event)
-        if isinstance(event, Ask) and event.id not in self._asked:
+        if isinstance(event, Ask) and self._tell_how_to_answer and event.id not in self._asked:
             self._asked.add(event.id)
             verb = "answer" if event.kind == "question" else "approve"
             self._view.note(
@@ -90,3 +104,20 @@ class SessionView:
             clock=self._clock,
             keys="Ctrl-C leaves, it goes on",
         )
+
+
+async def ticking(frames: AsyncGenerator[AnyHubFrame, None], watch: SessionView) -> AsyncGenerator[AnyHubFrame, None]:
+    """The frames, while the view's clock goes on."""
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            watch.tick()
+
+    clock = asyncio.create_task(tick())
+    try:
+        async with aclosing(frames):
+            async for frame in frames:
+                yield frame
+    finally:
+        await cancel_and_wait(clock)

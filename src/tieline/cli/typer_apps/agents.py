@@ -9,12 +9,13 @@ from ..help import HelpCommand, HelpGroup
 
 def list_agents(
     names: Annotated[list[str] | None, typer.Argument(metavar="AGENT", help="Only these.", show_default=False)] = None,
-    json: Annotated[bool, typer.Option("--json", help="A JSON array on stdout.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Also those that are not here, and how to get them.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="A JSON array on stdout, of all that are known.")] = False,
 ) -> None:
-    """What is installed: version, signed in or not, what each can do, and what to do about problems."""
+    """What is installed: version, signed in or not, tested or not, what each can do, and what to do about problems."""
     from ..commands.agents import show
 
-    show(names or [], json=json)
+    show(names or [], all=all, json=json)
 
 
 def add_agent(
@@ -58,17 +59,26 @@ def add_agent(
 
 
 def test_agent(
-    name: Annotated[str, typer.Argument(metavar="AGENT", help="Which one.", show_default=False)],
-    prompt: Annotated[str, typer.Option(metavar="TEXT", help="Ask it this too; it may only read.")] = "",
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="AGENT", help="Which ones. Without: all that are here.", show_default=False),
+    ] = None,
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="Ask its own model this instead; it may only read.")] = "",
+    own_model: Annotated[bool, typer.Option("--own-model", help="Ask its own model for a word instead.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --own-model: do not ask me first.")] = False,
     accept_unenforced: Annotated[
-        bool, typer.Option("--accept-unenforced", help="With --prompt: although nothing keeps it from more.")
+        bool, typer.Option("--accept-unenforced", help="With its own model: although nothing keeps it from more.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
 ) -> None:
-    """Try an agent: is it there, signed in, does it open. Without --prompt no model is called."""
-    from ..commands.agents_smoke_test import show
+    """Test an agent: it runs over a scripted model, without account or cost, and what it does is held against what it
+    promises. One that cannot be pointed at that model is looked for and opened."""
+    from ..commands.agents_test import show
 
-    raise typer.Exit(show(name, prompt=prompt, accept_unenforced=accept_unenforced, json=json))
+    status = show(
+        names or [], prompt=prompt, own_model=own_model, yes=yes, accept_unenforced=accept_unenforced, json=json
+    )
+    raise typer.Exit(status)
 
 
 def remove_agent(
@@ -89,16 +99,18 @@ class AgentsGroup(HelpGroup):
 
 GROUP_EXAMPLES = """
 tieline agents
+tieline agents --all
 tieline agents codex gemini
 tieline agents --json | jq '.[] | select(.found) | .name'
 tieline agents add work --type claude-code --env A_KEY=env:WORK_KEY
 tieline agents add reviewer -- my-agent --print {prompt}
-tieline agents test reviewer --prompt "say hello"
+tieline agents test codex
 tieline agents remove reviewer
 """
 EXAMPLES = {
     "list": """
 tieline agents
+tieline agents --all
 tieline agents codex gemini
 """,
     "add": """
@@ -108,9 +120,11 @@ tieline agents add mine --type acp -- my-agent --acp
 tieline agents add codex --arg=--strict-config --replace
 """,
     "test": """
+tieline agents test
 tieline agents test codex
+tieline agents test codex --json | jq '.checks[] | {name, outcome}'
+tieline agents test codex --own-model
 tieline agents test reviewer --prompt "say hello"
-tieline agents test reviewer --json | jq .works
 """,
     "remove": """
 tieline agents remove reviewer

@@ -1,4 +1,4 @@
-"""`tieline channels list|check|reload|test`, as Typer declares them."""
+"""`tieline channels list|check|reload|test|secret`, as Typer declares them."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from .options import MESSAGES_PANEL, Json
 
 
 def channels_list(json: Json = False) -> None:
-    """The channels of the hub: how each is, and its last error."""
+    """The channels of the hub: how each is, and why."""
     from ..commands.channels import show
 
     raise typer.Exit(show(json=json))
@@ -44,12 +44,20 @@ def channels_test(
     raise typer.Exit(test(id, to=to, text=text, json=json))
 
 
+def channels_secret(json: Json = False) -> None:
+    """Make a secret for a webhook, as the Standard Webhooks specification has it. Needs no hub."""
+    from ..commands.channels import secret
+
+    raise typer.Exit(secret(json=json))
+
+
 ABOUT = "Channels deliver messages: to agents, Telegram, webhooks, notifications, plugins."
 VERBS = {
     "list": (channels_list, "tieline channels list"),
     "check": (channels_check, "tieline channels check"),
     "reload": (channels_reload, "tieline channels reload\ntieline channels reload --yes"),
     "test": (channels_test, "tieline channels test phone\ntieline channels test ci --text hello"),
+    "secret": (channels_secret, "tieline channels secret\nexport CI_SECRET=$(tieline channels secret)"),
 }  # fmt: skip
 
 

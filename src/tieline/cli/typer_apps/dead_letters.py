@@ -14,7 +14,9 @@ Pattern = Annotated[
 ]
 From = Annotated[str, typer.Option("--from", metavar="PATTERN", help="Who sent them.", rich_help_panel=FIND)]
 Reason = Annotated[str, typer.Option(metavar="CODE", help="Why they died: gave_up …", rich_help_panel=FIND)]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Their messages' ids.", show_default=False)]
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="ID", help="Their messages' ids, or enough of them.", show_default=False)
+]
 
 
 def dead_list(

@@ -1,8 +1,15 @@
 """Options and help panels that several commands share."""
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+from .. import completion
+
+if TYPE_CHECKING:
+    from ..run.run_options import RunOptions
 
 HUB_PANEL = "The hub"
 SESSIONS_PANEL = "At the hub"
@@ -10,4 +17,131 @@ MESSAGES_PANEL = "Messages"
 HARNESSES_PANEL = "Your harnesses"
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
-MessageId = Annotated[str, typer.Argument(metavar="ID", help="The message's id.", show_default=False)]
+Session = Annotated[
+    str,
+    typer.Argument(
+        metavar="SESSION",
+        help="Its id, or enough of its beginning or end.",
+        show_default=False,
+        autocompletion=completion.sessions,
+    ),
+]
+MessageId = Annotated[
+    str, typer.Argument(metavar="ID", help="The message's id, or enough of its beginning or end.", show_default=False)
+]
+
+# --- how an agent is opened: `run` and `send --new` ---------------------------------------------------------------
+
+Command = TypeVar("Command", bound=Callable[..., None])
+POLICY, AGENT, SESSION, OUTPUT = "Policy", "Agent", "Conversation", "Output and limits"
+
+
+def _opening(
+    policy: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="read-only, ask, edits or full. Default: ask, or as configured.",
+            autocompletion=completion.policies,
+            rich_help_panel=POLICY,
+        ),
+    ] = "",
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CAP,…", help="Permit file_write, shell or network.", rich_help_panel=POLICY),
+    ] = None,
+    ask: Annotated[
+        list[str] | None, typer.Option(metavar="CAP,…", help="Ask each time.", rich_help_panel=POLICY)
+    ] = None,
+    deny: Annotated[list[str] | None, typer.Option(metavar="CAP,…", help="Refuse.", rich_help_panel=POLICY)] = None,
+    accept_unenforced: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unenforced", help="Run although the agent cannot be held to the policy.", rich_help_panel=POLICY
+        ),
+    ] = False,
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="Which model it uses; its own choice by default.", rich_help_panel=AGENT)
+    ] = "",
+    effort: Annotated[
+        str, typer.Option(metavar="LEVEL", help="How hard it thinks; its own choice by default.", rich_help_panel=AGENT)
+    ] = "",
+    system: Annotated[
+        str, typer.Option(metavar="TEXT", help="Added to its system instruction.", rich_help_panel=AGENT)
+    ] = "",
+    allowed_tools: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL,…", help="Tools it may use without asking.", rich_help_panel=AGENT)
+    ] = None,
+    disallowed_tools: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL,…", help="Tools it must not use.", rich_help_panel=AGENT)
+    ] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORD",
+            help="Add an argument to its command line; repeat it for several. Only with --policy full.",
+            rich_help_panel=AGENT,
+        ),
+    ] = None,
+    environment: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Add a variable to its environment; repeat it for several.",
+            rich_help_panel=AGENT,
+        ),
+    ] = None,
+    attach: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="Give it a file with the prompt; repeat it for several.", rich_help_panel=AGENT
+        ),
+    ] = None,
+    resume: Annotated[
+        str, typer.Option(metavar="ID", help="Go on with an earlier conversation.", rich_help_panel=SESSION)
+    ] = "",
+    fork: Annotated[
+        bool, typer.Option("--fork", help="With --resume: go on in a copy of it.", rich_help_panel=SESSION)
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="End the turn after this long. Default: no limit of ours.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    max_turns: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="End after this many model calls. Default: no limit.", rich_help_panel=OUTPUT),
+    ] = None,
+    max_budget_usd: Annotated[
+        float | None,
+        typer.Option(metavar="USD", help="End when this much is spent. Default: no limit.", rich_help_panel=OUTPUT),
+    ] = None,
+) -> None:
+    """How an agent is opened, told once for all commands that open one."""
+
+
+def opens_an_agent(*, after: str) -> Callable[[Command], Command]:
+    """Gives a command those options, after a parameter of its own. They reach it as its keywords."""
+
+    def add_options(command: Command) -> Command:
+        whole: list[inspect.Parameter] = []
+        for each in inspect.signature(command).parameters.values():
+            if each.kind is not each.VAR_KEYWORD:
+                whole.append(each)
+            if each.name == after:
+                whole += inspect.signature(_opening).parameters.values()
+        setattr(command, "__signature__", inspect.Signature(whole))  # noqa: B010 (a function's type does not have it)
+        return command
+
+    return add_options
+
+
+def run_options(given: Mapping[str, Any]) -> "RunOptions":
+    """The request, from a command's parameters, which are named as its fields."""
+    from ..run.run_options import LISTS, RunOptions
+
+    named: dict[str, Any] = {name: given[name] for name in RunOptions.__struct_fields__ if given.get(name) is not None}
+    for name in LISTS & named.keys():
+        named[name] = tuple(named[name])
+    return RunOptions(**named)

@@ -1,12 +1,14 @@
-"""The verbs about sessions at a hub: sessions, send, tail, abort, adopt, attach, diff, open."""
+"""The verbs about sessions at a hub: sessions, send, tail, abort, retry, rename, archive, fork, adopt, attach, diff,
+open."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from .. import completion
 from ..help import HelpCommand
-from .options import SESSIONS_PANEL, Json
+from .options import AGENT, SESSIONS_PANEL, Json, Session, opens_an_agent, run_options
 
 
 class AttachAction(StrEnum):
@@ -14,15 +16,25 @@ class AttachAction(StrEnum):
     OFF = "off"
 
 
-Session = Annotated[
-    str, typer.Argument(metavar="SESSION", help="Its id, or enough of its beginning or end.", show_default=False)
+Sessions = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SESSION…",
+        help="Their ids, or enough of the beginning or end.",
+        show_default=False,
+        autocompletion=completion.sessions,
+    ),
 ]
 
 
 def sessions(
     every: Annotated[bool, typer.Option("--all", help="Archived ones too.")] = False,
-    agent: Annotated[str, typer.Option(metavar="NAME", help="Only of this agent.")] = "",
-    node: Annotated[str, typer.Option(metavar="NAME", help="Only on this machine: its name or id.")] = "",
+    agent: Annotated[
+        str, typer.Option(metavar="NAME", help="Only of this agent.", autocompletion=completion.agents)
+    ] = "",
+    node: Annotated[
+        str, typer.Option(metavar="NAME", help="Only on this machine: its name or id.", autocompletion=completion.nodes)
+    ] = "",
     status: Annotated[
         str, typer.Option(metavar="STATUS", help="Only idle, working, waiting, stuck, failed or closed ones.")
     ] = "",
@@ -38,61 +50,62 @@ def sessions(
     )
 
 
+@opens_an_agent(after="wait")
 def send(
     session: Annotated[
         str,
-        typer.Argument(metavar="SESSION", help="Its id, or enough of it; none with --new.", show_default=False),
+        typer.Argument(
+            metavar="SESSION",
+            help="Its id, or enough of it; none with --new.",
+            show_default=False,
+            autocompletion=completion.sessions,
+        ),
     ] = "",
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="What it should do; `-` reads it from standard input.")
     ] = "",
-    new: Annotated[str, typer.Option("--new", metavar="AGENT", help="Start a session with this agent.")] = "",
-    cwd: Annotated[
+    new: Annotated[
         str,
         typer.Option(
-            metavar="DIR", help="With --new: where it works. Default: here; with --node, the home directory there."
+            "--new", metavar="AGENT", help="Start a session with this agent.", autocompletion=completion.agents
         ),
     ] = "",
     node: Annotated[
-        str, typer.Option(metavar="NAME", help="With --new: on which machine; the hub's own by default.")
-    ] = "",
-    policy: Annotated[
         str,
-        typer.Option(metavar="NAME", help="With --new: read-only, ask, edits or full. Default: ask, or as configured."),
-    ] = "",
-    model: Annotated[
-        str, typer.Option(metavar="NAME", help="With --new: which model; its own choice by default.")
+        typer.Option(
+            metavar="NAME",
+            help="With --new: on which machine; the hub's own by default.",
+            autocompletion=completion.nodes,
+        ),
     ] = "",
     title: Annotated[
         str, typer.Option(metavar="TEXT", help="With --new: what the list shows; its first prompt by default.")
     ] = "",
-    attach: Annotated[
-        list[str] | None, typer.Option(metavar="FILE", help="Give it a file; repeat it for several.")
-    ] = None,
     steer: Annotated[bool, typer.Option("--steer", help="Into the turn that runs now.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Show the turn, on stdout. Ctrl-C leaves; it goes on.")] = False,
+    cwd: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR",
+            help="Where it works. Default: here; with --node, the home directory there.",
+            rich_help_panel=AGENT,
+        ),
+    ] = "",
     json: Json = False,
+    **opening: Any,
 ) -> None:
-    """Send a prompt to a session, or start one. It runs at the hub, whether you stay or not."""
-    from ..commands.sessions import PromptMessage, send
+    """Send a prompt to a session, or start one. It runs at the hub, whether you stay or not.
 
+    How the agent is opened (policy, agent, conversation, limits) goes with --new, except files and the time limit."""
     if new and session and not text:
         session, text = "", session
-    message = PromptMessage(
-        session=session,
-        text=text,
-        new=new,
-        cwd=cwd,
-        node=node,
-        policy=policy,
-        model=model,
-        title=title,
-        attach=tuple(attach or ()),
-        steer=steer,
-        wait=wait,
-        json=json,
+    given = {**locals(), **opening, "agent": new, "prompt": text}
+    from ..commands.sessions import PromptMessage, send
+
+    options = run_options(given)
+    raise typer.Exit(
+        send(PromptMessage(options=options, session=session, node=node, title=title, steer=steer, wait=wait))
     )
-    raise typer.Exit(send(message))
 
 
 def tail(
@@ -101,10 +114,11 @@ def tail(
     number: Annotated[int, typer.Option("-n", "--number", metavar="N", help="Of the last so many events.")] = 200,
     json: Annotated[bool, typer.Option("--json", help="One event per line, with its place in the log.")] = False,
 ) -> None:
-    """What a session said and did lately, and what it does now. Ctrl-C leaves; the session goes on.
+    """What a session said and did lately, and what it does now; on a terminal its asks are answered with one key.
+    Ctrl-C leaves; the session goes on.
 
     Into a pipe, all of it goes to stdout."""
-    from ..commands.sessions import tail
+    from ..commands.tail import tail
 
     raise typer.Exit(tail(session, follow=follow, number=number, json=json))
 
@@ -114,6 +128,65 @@ def abort(session: Session, json: Json = False) -> None:
     from ..commands.sessions import abort
 
     raise typer.Exit(abort(session, json=json))
+
+
+def retry(
+    session: Session,
+    prompt: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROMPT", help="Its id, or enough of it. Default: the last one, if it failed.", show_default=False
+        ),
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Send a prompt again that failed, or whose end nobody knows. Each is sent again once, however often you say so."""
+    from ..commands.session_changes import retry
+
+    raise typer.Exit(retry(session, prompt, json=json))
+
+
+def rename(
+    session: Session,
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="What the list shows.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Give a session another title."""
+    from ..commands.session_changes import rename
+
+    raise typer.Exit(rename(session, title, json=json))
+
+
+def archive(sessions: Sessions, json: Json = False) -> None:
+    """Put sessions away: lists leave them out, `tieline sessions --all` has them. Nothing of them is lost."""
+    from ..commands.session_changes import archive
+
+    raise typer.Exit(archive(sessions, archived=True, json=json))
+
+
+def unarchive(sessions: Sessions, json: Json = False) -> None:
+    """List archived sessions again."""
+    from ..commands.session_changes import archive
+
+    raise typer.Exit(archive(sessions, archived=False, json=json))
+
+
+def fork(
+    session: Session,
+    prompt: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROMPT", help="What the copy should do; `-` reads it from standard input.", show_default=False
+        ),
+    ] = "",
+    title: Annotated[str, typer.Option(metavar="TEXT", help="The title of the copy.")] = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Show the turn, on stdout. Ctrl-C leaves; it goes on.")] = False,
+    json: Json = False,
+) -> None:
+    """Go on in a copy of a session's conversation; the session itself stays as it is."""
+    from ..commands.session_changes import fork
+
+    raise typer.Exit(fork(session, prompt, title=title, wait=wait, json=json))
 
 
 def adopt(session: Session, json: Json = False) -> None:
@@ -148,7 +221,12 @@ def diff(session: Session, json: Json = False) -> None:
 
 
 def open_page(
-    session: Annotated[str, typer.Argument(metavar="SESSION", help="Show this one.", show_default=False)] = "",
+    session: Annotated[
+        str,
+        typer.Argument(
+            metavar="SESSION", help="Show this one.", show_default=False, autocompletion=completion.sessions
+        ),
+    ] = "",
     terminal: Annotated[
         bool, typer.Option("--terminal", help="Not on the page: go on with it here, in its own harness.")
     ] = False,
@@ -177,6 +255,7 @@ tieline sessions --agent codex -q "failing test" --json | jq -r '.[].id'
 tieline send 1f0c2a "and now the changelog"
 tieline send 1f0c2a "not that file" --steer
 tieline send --new codex "fix the failing test" --cwd ~/project --wait
+tieline send --new claude-code "tidy the docs" --policy edits --deny network
 git diff | tieline send 1f0c2a -
 """,
     tail: """
@@ -186,6 +265,23 @@ tieline tail 1f0c2a --json | jq -r 'select(.type == "event") | .event.type'
 """,
     abort: """
 tieline abort 1f0c2a
+""",
+    retry: """
+tieline retry 1f0c2a                     its last prompt, which failed
+tieline retry 1f0c2a 7be04f
+""",
+    rename: """
+tieline rename 1f0c2a "the failing test"
+""",
+    archive: """
+tieline archive 1f0c2a 9ad310
+""",
+    unarchive: """
+tieline unarchive 1f0c2a
+""",
+    fork: """
+tieline fork 1f0c2a
+tieline fork 1f0c2a "try it with SQLite instead" --title "with SQLite"
 """,
     adopt: """
 tieline adopt 1f0c2a

@@ -9,6 +9,7 @@ from .options import SESSIONS_PANEL, Json
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The team file.", show_default=False)]
 Plain = Annotated[bool, typer.Option("--plain", help="Line by line, also on a terminal.")]
+As = Annotated[str, typer.Option("--as", metavar="NAME", help="As which person of the team you speak.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The conversation, or a part of its id.", show_default=False)]
 
 
@@ -50,13 +51,16 @@ def team_run(
         bool, typer.Option("--rehearse", help="Agents play the scripts in `rehearsal/`, and no model is asked.")
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Start it and return; it goes on at the hub.")] = False,
+    speaker: As = "",
     plain: Plain = False,
     json: Json = False,
 ) -> None:
     """Give a team its task and follow the conversation; people of the team answer here."""
     from ..commands.team import run
 
-    raise typer.Exit(run(file, task, cwd=cwd, rehearse=rehearse, detach=detach, plain=plain, json=json))
+    raise typer.Exit(
+        run(file, task, cwd=cwd, rehearse=rehearse, detach=detach, speaker=speaker, plain=plain, json=json)
+    )
 
 
 def team_list(json: Json = False) -> None:
@@ -69,20 +73,21 @@ def team_list(json: Json = False) -> None:
 def team_show(
     id: Id,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, and take part.")] = False,
+    speaker: As = "",
     plain: Plain = False,
     json: Json = False,
 ) -> None:
     """A conversation: what was said, who speaks, who is next, what it cost."""
     from ..commands.team import show
 
-    raise typer.Exit(show(id, follow=follow, plain=plain, json=json))
+    raise typer.Exit(show(id, follow=follow, speaker=speaker, plain=plain, json=json))
 
 
 def team_say(
     id: Id,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What you say; `-` reads standard input.")],
     to: Annotated[list[str] | None, typer.Option("--to", metavar="NAME", help="Who shall answer.")] = None,
-    member: Annotated[str, typer.Option("--as", metavar="NAME", help="As which person of the team.")] = "",
+    member: As = "",
     json: Json = False,
 ) -> None:
     """Say something, at any time."""

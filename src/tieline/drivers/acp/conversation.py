@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from ...background_tasks import cancel_and_wait
-from ...errors import AgentDied, AgentStartFailed, Unsupported
-from ...events import Answer, Ask, Error, Init, Other, Outcome, Warning
+from ...errors import AgentDied, AgentStartFailed, Unsupported, UsageError
+from ...events import Answer, Ask, Error, Init, Other, Outcome, Question, Warning
 from ...policy import Receipt
 from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer, PeerGone, RpcError
@@ -19,7 +19,18 @@ from ..denial_reasons import PendingReasons, refusal_message
 from ..turn_stream import Turn
 from .capabilities import InitializeResponse
 from .events import AcpNormaliser
-from .permissions import CANCELLED, elicitation_response, parse_questions, permission_ask, permission_response
+from .permissions import (
+    CANCELLED,
+    answers_response,
+    asked_questions,
+    consent_ask,
+    consent_response,
+    elicitation_response,
+    is_consent,
+    parse_questions,
+    permission_ask,
+    permission_response,
+)
 from .prompt import content_blocks
 
 TURN_S = 7 * 24 * 3600.0
@@ -31,6 +42,11 @@ MAX_GARBAGE = 100
 MAX_LATE = 100
 """Updates that came between two turns, kept for the next one."""
 METHOD_NOT_FOUND = -32601
+STEER_S = 30.0
+MAX_STEERS = 100
+"""What is said in the middle of a turn, kept until the agent fetches it."""
+WITHDRAW_S = 1.0
+"""How long the withdrawal of open asks may take before the turn is cancelled without it."""
 
 CONTENT_UPDATES = frozenset(
     {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk", "tool_call", "tool_call_update", "plan"}
@@ -61,12 +77,15 @@ class AcpConversation:
         self._ask = ask
         self.process = process
         self._peer: Peer | None = None
-        self._normaliser = AcpNormaliser(preset, spec.cwd)
+        self._normaliser = AcpNormaliser(preset, spec.cwd, resumed=bool(spec.resume))
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
         self._open_asks: dict[str, asyncio.Task[Answer]] = {}
         self._ask_count = 0
         self._pending_reasons = PendingReasons()  # ACP's answers have no place for a reason
+        self._cancelling: asyncio.Task[None] | None = None
+        self._steers: list[str] = []  # waiting for the agent to fetch them
+        self._refused_consents: list[str] = []  # before the first turn
         self._turns = 0
         self._garbage_lines: list[str] = []
         self._late_updates: list[dict[str, Any]] = []
@@ -107,7 +126,14 @@ class AcpConversation:
         turn.interrupt(self.process.kill)
         for task in self._open_asks.values():
             task.cancel()
+        # A task of its own: who interrupts may be the very one whose decision is withdrawn by it.
+        self._cancelling = asyncio.create_task(self._cancel())
+        await asyncio.shield(self._cancelling)
+
+    async def _cancel(self) -> None:
+        """Several agents go on waiting for an answer that has not come before the cancel."""
         if self._peer is not None:
+            await self._peer.wait_responded(WITHDRAW_S)
             with suppress(PeerGone):  # then the turn ends by itself
                 await self._peer.notify("session/cancel", {"sessionId": self.native_id})
 
@@ -117,10 +143,30 @@ class AcpConversation:
             await self._turn.drain()
 
     async def steer(self, text: str) -> None:
-        raise Unsupported(self.agent, "steer")
+        how = self.preset.traits.steering
+        if how == "none":
+            raise Unsupported(self.agent, "steer")
+        if self._turn is None or self._turn.ended or self._peer is None:
+            raise UsageError("no turn is running", field="steer", hint="Send it as the next prompt.")
+        if how == "drained":
+            if len(self._steers) >= MAX_STEERS:
+                raise UsageError(f"{self.agent} did not fetch what was said before", field="steer")
+            self._steers.append(text)
+            return
+        # Where the turn has ended meanwhile, the agent must not begin one of its own.
+        ours = {"steering": {"idleBehavior": "promptRequired"}}
+        words = {"sessionId": self.native_id, "prompt": [{"type": "text", "text": text}], "_meta": ours}
+        try:
+            result: Any = await self._peer.request("_session/steering", words, timeout=STEER_S)
+            outcome = result.get("outcome") if isinstance(result, dict) else result  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            refusal = "" if outcome == "injected" else f"it answered {outcome!r}"
+        except (RpcError, PeerGone, TimeoutError) as error:
+            refusal = str(error) or "it does not answer"
+        if refusal:
+            raise UsageError(f"{self.agent}: {refusal}", field="steer", hint="Send it as the next prompt.")
 
     async def close(self) -> None:
-        for task in (self._task, *self._open_asks.values()):
+        for task in (self._task, self._cancelling, *self._open_asks.values()):
             if task is not None:
                 await cancel_and_wait(task)
         if self._turn is not None:
@@ -144,6 +190,8 @@ class AcpConversation:
             if self.unverified:
                 what = ", ".join(self.unverified)
                 turn.emit(Warning(f"unverified: {what}. {self.agent} was given it, but does not tell whether it can"))
+            for title in self._refused_consents:
+                turn.emit(Warning(f"refused at the start of {self.agent}: {title}. Only a person may grant it"))
         for line in self._garbage_lines:
             turn.emit(Other(line, "stdout"))
         self._garbage_lines.clear()
@@ -171,17 +219,30 @@ class AcpConversation:
     def _complete_turn(self, turn: Turn, result: Mapping[str, Any]) -> None:
         """The turn is over. In version 1 of the protocol the prompt's response says so; in version 2 another
         message will, so nothing but this knows about the end."""
-        self._normaliser.end()
-        reason = result.get("stopReason", "")
-        tokens = self._normaliser.tokens(result)
+        told = self._normaliser
+        told.end()
+        reason = code = result.get("stopReason", "")
+        tokens = told.tokens(result)
         status = OUTCOMES.get(reason, "error")
         error = STOP_REASONS.get(reason, f"it stopped: {reason}") if status == "error" else ""
-        if status == "success" and not self._normaliser.has_output:
+        denied = told.denied if status == "success" else told.any_denied if status == "interrupted" else ""
+        if denied:  # whatever the agent calls it: neither was the prompt answered, nor did anybody interrupt
+            status, error, code = "error", f"the agent ended the turn because this was denied: {denied}", "denied"
+        elif status == "success" and not told.has_output:
             status, error = "error", "the agent ended the turn without an answer"
+        elif status == "success" and told.told_error:
+            status, error, code = "error", told.told_error, "agent"
         if error and not turn.interrupted:
-            turn.emit(Error(error, reason))
-        usage = "unknown" if tokens is None else "complete" if self.preset.usage_is_total else "partial"
-        turn.done(status, error=error, tokens=tokens, usage=usage, native_id=self.native_id)
+            turn.emit(Error(error, code))
+        self._keep_unheard(turn)
+        turn.done(status, error=error, tokens=tokens, usage=told.usage_of(tokens), native_id=self.native_id)
+
+    def _keep_unheard(self, turn: Turn) -> None:
+        """What the agent did not fetch in this turn goes before the next prompt."""
+        for text in self._steers:
+            turn.emit(Warning(f"said too late for this turn, it goes with the next prompt: {text}"))
+            self._pending_reasons.add(f"[Said during the turn before: {text}]")
+        self._steers.clear()
 
     async def _fail_turn(self, turn: Turn) -> None:
         await self.process.wait(EXIT_S)
@@ -226,7 +287,14 @@ class AcpConversation:
     async def requested(self, method: str, params: dict[str, Any]) -> Any:
         turn = self._turn
         if method == "session/request_permission":
+            if is_consent(self.preset.traits, params):
+                return await self._consent(turn, params)
+            if turn is not None and (questions := asked_questions(self.preset.traits, params)):
+                return await self._answers(turn, params, questions)
             return CANCELLED if turn is None or turn.ended else await self._permission(turn, params)
+        if method == "craft/drainMidTurnQueue" and self.preset.traits.steering == "drained":
+            messages, self._steers = self._steers, []
+            return {"messages": messages}
         if method == "elicitation/create" and turn is not None and params.get("mode", "form") == "form":
             return await self._question(turn, params)
         if method == "fs/write_text_file" and self.preset.sends_writes:
@@ -238,8 +306,7 @@ class AcpConversation:
     async def _permission(self, turn: Turn, params: Mapping[str, Any]) -> Any:
         tool = self._normaliser.permission_requested(params["toolCall"])
         action = self._normaliser.action(tool)
-        options: list[Mapping[str, Any]] = params.get("options") or []
-        request = await permission_ask(self._next_ask_id(), tool, action, options, self.preset, self.spec.cwd)
+        request = await permission_ask(self._next_ask_id(), tool, action, params, self.preset, self.spec.cwd)
         answer = await self._decide(turn, request)
         if answer is None:
             self._normaliser.refuse(tool, "the turn was interrupted")
@@ -247,7 +314,16 @@ class AcpConversation:
         if answer.decision == "deny":
             self._normaliser.refuse(tool, answer.reason or f"denied by {answer.by}")
             self._pending_reasons.add(refusal_message(request, answer))
-        return permission_response(options, answer, lasting=self.preset.supports_always)
+        options: list[Mapping[str, Any]] = params.get("options") or []
+        preferred = self.preset.traits.preferred_options
+        return permission_response(options, answer, lasting=self.preset.supports_always, preferred=preferred)
+
+    async def _consent(self, turn: Turn | None, params: Mapping[str, Any]) -> Any:
+        request = consent_ask(self._next_ask_id(), params)
+        if turn is None or turn.ended:  # nobody can be asked
+            self._refused_consents.append(request.title)
+            return consent_response(params, Answer(request.id, "deny"))
+        return consent_response(params, await self._decide(turn, request))
 
     async def _question(self, turn: Turn, params: Mapping[str, Any]) -> Any:
         questions = parse_questions(params)
@@ -257,6 +333,17 @@ class AcpConversation:
         if answer is not None:
             self._pending_reasons.add(refusal_message(request, answer))
         return elicitation_response(params, answer)
+
+    async def _answers(self, turn: Turn, params: Mapping[str, Any], questions: tuple[Question, ...]) -> Any:
+        """Questions that come as a request for permission."""
+        tool = self._normaliser.permission_requested(params["toolCall"])
+        request = Ask(self._next_ask_id(), "question", tool.title, questions=questions)
+        answer = await self._decide(turn, request)
+        if answer is None or answer.decision == "deny":
+            self._normaliser.refuse(tool, answer.reason if answer else "the turn was interrupted")
+        if answer is not None:
+            self._pending_reasons.add(refusal_message(request, answer))
+        return answers_response(params, answer)
 
     def _next_ask_id(self) -> str:
         self._ask_count += 1

@@ -6,6 +6,7 @@ Which agent, how it is started and what is odd about it is data: `presets`. The 
 
 import asyncio
 import hashlib
+import re
 import shutil
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,7 +24,7 @@ from ...errors import AgentMissing, AgentStartFailed, PolicyUnenforceable, Usage
 from ...policy import CAPABILITIES, Capability, Policy, Receipt
 from ...processes.async_process import Process
 from ...wire.jsonrpc import Peer
-from ..acp_presets import PRESETS, STREAM, Preset
+from ..acp_presets import PRESETS, STREAM, Denial, McpPassing, Preset, Progress, Spending, Steering
 from ..base import AskFn, Features, Probe, Program, Spec, check_args, required_features
 from ..observed_features import Basis, Observation, ObservedAgents
 from ..registry import parse_options
@@ -37,6 +38,9 @@ from .policy import launch_command, overriding_rules, receipt
 START_S = 60.0
 """The longest wait for an agent to come up. Node programs on a busy machine take their time."""
 VERSION_S = 20.0
+VERSION = re.compile(r"(?:^|[\s/v@(])(\d+(?:\.\d+)+(?:[-+][\w.+-]*\w)?)")
+SUBCOMMAND = re.compile(r"[a-z][a-z-]*")
+"""A word of a command that is no path, no package and no option."""
 
 
 UNSAFE_ARGS = ("--yolo", "-y", "--admin-policy", "--policy", "--allowed-tools", "--allow-all-tools", "--allow-all",
@@ -52,6 +56,39 @@ class PresetFeatures(Struct, frozen=True, forbid_unknown_fields=True):
     fork: Annotated[bool | None, setting("A conversation can be forked.", True)] = None
     usage: Annotated[bool | None, setting("The agent reports tokens.", True)] = None
     attachments: Annotated[tuple[str, ...] | None, setting("Media types of attachments.", ("image/*",))] = None
+
+
+class TraitOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a configured agent does differently from others."""
+
+    denial: Annotated[
+        Denial | None,
+        setting("What a denied call does: the model is `told`, or it `ends_turn`, or the turn is `cancelled`.", "told"),
+    ] = None
+    usage: Annotated[
+        Spending | None,
+        setting("Whose tokens the agent reports: of the `turn`, the whole `session`, the `last_call`.", "turn"),
+    ] = None
+    mcp: Annotated[
+        McpPassing | None,
+        setting("How MCP servers reach it: with the `session`, or `refused` because it would lose them.", "refused"),
+    ] = None
+    steering: Annotated[
+        Steering | None,
+        setting("How it is steered: `none`, `request` (`_session/steering`), `drained` (it fetches).", "request"),
+    ] = None
+    progress: Annotated[
+        Progress | None,
+        setting("What a running call's content is: `output`, `arguments`, `description`.", "output"),
+    ] = None
+    consents: Annotated[
+        tuple[str, ...] | None,
+        setting("Ids of its asks that only a person may grant, whatever the policy says.", ("index-permission",)),
+    ] = None
+    error_texts: Annotated[
+        tuple[str, ...] | None,
+        setting("Patterns of whole answers that are errors of the agent's.", ("Error: .+",)),
+    ] = None
 
 
 class AcpOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,6 +109,9 @@ class AcpOptions(Struct, frozen=True, forbid_unknown_fields=True):
     can: Annotated[
         PresetFeatures, setting("What the agent can do, where the preset or the agent does not tell.", {"model": True})
     ] = PresetFeatures()
+    traits: Annotated[
+        TraitOptions, setting("What the agent does differently from others.", {"denial": "ends_turn"})
+    ] = TraitOptions()
 
 
 OPTIONS = AcpOptions
@@ -87,20 +127,28 @@ def create(name: str, options: Mapping[str, Any]) -> "Acp":
         hint = 'Say what to start, for example command = ["my-agent", "acp"].'
         raise UsageError(f"agents.{name}: an ACP agent needs a command", field=f"agents.{name}.command", hint=hint)
     preset = PRESETS[chosen.preset] if chosen.preset else Preset(command=chosen.command, features=STREAM)
-    check_args(
-        name,
-        chosen.args,
-        {*UNSAFE_ARGS, *(part for part in (*preset.args, *preset.model_args) if part.startswith("-"))},
-    )
-    can = {key: value for key, value in asdict(chosen.can).items() if value is not None}
+    ours = (*preset.args, *preset.model_args, *preset.mcp_args)
+    check_args(name, chosen.args, {*UNSAFE_ARGS, *(part for part in ours if part.startswith("-"))})
+    traits = replace(preset.traits, **_chosen(chosen.traits))
+    if traits.mcp == "argument" and not preset.mcp_args:
+        hint = 'Say mcp = "refused", or leave it out.'
+        raise UsageError(f"agents.{name}: which argument takes MCP servers is not known", field="traits", hint=hint)
+    able = {"mcp_servers": traits.mcp != "refused", "steer": traits.steering != "none"}
     preset = replace(
         preset,
         args=(*preset.args, *chosen.args),
-        features=replace(preset.features, **can),
+        features=replace(preset.features, **able, **_chosen(chosen.can)),
+        traits=traits,
         asks=preset.asks if chosen.asks is None else chosen.asks,
-        mode=preset.mode if chosen.mode is None else chosen.mode,
     )
+    if chosen.mode is not None:
+        preset = replace(preset, mode=chosen.mode, mode_writes="")
     return Acp(name, preset, command=chosen.command, env=chosen.env, can=chosen.can)
+
+
+def _chosen(options: Struct) -> dict[str, Any]:
+    """What the configuration says of them."""
+    return {key: value for key, value in asdict(options).items() if value is not None}
 
 
 class Acp:
@@ -224,18 +272,26 @@ class Acp:
 
     async def _version(self, path: str, env: Mapping[str, str]) -> tuple[str, str]:
         """(version, problem) as the program tells them."""
-        lines: list[bytes] = []
+        problem = ""
+        rest = self._command[1:]
         try:
-            argv = [path, *self._command[1:], "--version"]
-            async with Process.start(argv, cwd="/", env={**self.preset.env, **env}) as process:
-                process.close_stdin()
-                async with asyncio.timeout(VERSION_S):
-                    async for batch in process.lines():
-                        lines += batch
-                await process.wait(1.0)
-                status = process.returncode
+            async with asyncio.timeout(VERSION_S):
+                # A subcommand (`my-agent acp`) may know no --version, or speak ACP instead of saying it.
+                for given in dict.fromkeys((rest, () if all(map(SUBCOMMAND.fullmatch, rest)) else rest)):
+                    version, status = await self._ask_version([path, *given, "--version"], env)
+                    if version:
+                        return version, ""
+                    problem = problem or f"its version cannot be read (exit status {status})"
         except (OSError, ValueError, TimeoutError) as error:
-            return "", f"its version cannot be read: {error or 'it does not answer'}"
-        words = b" ".join(lines[:5]).decode(errors="replace").split()
-        version = next((word for word in words if word[:1].isdigit() and "." in word), "")
-        return version, "" if version else f"its version cannot be read (exit status {status})"
+            problem = problem or f"its version cannot be read: {error or 'it does not answer'}"
+        return "", problem
+
+    async def _ask_version(self, argv: list[str], env: Mapping[str, str]) -> tuple[str, int | None]:
+        lines: list[bytes] = []
+        async with Process.start(argv, cwd="/", env={**self.preset.env, **env}) as process:
+            process.close_stdin()
+            async for batch in process.lines():
+                lines += batch
+            await process.wait(1.0)
+            found = VERSION.search(b" ".join(lines[:5]).decode(errors="replace"))
+            return found[1] if found else "", process.returncode

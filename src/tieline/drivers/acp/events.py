@@ -4,8 +4,9 @@ A tool call grows over several messages (and with some agents begins only in the
 known of it is kept until it can be told whole.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal, cast
 
 from ...events import (
     AnyAction,
@@ -27,20 +28,31 @@ from ...events import (
 )
 from ..acp_presets import Preset
 from ..unified_diff import unified_diff
-from .tools import NOTHING, AcpToolCall, Fields
+from .tools import NOTHING, AcpToolCall, Fields, at_path
 
 GOVERNED = frozenset({"edit", "delete", "move", "execute", "fetch"})
 PROGRESS: Mapping[str, Any] = {"pending": "pending", "in_progress": "running", "completed": "done"}
+TOKENS: Mapping[str, tuple[str, ...]] = {
+    "input": ("inputTokens", "input_tokens"),
+    "output": ("outputTokens", "output_tokens"),
+    "cache_read": ("cachedReadTokens",),
+    "cache_write": ("cachedWriteTokens",),
+    "reasoning": ("thoughtTokens",),
+}
+"""Fields of Tokens, and what agents call them."""
 
 
 class AcpNormaliser:
     """`begin(emit)` starts a turn, `feed` takes its updates, `end` tells what was still held back."""
 
-    def __init__(self, preset: Preset, cwd: str = "") -> None:
+    def __init__(self, preset: Preset, cwd: str = "", *, resumed: bool = False) -> None:
+        """`resumed`: what the session spent before is not known."""
         self.commands: tuple[str, ...] = ()
         self.has_output = False  # whether the agent did anything at all in this turn
         self._preset = preset
+        self._traits = preset.traits
         self._cwd = f"{cwd}/"
+        self._session_tokens: dict[str, int] | None = None if resumed else {}  # as far as it was told
         self._items = 0
         self._cost: float | None = None  # USD, of the whole session
         self._handlers: Mapping[str, Callable[[dict[str, Any]], None]] = {
@@ -68,6 +80,11 @@ class AcpNormaliser:
         self._parts: list[str] = []
         self._tools: dict[str, AcpToolCall] = {}
         self._changes: dict[str, tuple[str | None, str]] = {}  # path → its text before the turn, and the diff since
+        self._texts = 0
+        self._last_text = ""
+        self._denied = ""  # the call that was denied last
+        self._answered = True  # there is something of the model since then
+        self._chunk_tokens: dict[str, int] = {}
         self._cost_before = self._cost or 0.0
 
     def feed(self, update: dict[str, Any]) -> None:
@@ -89,6 +106,9 @@ class AcpNormaliser:
         self._close_item()
         tool = self._get_tool(call)
         tool.merge_permission_request(call)
+        prefix = self._traits.command_prefix
+        if prefix and not tool.arguments and prefix in tool.text:
+            tool.described = tool.text.partition(prefix)[2]
         if not tool.announced:
             self._announce(tool)
         return tool
@@ -96,6 +116,7 @@ class AcpNormaliser:
     def refuse(self, tool: AcpToolCall, reason: str) -> None:
         """It was denied. Agents may say nothing more about it."""
         tool.refused = True
+        self._denied, self._answered = tool.title or tool.name, False
         self._emit(ToolResult(tool.id, "denied", reason))
 
     def action(self, tool: AcpToolCall) -> AnyAction:
@@ -103,22 +124,40 @@ class AcpNormaliser:
         known = tool.kind if tool.kind in GOVERNED else self._preset.tool_kinds.get(tool.name, tool.kind)
         return tool.action(known, self._cwd)
 
+    @property
+    def denied(self) -> str:
+        """The denied call after which nothing came: it is what ended the turn."""
+        return "" if self._answered else self._denied
+
+    @property
+    def any_denied(self) -> str:
+        """The call that was denied last, whatever came after it."""
+        return self._denied
+
+    @property
+    def told_error(self) -> str:
+        """The turn's only text, where that is an error of the agent's and not an answer of the model's."""
+        alone = self._texts == 1 and not self._tools
+        return self._last_text if alone and _matches(self._traits.error_texts, self._last_text) else ""
+
     def tokens(self, result: Fields) -> Tokens | None:
-        """The tokens in a prompt's result; None where it tells none."""
-        usage: Any = result
-        for name in self._preset.usage_path:
-            usage = usage.get(name) or NOTHING
+        """The turn's tokens, as far as a prompt's result and what came before it tell them; None where they tell none.
+        Once per turn."""
+        spent = self._chunk_tokens or _tokens(at_path(result, self._traits.usage_path))
+        if self._traits.usage == "session" and spent:
+            before, self._session_tokens = self._session_tokens, spent
+            if before is None:
+                spent = {}  # it may be the whole session's, from before we came
+            elif all(spent[name] >= before.get(name, 0) for name in spent):  # else it counts anew
+                spent = {name: spent[name] - before.get(name, 0) for name in spent}
         cost = None if self._cost is None else round(self._cost - self._cost_before, 9)
-        if not usage and cost is None:
-            return None
-        return Tokens(
-            input=usage.get("inputTokens", usage.get("input_tokens")),
-            output=usage.get("outputTokens", usage.get("output_tokens")),
-            cache_read=usage.get("cachedReadTokens"),
-            cache_write=usage.get("cachedWriteTokens"),
-            reasoning=usage.get("thoughtTokens"),
-            cost_usd=cost,
-        )
+        return Tokens(**spent, cost_usd=cost) if spent or cost is not None else None
+
+    def usage_of(self, tokens: Tokens | None) -> Literal["complete", "partial", "unknown"]:
+        """How much of the turn's spending they are."""
+        if tokens is None:
+            return "unknown"
+        return "complete" if self._traits.usage in ("turn", "session") else "partial"
 
     # --- one method per kind of update -----------------------------------------------------------------
 
@@ -130,6 +169,9 @@ class AcpNormaliser:
             self._emit(Other(update, "session/update"))
         elif mark and text.startswith(mark):
             self._emit(Status("mode", text[len(mark) :]))
+        elif not text:  # what it carries is beside it
+            for name, number in _tokens(at_path(update, self._traits.chunk_usage_path)).items():
+                self._chunk_tokens[name] = self._chunk_tokens.get(name, 0) + number
         else:
             if self._item_type is not Text or update.get("messageId") != self._message:
                 self._open_item(Text, update)
@@ -137,7 +179,9 @@ class AcpNormaliser:
             self._emit(TextDelta(text, self._item))
 
     def _thought_chunk(self, update: dict[str, Any]) -> None:
-        text = update["content"].get("text") or ""
+        text = update["content"].get("text")
+        if not text:
+            return
         if self._item_type is not Thinking or update.get("messageId") != self._message:
             self._open_item(Thinking, update)
         self._parts.append(text)
@@ -148,16 +192,26 @@ class AcpNormaliser:
         tool = self._get_tool(update)
         tool.merge(update)
         status = update.get("status")
+        progress = self._traits.progress if status not in ("completed", "failed") else "output"
+        if progress == "arguments":
+            tool.take_arguments()
         if not tool.announced and (tool.describable or status not in (None, "pending")):
             self._announce(tool)
         if status in ("completed", "failed"):
             self._finish(tool, status)
-        elif tool.announced and update["sessionUpdate"] == "tool_call_update" and update.get("content"):
-            text = tool.text
-            if text != tool.output:  # the content is replaced each time; we tell what is new of it
-                news = text[len(tool.output) :] if text.startswith(tool.output) else text
-                tool.output = text
-                self._emit(ToolOutput(tool.id, news))
+        elif tool.announced and update["sessionUpdate"] == "tool_call_update":
+            piece = at_path(update, self._traits.output_path)
+            if isinstance(piece, str):
+                self._tell_output(tool, piece if self._traits.output_whole else tool.output + piece)
+            elif progress == "output" and update.get("content"):
+                self._tell_output(tool, tool.text)
+
+    def _tell_output(self, tool: AcpToolCall, whole: str) -> None:
+        """What is new of its output. The content of a call is replaced each time."""
+        if whole != tool.output:
+            news = whole[len(tool.output) :] if whole.startswith(tool.output) else whole
+            tool.output = whole
+            self._emit(ToolOutput(tool.id, news))
 
     def _plan(self, update: dict[str, Any]) -> None:
         self._close_item()
@@ -196,7 +250,12 @@ class AcpNormaliser:
     def _close_item(self) -> None:
         """The text or thought that was being streamed is complete."""
         if self._item_type is not None:
-            self._emit(self._item_type("".join(self._parts), self._item))
+            text = "".join(self._parts)
+            if self._item_type is Text and text.strip():
+                self._texts += 1
+                self._last_text = text.strip()
+                self._answered = self._answered or not _matches(self._traits.denial_texts, self._last_text)
+            self._emit(self._item_type(text, self._item))
             self._item_type = None
             self._parts = []
 
@@ -211,12 +270,12 @@ class AcpNormaliser:
         mark = self._preset.name_separator
         if mark and mark in id:
             return id.partition(mark)[0]
-        told = ((call.get("_meta") or NOTHING).get("claudeCode") or NOTHING).get("toolName")
-        return told or call.get("title") or call.get("kind") or "tool"
+        return at_path(call, self._traits.name_path) or call.get("title") or call.get("kind") or "tool"
 
     def _announce(self, tool: AcpToolCall) -> None:
         tool.announced = True
         self.has_output = True
+        self._answered = self._answered or self._traits.denial == "told"
         self._emit(ToolUse(tool.id, tool.name, self.action(tool), tool.arguments))
 
     def _finish(self, tool: AcpToolCall, status: str) -> None:
@@ -278,3 +337,18 @@ class AcpNormaliser:
         if metadata.get("exists") is False:
             return path, unified_diff(short, None, tool.argument("content"))
         return None
+
+
+def _matches(patterns: Iterable[str], text: str) -> bool:
+    return any(re.fullmatch(pattern, text, re.DOTALL) for pattern in patterns)
+
+
+def _tokens(usage: Any) -> dict[str, int]:
+    """What is told of each field of Tokens."""
+    if not isinstance(usage, dict):
+        return {}
+    told = cast("Mapping[str, Any]", usage)
+    found = {
+        field: [told[name] for name in names if isinstance(told.get(name), int)] for field, names in TOKENS.items()
+    }
+    return {field: numbers[0] for field, numbers in found.items() if numbers}

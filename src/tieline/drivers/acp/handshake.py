@@ -14,6 +14,7 @@ from ...wire.jsonrpc import Peer, PeerGone, RpcError
 from ..base import McpServer
 from .capabilities import parse_initialize_response
 from .conversation import EXIT_S, AcpConversation, error_details
+from .policy import session_mode
 
 PROTOCOL = 1
 AUTH_REQUIRED = -32000
@@ -33,7 +34,8 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
             peer, parse_initialize_response(await peer.request("initialize", _initialize_params(), timeout=REQUEST_S))
         )
         _check_offered(talk)
-        where = {"cwd": spec.cwd, "mcpServers": [_mcp_server(*entry) for entry in spec.mcp_servers.items()]}
+        servers = [_mcp_server(*entry) for entry in spec.mcp_servers.items()]
+        where = {"cwd": spec.cwd, "mcpServers": servers if talk.preset.traits.mcp == "session" else []}
         if not spec.resume:
             session: SessionResult | None = await peer.request("session/new", where, timeout=REQUEST_S)
             talk.native_id = (session or {})["sessionId"]
@@ -52,8 +54,7 @@ async def open_session(talk: AcpConversation, peer: Peer) -> None:
         talk.model = spec.model or _current_value(session, "model")
         if spec.model and not talk.preset.model_args:
             await _set_option(talk, peer, session, "model", spec.model)
-        if talk.preset.mode and talk.preset.mode != _current_value(session, "mode"):
-            await _set_option(talk, peer, session, "mode", talk.preset.mode)
+        await _set_mode(talk, peer, session)
         talk.ready = True
     except RpcError as error:
         raise _start_error(talk, error) from None
@@ -86,7 +87,8 @@ def _check_offered(talk: AcpConversation) -> None:
         raise Unsupported(talk.agent, "fork", hint=older)
     if spec.resume and not (offered.capabilities.load_session or offered.has_session_method("resume") or spec.fork):
         raise Unsupported(talk.agent, "resume", hint=older)
-    if any(server.url for server in spec.mcp_servers.values()) and not offered.accepts_http_mcp:
+    by_session = talk.preset.traits.mcp == "session"
+    if by_session and any(server.url for server in spec.mcp_servers.values()) and not offered.accepts_http_mcp:
         raise Unsupported(talk.agent, "mcp_servers by URL", hint=older)
 
 
@@ -128,6 +130,15 @@ def _current_value(session: SessionResult, what: str) -> str:
             return str(option.get("currentValue", ""))
     state: SessionResult = session.get(f"{what}s") or {}
     return str(state.get(f"current{what.title()}Id", ""))
+
+
+async def _set_mode(talk: AcpConversation, peer: Peer, session: SessionResult) -> None:
+    """The mode in which it asks. One that it was started in counts only if the session says so: an agent that does not
+    know a mode starts in another."""
+    mode = session_mode(talk.preset, talk.spec.policy)
+    current = _current_value(session, "mode")
+    if mode and mode != current and (current or not talk.preset.mode_env):
+        await _set_option(talk, peer, session, "mode", mode)
 
 
 async def _set_option(talk: AcpConversation, peer: Peer, session: SessionResult, what: str, value: str) -> None:

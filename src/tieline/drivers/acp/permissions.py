@@ -8,17 +8,22 @@ from typing import Any
 import msgspec
 
 from ...events import Answer, AnyAction, Ask, Choice, Edit, Question, Remember, needs
-from ..acp_presets import Preset
+from ..acp_presets import Preset, Traits
 from ..current_file import note_links
 from .edit_diffs import preview_edit
-from .tools import AcpToolCall
+from .tools import AcpToolCall, at_path
 
 CANCELLED: Mapping[str, Any] = {"outcome": {"outcome": "cancelled"}}
+CONSENT = "consent"
+"""The id of the question that a request for consent is put as."""
+TELLS_NOTHING = "The agent does not say what exactly it would do: this is all of its request."
 
 Fields = Mapping[str, Any]
 
 
-def permission_response(options: Sequence[Fields], answer: Answer, *, lasting: bool = True) -> Fields:
+def permission_response(
+    options: Sequence[Fields], answer: Answer, *, lasting: bool = True, preferred: Sequence[str] = ()
+) -> Fields:
     """The option that an answer stands for. A denial that the agent does not offer cancels instead. What is to hold
     for the session is remembered where asks are decided, for that very action."""
     remember = lasting and answer.remember == "always"
@@ -27,20 +32,87 @@ def permission_response(options: Sequence[Fields], answer: Answer, *, lasting: b
     else:
         wanted = ("reject_always", "reject_once") if remember else ("reject_once",)
     for kind in wanted:
-        for option in options:
-            if option.get("kind") == kind:
-                return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
+        of_kind = [option["optionId"] for option in options if option.get("kind") == kind]
+        if of_kind:
+            return _selected(next((id for id in of_kind if id in preferred), of_kind[0]))
     return CANCELLED
 
 
+def is_consent(traits: Traits, request: Fields) -> bool:
+    """Whether it asks for something that no policy speaks of and only a person may give, such as the upload of code."""
+    return request["toolCall"].get("toolCallId") in traits.consents
+
+
+def consent_ask(number: str, request: Fields) -> Ask:
+    """A question, not a permission: no policy answers one, nothing remembers it, and a mere "allow" chooses nothing."""
+    title = str(request["toolCall"].get("title") or request["toolCall"]["toolCallId"])
+    options: Sequence[Fields] = request.get("options") or ()
+    choices = tuple(Choice(str(option["optionId"]), _label(option)) for option in options)
+    question = Question(id=CONSENT, text=title, header="consent", choices=choices, free=False)
+    return Ask(number, "question", title, questions=(question,), input={"request": request["toolCall"]})
+
+
+def consent_response(request: Fields, answer: Answer | None) -> Fields:
+    """The chosen option; without one, a refusal."""
+    options: Sequence[Fields] = request.get("options") or ()
+    if answer is None:
+        return CANCELLED
+    chosen = answer.answers.get(CONSENT, ()) if answer.decision == "allow" else ()
+    for option in options:
+        if chosen and _label(option) == chosen[0]:
+            return _selected(option["optionId"])
+    return permission_response(options, Answer(answer.ask, "deny"))
+
+
+def asked_questions(traits: Traits, request: Fields) -> tuple[Question, ...]:
+    """The questions of a request for permission that is none: it asks what to answer."""
+    asked: Any = at_path(request["toolCall"], traits.questions_path) or ()
+    return tuple(_asked_question(str(number), each) for number, each in enumerate(asked))
+
+
+def _asked_question(number: str, asked: Fields) -> Question:
+    options: Sequence[Fields] = asked.get("options") or ()
+    choices = [Choice(str(each["label"]), str(each["label"]), str(each.get("description") or "")) for each in options]
+    many = asked.get("multiSelect") is True
+    return Question(
+        id=number, text=asked["question"], header=asked.get("header") or "", choices=tuple(choices), many=many
+    )
+
+
+def answers_response(request: Fields, answer: Answer | None) -> Fields:
+    """The answers, beside the option that says that they were given."""
+    if answer is None:
+        return CANCELLED
+    response = permission_response(request.get("options") or (), answer)
+    if answer.decision == "deny":
+        return response
+    return {**response, "answers": {number: ", ".join(chosen) for number, chosen in answer.answers.items()}}
+
+
+def _selected(option: Any) -> Fields:
+    return {"outcome": {"outcome": "selected", "optionId": option}}
+
+
+def _label(option: Fields) -> str:
+    return str(option.get("name") or option["optionId"])
+
+
 async def permission_ask(
-    number: str, tool: AcpToolCall, action: AnyAction, options: Sequence[Fields], preset: Preset, cwd: str
+    number: str,
+    tool: AcpToolCall,
+    action: AnyAction,
+    request: Fields,
+    preset: Preset,
+    cwd: str,
 ) -> Ask:
     """The ask of a request for permission. What the agent tells of the call beside its input is a part of it."""
+    options: Sequence[Fields] = request.get("options") or ()
     plan = tool.text if tool.kind == "switch_mode" else ""
-    given, notes, withheld = tool.arguments, tool.text, _withheld(preset, tool)
+    given, notes, withheld = tool.arguments, tool.text, ""
     if not given:
-        given, notes = _describe_call(tool), ""
+        given, notes, withheld = _describe_call(tool), "", _withheld(preset, tool)
+        if not (preset.traits.title_is_action or tool.text or tool.described or tool.diffs):
+            given, notes = {**given, "request": request["toolCall"]}, TELLS_NOTHING
     if isinstance(action, Edit) and tool.diffs:
         given = {name: value for name, value in given.items() if name != "diff"}  # the same in other words
         drawn = await preview_edit(action, tool.diffs, cwd)

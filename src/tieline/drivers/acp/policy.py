@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from ...policy import CAPABILITIES, Capability, Enforcement, Level, Means, Policy, Receipt
 from ..acp_presets import Preset
-from ..base import Spec
+from ..base import McpServer, Spec
 
 RULES_FILE = "tieline-rules.toml"
+MCP_FILE = "tieline-mcp.json"
 
 RULE_PRIORITY = 999
 """The highest priority that a rule of Gemini can have within its tier."""
@@ -26,8 +27,14 @@ class AcpLaunch(Struct, frozen=True):
 def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory: str) -> AcpLaunch:
     """What to start. `directory` is where its files may be written; pure, it writes none itself."""
     argv = [*(command or preset.command), *preset.args, *spec.arguments]
-    env = {**preset.env, **spec.env}
+    env = {**preset.env, **spec.env, **preset.fixed_env}
+    if preset.mode_env and (mode := session_mode(preset, spec.policy)):
+        env[preset.mode_env] = mode
     files: dict[str, str] = {}
+    if spec.mcp_servers and preset.traits.mcp == "argument":
+        path = str(Path(directory, MCP_FILE))  # a file: others on this machine can read arguments
+        files[path] = mcp_config(spec.mcp_servers)
+        argv += [part.format(path) for part in preset.mcp_args]
     if spec.model:
         argv += [part.format(spec.model) for part in preset.model_args]
     if preset.control == "gemini-rules":
@@ -38,6 +45,23 @@ def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory
         env["OPENCODE_CONFIG_CONTENT"] = opencode_config(env.get("OPENCODE_CONFIG_CONTENT", ""))
         env["OPENCODE_PERMISSION"] = msgspec.json.encode(opencode_permission(preset, spec.policy)).decode()
     return AcpLaunch(tuple(argv), env, files)
+
+
+def session_mode(preset: Preset, policy: Policy) -> str:
+    """The mode in which the agent asks about what the policy does not allow; empty: whichever it starts in."""
+    return preset.mode_writes if preset.mode_writes and policy.file_write == "allow" else preset.mode
+
+
+def mcp_config(servers: Mapping[str, McpServer]) -> str:
+    """The servers in the form of `mcpServers` files, which agents read that take none from the session."""
+    named: dict[str, Any] = {}
+    for name, server in servers.items():
+        if server.url:
+            named[name] = {"type": "http", "url": server.url, "headers": dict(server.headers), "tools": ["*"]}
+        else:
+            program, *args = server.command
+            named[name] = {"type": "stdio", "command": program, "args": args, "env": dict(server.env), "tools": ["*"]}
+    return msgspec.json.encode({"mcpServers": named}).decode()
 
 
 def receipt(preset: Preset, policy: Policy) -> Receipt:

@@ -1,6 +1,7 @@
 """ACP tool calls: what is known of one so far, and what it does."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
@@ -22,6 +23,7 @@ class AcpToolCall:
         "arguments",
         "cached_diff",
         "content",
+        "described",
         "id",
         "kind",
         "locations",
@@ -45,6 +47,7 @@ class AcpToolCall:
         self.proposed: list[Change] = []  # what it asked to change
         self.cached_diff: tuple[list[Change], str] = ([], "")  # its changes, and the diff that was made of them
         self.output = ""  # what was told of its output while it runs
+        self.described = ""  # what was told of its input, other than as such
         self.announced = False
         self.refused = False
 
@@ -63,6 +66,13 @@ class AcpToolCall:
             self.content = content
         if locations := get("locations"):
             self.locations = locations
+
+    def take_arguments(self) -> None:
+        """Its content so far is its input, written out."""
+        self.described = self.text or self.described
+        with suppress(msgspec.DecodeError):
+            self.arguments = {**msgspec.json.decode(self.described, type=dict[str, Any]), **self.arguments}
+        self.content = [block for block in self.content if block.get("type") != "content"]
 
     def merge_permission_request(self, call: Fields) -> None:
         """What a request for permission tells of it. Its input may be put in other words there: ours stays."""
@@ -87,7 +97,7 @@ class AcpToolCall:
     @property
     def result_text(self) -> str:
         """What it returned, as text."""
-        return self.text or _result_text(self.result)
+        return self.text or _result_text(self.result) or self.output
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -131,7 +141,8 @@ class AcpToolCall:
                 path = self.argument("filePath", "file_path", "path")
                 return Edit(self.paths or ((path,) if path else ()), self.diff(cwd))
             case "execute":
-                return Command(self.argument("command", "cmd") or self.title, self.argument("cwd", "workdir"))
+                command = self.argument("command", "cmd") or self.described or self.title
+                return Command(command, self.argument("cwd", "workdir"))
             case "fetch":
                 url = self.argument("url") or _find_url(self.argument("prompt") or self.title)
                 return Fetch(url, "" if url else self.argument("query") or self.title)
@@ -144,6 +155,14 @@ class AcpToolCall:
                 return Task(self.argument("description") or self.title)
             case _:
                 return _mcp(self.name) or OtherAction()
+
+
+def at_path(fields: Fields, path: Sequence[str]) -> Any:
+    """The value at a path of names; None where there is none."""
+    value: Any = fields
+    for name in path:
+        value = cast("Fields", value).get(name) if isinstance(value, dict) else None
+    return value if path else None
 
 
 def _mcp(name: str) -> Mcp | None:

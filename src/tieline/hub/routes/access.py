@@ -50,7 +50,7 @@ async def login(request: Request) -> Response:
 @post("/api/v1/logout", tags=TAGS, spec=RouteSpec(status=204, problems=("Conflict",)))
 async def logout(request: Request) -> Response:
     """Revoke the key of this device."""
-    await _revoke(request, device_of(request).id)
+    await revoke_device(request, device_of(request).id)
     return NO_CONTENT
 
 
@@ -114,11 +114,21 @@ async def revoke(request: Request, id: str, let_in: bool = False) -> Response:
 
     With `let_in` also the devices that it paired, directly or indirectly, except the calling one."""
     others = request.hub.devices.paired_by(id) if let_in else ()
-    await _revoke(request, id)
+    await revoke_device(request, id)
     for one in others:
         if one != device_of(request).id:
-            await _revoke(request, one)
+            await revoke_device(request, one)
     return NO_CONTENT
+
+
+async def revoke_device(request: Request, id: str) -> None:
+    """In the caller's name, with a line in the audit log."""
+    hub = request.hub
+    if id == OWNER:
+        raise RequestRefused("Conflict", "the owner of this machine cannot be revoked", field="id")
+    name = next((actor_name(one) for one in hub.devices.list() if one.id == id), id)
+    await hub.devices.revoke(id)
+    hub.audit.record("revoke", actor_name(device_of(request)), request.context.via, device=name)
 
 
 def routes(hub: "Hub") -> list[Any]:
@@ -135,15 +145,6 @@ def _me(request: Request, device: DeviceView, key: str = "") -> Me:
         node=hub.dispatcher.local,
         url=_url(request),
     )
-
-
-async def _revoke(request: Request, id: str) -> None:
-    hub = request.hub
-    if id == OWNER:
-        raise RequestRefused("Conflict", "the owner of this machine cannot be revoked", field="id")
-    name = next((actor_name(one) for one in hub.devices.list() if one.id == id), id)
-    await hub.devices.revoke(id)
-    hub.audit.record("revoke", actor_name(device_of(request)), request.context.via, device=name)
 
 
 def _url(request: Request) -> str:

@@ -106,11 +106,11 @@ def _channel(request: Request, id: str) -> Channel:
 
 
 def _views(request: Request) -> list[ChannelView]:
-    lanes = {lane.id: lane for lane in relay_of(request).channels()}
-    return [_view(report, lanes.get(report.id)) for report in channels_of(request).reports()]
+    queues = {queue.id: queue for queue in relay_of(request).channels()}
+    return [_view(report, queues.get(report.id)) for report in channels_of(request).reports()]
 
 
-def _view(report: ChannelReport, lane: EndpointQueueView | None) -> ChannelView:
+def _view(report: ChannelReport, queue: EndpointQueueView | None) -> ChannelView:
     view = ChannelView(
         id=report.id,
         state=report.state,
@@ -123,19 +123,19 @@ def _view(report: ChannelReport, lane: EndpointQueueView | None) -> ChannelView:
         since=report.since,
         details=report.detail.detail if report.detail else {},
     )
-    if lane is None or report.state in ("broken", "untrusted", "disabled"):
+    if queue is None or report.state in ("broken", "untrusted", "disabled"):
         return view
     return replace(
         view,
-        state=lane.state if report.state == "running" else report.state,
-        problem=report.problem or lane.problem,
-        circuit=lane.circuit,
-        waiting=lane.waiting,
-        in_flight=lane.running,
-        delivered=lane.delivered,
-        failed=lane.failed,
-        last_error=lane.last_error,
-        last_error_at=lane.last_error_at,
+        state=queue.state if report.state == "running" else report.state,
+        problem=report.problem or queue.problem,
+        circuit=queue.circuit,
+        waiting=queue.waiting,
+        in_flight=queue.running,
+        delivered=queue.delivered,
+        failed=queue.failed,
+        last_error=queue.last_error,
+        last_error_at=queue.last_error_at,
     )
 
 

@@ -230,6 +230,13 @@ def depths(messages: list[Message]) -> tuple[int, ...]:
     return tuple(known[message.receipt.id] for message in messages)
 
 
+@get("/api/v1/message-ids", tags=TAGS, spec=RouteSpec(response=list[str]))
+async def ids(request: Request, part: Annotated[str, Meta(min_length=1, max_length=64)], limit: Limit = 20) -> Response:
+    """Ids that begin or end with `part`, of messages and of dead letters, the newest first."""
+    async with relay_context(request) as relay:
+        return json_response(await relay.find_ids(part, limit))
+
+
 # --- inboxes -------------------------------------------------------------------------------------------------
 
 
@@ -243,11 +250,14 @@ async def inboxes(request: Request) -> Response:
 
 
 def _inbox(relay: Relay, subject: str, count: int) -> InboxView:
-    lane = relay.dispatcher.queues.match(subject)
-    if lane is None:
+    queue = relay.dispatcher.queues.match(subject)
+    if queue is None:
         return InboxView(subject=subject, waiting=count, kind="nobody")
     return InboxView(
-        subject=subject, waiting=count, kind=lane.kind, channel=lane.id if lane.kind in ("channel", "handler") else ""
+        subject=subject,
+        waiting=count,
+        kind=queue.kind,
+        channel=queue.id if queue.kind in ("channel", "handler") else "",
     )
 
 
@@ -256,8 +266,8 @@ async def inbox(request: Request, subject: str, limit: Limit = 50) -> Response:
     """The messages of an address or of a member, the newest first. They stay unread."""
     async with relay_context(request) as relay:
         subject = address(address_of(request, subject))
-        lane = relay.dispatcher.queues.match(subject)
-        if lane is not None and lane.kind == "inbox":
+        queue = relay.dispatcher.queues.match(subject)
+        if queue is not None and queue.kind == "inbox":
             return json_response([view_of(message) for message in await relay.inbox(subject).messages(limit=limit)])
         relay.check_active()
         waiting = [message.receipt for message in relay.dispatcher.mailboxes.get(subject, {}).values()]
@@ -288,4 +298,4 @@ async def read(request: Request, subject: str) -> Response:
 
 
 def routes(hub: "Hub") -> list[Any]:
-    return [send, ask, threads, show, trace, inboxes, inbox, read]
+    return [send, ask, threads, show, trace, ids, inboxes, inbox, read]

@@ -11,6 +11,7 @@ from ..http.request import NO_CONTENT, Request, json_response
 from ..http.route_spec import RouteSpec
 from ..http.routing import delete, get, post
 from ..nodes.command_helpers import choose_node, command_response, send_command
+from .access import revoke_device
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -36,10 +37,11 @@ async def remove(request: Request, id: str) -> Response:
     hub = request.hub
     await hub.nodes.get(id)
     if id == hub.dispatcher.local:
-        raise RequestRefused("Conflict", "the hub's own node cannot be removed", field="id")
+        hint = "`tieline down` ends the hub, and its node with it."
+        raise RequestRefused("Conflict", "the hub's own node cannot be removed", field="id", hint=hint)
     for device in hub.devices.list():
         if device.node == id:
-            await hub.devices.revoke(device.id)
+            await revoke_device(request, device.id)
     await hub.nodes.remove(id)
     return NO_CONTENT
 

@@ -1,5 +1,6 @@
-"""Prompts of a session: list, send, cancel, move."""
+"""Prompts of a session: list, send, cancel, move, edit, send again."""
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -8,14 +9,14 @@ from starlette.responses import Response
 from ...bus.base import MAX_RECORD
 from ...errors import UsageError
 from ...ids import new_id
-from ...protocol.commands import CancelPrompt, MovePrompt, SendPrompt, Steer
-from ...protocol.request_bodies import NewPrompt, PromptMove
+from ...protocol.commands import CancelPrompt, EditPrompt, MovePrompt, SendPrompt, Steer
+from ...protocol.request_bodies import NewPrompt, PromptEdit, PromptMove
 from ...protocol.views import PromptView, view
-from ...sessions.records import PROMPTS, PromptRecord
-from ..http.problems import RequestRefused
+from ...sessions.records import PROMPTS, RETRIABLE, PromptRecord
+from ..http.problems import NotFound, RequestRefused
 from ..http.request import Request, idempotency_id, json_response, parse_body
 from ..http.route_spec import RouteSpec
-from ..http.routing import delete, get, post
+from ..http.routing import delete, get, patch, post
 from ..nodes.command_helpers import check_client_id, command_response, node_of_session, send_command
 
 if TYPE_CHECKING:
@@ -100,8 +101,62 @@ async def move(request: Request, session: str, prompt: str) -> Response:
     return command_response(await send_command(request, node, command))
 
 
+@patch(
+    "/api/v1/sessions/{session}/prompts/{prompt}",
+    tags=TAGS,
+    spec=RouteSpec(
+        body=PromptEdit,
+        response=PromptView,
+        may_be_pending=True,
+        problems=("NotFound", "RecordTooLarge", "Unsupported"),
+    ),
+)
+async def edit(request: Request, session: str, prompt: str) -> Response:
+    """Replace the text of a waiting prompt. Its place and its attachments stay; a running one is refused."""
+    wanted = await parse_body(request, PromptEdit)
+    node = await node_of_session(request.hub, session)
+    _check_size(len(await request.body()), field="text")
+    command = EditPrompt(session=session, prompt=check_client_id("prompt", prompt), text=wanted.text)
+    return command_response(await send_command(request, node, command))
+
+
+@post(
+    "/api/v1/sessions/{session}/prompts/{prompt}/retry",
+    tags=TAGS,
+    spec=RouteSpec(
+        response=PromptView, status=201, may_be_pending=True, problems=("NotFound", "Unsupported", "AgentError")
+    ),
+)
+async def retry(request: Request, session: str, prompt: str) -> Response:
+    """Send a prompt again that failed, or that may have run, with its attachments. Of each prompt there is one such
+    copy: retrying it once more returns what became of that."""
+    hub = request.hub
+    node = await node_of_session(hub, session)
+    entry = await hub.bus.table(PROMPTS).get(f"{session}.{check_client_id('prompt', prompt)}")
+    if entry is None:
+        raise NotFound("prompt", prompt)
+    ended = _decode(entry.value)
+    if ended.status not in RETRIABLE:
+        raise UsageError(
+            f"prompt {prompt!r} is {ended.status}",
+            field="prompt",
+            hint="Only a prompt that failed, or whose end nobody knows, is sent again.",
+        )
+    command = SendPrompt(
+        session=session,
+        prompt=hashlib.sha256(f"again {session} {prompt}".encode()).hexdigest()[:28],
+        text=ended.text,
+        attachments=ended.attachments,
+        timeout_s=ended.timeout_s,
+        system=ended.system,
+    )
+    if hub.traces is not None:
+        hub.traces.begin(command.prompt, session, request.headers.get("traceparent", ""))
+    return command_response(await send_command(request, node, command), 201)
+
+
 def routes(hub: "Hub") -> list[Any]:
-    return [prompts, send, cancel, move]
+    return [prompts, send, cancel, move, edit, retry]
 
 
 def _check(new: NewPrompt, size: int) -> None:
@@ -117,10 +172,14 @@ def _check(new: NewPrompt, size: int) -> None:
             )
         if "/" in attachment.name or "\\" in attachment.name or attachment.name in (".", ".."):
             raise UsageError("a name is not a path", field=f"attachments[{place}].name")
+    _check_size(size, field="attachments" if new.attachments else "text")
+
+
+def _check_size(size: int, *, field: str) -> None:
     if size > MAX_RECORD - ROOM:
         raise RequestRefused(
             "RecordTooLarge",
             f"a prompt with its attachments (in base64) is one record of {MAX_RECORD - ROOM:,} bytes; it has {size:,}",
-            field="attachments" if new.attachments else "text",
+            field=field,
             hint="Put large files where the agent can read them and name their path in the text.",
         )

@@ -1,5 +1,6 @@
 """Team conversations: start, list, read, and what people do in them."""
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from msgspec import Meta, to_builtins
@@ -10,14 +11,17 @@ from ...policy import preset
 from ...protocol.teams import (
     AnyTeamAction,
     ChangePolicy,
+    CheckedTeamFile,
     CleanedTeam,
     CleanTeam,
     NewTeam,
     TeamEntries,
+    TeamFileText,
     TeamRecord,
     TeamView,
     TurnBegan,
 )
+from ...teams.team_file import check_text
 from ...teams.teams import Teams
 from ..http.problems import RequestRefused
 from ..http.request import Request, device_of, idempotency_id, json_response, parse_body
@@ -56,6 +60,13 @@ async def start(request: Request) -> Response:
     check_client_id("id", new.id)
     by = actor_name(device_of(request))
     return json_response(await teams_of(request).start(new, by=by, key=idempotency_id(request)), 201)
+
+
+@post("/api/v1/team-file", tags=TAGS, spec=RouteSpec(body=TeamFileText, response=CheckedTeamFile))
+async def check_file(request: Request) -> Response:
+    """Read a team file: the team that it describes, or what is wrong in it, with line and key. Nothing is started."""
+    given = await parse_body(request, TeamFileText)
+    return json_response(await asyncio.to_thread(check_text, given))
 
 
 @get("/api/v1/teams/{team}", tags=TAGS, spec=RouteSpec(response=TeamView, problems=UNKNOWN))
@@ -123,4 +134,4 @@ async def clean(request: Request, team: str) -> Response:
 
 
 def routes(hub: "Hub") -> list[Any]:
-    return [conversations, start, conversation, entries, act, clean]
+    return [conversations, start, check_file, conversation, entries, act, clean]

@@ -86,12 +86,16 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("POST", f"{API}/asks/{{ask}}/answer"),
     ("POST", f"{API}/pairings"),
     ("DELETE", f"{API}/devices/{{device}}"),
+    ("DELETE", f"{API}/nodes/{{node}}"),
+    ("PATCH", f"{API}/sessions/{{session}}"),
     ("POST", f"{API}/sessions/{{session}}/adopt"),
+    ("POST", f"{API}/channels/reload"),
     ("POST", f"{API}/teams"),
     ("POST", f"{API}/teams/{{team}}/actions"),
     ("POST", f"{API}/teams/{{team}}/clean"),
 )
-"""What the agent in a person's terminal may not do: decide, or let in somebody who may."""
+"""What the agent in a person's terminal may not do: decide, let in somebody who may, turn somebody out, change a
+policy, or agree to code."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""
@@ -112,7 +116,7 @@ PROMPT_BODY_S = 120.0
 RESPONSE_S = 120.0
 """Limit from the complete request to the end of the response, except for streams."""
 
-_PROMPTS = re.compile(re.escape(API) + r"/sessions/[^/]+/prompts")
+_PROMPTS = re.compile(re.escape(API) + r"/sessions/[^/]+/prompts(?:/[^/]+)?")
 _AMBIGUOUS = re.compile(r"//|/\.\.?(?:/|$)|[\\\x00-\x1f\x7f]")
 
 RequiredAuth = Literal["nothing", "device", "node", "first frame"]

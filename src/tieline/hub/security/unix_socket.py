@@ -32,10 +32,12 @@ class OwnerSocket:
 
     def close(self) -> None:
         self.socket.close()
-        with suppress(OSError):
-            if self.path.lstat().st_ino == self._inode:
-                self.path.unlink()
-                self.path.parent.rmdir()
+        with suppress(FileNotFoundError):  # from Python 3.13 on, asyncio takes it away with its server
+            if self.path.lstat().st_ino != self._inode:
+                return
+            self.path.unlink()
+        with suppress(OSError):  # there may be more in the folder
+            self.path.parent.rmdir()
 
 
 def _own_folder(folder: Path) -> None:

@@ -69,10 +69,12 @@ class OptionContract(DriverContractBase):
         async with self.session(rig, place) as session:
             await collect(session.turn("remember the word albatross"))
             native = session.native_id
+        before = rig.heard().count("albatross")
         async with self.session(rig, place, resume=native, fork=True) as session:
             seen = await collect(session.turn("which word was it"))
             assert done(seen).status == "success"
             assert session.native_id != native
+        assert rig.heard().count("albatross") > before, "it goes on from what was said"
 
     async def test_steer(self, rig: Rig, place: Path) -> None:
         if not rig.driver.features.steer:

@@ -10,8 +10,8 @@ import pytest
 from tests.client.proxy import Proxy
 from tests.hub.conftest import Running, running
 
-from tieline.cli.run.hub_session import HubSession
 from tieline.client import Client, HubUnreachable
+from tieline.client.hub_session import HubSession
 from tieline.drivers.base import Prompt
 from tieline.events import Answer, Ask, Done, Event, Status, Text
 from tieline.ids import new_id

@@ -1,4 +1,4 @@
-"""One turn of a session at the hub, shown and answered here as if the agent ran in this process.
+"""One turn of a session at the hub, followed and answered here as if the agent ran in this process.
 
 The session is new, or the one that already holds the resumed conversation: two sessions must not share one.
 """
@@ -7,21 +7,24 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ...background_tasks import cancel_and_wait
-from ...client.client import Client
-from ...client.errors import HubError, HubUnreachable, error_by_name
-from ...client.stream import Connection
-from ...drivers.base import AgentOptions, Prompt
-from ...errors import TielineError, UsageError
-from ...events import Answer, Ask, Done, Error, Event, Status, TurnStarted
-from ...ids import new_id
-from ...protocol.request_bodies import Decision, NewPrompt, NewSession, SessionChange
-from ...protocol.stream_frames import AnyHubFrame, AskFrame, DeltaFrame, EventFrame, Ready
-from ...sessions.ask_decisions import OnAsk, deny
-from ...sessions.records import SessionRecord, digest
+from ..background_tasks import cancel_and_wait
+from ..drivers.base import AgentOptions, Prompt
+from ..errors import TielineError, UsageError
+from ..events import Answer, Ask, Done, Error, Event, Status, TurnStarted
+from ..ids import new_id
+from ..protocol.request_bodies import Decision, NewPrompt, NewSession, SessionChange
+from ..protocol.stream_frames import AnyHubFrame, AskFrame, DeltaFrame, EventFrame, Ready
+from ..sessions.ask_decisions import OnAsk, deny, yes_or_no
+from ..sessions.records import SessionRecord, digest
+from .errors import HubError, HubUnreachable, error_by_name
+from .stream import Connection
+
+if TYPE_CHECKING:
+    from .client import Client
 
 PATIENCE_S = 30.0
 """How long to wait for a hub that disconnects during the turn."""
@@ -41,14 +44,16 @@ class HubSession:
 
     def __init__(
         self,
-        client: Client,
+        client: "Client",
         new: NewSession,
-        on_ask: OnAsk,
+        on_ask: OnAsk | None,
         *,
+        exists: bool = False,
         resumes: Callable[[], bool] = lambda: False,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """`resumes`: whether the agent can go on later, for a hub that has not probed its agents yet."""
+        """`on_ask` decides what is asked; without it that is for others. `exists`: the session is there already, by its
+        id. `resumes`: whether the agent can go on later, for a hub that has not probed its agents yet."""
         self.agent = new.agent
         self.cwd = new.cwd
         self.resumable = False
@@ -56,7 +61,7 @@ class HubSession:
         self._new = new
         self._id = new.id  # the session's
         self._prompt = new_id()
-        self._ours = True  # the events that arrive now belong to our turn
+        self._ours = not exists  # the events that arrive now belong to our turn
         self._on_ask = on_ask
         self._resumes = resumes
         self._patience_s = patience_s
@@ -143,7 +148,7 @@ class HubSession:
         """The session that holds the conversation, if its options match; else that session is closed."""
         new = self._new
         for one in await self._client.sessions(archived=True):
-            if (one.native_id, one.agent, one.node) == (new.resume, new.agent, new.node):
+            if (one.native_id, one.agent, one.node) == (new.resume, new.agent, new.node or one.node):
                 alike = all(getattr(one, name) == getattr(new, name) for name in MUST_MATCH) and new.model in (
                     "",
                     one.model,
@@ -210,10 +215,11 @@ class HubSession:
             return
         match event:
             case Ask():
-                task = asyncio.create_task(self._decide(event))
-                self._deciding[event.id] = task
-                task.add_done_callback(lambda _: self._deciding.pop(event.id, None))
-                await asyncio.sleep(0)  # `_decide` must see the ask before it is shown
+                if self._on_ask is not None:
+                    task = asyncio.create_task(self._decide(event, self._on_ask))
+                    self._deciding[event.id] = task
+                    task.add_done_callback(lambda _: self._deciding.pop(event.id, None))
+                    await asyncio.sleep(0)  # `_decide` must see the ask before it is shown
             case Answer(ask=ask):
                 self._stop_deciding(ask)
                 event = self._with_local_author(event)
@@ -231,12 +237,13 @@ class HubSession:
 
     # --- asks ------------------------------------------------------------------------------------------
 
-    async def _decide(self, ask: Ask) -> None:
+    async def _decide(self, ask: Ask, on_ask: OnAsk) -> None:
         try:
-            answer = self._on_ask(ask)
+            answer = on_ask(ask)
             if not isinstance(answer, bool | Answer):
                 answer = await answer
-            assert isinstance(answer, Answer)
+            if isinstance(answer, bool):
+                answer = yes_or_no(ask, answer)
         except Exception as error:  # a broken terminal must not leave the agent waiting, nor allow anything
             answer = deny(ask, f"the decision failed: {type(error).__name__}: {error}", by="error")
         self._local_answers[ask.id] = answer

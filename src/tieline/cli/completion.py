@@ -1,0 +1,82 @@
+"""What a shell completes: agents, sessions, machines, policies. It holds no shell up, and fails in silence."""
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from .. import environment
+
+if TYPE_CHECKING:
+    from ..client.client import Client
+
+LIMIT_S = 1.0
+"""For all of it; then there is nothing to complete."""
+MAX_SESSIONS = 200
+
+Completions = list[tuple[str, str]]
+"""Each with what it is."""
+
+
+def agents(incomplete: str) -> Completions:
+    """Those of the configuration and those that Tieline knows, installed or not."""
+
+    def look() -> Completions:
+        from .. import config as configuration
+        from ..drivers import registry
+
+        config = configuration.load()
+        return [(name, "") for name in registry.names(config)]
+
+    return _beginning_with(incomplete, look)
+
+
+def policies(incomplete: str) -> Completions:
+    from ..policy import PRESETS
+
+    return [(name, "") for name in PRESETS if name.startswith(incomplete)]
+
+
+def sessions(incomplete: str) -> Completions:
+    async def ask(client: "Client") -> Completions:
+        from .terminal.formatting import short_id
+        from .terminal.sanitize import one_line
+
+        found = await client.sessions(limit=MAX_SESSIONS)
+        short = [(short_id(one.id), one_line(f"{one.agent}, {one.status}: {one.title}", 60)) for one in found]
+        return short if not incomplete else short + [(one.id, one_line(one.title, 60)) for one in found]
+
+    return _beginning_with(incomplete, lambda: _from_hub(ask))
+
+
+def nodes(incomplete: str) -> Completions:
+    async def ask(client: "Client") -> Completions:
+        return [(node.name or node.id, "online" if node.online else "offline") for node in await client.nodes()]
+
+    return _beginning_with(incomplete, lambda: _from_hub(ask))
+
+
+def _beginning_with(incomplete: str, look: Callable[[], Completions]) -> Completions:
+    # Not a timeout of the event loop: looking up a host's name, for one, could not be cancelled.
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    try:
+        return [each for each in look() if each[0].startswith(incomplete)]
+    except Exception:
+        return []
+
+
+def _give_up(number: int, frame: object) -> None:
+    os._exit(0)
+
+
+def _from_hub(ask: "Callable[[Client], Awaitable[Completions]]") -> Completions:
+    import asyncio
+
+    from ..client.client import connect
+
+    async def connected() -> Completions:
+        async with connect(environment.inherited(), patience_s=LIMIT_S) as client:
+            return await ask(client)
+
+    return asyncio.run(connected())

@@ -1,0 +1,37 @@
+"""`tieline nodes`, as Typer declares it."""
+
+from typing import Annotated
+
+import typer
+
+from .. import completion
+from ..help import HelpCommand
+from .options import HUB_PANEL, Json
+
+
+def nodes(
+    remove: Annotated[
+        str,
+        typer.Option(
+            metavar="NODE",
+            help="Forget this one, and revoke its key. Its name, or enough of its id.",
+            autocompletion=completion.nodes,
+        ),
+    ] = "",
+    json: Json = False,
+) -> None:
+    """The machines of the hub: whether they are online, their version, the agents that are ready there."""
+    from ..commands import nodes
+
+    raise typer.Exit(nodes.remove(remove, json=json) if remove else nodes.show(json=json))
+
+
+EXAMPLES = """
+tieline nodes
+tieline nodes --json | jq -r '.[] | select(.online) | .name'
+tieline nodes --remove old-laptop
+"""
+
+
+def add(app: typer.Typer) -> None:
+    app.command(cls=HelpCommand, epilog=EXAMPLES, rich_help_panel=HUB_PANEL)(nodes)

@@ -1,0 +1,379 @@
+"""The driver contract in brief, held against an agent that somebody has installed: `tieline agents test`.
+
+What people rely on, in as few starts of the agent as will do, with findings in words instead of a test's traceback. It
+needs no pytest: it is part of what is installed.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from ..api import open_session
+from ..config import Config
+from ..errors import PolicyUnenforceable, TielineError
+from ..events import Answer, Ask, Command, Diff, Done, Edit, Event, Plan, Text, Thinking, ToolResult, ToolUse
+from ..policy import PRESETS, Policy
+from ..script import Fail, Inquire, Outline, Run, Say, Stall, Think, Write
+from ..sessions.session import Session
+from .rig import Rig
+from .stream_checks import collect, done, of
+from .wait_for import at_work_in, eventually
+
+OPEN_S = 90.0
+TURN_S = 90.0
+"""Agents that start a runtime on a busy machine take their time; none takes longer."""
+LEAVE_S = 20.0
+FAILURES = 20
+"""How often a model refuses: more often than an agent tries again."""
+ASK_SHELL = Policy("allow", "ask", "allow")
+DENY_SHELL = Policy("allow", "deny", "allow")
+LONG = "a-part-that-is-long-enough-to-be-left-out-" * 5
+WORD = "marmalade"
+
+Outcome = Literal["passed", "failed", "not offered"]
+
+CHECKS: Mapping[str, str] = {
+    "text": "answers a prompt",
+    "usage": "tells the tokens of a turn",
+    "command": "runs an allowed command and shows its output",
+    "edit": "writes an allowed file and shows the change",
+    "thinking": "shows what it thinks",
+    "plan": "shows its plan",
+    "interrupt": "stops when it is interrupted, and goes on",
+    "resume": "goes on with an earlier conversation",
+    "policy": "does not run what the policy denies",
+    "ask": "asks before a command, and shows all of it",
+    "denial": "does not run what a person denies",
+    "question": "asks questions",
+    "model_error": "tells an error of the model as an error",
+    "processes": "leaves no process behind",
+}
+"""By name, in the order of their rows."""
+
+
+class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    title: str
+    outcome: Outcome
+    seconds: float = 0.0
+    detail: str = ""
+
+
+class CheckFailed(Exception):
+    """What the agent did, and should not have done; or the other way round."""
+
+
+class NotOffered(Exception):
+    """The agent does not claim that it can do it, or no script can bring it about."""
+
+
+class CountsTokens(Protocol):
+    @property
+    def told(self) -> tuple[int, int]:
+        """The tokens in and out that the model has told of so far."""
+        ...
+
+
+SessionStep = Callable[[Session], Awaitable[None]]
+
+
+class AgentChecks:
+    """`await AgentChecks(rig, place).run()`. `report` hears each result as it comes. No agent makes it raise."""
+
+    def __init__(
+        self,
+        rig: Rig,
+        place: Path,
+        *,
+        model: CountsTokens | None = None,
+        report: Callable[[CheckResult], None] = lambda result: None,
+    ) -> None:
+        self._rig = rig
+        self._place = place
+        self._model = model
+        self._report = report
+        self._features = rig.driver.features
+        self._results: list[CheckResult] = []
+        self._native_id = ""
+        self._first: Done | None = None
+        self._first_told: tuple[int, int] | None = None
+        self._deny = False
+        self._asked: list[Ask] = []
+        self._ran_before_allowed = False
+
+    async def run(self) -> list[CheckResult]:
+        await self._in_session(
+            {
+                "text": self._text,
+                "usage": self._usage,
+                "command": self._command,
+                "edit": self._edit,
+                "thinking": self._thinking,
+                "plan": self._plan,
+                "interrupt": self._interrupt,
+            }
+        )
+        await self._check("resume", self._resume)
+        await self._in_session({"policy": self._policy}, policy=DENY_SHELL, on_ask=self._decide)
+        await self._in_session(
+            {"ask": self._ask, "denial": self._denial, "question": self._question, "model_error": self._model_error},
+            policy=ASK_SHELL,
+            on_ask=self._decide,
+            without={"question": self._question, "model_error": self._model_error},
+        )
+        await self._check("processes", self._nothing_left)
+        return self._results
+
+    # --- how a check is run ---
+
+    def _open(self, **options: Any) -> Session:
+        given: dict[str, Any] = {"policy": PRESETS["full"], **self._rig.options, **options}
+        return open_session(self._rig.driver, cwd=self._place, config=Config(), **given)
+
+    async def _in_session(
+        self, steps: Mapping[str, SessionStep], without: Mapping[str, SessionStep] | None = None, **options: Any
+    ) -> None:
+        """The steps in one session. One that Tieline itself refuses for this agent is not offered; then the steps
+        `without` the policy are tried in one that lets everything pass."""
+        began = time.monotonic()
+        try:
+            session = self._open(**options)
+        except PolicyUnenforceable as error:
+            for name in (name for name in steps if name not in (without or {})):
+                self._add(name, "not offered", began, f"Tieline refuses the policy for it: {error.message}")
+            if without:
+                await self._in_session(without, on_ask=options.get("on_ask"))
+            return
+        try:
+            async with asyncio.timeout(OPEN_S):
+                await session.__aenter__()
+        except Exception as error:
+            for name in steps:
+                self._add(name, "failed", began, f"it does not open: {_words(error)}")
+            return
+        try:
+            for name, step in steps.items():
+                await self._check(name, lambda step=step: step(session))
+        finally:
+            with suppress(TielineError):
+                await session.close()
+
+    async def _check(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        began = time.monotonic()
+        try:
+            await step()
+        except NotOffered as error:
+            self._add(name, "not offered", began, str(error))
+        except Exception as error:  # whatever a driver or an agent comes up with is its result
+            self._add(name, "failed", began, _words(error))
+        else:
+            self._add(name, "passed", began)
+
+    def _add(self, name: str, outcome: Outcome, began: float, detail: str = "") -> None:
+        seconds = round(time.monotonic() - began, 2)
+        result = CheckResult(name=name, title=CHECKS[name], outcome=outcome, seconds=seconds, detail=detail)
+        self._results.append(result)
+        self._report(result)
+
+    def _able(self, feature: str, limit: str = "") -> None:
+        """Leave the check out where the agent does not claim it, or no scripted model can bring it about."""
+        if feature and not getattr(self._features, feature):
+            raise NotOffered(f"its driver does not claim `{feature}`")
+        if limit in self._rig.limits:
+            raise NotOffered("its model cannot be scripted to do it")
+
+    async def _turn(self, session: Session, prompt: str) -> list[Event]:
+        return await collect(session.turn(prompt), timeout=TURN_S)
+
+    async def _successful(self, session: Session, prompt: str) -> list[Event]:
+        seen = await self._turn(session, prompt)
+        ended = done(seen)
+        _expect(ended.status == "success", f"the turn ended as {ended.status}: {ended.error}")
+        return seen
+
+    # --- the checks ---
+
+    async def _text(self, session: Session) -> None:
+        before = self._model.told if self._model else (0, 0)
+        self._rig.play([Say("Hello there, this is the answer.", chunks=5)])
+        seen = await self._successful(session, f"Remember the word {WORD}, and say hello.")
+        self._first = done(seen)
+        if self._model:
+            self._first_told = self._model.told[0] - before[0], self._model.told[1] - before[1]
+        self._native_id = session.native_id
+        said = "".join(text.text for text in of(seen, Text)).strip()
+        _expect(said == done(seen).text.strip() == "Hello there, this is the answer.", f"it told {said[:200]!r}")
+
+    async def _usage(self, session: Session) -> None:
+        self._able("usage")
+        ended, told = self._first, self._first_told
+        tokens = ended.tokens if ended else None
+        if ended is None or tokens is None:
+            raise CheckFailed("the turn tells no tokens")
+        into = (tokens.input or 0) + (tokens.cache_read or 0) + (tokens.cache_write or 0)
+        whole = ended.usage == "complete"
+        _expect(whole or "usage_whole" in self._rig.limits, f"the turn calls its tokens {ended.usage}")
+        if told is not None and whole:
+            _expect(
+                (into, tokens.output or 0) == told, f"it told {into} in, {tokens.output} out; the model counted {told}"
+            )
+
+    async def _command(self, session: Session) -> None:
+        self._able("", "tools")
+        self._rig.play([Run("touch allowed.txt; echo out-of-the-command")], [Say("Ran.")])
+        seen = await self._successful(session, "run it")
+        _expect((self._place / "allowed.txt").exists(), "the command did not run")
+        _expect(not of(seen, Ask), "it asked, although the policy allows everything")
+        results = _results_of(seen, Command)
+        _expect(bool(results), "the command is not shown")
+        _expect(any("out-of-the-command" in result.output for result in results), "the command's output is not shown")
+
+    async def _edit(self, session: Session) -> None:
+        self._able("", "tools")
+        file = self._place / "written.txt"
+        self._rig.play([Write(str(file), "a new line\n")], [Say("Written.")])
+        seen = await self._successful(session, "write it")
+        _expect(file.exists() and file.read_text() == "a new line\n", "the file was not written")
+        _expect(bool(_results_of(seen, Edit)), "the edit is not shown")
+        if self._features.diffs and "diff" not in self._rig.limits:
+            _expect(any("+a new line" in diff.diff for diff in of(seen, Diff)), "the change is not shown")
+
+    async def _thinking(self, session: Session) -> None:
+        self._able("thinking", "thinking")
+        self._rig.play([Think("Let me consider the matter."), Say("Considered.")])
+        seen = await self._successful(session, "think")
+        _expect("consider the matter" in "".join(each.text for each in of(seen, Thinking)), "its thinking is not shown")
+
+    async def _plan(self, session: Session) -> None:
+        self._able("plans", "plan")
+        self._rig.play([Outline(("Look", "Change", "Test"), done=1)], [Say("Planned.")])
+        plans = of(await self._successful(session, "plan it"), Plan)
+        shown = [step.text for step in plans[-1].steps] if plans else []
+        _expect(shown == ["Look", "Change", "Test"], f"its plan is shown as {shown}")
+
+    async def _interrupt(self, session: Session) -> None:
+        self._rig.play([Say("The beginning of a long story. "), Stall()], [Say("after the interrupt")])
+
+        async def stop() -> None:
+            async with asyncio.timeout(TURN_S):
+                await self._rig.stalled()
+            await session.interrupt()
+
+        stopper = asyncio.create_task(stop())
+        try:
+            ended = done(await self._turn(session, "tell me"))
+        finally:
+            stopper.cancel()
+            await asyncio.gather(stopper, return_exceptions=True)
+        _expect(ended.status == "interrupted", f"the turn ended as {ended.status}: {ended.error}")
+        await self._successful(session, "go on")
+
+    async def _resume(self) -> None:
+        self._able("resume")
+        _expect(bool(self._native_id), "its first conversation has no id")
+        heard = len(self._rig.heard())
+        self._rig.play([Say("I remember.")])
+        async with asyncio.timeout(OPEN_S + TURN_S), self._open(resume=self._native_id) as session:
+            await self._successful(session, "go on")
+        _expect(WORD in self._rig.heard()[heard:], "its model was not told what had been said before")
+
+    async def _policy(self, session: Session) -> None:
+        self._able("", "tools")
+        self._asked.clear()
+        self._rig.play([Run("touch forbidden.txt")], [Say("It was refused.")])
+        seen = await self._turn(session, "touch it")
+        self._not_run("forbidden.txt", "the policy denies it")
+        _expect(not self._asked, "it asked, although the policy has decided")
+        self._denial_is_shown(seen)
+
+    async def _ask(self, session: Session) -> None:
+        self._able("", "tools")
+        self._asked.clear()
+        self._deny = False
+        command = f"touch asked.txt; echo {LONG} end-of-the-command"
+        self._rig.play([Run(command)], [Say("Touched.")])
+        ended = done(await self._turn(session, "touch it"))
+        _expect(bool(self._asked), "it did not ask")
+        _expect(not self._ran_before_allowed, "the command ran before it was allowed")
+        ask = self._asked[0]
+        shown = ask.action.command if isinstance(ask.action, Command) else ""
+        _expect(f"{LONG} end-of-the-command" in shown, f"the ask does not show the whole command: {shown[:100]!r}")
+        _expect(len(self._asked) == 1, f"it asked {len(self._asked)} times")
+        _expect((self._place / "asked.txt").exists(), "the command did not run after it was allowed")
+        _expect(ended.status == "success", f"the turn ended as {ended.status}: {ended.error}")
+
+    async def _denial(self, session: Session) -> None:
+        self._able("", "tools")
+        self._asked.clear()
+        self._deny = True
+        self._rig.play([Run("touch denied.txt")], [Say("It was refused.")])
+        seen = await self._turn(session, "touch it")
+        self._not_run("denied.txt", "it was denied")
+        _expect(bool(self._asked), "it did not ask")
+        self._denial_is_shown(seen)
+
+    async def _question(self, session: Session) -> None:
+        self._able("questions", "question")
+        self._asked.clear()
+        self._deny = False
+        self._rig.play([Inquire("Which colour?", ("Red", "Blue"), header="Colour")], [Say("Thank you.")])
+        heard = len(self._rig.heard())
+        await self._successful(session, "ask me")
+        _expect([ask.kind for ask in self._asked] == ["question"], "it did not ask its question")
+        _expect("Blue" in self._rig.heard()[heard:], "the answer did not reach its model")
+
+    async def _model_error(self, session: Session) -> None:
+        self._able("", "model_error_that_stays")
+        self._rig.play(*[[Fail(400, "scripted refusal")] for _ in range(FAILURES)])
+        ended = done(await self._turn(session, "try"))
+        _expect(ended.status == "error", f"the turn ended as {ended.status}, and its model had refused")
+        _expect(bool(ended.error), "the turn does not tell the error")
+
+    async def _nothing_left(self) -> None:
+        if not Path("/proc/self/cwd").exists():
+            raise NotOffered("this system does not tell who works in a directory")
+        place = self._place
+        await eventually(lambda: not at_work_in(place), f"processes are left: {at_work_in(place)}", timeout=LEAVE_S)
+
+    # --- what several of them need ---
+
+    def _decide(self, ask: Ask) -> Answer:
+        self._asked.append(ask)
+        if ask.kind == "question":
+            answers = {question.id: ("Blue",) for question in ask.questions}
+            return Answer(ask.id, "allow", by="caller", answers=answers)
+        self._ran_before_allowed = self._ran_before_allowed or (self._place / "asked.txt").exists()
+        return Answer(ask.id, "deny" if self._deny else "allow", by="caller")
+
+    def _not_run(self, file: str, why: str) -> None:
+        _expect(not (self._place / file).exists(), f"the command ran, although {why}")
+
+    def _denial_is_shown(self, seen: list[Event]) -> None:
+        told = [result.status for result in of(seen, ToolResult)]
+        _expect("denied" in told, f"the denial is not shown as one, but as {', '.join(told) or 'nothing'}")
+
+
+def _results_of(seen: list[Event], kind: type[Command] | type[Edit]) -> list[ToolResult]:
+    """The successful results of the calls that do such a thing."""
+    calls = {use.id for use in of(seen, ToolUse) if isinstance(use.action, kind)}
+    return [result for result in of(seen, ToolResult) if result.id in calls and result.status == "ok"]
+
+
+def _expect(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise CheckFailed(otherwise)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TielineError):
+        return f"{error.message} {error.hint}".strip()
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    if isinstance(error, CheckFailed | AssertionError):
+        return str(error) or "the events of the turn do not fit together"
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,586 @@
+"""What agents do differently, as data: each preset against the very shapes that its agent was seen to send."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tieline.api import open_session
+from tieline.ask_parts import ask_parts
+from tieline.drivers.acp import driver as acp
+from tieline.drivers.acp_presets import PRESETS
+from tieline.drivers.base import McpServer
+from tieline.errors import Unsupported, UsageError
+from tieline.events import (
+    Answer,
+    Ask,
+    Command,
+    Done,
+    Edit,
+    Error,
+    Event,
+    Text,
+    ToolOutput,
+    ToolResult,
+    ToolUse,
+    Warning,
+)
+from tieline.policy import Policy
+from tieline.sessions.session import Session
+from tieline.testing.rig import scratch_env
+from tieline.testing.stream_checks import collect, done, of, the
+
+REPLAY = Path(__file__).with_name("acp_replay.py")
+
+pytestmark = pytest.mark.slow
+
+Step = dict[str, Any]
+END: Step = {"result": {"stopReason": "end_turn"}}
+ANSWERED: Step = {"say": "answer"}
+SEEN: Step = {"say": "seen"}
+START: Step = {"say": "start"}
+OPTIONS = [
+    {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+    {"optionId": "no", "name": "No", "kind": "reject_once"},
+]
+
+
+def chunk(text: str, **more: Any) -> Step:
+    return {"update": {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}, **more}}
+
+
+def call(id: str = "c1", **fields: Any) -> Step:
+    return {"update": {"sessionUpdate": "tool_call", "toolCallId": id, **fields}}
+
+
+def update(id: str = "c1", **fields: Any) -> Step:
+    return {"update": {"sessionUpdate": "tool_call_update", "toolCallId": id, **fields}}
+
+
+def text(words: str) -> list[Step]:
+    return [{"type": "content", "content": {"type": "text", "text": words}}]
+
+
+def ask(options: Sequence[Step] = OPTIONS, **fields: Any) -> Step:
+    params = {"toolCall": {"toolCallId": "c1", **fields}, "options": list(options)}
+    return {"ask": "session/request_permission", "params": params}
+
+
+def result(**fields: Any) -> Step:
+    return {"result": {"stopReason": "end_turn", **fields}}
+
+
+def yes(ask: Ask) -> bool:
+    return True
+
+
+def no(ask: Ask) -> bool:
+    return False
+
+
+class Bench:
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.env = scratch_env(place / "home", path="/usr/bin:/bin")
+
+    def session(self, preset: str, *prompts: list[Step], script: Step | None = None, **options: Any) -> Session:
+        """With an agent that plays these steps, one list for each prompt."""
+        traits = options.pop("traits", {})
+        file = self.place / "script.json"
+        file.write_text(json.dumps({"prompts": prompts, **MODES, **(script or {})}))
+        command = [sys.executable, "-I", "-S", str(REPLAY), str(file)]
+        driver = acp.create(preset, {"preset": preset, "command": command, "traits": traits})
+        options = {"policy": "ask", "accept_unenforced": True, **options}
+        return open_session(driver, cwd=self.place, env=self.env, **options)
+
+    async def turn(self, preset: str, *steps: Step, **options: Any) -> list[Event]:
+        async with self.session(preset, list(steps), **options) as session:
+            return await collect(session.turn("go"))
+
+    async def turns(self, preset: str, *prompts: list[Step], **options: Any) -> list[Done]:
+        async with self.session(preset, *prompts, **options) as session:
+            return [done(await collect(session.turn("go"))) for _ in prompts]
+
+
+MODES: Step = {"session": {"modes": {"currentModeId": "own", "availableModes": []}}}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+# --- what only a person may grant -------------------------------------------------------------------------------------
+
+INDEX = {"toolCallId": "workspace-indexing-permission", "title": "Workspace Indexing Permission"}
+INDEX_OPTIONS = [
+    {"optionId": "always-enable", "name": "Always index", "kind": "allow_always"},
+    {"optionId": "always-disable", "name": "Never index", "kind": "reject_always"},
+    {"optionId": "session-enable", "name": "Index for this session", "kind": "allow_once"},
+    {"optionId": "session-disable", "name": "Skip for this session", "kind": "reject_once"},
+]
+CONSENT: Step = {"ask": "session/request_permission", "params": {"toolCall": INDEX, "options": INDEX_OPTIONS}}
+
+
+def allow(ask: Ask) -> Answer:
+    return Answer(ask.id, "allow")
+
+
+@pytest.mark.parametrize(("policy", "decide"), [("full", None), ("ask", yes), ("ask", allow)])
+async def test_no_allow_gives_consent(bench: Bench, policy: str, decide: Any) -> None:
+    seen = await bench.turn("auggie", CONSENT, ANSWERED, END, policy=policy, on_ask=decide)
+    assert json.loads(done(seen).text)["outcome"]["optionId"] == "session-disable"
+    assert not of(seen, ToolUse)
+
+
+async def test_a_person_gives_consent_by_choosing(bench: Bench) -> None:
+    def choose(ask: Ask) -> Answer:
+        (question,) = ask.questions
+        assert [choice.label for choice in question.choices] == [option["name"] for option in INDEX_OPTIONS]
+        return Answer(ask.id, "allow", answers={question.id: ("Index for this session",)})
+
+    seen = await bench.turn("auggie", CONSENT, ANSWERED, END, on_ask=choose)
+    assert json.loads(done(seen).text)["outcome"]["optionId"] == "session-enable"
+    assert (the(seen, Ask).kind, the(seen, Ask).remember) == ("question", ())
+
+
+async def test_consent_that_is_asked_for_at_the_start_is_refused_and_told(bench: Bench) -> None:
+    seen = await bench.turn("auggie", ANSWERED, END, script={"starting": [CONSENT]}, on_ask=yes, policy="full")
+    assert json.loads(done(seen).text)["outcome"]["optionId"] == "session-disable"
+    assert "Workspace Indexing Permission" in the(seen, Warning).message
+
+
+# --- modes in which asks come -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode"), [("ask", "read-only"), ("edits", "workspace-write"), ("full", "workspace-write")]
+)
+async def test_codex_asks_in_the_mode_of_the_policy(bench: Bench, policy: str, mode: str) -> None:
+    bench.env["INITIAL_AGENT_MODE"] = "agent-full-access"
+    seen = await bench.turn("codex-acp", START, END, policy=policy)
+    assert json.loads(done(seen).text)["environment"]["INITIAL_AGENT_MODE"] == mode
+
+
+@pytest.mark.parametrize(("current", "sets"), [("agent", True), ("read-only", False), ("", False)])
+async def test_a_mode_that_an_agent_did_not_start_in_is_set(bench: Bench, current: str, sets: bool) -> None:
+    """An agent that does not know the mode of its environment starts in the one that decides alone."""
+    modes: Step = {"session": {"modes": {"currentModeId": current, "availableModes": []}}}
+    seen = await bench.turn("codex-acp", SEEN, END, script=modes)
+    assert ("session/set_mode" in json.loads(done(seen).text)) == sets
+
+
+async def test_what_makes_an_agent_ask_is_not_undone_by_the_environment(bench: Bench) -> None:
+    bench.env["KILO_PERMISSION"] = '{"bash":"allow"}'
+    seen = await bench.turn("kilo", START, END)
+    told = json.loads(json.loads(done(seen).text)["environment"]["KILO_PERMISSION"])
+    assert told == {"edit": "ask", "bash": "ask", "webfetch": "ask", "websearch": "ask", "question": "deny"}
+
+
+async def test_vibe_is_set_to_ask(bench: Bench) -> None:
+    seen = await bench.turn("vibe", SEEN, END)
+    assert "session/set_mode" in json.loads(done(seen).text)
+
+
+async def test_auggie_is_told_to_ask(bench: Bench) -> None:
+    seen = await bench.turn("auggie", START, END)
+    told = json.loads(done(seen).text)["arguments"]
+    assert "launch-process:ask-user" in told and "save-file:ask-user" in told and "--permission" in told
+
+
+# --- no ask without its command ---------------------------------------------------------------------------------------
+
+KIMI_CALL = [
+    call(title="Bash", kind="execute", status="pending", content=text('{"comm')),
+    update(status="in_progress", content=text('{"command":"rm -r build"}')),
+]
+KIMI_WORDS = "Requesting approval to Running: rm -r build"
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        pytest.param(KIMI_CALL, "Requesting approval to Running: rm -r b…", id="in the content of the call"),
+        pytest.param([], KIMI_WORDS, id="in the text of the ask"),
+    ],
+)
+async def test_kimis_ask_shows_its_command(bench: Bench, before: list[Step], words: str) -> None:
+    steps = [*before, ask(title="Bash", content=text(words)), chunk("Refused."), END]
+    seen = await bench.turn("kimi", *steps, policy=Policy("ask", "ask", "ask"), on_ask=no)
+    asked = the(seen, Ask)
+    assert (asked.capability, asked.action, asked.withheld) == ("shell", Command("rm -r build"), "")
+    assert not of(seen, ToolOutput), "arguments are no output"
+    assert the(seen, ToolResult).status == "denied"
+    by_policy = await bench.turn("kimi", *steps, policy=Policy("ask", "deny", "ask"))
+    assert (the(by_policy, Answer).by, of(by_policy, Ask)) == ("policy", [])
+
+
+async def test_kimis_cut_ask_can_only_be_denied(bench: Bench) -> None:
+    cut = ask(title="Bash", content=text("Requesting approval to Running: rm -r buil…"))
+    seen = await bench.turn("kimi", cut, ANSWERED, END, on_ask=yes)
+    assert the(seen, Ask).withheld
+    assert json.loads(done(seen).text)["outcome"]["optionId"] == "no"
+
+
+async def test_vibes_ask_is_joined_with_its_call(bench: Bench) -> None:
+    before = call(title="bash", kind="execute", status="pending", rawInput={"command": "make"})
+    seen = await bench.turn("vibe", before, ask(), chunk("Refused."), END, on_ask=no)
+    assert (the(seen, Ask).action, the(seen, Ask).capability) == (Command("make"), "shell")
+
+
+async def test_an_ask_that_tells_nothing_is_shown_whole(bench: Bench) -> None:
+    seen = await bench.turn("cursor", ask(title="Do it", _meta={"why": "no idea"}), chunk("Refused."), END, on_ask=no)
+    shown = "\n".join(part.text for part in ask_parts(the(seen, Ask)))
+    assert "does not say what exactly it would do" in shown
+    assert "no idea" in shown and "c1" in shown
+
+
+async def test_of_two_ways_to_allow_the_narrow_one_is_taken(bench: Bench) -> None:
+    options = [{"optionId": id, "name": id, "kind": "allow_once"} for id in ("always_accept", "accept")]
+    seen = await bench.turn("openhands", ask(options, title="x"), ANSWERED, END, on_ask=yes)
+    assert json.loads(done(seen).text)["outcome"]["optionId"] == "accept"
+
+
+# --- how a denial ends ------------------------------------------------------------------------------------------------
+
+RUN = call(title="make", kind="execute", status="pending", rawInput={"command": "make"})
+FAILED = update(status="failed")
+
+
+@pytest.mark.parametrize(
+    ("preset", "steps"),
+    [
+        ("qwen", [RUN, ask(), FAILED, END]),
+        ("droid", [chunk("I run it."), RUN, ask(), END]),
+        ("copilot", [RUN, ask(), chunk("Info: Operation cancelled by user"), END]),
+        ("codex-acp", [RUN, ask(), result(stopReason="cancelled")]),
+        ("cursor", [RUN, ask(), FAILED, call("c2", title="b", kind="read", rawInput={"path": "b"}), END]),
+    ],
+)
+async def test_a_turn_that_a_denial_ended_is_no_success(bench: Bench, preset: str, steps: list[Step]) -> None:
+    seen = await bench.turn(preset, *steps, on_ask=no)
+    assert (done(seen).status, the(seen, Error).code) == ("error", "denied")
+    assert "denied: make" in done(seen).error
+    assert of(seen, ToolResult)[0].status == "denied"
+
+
+@pytest.mark.parametrize(
+    ("preset", "steps"),
+    [
+        ("vibe", [RUN, ask(), FAILED, chunk("Then not."), END]),
+        ("vibe", [RUN, ask(), FAILED, call("c2", title="b", kind="read", rawInput={"path": "b"}), END]),
+        ("copilot", [RUN, ask(), chunk("I shall not, then."), END]),
+    ],
+)
+async def test_a_model_that_goes_on_after_a_denial_answers(bench: Bench, preset: str, steps: list[Step]) -> None:
+    assert done(await bench.turn(preset, *steps, on_ask=no)).status == "success"
+
+
+async def test_an_interruption_stays_one_whatever_was_denied(bench: Bench) -> None:
+    steps = [RUN, ask(), chunk("Now wait."), {"wait_for": "session/cancel"}, result(stopReason="cancelled")]
+    async with bench.session("codex-acp", steps, on_ask=no) as session:
+        seen: list[Event] = []
+        async for event in session.turn("go"):
+            seen.append(event)
+            if event.type == "text_delta":
+                await session.interrupt()
+    assert done(seen).status == "interrupted"
+
+
+async def test_an_open_ask_is_withdrawn_before_the_turn_is_cancelled(bench: Bench) -> None:
+    asked = asyncio.Event()
+
+    async def decide(ask: Ask) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    async def stop(session: Session) -> None:
+        await asked.wait()
+        await session.interrupt()
+
+    steps = [RUN, ask(), {"wait_for": "session/cancel"}, SEEN, result(stopReason="cancelled")]
+    async with bench.session("goose", steps, on_ask=decide) as session:
+        stopping = asyncio.create_task(stop(session))
+        seen = await collect(session.turn("go"))
+        await stopping
+    order = json.loads(done(seen).text)
+    assert order.index("answer") < order.index("session/cancel")
+    assert done(seen).status == "interrupted"
+
+
+# --- errors that are told as success ----------------------------------------------------------------------------------
+
+FAILURES = {
+    "copilot": "Error: 400 the model is not known\n(Request ID: 1)",
+    "goose": "Ran into this error: Request failed: bad request (400).",
+    "codex-acp": '{"error": {"message": "no such model", "type": "invalid_request_error"}}',
+}
+
+
+@pytest.mark.parametrize("preset", FAILURES)
+async def test_an_error_is_no_success(bench: Bench, preset: str) -> None:
+    words = FAILURES[preset]
+    split = [chunk(words[:9]), chunk(words[9:]), END]
+    after = [call(title="b", kind="read", rawInput={"path": "b"}), update(status="completed"), chunk(words), END]
+    failed, spoken, worked = await bench.turns(preset, split, [chunk(f"It says: {words}"), END], after)
+    assert (failed.status, failed.error) == ("error", words)
+    assert spoken.status == "success", "a model that speaks of an error"
+    assert worked.status == "success", "a model that worked"
+
+
+async def test_the_errors_of_one_agent_are_another_ones_words(bench: Bench) -> None:
+    for end in await bench.turns("gemini", *([chunk(words), END] for words in FAILURES.values())):
+        assert end.status == "success"
+
+
+@pytest.mark.parametrize("preset", ["kimi", "vibe"])
+async def test_an_empty_end_is_an_error(bench: Bench, preset: str) -> None:
+    assert [end.status for end in await bench.turns(preset, [END], [chunk(""), END])] == ["error", "error"]
+
+
+# --- MCP servers ------------------------------------------------------------------------------------------------------
+
+SERVERS = {
+    "near": McpServer(command=("serve", "--fast"), env={"KEY": "secret"}),
+    "far": McpServer(url="http://127.0.0.1:1/mcp", headers={"X": "y"}),
+}
+
+
+@pytest.mark.parametrize("preset", [name for name, preset in PRESETS.items() if preset.traits.mcp == "refused"])
+async def test_mcp_servers_are_never_silently_lost(bench: Bench, preset: str) -> None:
+    with pytest.raises(Unsupported, match="mcp_servers"):
+        bench.session(preset, mcp_servers=SERVERS)
+
+
+async def test_mcp_servers_reach_copilot_by_its_own_argument(bench: Bench) -> None:
+    """In a file: the arguments of a process are there for all users to read."""
+    seen = await bench.turn("copilot", START, END, mcp_servers=SERVERS)
+    told = json.loads(done(seen).text)
+    flag, file = told["arguments"][-2:]
+    assert flag == "--additional-mcp-config" and file.startswith("@")
+    assert "secret" not in " ".join(told["arguments"])
+    assert json.loads(told["files"][file]) == {
+        "mcpServers": {
+            "near": {
+                "type": "stdio",
+                "command": "serve",
+                "args": ["--fast"],
+                "env": {"KEY": "secret"},
+                "tools": ["*"],
+            },
+            "far": {"type": "http", "url": "http://127.0.0.1:1/mcp", "headers": {"X": "y"}, "tools": ["*"]},
+        }
+    }
+
+
+# --- usage ------------------------------------------------------------------------------------------------------------
+
+
+def tokens(end: Done) -> tuple[int | None, int | None, str]:
+    assert end.tokens is not None
+    return end.tokens.input, end.tokens.output, end.usage
+
+
+async def test_a_counter_of_the_session_becomes_the_turns(bench: Bench) -> None:
+    def spent(input: int, output: int) -> list[Step]:
+        return [chunk("Yes."), result(usage={"inputTokens": input, "outputTokens": output})]
+
+    ends = await bench.turns("copilot", spent(100, 10), spent(250, 30), spent(40, 4), spent(70, 9))
+    assert [tokens(end) for end in ends] == [
+        (100, 10, "complete"),
+        (150, 20, "complete"),
+        (40, 4, "complete"),  # it counts anew
+        (30, 5, "complete"),
+    ]
+
+
+async def test_the_counter_of_a_resumed_session_is_not_its_first_turns(bench: Bench) -> None:
+    def spent(input: int) -> list[Step]:
+        return [chunk("Yes."), result(usage={"inputTokens": input, "outputTokens": 1})]
+
+    script = {"initialize": {"agentCapabilities": {"loadSession": True}}}
+    ends = await bench.turns("vibe", spent(900), spent(950), script=script, resume="s")
+    assert (ends[0].status, ends[0].tokens, ends[0].usage) == ("success", None, "unknown")
+    assert tokens(ends[1]) == (50, 0, "complete")
+
+
+async def test_tokens_of_the_last_call_are_not_the_whole(bench: Bench) -> None:
+    seen = await bench.turn("goose", chunk("Yes."), result(usage={"inputTokens": 5, "outputTokens": 4}))
+    assert tokens(done(seen)) == (5, 4, "partial")
+    seen = await bench.turn("cursor", chunk("Yes."), result(usage={"inputTokens": 5, "outputTokens": 4}))
+    assert tokens(done(seen)) == (5, 4, "partial"), "nobody knows"
+
+
+async def test_qwens_usage_is_on_empty_chunks(bench: Bench) -> None:
+    def usage(input: int) -> Step:
+        return chunk("", _meta={"usage": {"inputTokens": input, "outputTokens": 2, "thoughtTokens": 1}})
+
+    seen = await bench.turn("qwen", usage(10), chunk("Yes."), usage(20), END)
+    assert [each.text for each in of(seen, Text)] == ["Yes."], "no empty text"
+    assert tokens(done(seen)) == (30, 4, "complete")
+
+
+# --- output, names ----------------------------------------------------------------------------------------------------
+
+
+async def test_codex_output_beside_the_content(bench: Bench) -> None:
+    pieces = [update(_meta={"terminal_output_delta": {"data": piece}}) for piece in ("one\n", "one\n")]
+    seen = await bench.turn("codex-acp", RUN, *pieces, update(status="completed"), chunk("Done."), END)
+    assert "".join(output.text for output in of(seen, ToolOutput)) == "one\none\n"
+    assert the(seen, ToolResult).output == "one\none\n"
+
+
+async def test_pis_output_beside_the_content_is_whole_each_time(bench: Bench) -> None:
+    pieces = [update(_meta={"terminal_output": {"data": piece}}) for piece in ("one\n", "one\ntwo\n")]
+    seen = await bench.turn("pi-acp", RUN, *pieces, update(status="completed"), chunk("Done."), END)
+    assert "".join(output.text for output in of(seen, ToolOutput)) == "one\ntwo\n"
+    assert the(seen, ToolResult).output == "one\ntwo\n"
+
+
+async def test_groks_usage_is_beside_the_result(bench: Bench) -> None:
+    spent = result(_meta={"usage": {"inputTokens": 5, "outputTokens": 4}})
+    assert tokens(done(await bench.turn("grok", chunk("Yes."), spent))) == (5, 4, "partial")
+
+
+async def test_a_description_is_no_output(bench: Bench) -> None:
+    steps = [
+        RUN,
+        update(status="in_progress", content=text("Builds it")),
+        update(status="completed", content=text("ok")),
+    ]
+    seen = await bench.turn("claude-agent-acp", *steps, chunk("Done."), END)
+    assert not of(seen, ToolOutput)
+    assert the(seen, ToolResult).output == "ok"
+
+
+async def test_names_beside_the_title(bench: Bench) -> None:
+    goose = call(title="developer: write", kind="other", _meta={"goose": {"toolCall": {"toolName": "write"}}},
+                 rawInput={"path": "/x"})  # fmt: skip
+    use = the(await bench.turn("goose", goose, chunk("Done."), END), ToolUse)
+    assert (use.name, use.action) == ("write", Edit(("/x",)))
+    qwen = call(title="ReadFile: x", kind="read", rawInput={"path": "x"}, _meta={"toolName": "read_file"})
+    assert the(await bench.turn("qwen", qwen, chunk("Done."), END), ToolUse).name == "read_file"
+
+
+# --- steering ---------------------------------------------------------------------------------------------------------
+
+
+async def test_steering_by_request(bench: Bench) -> None:
+    steps = [chunk("Well."), {"wait_for": "_session/steering"}, RUN, SEEN, END]
+    async with bench.session("codex-acp", steps) as session:
+        seen = await collect_steered(session)
+    assert "mind the pelican" in done(seen).text and "promptRequired" in done(seen).text
+    with pytest.raises(UsageError, match="no turn is running"):
+        async with bench.session("codex-acp", steps) as session:
+            await session.steer("too early")
+
+
+async def collect_steered(session: Session) -> list[Event]:
+    """Steers once, at the first word."""
+    seen: list[Event] = []
+    steered = False
+    async for event in session.turn("go"):
+        seen.append(event)
+        if event.type == "text_delta" and not steered:
+            steered = True
+            await session.steer("mind the pelican")
+    return seen
+
+
+async def test_an_agent_that_does_not_take_it_says_so(bench: Bench) -> None:
+    steps = [chunk("Well."), {"wait_for": "_session/steering"}, END]
+    async with bench.session("codex-acp", steps, script={"steering": "rejected"}) as session:
+        with pytest.raises(UsageError, match="rejected"):
+            await collect_steered(session)
+
+
+DRAIN: Step = {"ask": "craft/drainMidTurnQueue", "params": {}}
+
+
+async def test_an_agent_fetches_what_was_said(bench: Bench) -> None:
+    async with bench.session("qwen", [chunk("Well."), ask(title="x"), DRAIN, RUN, ANSWERED, END]) as session:
+
+        async def decide(ask: Ask) -> bool:
+            await session.steer("mind the pelican")
+            return True
+
+        session.on_ask = decide
+        seen = await collect(session.turn("go"))
+    assert json.loads(done(seen).text) == {"messages": ["mind the pelican"]}
+
+
+async def test_what_was_not_fetched_goes_with_the_next_prompt(bench: Bench) -> None:
+    async with bench.session("qwen", [ask(title="x"), chunk("Done."), END], [{"say": "prompt"}, END]) as session:
+
+        async def decide(ask: Ask) -> bool:
+            await session.steer("mind the pelican")
+            return True
+
+        session.on_ask = decide
+        seen = await collect(session.turn("go"))
+        assert "mind the pelican" in the(seen, Warning).message
+        assert "mind the pelican" in done(await collect(session.turn("and then"))).text
+
+
+async def test_questions_that_come_as_a_request_for_permission(bench: Bench) -> None:
+    questions = [
+        {"question": "Which colour?", "header": "Colour", "options": [{"label": "Red"}, {"label": "Blue"}]},
+        {"question": "Which sizes?", "options": [{"label": "S"}, {"label": "L"}], "multiSelect": True},
+    ]
+    meta = {"toolName": "ask_user_question", "qwenInteractionKind": "user_question", "qwenQuestions": questions}
+    asking = ask(title="Ask", kind="think", rawInput={"questions": questions}, _meta=meta)
+
+    def decide(ask: Ask) -> Answer:
+        colour, sizes = ask.questions
+        assert (colour.text, [choice.label for choice in colour.choices]) == ("Which colour?", ["Red", "Blue"])
+        assert (colour.many, sizes.many) == (False, True)
+        return Answer(ask.id, "allow", answers={colour.id: ("Blue",), sizes.id: ("S", "L")})
+
+    seen = await bench.turn("qwen", asking, ANSWERED, END, on_ask=decide, policy="full")
+    told = json.loads(done(seen).text)
+    assert (told["outcome"]["optionId"], told["answers"]) == ("yes", {"0": "Blue", "1": "S, L"})
+    refused = await bench.turn("qwen", asking, END, on_ask=yes, policy="full")
+    assert (done(refused).status, the(refused, ToolResult).status) == ("error", "denied"), "a mere yes chooses nothing"
+
+
+# --- configuration and version ----------------------------------------------------------------------------------------
+
+
+async def test_a_configured_agent_may_have_traits(bench: Bench) -> None:
+    mine = {"denial": "ends_turn", "error_texts": ["Oops: .+"], "consents": ["upload"]}
+    seen = await bench.turn("cursor", chunk("Oops: broken"), END, traits=mine)
+    assert done(seen).status == "error"
+    upload: Step = {"ask": "session/request_permission", "params": {"toolCall": {"toolCallId": "upload"}}}
+    upload["params"]["options"] = OPTIONS
+    seen = await bench.turn("cursor", upload, ANSWERED, END, traits=mine, policy="full", on_ask=yes)
+    assert json.loads(done(seen).text)["outcome"]["optionId"] == "no"
+    with pytest.raises(Unsupported, match="mcp_servers"):
+        bench.session("cursor", traits={"mcp": "refused"}, mcp_servers=SERVERS)
+    with pytest.raises(UsageError, match="which argument"):
+        acp.create("mine", {"command": ["x"], "traits": {"mcp": "argument"}})
+    with pytest.raises(UsageError, match="denail"):
+        acp.create("mine", {"command": ["x"], "traits": {"denail": "told"}})
+
+
+@pytest.mark.parametrize(
+    ("words", "version"),
+    [
+        ("GitHub Copilot CLI 1.0.102.", "1.0.102"),
+        ("kimi, version 2.1.0-beta.1 (linux)", "2.1.0-beta.1"),
+        ("v0.24.4", "0.24.4"),
+        ("pkg/3.2.1 node-v22.1.0", "3.2.1"),
+        ("no number", ""),
+    ],
+)
+async def test_versions(bench: Bench, words: str, version: str) -> None:
+    program = bench.place / "agent"
+    program.write_text(f'#!/bin/sh\n[ "$1" = acp ] && exec cat\n[ "$1" = --version ] && echo "{words}"\n')
+    program.chmod(0o700)
+    for command in ([str(program)], [str(program), "acp"]):
+        probe = await acp.create("mine", {"command": command}).probe(bench.env)
+        assert (probe.version, bool(probe.problem)) == (version, not version)
