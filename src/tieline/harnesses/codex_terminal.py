@@ -396,7 +396,8 @@ class CodexTerminal:
             self._end(told)
 
     async def _end_after_asks(self, told: Params) -> None:
-        await asyncio.wait(self._asks, timeout=WITHDRAWN_S)
+        if self._asks:  # their ends may have come before this task began
+            await asyncio.wait(list(self._asks), timeout=WITHDRAWN_S)
         await cancel_and_wait(*self._asks)
         self._end(told)
         self._go_on()
