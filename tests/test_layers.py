@@ -30,7 +30,7 @@ LAYERS: list[set[str]] = [
         "ask_parts",
         "visible_text",
     },
-    {"toml_lines", "config_schema", "config", "state_directory", "safe_file_read", "file_watcher"},
+    {"toml_lines", "config_schema", "config", "state_directory", "safe_file_read", "safe_file_write", "file_watcher"},
     {"wire", "processes"},
     {
         "drivers.base",

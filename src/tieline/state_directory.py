@@ -14,6 +14,7 @@ from pathlib import Path
 
 from . import paths
 from .errors import TielineError
+from .safe_file_write import replace_private_file
 
 VERSION = 1
 """What this Tieline reads and writes. The bus file counts its schema by itself."""
@@ -97,13 +98,7 @@ def check_version(version: int, what: str) -> None:
 
 
 def _mark(state: Path, version: int) -> None:
-    """Whole or not at all."""
-    part = version_file(state).with_name(f".version.{os.getpid()}")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(f"{version}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(version_file(state))
+    replace_private_file(version_file(state), f"{version}\n".encode())
 
 
 # --- replacing the whole content --------------------------------------------------------------------------

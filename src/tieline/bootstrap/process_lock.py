@@ -17,7 +17,7 @@ from msgspec import Struct
 from .. import paths, state_directory
 from ..client.hub_address import RunningHub
 from ..errors import TielineError
-from ..node.hub_credentials import write_private
+from ..safe_file_write import replace_private_file
 
 REJOIN = signal.SIGUSR1
 """Tells a hub that this machine joined another one, or left it: it looks at `places.node_file` again."""
@@ -107,7 +107,7 @@ def read_running(env: Mapping[str, str]) -> RunningHub | None:
 @contextmanager
 def running_file(env: Mapping[str, str], running: RunningHub) -> Generator[None]:
     path = paths.running_file(env)
-    write_private(path, msgspec.json.encode(running))
+    replace_private_file(path, msgspec.json.encode(running))
     try:
         yield
     finally:

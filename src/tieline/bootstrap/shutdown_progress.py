@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from .. import paths
-from ..node.hub_credentials import write_private
+from ..safe_file_write import replace_private_file
 from ..sessions.records import SessionRecord
 
 SHORT = 6
@@ -29,7 +29,7 @@ class ShutdownProgress:
         """`queued`: prompts that will not run before the next start."""
         self._begun = True
         with suppress(OSError):
-            write_private(self._file, b"")
+            replace_private_file(self._file, b"")
         if queued:
             waits = "1 prompt waits" if queued == 1 else f"{queued} prompts wait"
             self._say(f"{waits} for the next start")

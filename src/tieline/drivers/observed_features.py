@@ -5,7 +5,6 @@ against what it says when it starts. So a file that cannot be read is as if ther
 written costs nothing but its news.
 """
 
-import os
 import threading
 import time
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from ..safe_file_read import read_regular
+from ..safe_file_write import replace_private_file
 from .base import Driver
 from .run_as import RunAsDriver
 
@@ -118,14 +118,7 @@ class ObservedAgents:
         newest = sorted(meetings.items(), key=lambda item: item[1].when, reverse=True)[:MAX_AGENTS]
         while len(content := msgspec.json.encode(dict(newest))) > MAX_FILE:
             newest.pop()
-        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = self._file.with_name(f"{self._file.name}.{os.urandom(4).hex()}.part")
-        try:
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
-                file.write(content)
-            draft.replace(self._file)
-        finally:
-            draft.unlink(missing_ok=True)
+        replace_private_file(self._file, content)
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from .. import paths
 from ..errors import TielineError
+from ..safe_file_write import replace_private_file
 
 FILE = "attach.json"
 STARTS_S = 2.0
@@ -68,12 +69,8 @@ def read_consent(env: Mapping[str, str]) -> Consent:
 
 
 def write_consent(env: Mapping[str, str], consent: Consent) -> None:
-    file = consent_file(env)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(f".{os.getpid()}.part")
-    part.write_bytes(msgspec.json.format(msgspec.json.encode(consent, order="sorted"), indent=2) + b"\n")
-    part.chmod(0o600)
-    part.replace(file)
+    text = msgspec.json.format(msgspec.json.encode(consent, order="sorted"), indent=2) + b"\n"
+    replace_private_file(consent_file(env), text)
 
 
 def agree(env: Mapping[str, str], harness: str, *, now: float | None = None) -> None:

@@ -23,15 +23,16 @@ from msgspec import Struct
 from .. import paths
 from ..background_tasks import cancel_and_wait
 from ..backoff import Backoff
-from ..errors import UsageError
 from ..mesh.push import HarnessSession, PushUnanswered, Rung, SessionObserver, Unreachable
+from ..processes.open_sockets import connections_to, listening_ports
 from ..processes.process_table import process_info
 from ..processes.socket_peer import peer_process
 from ..protocol.mesh import Activity
 from ..sessions.attacher import Attacher
 from ..version import __version__
 from ..wire.jsonrpc import NoResponse, Peer, PeerGone, RpcError
-from .codex_terminal import HARNESS, REQUEST_S, CodexTerminal, Thread, ThreadStatus
+from .codex_archive import CodexArchive
+from .codex_terminal import HARNESS, REQUEST_S, CodexTerminal, Thread, ThreadStatus, loaded_threads
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -93,7 +94,7 @@ class CodexReach:
         self._terminals: dict[str, CodexTerminal] = {}  # that are read along
         self._forbidden: dict[str, Thread] = {}  # that may not be
         self._following: dict[str, asyncio.Task[None]] = {}  # thread → who reads along on this connection
-        self._archived = _ArchivedThreads(paths.state(env) / "codex-archived.json")
+        self._archive = CodexArchive(paths.state(env) / "codex-archived.json")
         self._tasks: set[asyncio.Task[None]] = set()  # of this connection
         self._resolved: dict[Any, asyncio.Event] = {}  # requests of the daemon: set when somebody has answered
 
@@ -229,10 +230,8 @@ class CodexReach:
         }
         await peer.request("initialize", hello, timeout=REQUEST_S)
         await peer.notify("initialized")
-        for id in self._archived.read():  # we died before they were back
-            with suppress(RpcError):
-                await self._bring_back(peer, id)
-        loaded = msgspec.convert(await peer.request("thread/loaded/list", {}, timeout=REQUEST_S), _Loaded).data
+        await self._archive.bring_back_all(peer)
+        loaded = await loaded_threads(peer)
         for gone in self._sessions.keys() - set(loaded):
             self._leave(gone)
         self._unread = set(loaded)
@@ -387,33 +386,11 @@ class CodexReach:
                 self._news.set()
 
     async def _release(self, id: str) -> None:
-        """A thread that the daemon has loaded is the daemon's alone to write: to archive it is what unloads it."""
-        peer = self._peer
-        if peer is None:
-            if id in self._archived.read():
-                hint = f"`codex unarchive {id}`, then try again."
-                raise UsageError("this session is archived in Codex", field="session", hint=hint)
-            return
-        try:
-            loaded = await peer.request("thread/loaded/list", {}, timeout=REQUEST_S)
-            if id in msgspec.convert(loaded, _Loaded).data:
-                self._archived.add(id)
-                await peer.request("thread/archive", {"threadId": id}, timeout=REQUEST_S)
-                await self._bring_back(peer, id)
-        except (RpcError, PeerGone, TimeoutError) as error:
-            why = str(error) or "no answer in time"
-            hint = "`codex app-server daemon restart`, then try again."
-            raise UsageError(f"Codex does not let go of this session: {why}", field="session", hint=hint) from None
-
-    async def _bring_back(self, peer: Peer, id: str) -> None:
-        """Raises RpcError where Codex has no such thread in its archive, or leaves it there."""
-        try:
-            await peer.request("thread/unarchive", {"threadId": id}, timeout=REQUEST_S)
-        except RpcError as error:
-            log.info("the session %s of Codex was not taken out of its archive: %s", id, error)
-            self._archived.remove(id)
-            raise
-        self._archived.remove(id)
+        """Before we write this thread ourselves."""
+        if (peer := self._peer) is None:
+            self._archive.check_has_not(id)
+        else:
+            await self._archive.unload(peer, id)
 
     async def _know_what_runs(self) -> None:
         """After the first complete look."""
@@ -473,7 +450,7 @@ class CodexReach:
                 if _is_over(self._process) or time.monotonic() - self._lost_at > LOST_S:
                     self._interrupt_all()
             else:
-                alone = alone + 1 if await asyncio.to_thread(_clients, self._socket) == 1 else 0
+                alone = alone + 1 if await asyncio.to_thread(connections_to, self._socket) == 1 else 0
                 # It may have been left to work in the background; where it has to ask, nobody is there.
                 left = [id for id, each in self._sessions.items() if each.activity != "working" or id in self._waiting]
                 if alone < ALONE:
@@ -484,8 +461,8 @@ class CodexReach:
     async def _without_terminal(self, peer: Peer, threads: Collection[str]) -> list[str]:
         """Those of the threads whose terminal has ended, as far as that can be known."""
         await self._learn_ports(peer, {*threads, *self._sessions, *self._unread})
-        listening = await asyncio.to_thread(_listening_ports)
-        clients = await asyncio.to_thread(_clients, self._socket)
+        listening = await asyncio.to_thread(listening_ports)
+        clients = await asyncio.to_thread(connections_to, self._socket)
         if clients - 1 > len(listening.intersection(self._ports.values())):
             return []  # somebody else is there: a second terminal of one of these, maybe
         return [id for id in threads if (port := self._ports.get(id, 0)) and port not in listening]
@@ -494,31 +471,6 @@ class CodexReach:
         unknown = [id for id in threads if id not in self._ports]
         ports = await asyncio.gather(*(_terminal_port(peer, id) for id in unknown))
         self._ports.update(zip(unknown, ports, strict=True))
-
-
-class _ArchivedThreads:
-    """Those that we have archived, and not brought back yet: written down, since we may die in between."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def read(self) -> set[str]:
-        try:
-            return set(msgspec.json.decode(self._file.read_bytes(), type=list[str]))
-        except (OSError, msgspec.MsgspecError):
-            return set()
-
-    def add(self, thread: str) -> None:
-        self._write(self.read() | {thread})
-
-    def remove(self, thread: str) -> None:
-        self._write(self.read() - {thread})
-
-    def _write(self, threads: set[str]) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        part = self._file.with_suffix(".part")
-        part.write_bytes(msgspec.json.encode(sorted(threads)))
-        part.replace(self._file)
 
 
 class _WebSocketLines:
@@ -553,10 +505,6 @@ class _Turns(Struct, frozen=True):
     data: list[_Turn]
 
 
-class _Loaded(Struct, frozen=True):
-    data: list[str]
-
-
 class _Read(Struct, frozen=True):
     thread: Thread
 
@@ -580,16 +528,6 @@ async def _terminal_port(peer: Peer, thread: str) -> int:
         return 0
 
 
-def _listening_ports() -> set[int]:
-    """Of this machine. Empty: this system does not tell."""
-    found: set[int] = set()
-    for file in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(OSError):
-            rows = (line.split() for line in Path(file).read_text().splitlines()[1:])
-            found |= {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}  # 0A: listening
-    return found
-
-
 def _is_over(process: int) -> bool:
     """False where it cannot be known."""
     if not process or sys.platform != "linux":
@@ -608,14 +546,3 @@ def _process(socket: "ClientConnection") -> int:
 
 def _activity(status: ThreadStatus) -> Activity:
     return "working" if status.type == "active" else "idle"
-
-
-def _clients(socket: Path) -> int:
-    """How many are connected to a unix socket. -1: this system does not tell."""
-    try:
-        lines = Path("/proc/net/unix").read_text(errors="replace").splitlines()
-    except OSError:
-        return -1
-    path = os.path.realpath(socket)
-    rows = (line.split(maxsplit=7) for line in lines)
-    return sum(len(row) == 8 and row[5] == "03" and row[7] == path for row in rows)  # 03: connected

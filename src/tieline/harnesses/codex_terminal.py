@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from ..background_tasks import cancel_and_wait
@@ -97,6 +98,15 @@ class Thread(Struct, frozen=True, rename="camel"):
     def may_be_left(self) -> bool:
         """It does not work, or nobody is there whom it asks: without a terminal it is over."""
         return self.status.type != "active" or bool(self.status.active_flags)
+
+
+class _Loaded(Struct, frozen=True):
+    data: list[str]
+
+
+async def loaded_threads(peer: Peer) -> list[str]:
+    """Those that the daemon has open. Raises RpcError, PeerGone, TimeoutError."""
+    return msgspec.convert(await peer.request("thread/loaded/list", {}, timeout=REQUEST_S), _Loaded).data
 
 
 class CodexTerminal:

@@ -1,6 +1,5 @@
 """The credentials of the hub that this machine is joined to, and the status of the link."""
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from msgspec import Struct
 
 from .. import paths
 from ..errors import UsageError
+from ..safe_file_write import replace_private_file
 from .hub_link import LinkStatus
 
 
@@ -32,7 +32,7 @@ def read_credentials(env: Mapping[str, str], *, needed: bool = False) -> HubCred
 
 
 def write_credentials(env: Mapping[str, str], joined: HubCredentials) -> None:
-    write_private(paths.node_file(env), msgspec.json.encode(joined))
+    replace_private_file(paths.node_file(env), msgspec.json.encode(joined))
 
 
 def forget_credentials(env: Mapping[str, str]) -> None:
@@ -49,7 +49,7 @@ def write_link_status(env: Mapping[str, str], situation: LinkStatus | None) -> N
         if situation is None:
             link_status_file(env).unlink(missing_ok=True)
         else:
-            write_private(link_status_file(env), msgspec.json.encode(situation))
+            replace_private_file(link_status_file(env), msgspec.json.encode(situation))
 
 
 def read_link_status(env: Mapping[str, str]) -> LinkStatus:
@@ -57,12 +57,3 @@ def read_link_status(env: Mapping[str, str]) -> LinkStatus:
         return msgspec.json.decode(link_status_file(env).read_bytes(), type=LinkStatus)
     except (OSError, msgspec.MsgspecError):
         return LinkStatus()
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Whole or not at all, and for its owner's eyes only."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
-    part.replace(path)

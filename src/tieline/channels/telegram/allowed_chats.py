@@ -1,13 +1,14 @@
 """Which chats may take part: those of the configuration, and those that were paired, kept in a file."""
 
 import hmac
-import os
 import secrets
 import time
 from collections import OrderedDict
 from pathlib import Path
 
 import msgspec
+
+from ...safe_file_write import replace_private_file
 
 CODE_S = 600.0
 """A pairing code is good for so long, and once."""
@@ -71,12 +72,5 @@ class AllowedChats:
             return []
 
     def _save(self) -> None:
-        if self._file is None:
-            return
-        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = self._file.with_suffix(".new")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(self._paired))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._file)
+        if self._file is not None:
+            replace_private_file(self._file, msgspec.json.encode(self._paired))

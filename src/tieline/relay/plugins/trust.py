@@ -6,7 +6,6 @@ entry whose part is another waits and is reported. Everything else in an entry i
 """
 
 import hashlib
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from msgspec import Struct
 from ...config import ChannelConfig
 from ...environment import SECRET
 from ...safe_file_read import read_regular
+from ...safe_file_write import replace_private_file
 
 MAX_CODE = 4 * 1024 * 1024
 MAX_RECORD = 4 * 1024 * 1024
@@ -113,12 +113,7 @@ class Trust:
         """Raises OSError."""
         if not self._changed:
             return
-        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = self._file.with_name(f"{self._file.name}.part")
-        draft.unlink(missing_ok=True)
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(self._digests, order="sorted"))
-        draft.replace(self._file)
+        replace_private_file(self._file, msgspec.json.encode(self._digests, order="sorted"))
         self._changed = False
 
 
