@@ -11,6 +11,7 @@ from tests.hub.conftest import Running, caller
 from tests.sessions.test_attached_session import NATIVE, RecordingTerminal
 
 from tieline.events import Answer, Ask, Command, ToolUse, TurnStarted
+from tieline.hub.security.access_rules import PERSON_ONLY
 from tieline.sessions.attached_session import AttachedSession
 from tieline.testing.wait_for import eventually
 
@@ -66,15 +67,15 @@ async def test_what_it_starts_decides_nothing(hub: Running, tmp_path: Path) -> N
     async with asking(hub) as (_, terminal, ask, task):
         other = (await hub.session(policy="ask"))["id"]
         send = (sys.executable, "-I", "-c", SEND, hub.serving.socket)
-        for method, path, body in (
-            ("POST", f"/api/v1/asks/{ask}/answer", ALLOW),
-            ("POST", "/api/v1/pairings", '{"kind": "client"}'),
-            ("DELETE", "/api/v1/devices/x", ""),
-            ("DELETE", "/api/v1/nodes/x", ""),
-            ("PATCH", f"/api/v1/sessions/{other}", '{"policy": "full"}'),
-            ("POST", "/api/v1/channels/reload", ""),
-        ):
-            refused = await run(*send, method, path, body, terminal=terminal)
+        bodies = {
+            "pairings": '{"kind": "client"}',
+            "answer": ALLOW,
+            "{session}": '{"policy": "full"}',
+            "{prompt}": '{"text": "remove everything"}',
+        }
+        for method, template in PERSON_ONLY:
+            path = template.format(ask=ask, session=other, device="x", node="x", prompt="x", team="x")
+            refused = await run(*send, method, path, bodies.get(template.split("/")[-1], ""), terminal=terminal)
             assert " 403 " in refused and "from an agent in a terminal" in refused, path
         assert " 200 " in await run(*send, "GET", "/api/v1/sessions", "", terminal=terminal), "it may look"
 

@@ -251,3 +251,48 @@ async def test_a_mesh_key_opens_the_mcp_server_and_nothing_else(shared: Running)
                 async with asyncio.timeout(10):
                     await socket.recv()
                     pytest.fail("it was let in")
+
+
+A_TERMINALS_AGENT_MAY = {
+    ("DELETE", "/api/v1/push/subscriptions/{subscription}"),
+    ("DELETE", "/api/v1/sessions/{session}/prompts/{prompt}"),
+    ("POST", "/api/v1/channels/{id}/test"),
+    ("POST", "/api/v1/dead/drop"),
+    ("POST", "/api/v1/dead/retry"),
+    ("POST", "/api/v1/harness-hooks"),
+    ("POST", "/api/v1/harness-plugins/{harness}/events"),
+    ("POST", "/api/v1/harness-plugins/{harness}/handed-over"),
+    ("POST", "/api/v1/harness-plugins/{harness}/sessions"),
+    ("POST", "/api/v1/inboxes/{subject}/read"),
+    ("POST", "/api/v1/login"),
+    ("POST", "/api/v1/logout"),
+    ("POST", "/api/v1/messages"),
+    ("POST", "/api/v1/messages/ask"),
+    ("POST", "/api/v1/nodes/{id}/refresh"),
+    ("POST", "/api/v1/pair"),
+    ("POST", "/api/v1/push/subscriptions"),
+    ("POST", "/api/v1/push/test"),
+    ("POST", "/api/v1/sessions"),
+    ("POST", "/api/v1/sessions/{session}/abort"),
+    ("POST", "/api/v1/sessions/{session}/close"),
+    ("POST", "/api/v1/sessions/{session}/fork"),
+    ("POST", "/api/v1/sessions/{session}/prompts"),
+    ("POST", "/api/v1/sessions/{session}/prompts/{prompt}/move"),
+    ("POST", "/api/v1/sessions/{session}/prompts/{prompt}/retry"),
+    ("POST", "/api/v1/team-file"),
+    ("POST", "/hooks/in/{channel}"),
+    ("POST", "/mcp/delivered"),
+}
+"""What the agent in a person's terminal may change, as that person could: it decides nothing by it."""
+
+
+async def test_whoever_adds_what_changes_something_says_whether_a_terminals_agent_may(shared: Running) -> None:
+    changing = {
+        (route.method, path)
+        for route in all_routes(shared.hub)
+        if isinstance(route, Operation) and route.method not in ("GET", "HEAD")
+        for path in route.paths
+    }
+    person_only = {(method, path) for method, path in changing if access_rules.person_only(method, path)}
+    assert changing - person_only == A_TERMINALS_AGENT_MAY
+    assert len(person_only) == len(access_rules.PERSON_ONLY)

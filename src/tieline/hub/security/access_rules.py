@@ -89,13 +89,14 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("DELETE", f"{API}/nodes/{{node}}"),
     ("PATCH", f"{API}/sessions/{{session}}"),
     ("POST", f"{API}/sessions/{{session}}/adopt"),
+    ("PATCH", f"{API}/sessions/{{session}}/prompts/{{prompt}}"),
     ("POST", f"{API}/channels/reload"),
     ("POST", f"{API}/teams"),
     ("POST", f"{API}/teams/{{team}}/actions"),
     ("POST", f"{API}/teams/{{team}}/clean"),
 )
 """What the agent in a person's terminal may not do: decide, let in somebody who may, turn somebody out, change a
-policy, or agree to code."""
+policy or another's words, or agree to code."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""
