@@ -13,7 +13,7 @@ from ..ids import ID_LENGTH
 from ..protocol.views import CommandView, NodeView, PromptView
 from ..sessions.records import AskRecord, SessionRecord
 from .errors import print_error
-from .terminal.formatting import short_id
+from .terminal.formatting import print_json, short_id
 
 T = TypeVar("T")
 MAX_CANDIDATES = 5
@@ -91,6 +91,17 @@ async def find_node(client: Client, given: str) -> NodeView:
 def print_pending(view: CommandView) -> None:
     """Say that a command is stored, but its node has not answered."""
     print_error(f"tieline: its machine is offline; command {view.id} ({view.state}) runs when it is back")
+
+
+def print_outcome(told: T | CommandView, say: Callable[[T], str], *, json: bool) -> int:
+    """Print what a command made of something, or that its node has not answered."""
+    if json:
+        print_json(told)
+    elif isinstance(told, CommandView):
+        print_pending(told)
+    else:
+        print(say(told))
+    return 0
 
 
 def read_text(text: str) -> str:

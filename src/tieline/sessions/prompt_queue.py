@@ -152,33 +152,26 @@ class PromptQueue:
     async def cancel(self, session: str, id: str) -> PromptRecord:
         """Only what has not begun can be cancelled; a running one is interrupted instead."""
         async with self._locks[session]:
-            record = self._waiting.get(session, {}).pop(id, None)
-            if record is None:
-                status = (await self.get(session, id)).status
-                raise UsageError(
-                    f"prompt {id!r} is {status}",
-                    field="prompt",
-                    hint="Only a waiting prompt can be cancelled; abort a running one.",
-                )
+            record = await self._still_waiting(session, id, "cancelled; abort a running one.")
+            del self._waiting[session][id]
             return await self._end(record, "cancelled")
 
     async def edit(self, session: str, id: str, text: str) -> PromptRecord:
         """Replace the text of a prompt that waits; its place and its attachments stay."""
         async with self._locks[session]:
-            record = self._waiting.get(session, {}).get(id)
-            if record is None:
-                status = (await self.get(session, id)).status
-                raise UsageError(
-                    f"prompt {id!r} is {status}",
-                    field="prompt",
-                    hint="Only a waiting prompt can be edited; steer a running one, or send another.",
-                )
+            record = await self._still_waiting(session, id, "edited; steer a running one, or send another.")
             if not text and not record.attachments:
                 raise UsageError("the prompt is empty", field="text", hint="Cancel it instead.")
             record = replace(record, text=text)
             await self._table.put(prompt_key(session, id), _encode(record))
             self._waiting[session][id] = record
             return record
+
+    async def _still_waiting(self, session: str, id: str, only: str) -> PromptRecord:
+        if (record := self._waiting.get(session, {}).get(id)) is not None:
+            return record
+        status = (await self.get(session, id)).status
+        raise UsageError(f"prompt {id!r} is {status}", field="prompt", hint=f"Only a waiting prompt can be {only}")
 
     async def move(self, session: str, id: str, *, before: str = "") -> PromptRecord:
         """Put it before another one of the queue, or at its end."""

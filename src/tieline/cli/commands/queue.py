@@ -68,13 +68,7 @@ def _change(
     async def work(client: Client) -> int:
         queue = await client.prompts((await hub_connection.find_session(client, session)).id)
         told = await change(client, hub_connection.find_prompt(prompt, queue), queue)
-        if json:
-            print_json(told)
-        elif isinstance(told, CommandView):
-            hub_connection.print_pending(told)
-        else:
-            print(f"{became}: {one_line(told.text, 80)}")
-        return 0
+        return hub_connection.print_outcome(told, lambda one: f"{became}: {one_line(one.text, 80)}", json=json)
 
     return hub_connection.run_with_client(work)
 

@@ -1,6 +1,6 @@
 """`tieline archive|unarchive|rename|fork|retry`: what becomes of a session."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...client.client import Client
 from ...errors import UsageError
@@ -21,7 +21,7 @@ def archive(given: Sequence[str], *, archived: bool, json: bool) -> int:
             print_json(changed)
             return 0
         for record, told in zip(records, changed, strict=True):
-            _print_change(record, told, "archived" if archived else "listed again")
+            hub_connection.print_outcome(told, _became(record, "archived" if archived else "listed again"), json=False)
         return 0
 
     return hub_connection.run_with_client(work)
@@ -34,11 +34,8 @@ def rename(given: str, title: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
         record = await hub_connection.find_session(client, given)
         told = await client.change_session(record.id, SessionChange(title=title.strip()))
-        if json:
-            print_json(told)
-        else:
-            _print_change(record, told, f"renamed to {one_line(title.strip(), 80)!r}")
-        return 0
+        renamed = _became(record, f"renamed to {one_line(title.strip(), 80)!r}")
+        return hub_connection.print_outcome(told, renamed, json=json)
 
     return hub_connection.run_with_client(work)
 
@@ -111,9 +108,6 @@ def last_failed(prompts: Sequence[PromptView]) -> PromptView:
     return last
 
 
-def _print_change(record: SessionRecord, told: SessionRecord | CommandView, became: str) -> None:
-    if isinstance(told, CommandView):
-        hub_connection.print_pending(told)
-    else:
-        named = f" {one_line(record.title, 60)!r}" if record.title else ""
-        print(f"{short_id(record.id)}{named}: {became}")
+def _became(record: SessionRecord, became: str) -> Callable[[SessionRecord], str]:
+    named = f" {one_line(record.title, 60)!r}" if record.title else ""
+    return lambda _: f"{short_id(record.id)}{named}: {became}"

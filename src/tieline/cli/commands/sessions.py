@@ -111,13 +111,9 @@ def send(message: PromptMessage) -> int:
         if message.wait:
             return await send_and_wait(client, record, prompt, json=options.json)
         told = await client.prompt(record.id, prompt)
-        if options.json:
-            print_json(told)
-        elif isinstance(told, CommandView):
-            hub_connection.print_pending(told)
-        else:
-            print(f"{record.id}  {record.agent}: {told.status}")
-        return 0
+        return hub_connection.print_outcome(
+            told, lambda sent: f"{record.id}  {record.agent}: {sent.status}", json=options.json
+        )
 
     return hub_connection.run_with_client(work)
 
@@ -216,14 +212,11 @@ async def send_and_wait(client: Client, record: SessionRecord, prompt: NewPrompt
 def abort(given: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
         record = await hub_connection.find_session(client, given)
-        told = await client.abort(record.id)
-        if json:
-            print_json(told)
-        elif isinstance(told, CommandView):
-            hub_connection.print_pending(told)
-        else:
-            print("interrupted" if told else "no turn was running")
-        return 0
+        return hub_connection.print_outcome(
+            await client.abort(record.id),
+            lambda aborted: "interrupted" if aborted else "no turn was running",
+            json=json,
+        )
 
     return hub_connection.run_with_client(work)
 

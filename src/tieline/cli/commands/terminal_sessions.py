@@ -12,7 +12,6 @@ from ...client import Client
 from ...errors import UsageError
 from ...harnesses import registry
 from ...harnesses.attach_consent import read_consent, switch
-from ...protocol.views import CommandView
 from ...sessions.records import SessionRecord
 from .. import hub_connection
 from ..errors import print_error
@@ -94,14 +93,11 @@ def switch_here(folder: str, *, on: bool, json: bool) -> int:
 def adopt(given: str, *, json: bool) -> int:
     async def work(client: Client) -> int:
         record = await hub_connection.find_session(client, given)
-        told = await client.adopt(record.id)
-        if json:
-            print_json(told)
-        elif isinstance(told, CommandView):
-            hub_connection.print_pending(told)
-        else:
-            print(f'{short_id(told.id)} is yours from anywhere: tieline send {short_id(told.id)} "…"')
-        return 0
+        return hub_connection.print_outcome(
+            await client.adopt(record.id),
+            lambda one: f'{short_id(one.id)} is yours from anywhere: tieline send {short_id(one.id)} "…"',
+            json=json,
+        )
 
     return hub_connection.run_with_client(work)
 
