@@ -15,6 +15,7 @@ from tieline.cli.commands.asks import chosen_labels, free_answer
 from tieline.cli.commands.devices import descendants
 from tieline.cli.commands.session_changes import last_failed
 from tieline.cli.commands.sessions import browse
+from tieline.cli.commands.usage import NUMBERS
 from tieline.cli.hub_connection import pick
 from tieline.cli.terminal.formatting import short_id, time_ago
 from tieline.cli.terminal.tables import columns, fit_widths
@@ -454,6 +455,32 @@ def test_the_browser_gets_no_secret_on_its_command_line(tmp_path: Path, monkeypa
     browse("http://127.0.0.1:1/#login=the-secret", read_s=0)
     assert len(given) == 1 and "the-secret" not in given[0]
     assert list(tmp_path.iterdir()) == []
+
+
+# --- usage ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_usage_is_told_by_day_agent_project_and_session(hub: Setting) -> None:
+    id = started(hub, "talker", "something to count")
+    ok(hub, "send", id, "and once more", "--wait")
+    told = json.loads(ok(hub, "usage", "--by", "session", "--session", id, "--json"))
+    assert [(row["key"], row["agent"], row["turns"]) for row in told["rows"]] == [(id, "talker", 2)]
+    total = told["total"]
+    assert total["unknown_turns"] == 0 and total["tokens"]["output"] > 0 and told["up_to_date"]
+    assert total["turns_with_cost"] == 0 and "cost_usd" not in total["tokens"], "what nobody told is no zero"
+    shown = ok(hub, "usage", "--by", "session", "--session", id).splitlines()
+    assert shown[0].split() == ["session", "title", "agent", "project", *NUMBERS]
+    assert shown[1].startswith(short_id(id)) and shown[2].startswith("total")
+    assert "No cost was told for 2 turns" in shown[3]
+    for by in ("day", "agent", "project"):
+        assert ok(hub, "usage", "--by", by).splitlines()[0].split()[0] == by
+    assert "No turns" in ok(hub, "usage", "--until", "2020-01-01", "--since", "2019-01-01")
+    for wrong in (("--by", "week"), ("--since", "then"), ("--until", "2020-01-01"), ("--time-zone", "Mars")):
+        ended = hub.run("usage", *wrong)
+        assert ended.returncode == 2 and wrong[0].strip("-").replace("-", "_").split("_")[0] in ended.stderr, (
+            ended.stderr
+        )
 
 
 # --- devices, audit ---------------------------------------------------------------------------------------------

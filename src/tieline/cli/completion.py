@@ -37,6 +37,14 @@ def policies(incomplete: str) -> Completions:
     return [(name, "") for name in PRESETS if name.startswith(incomplete)]
 
 
+def usage_kinds(incomplete: str) -> Completions:
+    from typing import get_args
+
+    from ..protocol.usage import UsageBy
+
+    return [(name, "") for name in get_args(UsageBy) if name.startswith(incomplete)]
+
+
 def sessions(incomplete: str) -> Completions:
     async def ask(client: "Client") -> Completions:
         from .terminal.formatting import short_id

@@ -20,9 +20,10 @@ from .nodes import AccessApi, NodesApi
 from .sessions import SessionsApi
 from .stream import Connection, StreamTransport, follow
 from .teams import TeamsApi
+from .usage import UsageApi
 
 
-class Client(SessionsApi, NodesApi, AccessApi, MessagesApi, MembersApi, TeamsApi):
+class Client(SessionsApi, NodesApi, AccessApi, MessagesApi, MembersApi, TeamsApi, UsageApi):
     """`async with Client(url, token) as client`; `socket` is the owner's way in, on the hub's own machine.
 
     Whatever changes something is sent with an id of its own and again when the connection is lost on the way: it

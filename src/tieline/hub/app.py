@@ -33,6 +33,7 @@ PARTS = (
     "routes.sessions",
     "routes.prompts",
     "routes.asks",
+    "routes.usage",
     "routes.health_and_docs",
     "routes.stream",
     "routes.push",

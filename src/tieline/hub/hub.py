@@ -20,6 +20,9 @@ from ..sessions.caller_session import caller as caller_session
 from ..sessions.event_log import LogEvent
 from .http.problems import RequestRefused
 from .http.request_context import RequestContext
+from .indexing.log_indexer import LogIndexer
+from .indexing.session_lookup import SessionLookup
+from .indexing.usage_counter import UsageCounter
 from .nodes.dispatcher import CommandDispatcher
 from .nodes.registry import NodeRegistry
 from .ops.logs import logger
@@ -82,6 +85,9 @@ class Hub:
         self.fanout = Fanout(bus, self.state, keep_events_days=config.hub.keep_events_days)
         self.nodes = NodeRegistry(bus, env)
         self.dispatcher = CommandDispatcher(bus, self.nodes, local)
+        self.usage = UsageCounter(bus, SessionLookup(bus, local.identity.id if local else ""))
+        self.event_indexer = LogIndexer(bus, "events.>", (self.usage,))
+        self.fanout.retention.keep_after = lambda: self.usage.cursor
         self.push = PushNotifier(bus, self.state, self.fanout, self.devices, config.hub)
         self.metrics = Metrics(self)
         self.traces = Traces(self, provider(config.hub.traces)) if config.hub.traces else None
@@ -109,6 +115,8 @@ class Hub:
             for part in parts:
                 await self._stack.enter_async_context(part)
             self._stack.callback(self.fanout.on_event(self._on_event))
+            await self.usage.load()
+            await self._stack.enter_async_context(self.event_indexer)
             if self.traces is not None:
                 await self._stack.enter_async_context(self.traces)
         except BaseException:

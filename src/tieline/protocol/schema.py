@@ -19,6 +19,7 @@ PARTS = (
     "pagination",
     "problems",
     "push",
+    "usage",
     "messages",
     "mesh",
     "teams",

@@ -1,7 +1,5 @@
 """`tieline audit`: who came in, who decided what, what was refused."""
 
-import re
-import time
 from datetime import datetime
 from typing import cast, get_args
 
@@ -9,6 +7,7 @@ from ...client.client import Client
 from ...errors import UsageError
 from ...protocol.audit import AuditKind, AuditLine
 from .. import hub_connection
+from ..moments import parse_moment
 from ..terminal.formatting import print_json
 from ..terminal.sanitize import one_line
 from ..terminal.tables import print_rows
@@ -16,14 +15,12 @@ from ..terminal.tables import print_rows
 KINDS = get_args(AuditKind)
 TITLES = ("when", "what", "who", "from", "details")
 PAGE = 1000
-_AGO = re.compile(r"(\d{1,6})([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def show(*, kind: str, since: str, limit: int, json: bool) -> int:
     if kind and kind not in KINDS:
         raise UsageError(f"--kind is {kind!r}", field="kind", hint=f"It must be one of {', '.join(KINDS)}.")
-    wanted, earliest = cast("AuditKind | None", kind or None), parse_since(since)
+    wanted, earliest = cast("AuditKind | None", kind or None), parse_moment("since", since)
 
     async def work(client: Client) -> int:
         found: list[AuditLine] = []
@@ -42,19 +39,6 @@ def show(*, kind: str, since: str, limit: int, json: bool) -> int:
         return 0
 
     return hub_connection.run_with_client(work)
-
-
-def parse_since(text: str, now: float | None = None) -> float:
-    """`30m` ago, or a date. Raises UsageError."""
-    if not text:
-        return 0.0
-    if found := _AGO.fullmatch(text):
-        return (time.time() if now is None else now) - int(found[1]) * _SECONDS[found[2]]
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        hint = "30m, 12h, 7d, or a date such as 2026-11-01."
-        raise UsageError(f"--since is {text!r}", field="since", hint=hint) from None
 
 
 def _row(line: AuditLine) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ..help import HelpCommand
-from .options import HUB_PANEL, Json
+from .options import HUB_PANEL, Json, Since
 
 
 def audit(
@@ -13,9 +13,7 @@ def audit(
         str,
         typer.Option(metavar="KIND", help="Only these: sign-in, pairing, revoke, decision, policy, refusal or code."),
     ] = "",
-    since: Annotated[
-        str, typer.Option(metavar="WHEN", help="Not older: 30m, 12h, 7d, or a date such as 2026-11-01.")
-    ] = "",
+    since: Since = "",
     limit: Annotated[int, typer.Option(metavar="N", help="How many lines at most.", min=1)] = 100,
     json: Json = False,
 ) -> None:

@@ -29,6 +29,13 @@ Session = Annotated[
 MessageId = Annotated[
     str, typer.Argument(metavar="ID", help="The message's id, or enough of its beginning or end.", show_default=False)
 ]
+Since = Annotated[str, typer.Option(metavar="WHEN", help="Not older: 30m, 12h, 7d, or a date such as 2026-11-01.")]
+Until = Annotated[str, typer.Option(metavar="WHEN", help="Not newer, in the same way; a date is its end.")]
+OnlyAgent = Annotated[str, typer.Option(metavar="AGENT", help="Only this agent's.", autocompletion=completion.agents)]
+OnlyProject = Annotated[str, typer.Option(metavar="NAME", help="Only this project's: the name of its repository.")]
+OnlySession = Annotated[
+    str, typer.Option(metavar="SESSION", help="Only this session's.", autocompletion=completion.sessions)
+]
 
 # --- how an agent is opened: `run` and `send --new` ---------------------------------------------------------------
 

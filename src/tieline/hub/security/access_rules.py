@@ -94,9 +94,10 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("POST", f"{API}/teams"),
     ("POST", f"{API}/teams/{{team}}/actions"),
     ("POST", f"{API}/teams/{{team}}/clean"),
+    ("GET", f"{API}/usage"),
 )
 """What the agent in a person's terminal may not do: decide, let in somebody who may, turn somebody out, change a
-policy or another's words, or agree to code."""
+policy or another's words, agree to code, or look through everybody's sessions."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from contextlib import aclosing
 
 from ...bus.base import Bus
@@ -22,6 +23,7 @@ class Retention:
         self._bus = bus
         self._table = bus.table(TABLE)
         self._keep_days = keep_days
+        self.keep_after: Callable[[], int] | None = None  # the cursor of who still has to read the log
 
     async def epoch(self) -> str:
         """The log's id; the first hub makes it."""
@@ -47,7 +49,7 @@ class Retention:
         last = 0
         async with aclosing(self._bus.read("events.>", follow=False)) as records:
             async for record in records:
-                if record.at >= older_than:
+                if record.at >= older_than or (self.keep_after is not None and record.seq > self.keep_after()):
                     break
                 last = record.seq
         if not last:

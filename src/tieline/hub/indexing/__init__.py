@@ -1,0 +1,1 @@
+"""What the hub derives from its logs: usage and the search index."""
