@@ -73,3 +73,8 @@ def worktrees(env: Mapping[str, str]) -> Path:
 def trusted_file(env: Mapping[str, str]) -> Path:
     """The code and rights of the configuration that a person has approved; mode 0600."""
     return state(env) / "trusted-code.json"
+
+
+def phone(env: Mapping[str, str]) -> Path:
+    """How phones reach the hub, and the local certificate authority with its key; mode 0700, its files 0600."""
+    return state(env) / "phone"

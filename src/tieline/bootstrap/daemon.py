@@ -29,6 +29,7 @@ from ..hub.app import build
 from ..hub.http.server import ServerAddress, serve
 from ..hub.hub import Hub
 from ..hub.ops.logs import Logs, logger
+from ..hub.phone.phone_access import PhoneAccess
 from ..node.command_executor import CommandExecutor
 from ..node.hub_credentials import HubCredentials, read_credentials, write_link_status
 from ..node.hub_link import HubLink, LinkStatus
@@ -94,9 +95,10 @@ async def hub_on(
         stack.callback(farewell.step, "the channels")
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))
+        app = build(hub)
         serving = await stack.enter_async_context(
             serve(
-                build(hub),
+                app,
                 host=config.hub.host,
                 port=config.hub.port,
                 config=config.hub,
@@ -105,6 +107,7 @@ async def hub_on(
         )
         stack.callback(farewell.step, "open connections")
         hub.url = config.hub.public_url or reachable(serving)
+        hub.phone = await stack.enter_async_context(PhoneAccess(hub, app, serving))
         yield hub, serving
 
 

@@ -3,6 +3,7 @@
 from ..ids import new_id
 from ..protocol.access import Me, Offer, Paired
 from ..protocol.audit import AuditKind, AuditLine
+from ..protocol.phone import PhoneSetup, PhoneStatus, PhoneWay
 from ..protocol.push import PushKey, PushTest, PushView
 from ..protocol.request_bodies import Claim, Pairing, PushSubscription
 from ..protocol.views import AgentView, CommandView, DeviceView, DirectoryView, NodeView
@@ -59,6 +60,21 @@ class AccessApi(ApiRequests):
         """It is out at once, also on open connections; with `let_in` all that it let in, too."""
         query = {"let_in": "true"} if let_in else {}
         await self._call("DELETE", f"devices/{device}", query=query, key=new_id())
+
+    async def phone(self) -> PhoneStatus:
+        """The way that phones reach the hub by, if one is set up."""
+        return await self.get("phone", PhoneStatus)
+
+    async def phone_ways(self) -> list[PhoneWay]:
+        """All ways, whether the hub's machine has them, and what each means for safety."""
+        return await self.get("phone/ways", list[PhoneWay])
+
+    async def set_up_phone(self, wanted: PhoneSetup) -> PhoneStatus:
+        """In place of the way before; with what was found when the hub called itself by it."""
+        return await self.change("POST", "phone", PhoneStatus, wanted)
+
+    async def turn_off_phone(self) -> None:
+        await self.change("DELETE", "phone", type(None))
 
     async def audit(
         self, *, before: int = 0, since: float = 0.0, kind: AuditKind | None = None, limit: int = 100

@@ -28,6 +28,7 @@ from .security.middleware import SecurityMiddleware
 
 PARTS = (
     "routes.access",
+    "routes.phone",
     "routes.audit",
     "routes.nodes",
     "routes.sessions",

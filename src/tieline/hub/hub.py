@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ..relay import Relay
     from ..relay.plugins.reload import ChannelSet
     from ..teams.teams import Teams
+    from .phone.phone_access import PhoneAccess
 
 LOGIN_ATTEMPTS = 10
 RATE_WINDOW_S = 60.0
@@ -98,6 +99,7 @@ class Hub:
         self.mcp: McpEndpoint | None = None
         self.hooks: HarnessHooks | None = None
         self.plugin_reaches: Mapping[str, PluginReach] = {}
+        self.phone: PhoneAccess | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Hub":

@@ -23,6 +23,7 @@ PARTS = (
     "messages",
     "mesh",
     "teams",
+    "phone",
 )
 
 

@@ -6,6 +6,7 @@ connection says soon what they want: half a request line holds nothing, and of s
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -133,6 +134,25 @@ async def serve_locally(app: Application, socket_path: Path) -> AsyncGenerator[N
 
 
 @asynccontextmanager
+async def serve_at(app: Application, bound: socket.socket, *, tls: ssl.SSLContext | None) -> AsyncGenerator[int, None]:
+    """Serves at one more socket inside the block, which gives its port. After it, its connections are closed too."""
+    http = _bounded_protocol(HEAD_S)
+    try:
+        server = _server(app, http, HubConfig())
+        await server.startup(sockets=[])
+        server.servers.append(await _listen(server, http, bound, HEAD_S, tls))
+    except BaseException:
+        bound.close()
+        raise
+    ticking = asyncio.create_task(server.main_loop())
+    try:
+        yield bound.getsockname()[1]
+    finally:
+        await cancel_and_wait(ticking)
+        await asyncio.shield(_shut_down(server, bound))
+
+
+@asynccontextmanager
 async def serve(
     app: Application,
     *,
@@ -153,7 +173,7 @@ async def serve(
         local = OwnerSocket(socket_path) if socket_path is not None else None
         server = _server(app, http, config)
         await server.startup(sockets=[])
-        server.servers.append(await _listen(server, http, bound, head_s))
+        server.servers.append(await _listen(server, http, bound, head_s, server.config.ssl))
         if local is not None:
             server.servers.append(await _listen_locally(server, http, local))
     except BaseException:
@@ -175,7 +195,11 @@ async def serve(
 
 
 async def _listen(
-    server: uvicorn.Server, http: type[HttpToolsProtocol], bound: socket.socket, head_s: float
+    server: uvicorn.Server,
+    http: type[HttpToolsProtocol],
+    bound: socket.socket,
+    head_s: float,
+    tls: ssl.SSLContext | None,
 ) -> asyncio.Server:
     """As uvicorn does it, but a TLS handshake has no more time than a request's head."""
     config = server.config
@@ -183,9 +207,9 @@ async def _listen(
     def stranger() -> HttpToolsProtocol:
         return http(config=config, server_state=server.server_state, app_state=server.lifespan.state)
 
-    limit = head_s if config.ssl else None
+    limit = head_s if tls else None
     return await asyncio.get_running_loop().create_server(
-        stranger, sock=bound, ssl=config.ssl, ssl_handshake_timeout=limit, backlog=config.backlog
+        stranger, sock=bound, ssl=tls, ssl_handshake_timeout=limit, backlog=config.backlog
     )
 
 

@@ -68,7 +68,7 @@ async def offer(request: Request) -> Response:
     secret, expires_at = await hub.devices.offer(pairing.kind, name=_name(pairing.name), by=device.id)
     hub.audit.record("pairing", actor_name(device), request.context.via, step="offered", kind=pairing.kind)
     word = "login" if pairing.kind == "page" else "pair"
-    url = f"{_url(request)}/#{word}={secret}"
+    url = f"{_url(request, page=pairing.kind == 'page')}/#{word}={secret}"
     here_only = is_loopback(urlsplit(url).hostname or "")
     qr = _qr_code(url) if pairing.kind == "page" and not here_only else ""
     made = Offer(kind=pairing.kind, secret=secret, url=url, expires_at=expires_at, qr=qr, here_only=here_only)
@@ -147,14 +147,17 @@ def _me(request: Request, device: DeviceView, key: str = "") -> Me:
     )
 
 
-def _url(request: Request) -> str:
-    """The hub's public URL: by the host that the caller used, unless that is a loopback name."""
+def _url(request: Request, *, page: bool = False) -> str:
+    """The hub's public URL: by the host that the caller used, unless that is a loopback name. A page is for a phone
+    where a way for phones is set up; other programs need not trust that way's certificate."""
     hub = request.hub
     host = request.headers.get("host", "")
-    by_socket = request.context.peer is not None
-    if hub.url and (by_socket or hub.config.hub.public_url or is_loopback(host_name(host))):
+    local = request.context.peer is not None or is_loopback(host_name(host))
+    if page and local and hub.phone is not None and hub.phone.url:
+        return hub.phone.url
+    if hub.url and (local or hub.config.hub.public_url):
         return hub.url.rstrip("/")
-    return f"{request.scope['scheme']}://{host}"
+    return f"{'https' if hub.origins.is_tls(host, request.scope) else 'http'}://{host}"
 
 
 def _qr_code(url: str) -> str:

@@ -95,9 +95,11 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("POST", f"{API}/teams/{{team}}/actions"),
     ("POST", f"{API}/teams/{{team}}/clean"),
     ("GET", f"{API}/usage"),
+    ("POST", f"{API}/phone"),
+    ("DELETE", f"{API}/phone"),
 )
 """What the agent in a person's terminal may not do: decide, let in somebody who may, turn somebody out, change a
-policy or another's words, agree to code, or look through everybody's sessions."""
+policy or another's words, agree to code, look through everybody's sessions, or open the hub to other machines."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""

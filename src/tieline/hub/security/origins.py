@@ -7,7 +7,7 @@ says so in `Origin`, the second in `Host`; both are refused unless they are on t
 import ipaddress
 import re
 import socket
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,10 +33,20 @@ class Origins:
                 names.add(host_name(config.host))
         self._names = frozenset(names - {""})
         self._allowed = frozenset(origin.lower().rstrip("/") for origin in config.origins)
+        self._phone: frozenset[str] = frozenset()
+        self._phone_hosts: frozenset[str] = frozenset()
+        self._phone_hsts = False
+
+    def set_phone(self, urls: Iterable[str], *, hsts: bool = False) -> None:
+        """The addresses of the way that phones come by now: with their ports, and no others. With `hsts`, browsers are
+        told to come by TLS only: not to a name that this machine has for other things too."""
+        self._phone = frozenset(url.lower().rstrip("/") for url in urls)
+        self._phone_hosts = frozenset(urlsplit(url).netloc for url in self._phone)
+        self._phone_hsts = hsts
 
     def check_host(self, host: str, scope: MutableMapping[str, Any]) -> None:
         name = host_name(host)
-        if name in self._names:
+        if name in self._names or host.lower() in self._phone_hosts:
             return
         # An address is no name that could be made to point elsewhere: the one that was dialled is ours.
         server = scope.get("server")
@@ -64,17 +74,22 @@ class Origins:
         scheme = "https" if scope["scheme"] in ("https", "wss") else "http"
         if found == f"{scheme}://{said.get('host', '').lower()}" or (self.public and found == self.public):
             return ""
+        if found in self._phone:
+            return ""
         if found in self._allowed:
             return found
         raise self._refused(origin)
 
     def is_tls(self, host: str, scope: MutableMapping[str, Any]) -> bool:
         """Whether the browser reached us by TLS: ours, or that of the proxy in front."""
-        return scope["scheme"] == "https" or self.public == f"https://{host.lower()}"
+        url = f"https://{host.lower()}"
+        return scope["scheme"] == "https" or self.public == url or url in self._phone
 
     def use_hsts(self, host: str, scope: MutableMapping[str, Any]) -> bool:
         """Whether browsers shall come by TLS only from now on. Not for loopback's names: whatever else runs on this
         machine goes by them too."""
+        if f"https://{host.lower()}" in self._phone and not self._phone_hsts:
+            return False
         return self.is_tls(host, scope) and not is_loopback(host_name(host))
 
     @staticmethod

@@ -1,0 +1,15 @@
+"""What a way reports while it runs: where the hub is reached by it now, or why it is not."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+
+class Reached(Struct, frozen=True, kw_only=True):
+    urls: tuple[str, ...] = ()  # the one for phones first; none: it is not reached now
+    problem: str = ""
+    hint: str = ""
+    authority: bytes = b""  # the certificate that a phone has to trust, DER
+
+
+Report = Callable[[Reached], None]

@@ -1,0 +1,65 @@
+"""How a phone reaches the hub: the ways that there are, and the one that is set up."""
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from ...protocol.phone import PhoneSetup, PhoneStatus, PhoneWay
+from ..http.problems import RequestRefused
+from ..http.request import NO_CONTENT, Request, device_of, json_response, parse_body
+from ..http.route_spec import RouteSpec
+from ..http.routing import delete, get, post
+from ..security.auth import actor_name
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+    from ..phone.phone_access import PhoneAccess
+
+TAGS = ["access"]
+
+
+@get("/api/v1/phone", tags=TAGS, spec=RouteSpec(response=PhoneStatus, problems=("Unsupported",)))
+async def status(request: Request) -> Response:
+    """The way that phones reach the hub by, if one is set up."""
+    return json_response(_phone(request).status())
+
+
+@get("/api/v1/phone/ways", tags=TAGS, spec=RouteSpec(response=list[PhoneWay], problems=("Unsupported",)))
+async def ways(request: Request) -> Response:
+    """All ways, whether the hub's machine has them, and what each means for safety. The recommended ones come first."""
+    return json_response(await _phone(request).ways())
+
+
+@post(
+    "/api/v1/phone",
+    tags=TAGS,
+    spec=RouteSpec(body=PhoneSetup, response=PhoneStatus, problems=("Conflict", "Unsupported")),
+)
+async def set_up(request: Request) -> Response:
+    """Set up a way, in place of the one before, and check it. The hub keeps it over restarts."""
+    wanted = await parse_body(request, PhoneSetup)
+    _audit(request, f"set up {wanted.way}")
+    return json_response(await _phone(request).set_up(wanted))
+
+
+@delete("/api/v1/phone", tags=TAGS, spec=RouteSpec(status=204, problems=("Unsupported",)))
+async def turn_off(request: Request) -> Response:
+    """Close the way, with the connections that came by it. Paired devices stay paired."""
+    _audit(request, "turned off")
+    await _phone(request).turn_off()
+    return NO_CONTENT
+
+
+def _audit(request: Request, step: str) -> None:
+    request.hub.audit.record("phone", actor_name(device_of(request)), request.context.via, step=step)
+
+
+def _phone(request: Request) -> "PhoneAccess":
+    phone = request.hub.phone
+    if phone is None:
+        raise RequestRefused("Unsupported", "this hub listens on no network")
+    return phone
+
+
+def routes(hub: "Hub") -> list[Any]:
+    return [status, ways, set_up, turn_off]
