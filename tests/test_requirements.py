@@ -21,6 +21,7 @@ SYSTEMS = {
     "agent-chatter": "chatter",
     "Mast": "mast",
     "What you approve is what happens": "approve",
+    "The phone in one step": "phone",
 }
 HEADER = ["id", "requirement", "shown by"]
 NOT_YET = "not yet"

@@ -150,12 +150,15 @@ async def test_another_phone_is_let_in_by_its_camera(hub: HubProcess, open_page:
 
 async def test_an_address_that_nobody_else_reaches_is_no_code(hub: HubProcess, open_page: OpenPage) -> None:
     page = await open_page(hub, path="/settings")
-    for place, button in (("Devices", "Add a phone or browser"), ("Machines", "Join a machine")):
+    for place, button, advice in (
+        ("Devices", "Add a phone or browser", "tieline phone"),
+        ("Machines", "Join a machine", "tieline up --host 0.0.0.0"),
+    ):
         section = page.get_by_label(place)
         await section.get_by_role("button", name=button).click()
         await expect(section.locator("pre.command")).to_contain_text(f"{hub.url}/#")
         await expect(section.get_by_text("Only the hub’s own machine reaches this address.")).to_be_visible()
-        await expect(section.get_by_text("tieline up --host 0.0.0.0")).to_be_visible()
+        await expect(section.get_by_text(advice, exact=True)).to_be_visible()
         await expect(section.get_by_role("img", name="The link as a QR code")).to_have_count(0)
 
 

@@ -225,7 +225,9 @@ async def run_hub(config: Config, order: StartOptions, *, started: Callable[[Sta
                 secret, _ = await hub.devices.offer("page", name="", by="owner")
                 waiting = hub.channels.waiting() if hub.channels else ()
                 stop = _end_signals()
-                started(StartResult(url=hub.url, login=f"{hub.url.rstrip('/')}/#login={secret}", waiting=waiting))
+                phone = (hub.phone.status().way or "") if hub.phone else ""
+                login = f"{hub.url.rstrip('/')}/#login={secret}"
+                started(StartResult(url=hub.url, login=login, phone=phone, waiting=waiting))
                 hub.log.info("up", url=hub.url, node=hub.dispatcher.local)
                 await _wait_for_signal(stop)
                 hub.log.info("going down")

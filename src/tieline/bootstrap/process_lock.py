@@ -41,6 +41,7 @@ class StartResult(Struct, frozen=True, kw_only=True):
 
     url: str = ""
     login: str = ""  # a one-time link to the page
+    phone: str = ""  # the way that phones come by, if one is set up
     waiting: tuple[str, ...] = ()  # why channels wait for a person
     problem: str = ""
     hint: str = ""

@@ -22,6 +22,7 @@ from ...client.client import Client, connect
 from ...client.errors import HubError
 from ...config import Config
 from ...errors import TielineError, UsageError
+from ...protocol.phone import PhoneStatus
 from ...protocol.request_bodies import Pairing
 from ...sessions.records import SessionRecord
 from ..terminal.formatting import print_json, time_ago
@@ -58,6 +59,7 @@ class DaemonReport(Struct, frozen=True, kw_only=True):
     working: int = 0
     waiting: int = 0
     asks: int = 0
+    phone: PhoneStatus = PhoneStatus()
     problem: str = ""
     harnesses: tuple[HarnessReport, ...] = ()
 
@@ -166,16 +168,18 @@ def _report_running(config: Config, pid: int) -> int:
         return 1
     print(f"A hub runs here already (process {pid}). `tieline down` ends it.")
 
-    async def offer() -> str:
+    async def offer() -> tuple[str, str]:
         async with connect(config.environ) as client:
-            return (await client.pairing(Pairing(kind="page"))).url
+            made, me, phone = await client.pairing(Pairing(kind="page")), await client.me(), await client.phone()
+            return f"{me.url}/#login={made.secret}", phone.way or ""
 
-    show_link(asyncio.run(offer()), running.url)
+    link, phone = asyncio.run(offer())
+    show_link(link, running.url, phone=phone)
     return 0
 
 
 def _announce(config: Config, started: StartResult) -> None:
-    show_link(started.login, started.url)
+    show_link(started.login, started.url, phone=started.phone)
     if without := [each.harness for each in found_here(config) if each.installed != "yes"]:
         print(f"Harnesses here without Tieline: {', '.join(without)}. `tieline install` puts it into them.")
     for problem in started.waiting:
@@ -314,6 +318,7 @@ async def _query_hub(client: Client, pid: int) -> DaemonReport:
         working=sum(one.status == "working" for one in sessions),
         waiting=sum(one.status == "waiting" for one in sessions),
         asks=len(asks),
+        phone=await client.phone(),
     )
 
 
@@ -331,6 +336,9 @@ def _lines(report: DaemonReport) -> list[str]:
         lines.append(f"machine   {one_line(node.name or node.id, 40)} ({state}{here}){one_line(agents, 200)}")
     lines.append(f"sessions  {report.sessions}: {report.working} working, {report.waiting} waiting for you")
     lines.append(f"asks      {report.asks} pending")
+    if report.phone.way:
+        found = report.phone.url or report.phone.problem or "starting"
+        lines.append(f"phones    {report.phone.way}: {one_line(found, 200)}")
     return lines
 
 

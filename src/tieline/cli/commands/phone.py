@@ -17,9 +17,6 @@ from ...protocol.request_bodies import Pairing
 from ..terminal.formatting import on_terminal, print_json
 from ..terminal.qr_code import show_code
 from ..terminal.sanitize import one_line
-from ..terminal.tables import print_rows
-
-TITLES = ("way", "here", "who reaches it", "who can read it", "address")
 
 
 class PhoneReport(Struct, frozen=True, kw_only=True):
@@ -36,10 +33,8 @@ def show_ways(*, json: bool) -> int:
             print_json(ways)
             return 0
         status = await client.phone()
-        print_rows(TITLES, [_row(way, status) for way in ways])
         for way in ways:
-            if way.problem:
-                print(f"{way.name}: {one_line(way.problem, 300)}")
+            print("\n".join(_listed(way, status)))
         return 0
 
     return _run(work)
@@ -195,6 +190,8 @@ def _show_problem(status: PhoneStatus) -> None:
         print(one_line(status.hint, 400), file=sys.stderr)
 
 
-def _row(way: PhoneWay, status: PhoneStatus) -> tuple[str, ...]:
-    here = "on" if status.way == way.name and status.state == "on" else "yes" if way.available else "no"
-    return (way.name, here, way.who_reaches, way.who_reads, status.url if here == "on" else way.address)
+def _listed(way: PhoneWay, status: PhoneStatus) -> list[str]:
+    first, *rest = _facts(way)
+    on = ", on" if status.way == way.name else ""
+    state = f"here{on}" if way.available else f"not here: {one_line(way.problem, 300)}"
+    return [f"{way.name}: {first}", f"  state:      {state}", *rest]

@@ -100,7 +100,8 @@ tieline up --port 0
 tieline up --foreground
 tieline up --bus nats://127.0.0.1:4222
 tieline up --nats                        on a nats-server of its own
-tieline up --host 0.0.0.0 --insecure     for phones on a network you trust
+
+For phones: `tieline phone`.
 """,
     hub: """
 tieline hub

@@ -19,7 +19,9 @@ def phone(
     address: Annotated[
         str, typer.Option(metavar="IP", help="With lan and mkcert: this machine's address that phones reach.")
     ] = "",
-    port: Annotated[int, typer.Option(metavar="N", help="With lan and mkcert. Default: the hub's.")] = 0,
+    port: Annotated[
+        int, typer.Option(metavar="N", help="With lan and mkcert. Default: the hub's.", show_default=False)
+    ] = 0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:
@@ -39,7 +41,7 @@ def phone(
 
 EXAMPLES = """
 tieline phone                            the best way that this machine has
-tieline phone --list                     all ways: who reaches it, who can read it
+tieline phone --list                     all ways, and who can read along
 tieline phone --way lan                  the local network, by TLS
 tieline phone --way tailscale --yes
 tieline phone --yes --json | jq -r .link

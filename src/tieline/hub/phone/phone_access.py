@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from ... import paths
 from ...background_tasks import background, cancel_and_wait
 from ...errors import UsageError
-from ...safe_file_write import replace_private_file
 from ...protocol.phone import PhoneSetup, PhoneStatus, PhoneWay, PhoneWayName
+from ...safe_file_write import replace_private_file
 from ..http.problems import RequestRefused
 from ..http.server import Application, ServerAddress, bind, serve_at
 from .local_authority import LocalAuthority

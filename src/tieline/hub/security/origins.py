@@ -71,8 +71,9 @@ class Origins:
                 raise self._refused("another site")
             return ""
         found = origin.lower()
-        scheme = "https" if scope["scheme"] in ("https", "wss") else "http"
-        if found == f"{scheme}://{said.get('host', '').lower()}" or (self.public and found == self.public):
+        host = said.get("host", "").lower()
+        scheme = "https" if self.is_tls(host, scope) else "http"
+        if found == f"{scheme}://{host}" or (self.public and found == self.public):
             return ""
         if found in self._phone:
             return ""
@@ -83,7 +84,7 @@ class Origins:
     def is_tls(self, host: str, scope: MutableMapping[str, Any]) -> bool:
         """Whether the browser reached us by TLS: ours, or that of the proxy in front."""
         url = f"https://{host.lower()}"
-        return scope["scheme"] == "https" or self.public == url or url in self._phone
+        return scope["scheme"] in ("https", "wss") or self.public == url or url in self._phone
 
     def use_hsts(self, host: str, scope: MutableMapping[str, Any]) -> bool:
         """Whether browsers shall come by TLS only from now on. Not for loopback's names: whatever else runs on this

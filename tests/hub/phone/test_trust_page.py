@@ -1,0 +1,66 @@
+"""The page with the certificate gives that, explains it, and nothing else."""
+
+import asyncio
+import socket
+
+import httpx2 as httpx
+import pytest
+
+from tieline.hub.http.server import bind, serve_at
+from tieline.hub.phone.trust_page import TrustPage, fingerprint
+
+CERTIFICATE = b"\x30\x03abc"
+
+
+async def answer(method: str, path: str) -> httpx.Response:
+    page = TrustPage(CERTIFICATE, hub="https://192.0.2.7:8137", authority="Tieline on <box>", machine="<box>")
+    async with (
+        serve_at(page, bind("127.0.0.1", 0, tls=False, insecure=False), tls=None) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30.0) as client,
+    ):
+        return await client.request(method, path)
+
+
+async def test_it_gives_the_certificate_as_phones_expect_it() -> None:
+    found = await answer("GET", "/tieline.crt")
+    assert (found.status_code, found.content) == (200, CERTIFICATE)
+    assert found.headers["content-type"] == "application/x-x509-ca-cert"
+
+
+async def test_it_explains_and_shows_the_fingerprint() -> None:
+    found = await answer("GET", "/")
+    for words in ("iPhone", "Android", "Certificate Trust Settings", "CA certificate", fingerprint(CERTIFICATE)):
+        assert words in found.text
+    assert "<box>" not in found.text and "&lt;box&gt;" in found.text
+    policy = found.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "connect-src https://192.0.2.7:8137;" in policy
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/api/v1/me", 404),
+        ("GET", "/healthz", 404),
+        ("POST", "/", 405),
+        ("HEAD", "/", 200),
+        ("DELETE", "/x", 405),
+    ],
+)
+async def test_nothing_of_the_hub_is_behind_it(method: str, path: str, status: int) -> None:
+    found = await answer(method, path)
+    assert found.status_code == status
+    assert method != "HEAD" or not found.content
+
+
+async def test_its_connections_end_with_it() -> None:
+    page = TrustPage(CERTIFICATE, hub="https://192.0.2.7:8137", authority="a", machine="m")
+    async with serve_at(page, bind("127.0.0.1", 0, tls=False, insecure=False), tls=None) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    async with asyncio.timeout(30):
+        await reader.read()
+    writer.close()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
