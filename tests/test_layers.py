@@ -70,7 +70,7 @@ LAYERS: list[set[str]] = [
         "harnesses.registry",
         "client",
     },
-    {"teams", "node", "hub"},
+    {"teams", "schedules", "node", "hub"},
     {"bootstrap"},
     {"cli", "__main__"},
 ]

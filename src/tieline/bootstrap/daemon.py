@@ -35,6 +35,8 @@ from ..node.hub_credentials import HubCredentials, read_credentials, write_link_
 from ..node.hub_link import HubLink, LinkStatus
 from ..node.node_identity import NodeIdentity, identify
 from ..processes import subreaper
+from ..schedules.manager import ScheduleManager
+from ..schedules.scheduler import Scheduler
 from ..sessions.manager import SessionManager
 from ..teams.member_tools import MemberTools
 from ..teams.teams import Teams
@@ -92,6 +94,8 @@ async def hub_on(
         teams = Teams(bus, HubSessions(hub), worktrees=worktrees, keep_days=config.hub.keep_events_days)
         hub.teams = await stack.enter_async_context(teams)
         mesh.teams = MemberTools(bus, teams, worktrees)
+        await stack.enter_async_context(Scheduler(bus, HubSessions(hub)))
+        hub.schedules = ScheduleManager(bus)
         stack.callback(farewell.step, "the channels")
         if local is not None:
             await stack.enter_async_context(_linked(bus, local, env, rejoin or asyncio.Event()))

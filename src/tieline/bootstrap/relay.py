@@ -113,6 +113,8 @@ class HubSessions:
                 cwd=wanted.cwd,
                 title=wanted.title,
                 team=wanted.team,
+                resume=wanted.fork_of,
+                fork=bool(wanted.fork_of),
                 **wanted.agent_options(),
             ),
         )

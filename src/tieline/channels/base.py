@@ -156,6 +156,7 @@ class SessionRequest(AgentOptions, frozen=True, kw_only=True):
     title: str = ""
     node: str = ""  # empty: this machine
     team: str = ""  # the team conversation that it is for
+    fork_of: str = ""  # it begins with a copy of this conversation
 
 
 class SessionService(Protocol):

@@ -1,4 +1,4 @@
-"""What a shell completes: agents, sessions, machines, policies. It holds no shell up, and fails in silence."""
+"""What a shell completes: agents, sessions, machines, policies, schedules. It holds no shell up and fails silently."""
 
 import os
 import signal
@@ -60,6 +60,15 @@ def sessions(incomplete: str) -> Completions:
 def nodes(incomplete: str) -> Completions:
     async def ask(client: "Client") -> Completions:
         return [(node.name or node.id, "online" if node.online else "offline") for node in await client.nodes()]
+
+    return _beginning_with(incomplete, lambda: _from_hub(ask))
+
+
+def schedules(incomplete: str) -> Completions:
+    async def ask(client: "Client") -> Completions:
+        from .terminal.sanitize import one_line
+
+        return [(each.name, one_line(each.prompt, 60)) for each in await client.schedules()]
 
     return _beginning_with(incomplete, lambda: _from_hub(ask))
 

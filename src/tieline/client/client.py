@@ -17,13 +17,14 @@ from .hub_address import find_hub
 from .members import MembersApi
 from .messages import MessagesApi
 from .nodes import AccessApi, NodesApi
+from .schedules import SchedulesApi
 from .sessions import SessionsApi
 from .stream import Connection, StreamTransport, follow
 from .teams import TeamsApi
 from .usage import UsageApi
 
 
-class Client(SessionsApi, NodesApi, AccessApi, MessagesApi, MembersApi, TeamsApi, UsageApi):
+class Client(SessionsApi, NodesApi, AccessApi, MessagesApi, MembersApi, TeamsApi, UsageApi, SchedulesApi):
     """`async with Client(url, token) as client`; `socket` is the owner's way in, on the hub's own machine.
 
     Whatever changes something is sent with an id of its own and again when the connection is lost on the way: it

@@ -46,6 +46,7 @@ PARTS = (
     "routes.mcp",
     "routes.members",
     "routes.teams",
+    "routes.schedules",
     "routes.harness_hooks",
     "routes.harness_plugins",
     "http.static_files",

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ..node.command_executor import CommandExecutor
     from ..relay import Relay
     from ..relay.plugins.reload import ChannelSet
+    from ..schedules.manager import ScheduleManager
     from ..teams.teams import Teams
     from .phone.phone_access import PhoneAccess
 
@@ -96,6 +97,7 @@ class Hub:
         self.channels: ChannelSet | None = None
         self.mesh: Mesh | None = None
         self.teams: Teams | None = None
+        self.schedules: ScheduleManager | None = None
         self.mcp: McpEndpoint | None = None
         self.hooks: HarnessHooks | None = None
         self.plugin_reaches: Mapping[str, PluginReach] = {}

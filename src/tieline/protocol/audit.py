@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-AuditKind = Literal["sign-in", "pairing", "revoke", "decision", "policy", "refusal", "code", "phone"]
+AuditKind = Literal["sign-in", "pairing", "revoke", "decision", "policy", "refusal", "code", "phone", "schedule"]
 
 
 class AuditLine(Struct, frozen=True, kw_only=True, omit_defaults=True):

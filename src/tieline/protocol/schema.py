@@ -24,6 +24,7 @@ PARTS = (
     "mesh",
     "teams",
     "phone",
+    "schedules",
 )
 
 

@@ -11,7 +11,9 @@ from .options import HUB_PANEL, Json, Since
 def audit(
     kind: Annotated[
         str,
-        typer.Option(metavar="KIND", help="Only these: sign-in, pairing, revoke, decision, policy, refusal or code."),
+        typer.Option(
+            metavar="KIND", help="Only these: sign-in, pairing, revoke, decision, policy, refusal, code or schedule."
+        ),
     ] = "",
     since: Since = "",
     limit: Annotated[int, typer.Option(metavar="N", help="How many lines at most.", min=1)] = 100,

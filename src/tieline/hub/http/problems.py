@@ -20,6 +20,7 @@ STATUS: dict[str, int] = {
     "UnknownNode": 404,
     "UnknownMessage": 404,
     "UnknownTeam": 404,
+    "UnknownSchedule": 404,
     "SlowRequest": 408,
     "AlreadyAnswered": 409,
     "Conflict": 409,

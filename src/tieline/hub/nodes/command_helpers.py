@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from ...errors import UsageError
 from ...ids import new_id
+from ...policy import Policy, preset
 from ...protocol.commands import AnyCommand, Result
 from ...protocol.views import CommandView, NodeView
 from ...sessions.records import ASKS, SESSIONS, AskRecord, SessionRecord
@@ -75,6 +76,17 @@ async def choose_node(hub: Hub, id: str) -> NodeView:
     if not nodes:
         raise RequestRefused("Conflict", "there is no node yet", field="node", hint="Start one: `tieline node join`.")
     raise UsageError("several nodes: name one", field="node", hint="Known: " + ", ".join(node.id for node in nodes))
+
+
+def check_cwd(cwd: str) -> str:
+    """A directory on the node's machine."""
+    if cwd and (not cwd.startswith("/") or "\0" in cwd or ".." in cwd.split("/")):
+        raise UsageError("a directory is an absolute path without ..", field="cwd", hint="See nodes/{id}/browse.")
+    return cwd
+
+
+def chosen_policy(hub: Hub, said: Policy | str | None) -> Policy:
+    return said if isinstance(said, Policy) else preset(said or hub.config.policy)
 
 
 def check_client_id(field: str, id: str) -> str:

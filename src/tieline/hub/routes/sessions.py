@@ -7,8 +7,6 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from ...errors import UsageError
-from ...policy import Policy, preset
 from ...protocol.commands import (
     AbortSession,
     AdoptSession,
@@ -30,7 +28,9 @@ from ..http.route_spec import RouteSpec
 from ..http.routing import get, patch, post
 from ..nodes.command_helpers import (
     check_client_id,
+    check_cwd,
     choose_node,
+    chosen_policy,
     command_response,
     get_session,
     node_of_session,
@@ -105,11 +105,11 @@ async def create(request: Request) -> Response:
     command = CreateSession(
         session=check_client_id("id", new.id) or idempotency_id(request),
         agent=new.agent,
-        cwd=_check_cwd(new.cwd),
+        cwd=check_cwd(new.cwd),
         title=new.title,
         resume=new.resume,
         fork=new.fork,
-        **new.agent_options(policy=_policy(hub, new.policy)),
+        **new.agent_options(policy=chosen_policy(hub, new.policy)),
     )
     made = await send_command(request, node.id, command)
     if new.prompt:
@@ -139,7 +139,7 @@ async def change(request: Request, session: str) -> Response:
     command = ChangeSession(
         session=session,
         title=wanted.title,
-        policy=None if wanted.policy is None else _policy(hub, wanted.policy),
+        policy=None if wanted.policy is None else chosen_policy(hub, wanted.policy),
         model=wanted.model,
         effort=wanted.effort,
         archived=wanted.archived,
@@ -257,14 +257,3 @@ async def diff(request: Request, session: str) -> Response:
 
 def routes(hub: "Hub") -> list[Any]:
     return [sessions, create, show, change, abort, adopt, close, fork, events, messages, diff]
-
-
-def _check_cwd(cwd: str) -> str:
-    """A directory on the node's machine."""
-    if cwd and (not cwd.startswith("/") or "\0" in cwd or ".." in cwd.split("/")):
-        raise UsageError("a directory is an absolute path without ..", field="cwd", hint="See nodes/{id}/browse.")
-    return cwd
-
-
-def _policy(hub: "Hub", said: Policy | str | None) -> Policy:
-    return said if isinstance(said, Policy) else preset(said or hub.config.policy)

@@ -97,9 +97,14 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("GET", f"{API}/usage"),
     ("POST", f"{API}/phone"),
     ("DELETE", f"{API}/phone"),
+    ("POST", f"{API}/schedules"),
+    ("PATCH", f"{API}/schedules/{{schedule}}"),
+    ("DELETE", f"{API}/schedules/{{schedule}}"),
+    ("POST", f"{API}/schedules/{{schedule}}/run"),
 )
 """What the agent in a person's terminal may not do: decide, let in somebody who may, turn somebody out, change a
-policy or another's words, agree to code, look through everybody's sessions, or open the hub to other machines."""
+policy or another's words, agree to code, look through everybody's sessions,
+open the hub to other machines, or have agents started later."""
 
 RATE_LIMITED: frozenset[str] = frozenset({f"{API}/login", f"{API}/pair"})
 """Routes that take single-use secrets: rate-limited."""
@@ -120,7 +125,7 @@ PROMPT_BODY_S = 120.0
 RESPONSE_S = 120.0
 """Limit from the complete request to the end of the response, except for streams."""
 
-_PROMPTS = re.compile(re.escape(API) + r"/sessions/[^/]+/prompts(?:/[^/]+)?")
+_PROMPTS = re.compile(re.escape(API) + r"/(?:sessions/[^/]+/prompts(?:/[^/]+)?|schedules)")
 _AMBIGUOUS = re.compile(r"//|/\.\.?(?:/|$)|[\\\x00-\x1f\x7f]")
 
 RequiredAuth = Literal["nothing", "device", "node", "first frame"]

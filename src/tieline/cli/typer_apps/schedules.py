@@ -1,0 +1,252 @@
+"""The verbs about schedules: schedule add, list, show, run, pause, resume, edit, remove."""
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from .. import completion
+from ..help import HelpCommand, HelpGroup
+from .options import AGENT, OUTPUT, SESSIONS_PANEL, Json, opens_an_agent, run_options
+
+WHEN = "When"
+Overlap = Literal["skip", "queue"]
+Missed = Literal["once", "never"]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Its name, or enough of its id.",
+        show_default=False,
+        autocompletion=completion.schedules,
+    ),
+]
+Zone = typer.Option(
+    metavar="ZONE", help="Time zone, such as Europe/Berlin. Default: this machine's.", rich_help_panel=WHEN
+)
+
+
+@opens_an_agent(after="paused")
+def add_schedule(
+    when: Annotated[
+        str,
+        typer.Argument(
+            metavar="CRON",
+            help="Minute, hour, day of the month, month, weekday; or @hourly, @daily, @weekly, @monthly, @yearly. None "
+            "with --once.",
+            show_default=False,
+        ),
+    ],
+    prompt: Annotated[
+        str,
+        typer.Argument(metavar="PROMPT", help="What it should do; `-` reads it from standard input."),
+    ] = "",
+    agent: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Which agent; the configured default otherwise.",
+            autocompletion=completion.agents,
+            rich_help_panel=AGENT,
+        ),
+    ] = "",
+    cwd: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR",
+            help="Where it works. Default: here; with --node, the home directory there.",
+            rich_help_panel=AGENT,
+        ),
+    ] = "",
+    node: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="On which machine; the hub's own by default.",
+            autocompletion=completion.nodes,
+            rich_help_panel=AGENT,
+        ),
+    ] = "",
+    once: Annotated[
+        str, typer.Option(metavar="TIME", help='One time, such as "2026-12-01 09:00".', rich_help_panel=WHEN)
+    ] = "",
+    zone: Annotated[str, Zone] = "",
+    overlap: Annotated[
+        Overlap,
+        typer.Option(help="What becomes of a time at which the run before has not ended.", rich_help_panel=WHEN),
+    ] = "skip",
+    missed: Annotated[
+        Missed,
+        typer.Option(
+            help="Whether one run makes up for times that passed while the hub or the machine was off.",
+            rich_help_panel=WHEN,
+        ),
+    ] = "once",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Default: from the prompt's first words.")] = "",
+    paused: Annotated[
+        bool, typer.Option("--paused", help="Do not start it before `resume`.", rich_help_panel=WHEN)
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="JSON on stdout.", rich_help_panel=OUTPUT)] = False,
+    **opening: Any,
+) -> None:
+    """Start an agent on a prompt at its times, each time in a session of its own. The hub does it, whether you are
+    there or not."""
+    cron, prompt = ("", when) if once and not prompt else (when, prompt)
+    given = {**locals(), **opening}
+    from ..commands.schedules import ScheduleOptions, add
+
+    raise typer.Exit(
+        add(
+            ScheduleOptions(
+                run=run_options(given),
+                cron=cron,
+                once=once,
+                zone=zone,
+                name=name,
+                node=node,
+                overlap=overlap,
+                missed=missed,
+                paused=paused,
+            )
+        )
+    )
+
+
+def list_schedules(json: Json = False) -> None:
+    """The schedules, with the next time and what became of the last."""
+    from ..commands.schedules import list_schedules
+
+    raise typer.Exit(list_schedules(json=json))
+
+
+def show(name: Name, json: Json = False) -> None:
+    """One schedule: its coming times, its rules, and what became of each run."""
+    from ..commands.schedules import show
+
+    raise typer.Exit(show(name, json=json))
+
+
+def run(name: Name, json: Json = False) -> None:
+    """Run it now, also while it is paused. Its times stay as they are."""
+    from ..commands.schedules import run_now
+
+    raise typer.Exit(run_now(name, json=json))
+
+
+def pause(name: Name, json: Json = False) -> None:
+    """Start nothing until it is resumed. A run that is under way goes on."""
+    from ..commands.schedules import pause
+
+    raise typer.Exit(pause(name, json=json))
+
+
+def resume(name: Name, json: Json = False) -> None:
+    """Go on from the next time. Those that passed meanwhile are not made up for."""
+    from ..commands.schedules import resume
+
+    raise typer.Exit(resume(name, json=json))
+
+
+def edit(
+    name: Name,
+    cron: Annotated[
+        str | None, typer.Option(metavar="CRON", help="Other times.", show_default=False, rich_help_panel=WHEN)
+    ] = None,
+    once: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="One time instead.", show_default=False, rich_help_panel=WHEN),
+    ] = None,
+    zone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="Another time zone.", show_default=False, rich_help_panel=WHEN)
+    ] = None,
+    overlap: Annotated[
+        Overlap | None,
+        typer.Option(help="While the run before has not ended.", show_default=False, rich_help_panel=WHEN),
+    ] = None,
+    missed: Annotated[
+        Missed | None,
+        typer.Option(help="After times that were missed.", show_default=False, rich_help_panel=WHEN),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Another prompt.", show_default=False, rich_help_panel=AGENT)
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="read-only, ask, edits or full.",
+            show_default=False,
+            autocompletion=completion.policies,
+            rich_help_panel=AGENT,
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Another model.", show_default=False, rich_help_panel=AGENT)
+    ] = None,
+    effort: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="Another effort.", show_default=False, rich_help_panel=AGENT)
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="End a turn after this long.", show_default=False, rich_help_panel=AGENT),
+    ] = None,
+    rename: Annotated[str | None, typer.Option(metavar="NAME", help="Another name.", show_default=False)] = None,
+    json: Json = False,
+) -> None:
+    """Change a schedule. What is not named stays; runs that began stay as they are."""
+    from ...protocol.schedules import ScheduleChange
+    from ..commands.schedules import edit
+
+    change = ScheduleChange(
+        name=rename,
+        cron=cron,
+        once=once,
+        zone=zone,
+        prompt=prompt,
+        overlap=overlap,
+        missed=missed,
+        timeout_s=timeout,
+        policy=policy,
+        model=model,
+        effort=effort,
+    )
+    raise typer.Exit(edit(name, change, json=json))
+
+
+def remove(name: Name, json: Json = False) -> None:
+    """Remove a schedule and its history. The sessions that it started stay."""
+    from ..commands.schedules import remove
+
+    raise typer.Exit(remove(name, json=json))
+
+
+class ScheduleGroup(HelpGroup):
+    """`tieline schedule` lists."""
+
+    default_verb = "list"
+
+
+ABOUT = "Agents that are started at their times: add, list, run, pause, edit, remove."
+VERBS = {
+    "add": (
+        add_schedule,
+        """tieline schedule add "0 9 * * 1-5" "triage the new issues" --agent codex
+tieline schedule add @daily - --agent codex --name nightly < prompt.md
+tieline schedule add --once "2026-12-01 09:00" "release 2.0" --zone UTC
+tieline schedule add "*/30 * * * *" "is CI green?" --missed never""",
+    ),
+    "list": (list_schedules, "tieline schedule list\ntieline schedule --json | jq -r '.[].name'"),
+    "show": (show, "tieline schedule show nightly"),
+    "run": (run, "tieline schedule run nightly"),
+    "pause": (pause, "tieline schedule pause nightly"),
+    "resume": (resume, "tieline schedule resume nightly"),
+    "edit": (edit, 'tieline schedule edit nightly --cron "30 22 * * *"\ntieline schedule edit nightly --policy edits'),
+    "remove": (remove, "tieline schedule remove nightly"),
+}
+
+
+def add(app: typer.Typer) -> None:
+    group = typer.Typer(cls=ScheduleGroup, rich_markup_mode=None)
+    first = "\n".join(examples.splitlines()[0] for _, examples in VERBS.values())
+    app.add_typer(group, name="schedule", help=ABOUT, epilog=first, rich_help_panel=SESSIONS_PANEL)
+    for verb, (function, examples) in VERBS.items():
+        group.command(verb, cls=HelpCommand, epilog=examples)(function)

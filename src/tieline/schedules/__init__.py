@@ -1,0 +1,1 @@
+"""Agents that are started at their times."""

@@ -1,0 +1,106 @@
+"""`tieline schedule`: add, list, show, run, pause, resume, edit, remove."""
+
+import json
+import time
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from tests.cli.hub_process import HubProcess, Setting
+from tests.cli.test_hub_verbs import completed, ok
+
+from tieline.cli.commands import schedules
+from tieline.testing.cli_process import WAIT_S
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Generator[Setting, None, None]:
+    setting = Setting(tmp_path_factory.mktemp("schedule_verbs"))
+    setting.env = {**setting.env, "TZ": "Europe/Berlin"}
+    with HubProcess(setting):
+        yield setting
+
+
+def named(hub: Setting, name: str) -> dict[str, Any]:
+    (found,) = (each for each in json.loads(ok(hub, "schedule", "--json")) if each["name"] == name)
+    return found
+
+
+def test_from_adding_it_to_its_result(hub: Setting) -> None:
+    said = ok(hub, "schedule", "add", "0 9 * * 1-5", "say hello", "--agent", "talker", "--policy", "read-only")
+    assert said.startswith("say-hello: next ") and said.rstrip().endswith("09:00 (Europe/Berlin)")
+    head, *rows = ok(hub, "schedule").splitlines()
+    (row,) = (row for row in rows if row.startswith("say-hello "))
+    assert head.split()[:4] == ["name", "when", "zone", "next"]
+    assert "0 9 * * 1-5" in row and "Europe/Berlin" in row and "never" in row and "talker" in row
+    listed = named(hub, "say-hello")
+    assert listed["cwd"] == str(hub.place) and listed["policy"]["shell"] == "deny"
+
+    assert "tieline tail" in ok(hub, "schedule", "run", "say-hello")
+    deadline = time.monotonic() + WAIT_S
+    while not (shown := json.loads(ok(hub, "schedule", "show", "say-hello", "--json")))["runs"][0].get("outcome"):
+        assert time.monotonic() < deadline, shown
+    page = ok(hub, "schedule", "show", listed["id"][-6:])
+    assert "policy  file_write deny, shell deny" in page and "success" in page and "world." in page
+    assert page.count("09:00") == 5, "the coming times"
+
+    assert "paused" in ok(hub, "schedule", "pause", "say-hello")
+    assert "paused" in ok(hub, "schedule", "list")
+    assert "next" in ok(hub, "schedule", "resume", "say-hello")
+    edited = json.loads(ok(hub, "schedule", "edit", "say-hello", "--cron", "@daily", "--rename", "nightly", "--json"))
+    assert (edited["cron"], edited["name"], edited["prompt"]) == ("@daily", "nightly", "say hello")
+    assert ok(hub, "schedule", "remove", "nightly") == "removed: nightly\n"
+    assert "nightly" not in ok(hub, "schedule", "list")
+
+
+def test_one_time(hub: Setting) -> None:
+    once = ("--once", "2099-12-01 09:00", "--zone", "America/New_York", "--agent", "talker", "--name", "release")
+    assert ok(hub, "schedule", "add", "release 2.0", *once) == "release: next Tue 2099-12-01 09:00 (America/New_York)\n"
+    listed = named(hub, "release")
+    assert (listed["prompt"], listed["once"], listed["cron"]) == ("release 2.0", "2099-12-01 09:00", "")
+    ok(hub, "schedule", "remove", "release")
+
+
+def test_what_is_wrong_is_said(hub: Setting) -> None:
+    before = ok(hub, "schedule", "--json")
+    for arguments, problem in (
+        (("add", "0 9 * *", "x", "--agent", "talker"), "4 fields instead of five"),
+        (("add", "@daily", "x", "--agent", "nobody"), "no agent 'nobody'"),
+        (("add", "@daily", "x", "--agent", "talker", "--zone", "Mars"), "no time zone 'Mars'"),
+        (("add", "@daily", "--agent", "talker"), "a time and a prompt are needed"),
+        (("add", "@daily", "x", "--agent", "talker", "--resume", "abc"), "--fork"),
+        (("add", "--once", "2020-01-01 00:00", "x", "--agent", "talker"), "is over"),
+        (("add", "@daily", "x", "--agent", "talker", "--overlap", "both"), "overlap"),
+        (("show", "nobody"), "tieline schedule list"),
+        (("edit", "nobody"), "nothing to change"),
+    ):
+        ended = hub.run("schedule", *arguments)
+        assert ended.returncode == 2, (arguments, ended.stderr)
+        assert problem in ended.stderr, ended.stderr
+    assert ok(hub, "schedule", "--json") == before
+
+
+@pytest.mark.slow
+def test_shells_complete_schedules(hub: Setting) -> None:
+    ok(hub, "schedule", "add", "@daily", "complete me", "--agent", "talker")
+    deadline = time.monotonic() + 60
+    while "complete-me" not in completed(hub, "tieline schedule show com").split():  # a busy machine takes longer
+        assert time.monotonic() < deadline
+    ok(hub, "schedule", "remove", "complete-me")
+
+
+def test_the_zone_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    link = tmp_path_factory.mktemp("zone") / "localtime"
+    monkeypatch.setattr(schedules, "ZONE_LINK", link)
+    for variable, target, expected in (
+        (":America/New_York", "", "America/New_York"),
+        ("", "/usr/share/zoneinfo/Asia/Tokyo", "Asia/Tokyo"),
+        ("CET-1CEST", "/usr/share/zoneinfo/Asia/Tokyo", "Asia/Tokyo"),
+        ("", "/somewhere/else", "UTC"),
+        ("", "", "UTC"),
+    ):
+        monkeypatch.setenv("TZ", variable)
+        link.unlink(missing_ok=True)
+        if target:
+            link.symlink_to(target)
+        assert schedules.local_zone() == expected

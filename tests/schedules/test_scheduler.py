@@ -1,0 +1,410 @@
+"""Agents are started at their times: once, whoever keeps the time and whoever is killed."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.bus.conftest import address
+from tests.schedules.conftest import BOUND, HOUR, MONDAY, SetClock, hub_on, scheduling
+
+from tieline.bootstrap.relay import HubSessions
+from tieline.bus import open_bus
+from tieline.bus.active_lease import ActiveLease
+from tieline.channels.base import SessionNodeOffline, SessionRequest
+from tieline.config import Config
+from tieline.hub.hub import Hub
+from tieline.policy import Policy
+from tieline.protocol.schedules import NewSchedule, ScheduleChange
+from tieline.schedules import records
+from tieline.schedules import scheduler as scheduler_module
+from tieline.schedules.clock import Clock
+from tieline.schedules.manager import ScheduleManager
+from tieline.schedules.records import ScheduleStore, new_run
+from tieline.schedules.scheduler import GIVE_UP_S, LATE_S, MAX_WAITING, Scheduler
+from tieline.script import Run, Say, Stall
+from tieline.testing.wait_for import eventually
+
+STALL = ((Stall(),),)
+
+
+class Broken(HubSessions):
+    """Sessions that are never answered: whoever starts something is killed there. `after` says how far it comes."""
+
+    def __init__(self, hub: Hub, after: str) -> None:
+        super().__init__(hub)
+        self.reached = asyncio.Event()
+        self._after = after
+
+    async def create(self, session: str, wanted: SessionRequest) -> None:
+        if self._after != "claim":
+            await super().create(session, wanted)
+        if self._after != "prompt":
+            await self._hang()
+
+    async def prompt(self, session: str, prompt: str, text: str, **options: Any) -> None:
+        await super().prompt(session, prompt, text, **options)
+        await self._hang()
+
+    async def _hang(self) -> None:
+        self.reached.set()
+        await asyncio.Event().wait()
+
+
+class Away(HubSessions):
+    """A machine that is offline for some tries."""
+
+    def __init__(self, hub: Hub, tries: int) -> None:
+        super().__init__(hub)
+        self.tries = tries
+
+    async def create(self, session: str, wanted: SessionRequest) -> None:
+        if self.tries:
+            self.tries -= 1
+            raise SessionNodeOffline("laptop")
+        await super().create(session, wanted)
+
+
+async def test_it_starts_at_its_times_and_tells_what_became_of_it(url: str, tmp_path: Path) -> None:
+    async with hub_on(url, tmp_path / "a", SetClock()) as here, scheduling(here):
+        made = await here.add(name="morning", zone="Europe/Berlin")
+        assert made.next == (MONDAY + 24 * HOUR, *(MONDAY + day * 24 * HOUR for day in range(2, 6)))
+        assert made.runs == () and not here.heard
+        here.clock.move(24 * HOUR)
+        (run,) = await here.until_states(made.id, "success")
+        assert (run.text, run.due_at, run.by) == ("All is well.", MONDAY + 24 * HOUR, "")
+        session = here.router.get(run.session)
+        assert (session.title, session.agent, session.cwd) == ("morning", "bot", str(here.place))
+        prompt = await here.router.prompts.get(run.session, run.prompt)
+        assert prompt.by == "relay.system.schedule.morning"
+        here.clock.move(24 * HOUR)
+        later, _ = await here.until_states(made.id, "success", "success")
+        assert later.session != run.session, "each time has a session of its own"
+        assert here.heard == ["look around"] * 2
+
+
+async def test_by_the_clock_of_the_machine(sqlite: str, tmp_path: Path) -> None:
+    """The real clock, but for the minute: the next one is a second away."""
+
+    class Late(Clock):
+        more = 59.0 - time.time() % 60
+
+        def now(self) -> float:
+            return time.time() + self.more
+
+    clock = Late()
+    async with (
+        hub_on(sqlite, tmp_path / "a", SetClock()) as here,
+        Scheduler(here.bus, HubSessions(here.hub), clock=clock),
+    ):
+        here.manager = ScheduleManager(here.bus, clock=clock)
+        made = await here.add("* * * * *")
+        runs = await here.until(made.id, lambda runs: any(run.outcome == "success" for run in runs))
+        assert runs[-1].due_at % 60 == 0
+
+
+# --- once only ---
+
+
+async def test_two_hubs_that_both_keep_the_time_start_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if each of them believes that it alone holds the lease."""
+
+    async def acquired(self: ActiveLease) -> bool:
+        return True
+
+    async def held(self: ActiveLease) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(ActiveLease, "acquire", acquired)
+    monkeypatch.setattr(ActiveLease, "renew", held)
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TIELINE_HOME": str(tmp_path / "other")}
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(address("nats", tmp_path / "bus"))
+        clock = SetClock()
+        here = await stack.enter_async_context(hub_on(url, tmp_path / "a", clock))
+        other_bus = await stack.enter_async_context(open_bus(url))
+        other = await stack.enter_async_context(Hub(other_bus, Config(environ=env), env=env))
+        for bus, sessions in ((here.bus, HubSessions(here.hub)), (other_bus, HubSessions(other))):
+            await stack.enter_async_context(Scheduler(bus, sessions, clock=clock))
+        made = [await here.add("*/10 * * * *", name=f"every-{number}") for number in range(3)]
+        for count in range(1, 4):
+            clock.move(600)
+            for each in made:
+                await here.until_states(each.id, *["success"] * count)
+        assert len(here.heard) == 9
+        sessions = await here.bus.table("sessions").keys()
+        assert len(sessions) == len(set(sessions)) == 9
+
+
+async def test_a_time_is_claimed_once(url: str) -> None:
+    async with open_bus(url) as bus:
+        store = ScheduleStore(bus)
+        claims = await asyncio.gather(*[store.claim(new_run("s", 60.0)) for _ in range(10)])
+        assert sorted(claims) == [False] * 9 + [True]
+        assert new_run("s", 60.0) == new_run("s", 60.0), "whoever starts it starts the same session and prompt"
+        assert len({new_run(*which).session for which in (("s", 60.0), ("s", 120.0), ("t", 60.0))}) == 3
+
+
+@pytest.mark.parametrize("after", ["claim", "session", "prompt"])
+async def test_killed_while_it_starts_it_is_started_once_by_the_next(after: str, sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here:
+        broken = Broken(here.hub, after)
+        async with scheduling(here, broken):
+            made = await here.add()
+            here.clock.move(HOUR)
+            await asyncio.wait_for(broken.reached.wait(), BOUND)
+            (run,) = (await here.manager.view(made.id)).runs
+            assert run.state == "starting", "nobody knows how far it came"
+        async with scheduling(here):
+            await here.until_states(made.id, "success")
+            here.clock.move(24 * HOUR)
+            await here.until_states(made.id, "success", "success")
+        assert here.heard == ["look around"] * 2
+
+
+async def test_killed_while_it_runs_its_end_is_told_by_the_next(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock(), STALL) as here:
+        async with scheduling(here):
+            made = await here.add()
+            here.clock.move(HOUR)
+            (run,) = await here.until_states(made.id, "running")
+        await eventually(lambda: bool(here.heard), "the turn does not begin")
+        await here.router.abort(run.session)
+        async with scheduling(here):
+            await here.until_states(made.id, "interrupted")
+
+
+# --- overlap ---
+
+
+async def test_while_the_run_before_goes_on_a_time_is_skipped(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock(), STALL) as here, scheduling(here):
+        made = await here.add("0 * * * *")
+        here.clock.move(HOUR)
+        (first,) = await here.until_states(made.id, "running")
+        here.clock.move(HOUR)
+        skipped, _ = await here.until_states(made.id, "skipped", "running")
+        assert skipped.problem == "the run before has not ended"
+        await eventually(lambda: bool(here.heard), "the turn does not begin")
+        await here.router.abort(first.session)
+        await here.until_states(made.id, "skipped", "interrupted")
+        here.clock.move(HOUR)
+        await here.until_states(made.id, "running", "skipped", "interrupted")
+
+
+async def test_or_waits_for_it(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock(), STALL) as here, scheduling(here):
+        made = await here.add("0 * * * *", overlap="queue")
+        for states in (("running",), ("waiting", "running"), ("waiting", "waiting", "running")):
+            here.clock.move(HOUR)
+            runs = await here.until_states(made.id, *states)
+        for count in (1, 2):
+            await eventually(lambda count=count: len(here.heard) == count, "the turn does not begin")
+            await here.router.abort(runs[-count].session)
+            await here.until(made.id, lambda runs, count=count: runs[-count - 1].state == "running")
+        for _ in range(MAX_WAITING):
+            here.clock.move(HOUR)
+            await here.looked(made.id)
+        newest = (await here.manager.view(made.id)).runs[:2]
+        assert [run.state for run in newest] == ["waiting", "waiting"]
+        here.clock.move(HOUR)
+        await here.looked(made.id)
+        assert (await here.manager.view(made.id)).runs[0].problem == f"{MAX_WAITING + 1} runs have not ended"
+
+
+# --- missed times ---
+
+
+async def test_one_run_makes_up_for_all_that_were_missed(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here:
+        made = await here.add("0 * * * *")
+        here.clock.move(5 * HOUR + 1800)
+        async with scheduling(here):
+            (run,) = await here.until_states(made.id, "success")
+            assert run.due_at == MONDAY + 5 * HOUR
+            await here.looked(made.id)
+        assert len(here.heard) == 1
+
+
+async def test_or_none_does(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here:
+        made = await here.add("0 * * * *", missed="never")
+        here.clock.move(5 * HOUR + LATE_S + 1)
+        async with scheduling(here):
+            (run,) = await here.until_states(made.id, "missed")
+            assert run.problem == "no hub ran at that time" and not here.heard
+        here.clock.move(HOUR - LATE_S)
+        async with scheduling(here):  # a hub that is restarted at that moment is in time
+            await here.until_states(made.id, "success", "missed")
+
+
+async def test_times_that_pass_while_it_is_paused_are_no_missed_ones(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here, scheduling(here):
+        made = await here.add("0 * * * *")
+        paused = await here.manager.change(made.id, ScheduleChange(paused=True), policy=None)
+        assert paused.next == ()
+        here.clock.move(5 * HOUR)
+        resumed = await here.manager.change(made.id, ScheduleChange(paused=False), policy=None)
+        assert resumed.next[0] == MONDAY + 6 * HOUR
+        here.clock.move(HOUR)
+        (run,) = await here.until_states(made.id, "success")
+        assert run.due_at == MONDAY + 6 * HOUR
+
+
+async def test_a_machine_that_is_away_is_waited_for(
+    sqlite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler_module, "RETRY_S", 60.0)
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here:
+        away = Away(here.hub, 3)
+        async with scheduling(here, away):
+            made = await here.add()
+            here.clock.move(HOUR)
+            for tries in (2, 1, 0):
+                await eventually(lambda tries=tries: away.tries == tries, "it does not try")
+                here.clock.move(60)
+            await here.until_states(made.id, "success")
+
+
+async def test_until_the_next_time_is_due(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here:
+        away = Away(here.hub, 1_000_000)
+        async with scheduling(here, away):
+            made = await here.add()
+            here.clock.move(HOUR)
+            await here.until_states(made.id, "starting")
+            assert GIVE_UP_S == 24 * HOUR
+            here.clock.move(24 * HOUR)
+            await here.looked(made.id)
+            away.tries = 0
+            here.clock.move(60)
+            today, before = await here.until_states(made.id, "success", "missed")
+            assert "laptop" in before.problem
+            assert today.due_at == MONDAY + 25 * HOUR
+
+
+# --- the rest ---
+
+
+async def test_one_time_only(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here, scheduling(here):
+        made = await here.add(once="2026-11-16 10:30", zone="Europe/Berlin")
+        assert made.next == (MONDAY + 1.5 * HOUR,)
+        here.clock.move(2 * HOUR)
+        await here.until_states(made.id, "success")
+        here.clock.move(1000 * HOUR)
+        view = await here.manager.view(made.id)
+        assert view.next == () and len(view.runs) == 1
+
+
+async def test_one_that_cannot_be_started_says_why_and_stops_no_other(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here, scheduling(here):
+        lost = await here.add(agent="nobody")
+        gone = await here.add(cwd=str(tmp_path / "nowhere"))
+        fine = await here.add()
+        here.clock.move(HOUR)
+        await here.until_states(fine.id, "success")
+        (run,) = await here.until_states(lost.id, "failed")
+        assert "nobody" in run.problem
+        (run,) = await here.until(gone.id, lambda runs: bool(runs) and not runs[0].is_open)
+        assert "nowhere" in run.problem
+
+
+async def test_how_a_turn_ends_is_told(sqlite: str, tmp_path: Path) -> None:
+    replies = ((Run("exit 3"),), (Say("It failed. " * 1000),))
+    async with hub_on(sqlite, tmp_path / "a", SetClock(), replies) as here, scheduling(here):
+        made = await here.add(timeout_s=300.0, environment=("COLOUR=red",))
+        await here.manager.change(made.id, ScheduleChange(), policy=Policy(shell="allow"))
+        here.clock.move(HOUR)
+        (run,) = await here.until_states(made.id, "success")
+        assert run.text.startswith("It failed. ") and len(run.text) == scheduler_module.MAX_TEXT
+        record = here.router.get(run.session)
+        assert (record.environment, record.policy.shell) == (("COLOUR=red",), "allow")
+
+
+async def test_removed_it_starts_nothing_more(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock(), STALL) as here, scheduling(here):
+        made, other = await here.add("0 * * * *", overlap="queue"), await here.add("0 * * * *")
+        here.clock.move(HOUR)
+        await here.until_states(made.id, "running")
+        here.clock.move(HOUR)
+        (_, run) = await here.until_states(made.id, "waiting", "running")
+        await eventually(lambda: len(here.heard) == 2, "the turns do not begin")
+        await here.manager.remove(made.id)
+        await here.router.abort(run.session)
+        here.clock.move(HOUR)
+        await here.looked(other.id)
+        assert [each.id for each in await here.manager.views()] == [other.id]
+        assert len(here.heard) == 2
+        assert await here.bus.table("schedule-runs").keys(f"{made.id}.>") == []
+
+
+async def test_another_hub_takes_over(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here, AsyncExitStack() as stack:
+        first = await stack.enter_async_context(AsyncExitStack())
+        await first.enter_async_context(scheduling(here))
+        made = await here.add("0 * * * *")
+        here.clock.move(HOUR)
+        await here.until_states(made.id, "success")
+        await stack.enter_async_context(scheduling(here))
+        await first.aclose()
+        here.clock.move(HOUR)
+        await here.until_states(made.id, "success", "success")
+    assert len(here.heard) == 2
+
+
+async def test_run_now(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock(), STALL) as here, scheduling(here):
+        made = await here.add(paused=True)
+        run = await here.manager.run_now(made.id, by="alice", key="k1")
+        here.clock.move(5)
+        assert (await here.manager.run_now(made.id, by="alice", key="k1")).id == run.id, "the same wish"
+        (run,) = await here.until_states(made.id, "running")
+        assert run.by == "alice"
+        with pytest.raises(Exception, match="has not ended"):
+            await here.manager.run_now(made.id, by="alice", key="k2")
+        await eventually(lambda: bool(here.heard), "the turn does not begin")
+        await here.router.abort(run.session)
+        await here.until_states(made.id, "interrupted")
+        await here.manager.run_now(made.id, by="alice", key="k2")
+        await here.until_states(made.id, "running", "interrupted")
+
+
+async def test_the_history_is_bounded(sqlite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "KEEP_RUNS", 3)
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here, scheduling(here):
+        made = await here.add("0 * * * *")
+        for _ in range(5):
+            here.clock.move(HOUR)
+            await here.until(
+                made.id,
+                lambda runs: bool(runs) and runs[0].due_at == here.clock.now() and runs[0].outcome == "success",
+            )
+        runs = await here.until(made.id, lambda runs: len(runs) == 3)
+        assert [run.due_at - MONDAY for run in runs] == [5 * HOUR, 4 * HOUR, 3 * HOUR]
+
+
+async def test_a_copy_of_an_earlier_conversation_begins_each_run(sqlite: str, tmp_path: Path) -> None:
+    class Seen(HubSessions):
+        wanted: SessionRequest | None = None
+
+        async def create(self, session: str, wanted: SessionRequest) -> None:
+            self.wanted = wanted
+            with suppress(Exception):
+                await super().create(session, wanted)
+            raise SessionNodeOffline("x")
+
+    async with hub_on(sqlite, tmp_path / "a", SetClock()) as here:
+        seen = Seen(here.hub)
+        async with scheduling(here, seen):
+            await here.manager.add(
+                NewSchedule(cron="0 9 * * *", agent="bot", cwd=str(tmp_path), prompt="go on", resume="native-1"),
+                policy=Policy(),
+                node="local",
+                by="owner",
+            )
+            here.clock.move(HOUR)
+            await eventually(lambda: seen.wanted is not None, "nothing is started")
+            assert seen.wanted is not None and seen.wanted.fork_of == "native-1"
