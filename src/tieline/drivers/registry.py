@@ -26,6 +26,7 @@ BUILT_IN: dict[str, str] = {
     "claude-code": "tieline.drivers.claude_code.driver",
     "codex": "tieline.drivers.codex.driver",
     "opencode": "tieline.drivers.opencode.driver",
+    "pi": "tieline.drivers.pi.driver",
     "acp": "tieline.drivers.acp.driver",
     "shell": "tieline.drivers.shell.driver",
     "scripted": "tieline.drivers.scripted",

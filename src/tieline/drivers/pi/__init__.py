@@ -1,0 +1,1 @@
+"""Pi. `driver` is the way in."""
