@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PINS := requirements/dev.txt
 AGENTS := tests/agents/node_modules/.stamp
+MORE_AGENTS := tests/more_agents/node_modules/.stamp
 SETUP := $(VENV)/.stamp
 WEB := web/node_modules/.stamp
 # What Vite wants (`engines` in web/package.json): said before npm fails in the middle.
@@ -22,7 +23,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 INSTALL := SUDO=; test "$$(id -u)" = 0 || SUDO=sudo; $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends
 DIST ?= dist
 
-.PHONY: up wheel test test-fast test-page test-pythons check docs chaos bench setup agents browser terminal pins clean help
+.PHONY: up wheel test test-agents test-fast test-page test-pythons check docs chaos bench setup agents browser terminal pins clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -70,6 +71,13 @@ $(AGENTS): tests/agents/package-lock.json
 test: setup agents browser terminal test-page ## every test, with the real agents and a real browser
 	$(PYTEST) -n $(WORKERS) --dist worksteal
 
+test-agents: setup agents browser $(MORE_AGENTS) ## agents that are not part of the set-up, and the longer tests of those that are
+	$(PYTEST) -n $(WORKERS) --dist worksteal tests/more_agents
+
+$(MORE_AGENTS): tests/more_agents/package-lock.json
+	@cd tests/more_agents && npm install --no-save --ignore-scripts --loglevel=error
+	@touch $@
+
 test-page: setup ## the page's own unit tests
 	@cd web && npm test --silent
 
@@ -102,4 +110,4 @@ pins: ## compile the requirement files anew
 	    --no-emit-index-url --quiet --all-extras pyproject.toml requirements/dev.in -o $(PINS)
 
 clean: ## remove what was built
-	rm -rf $(VENV) tests/agents/node_modules web/node_modules src/tieline/hub/static artifacts dist .pythons
+	rm -rf $(VENV) tests/agents/node_modules tests/more_agents/node_modules web/node_modules src/tieline/hub/static artifacts dist .pythons

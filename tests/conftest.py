@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from tieline.harnesses import base, hook
 
+MORE_AGENTS = "more_agents"
 settings.register_profile("tieline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tieline")
 
@@ -23,6 +24,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The tests of agents that the set-up does not install are run by their own target."""
+    named = any(MORE_AGENTS in argument for argument in config.args)
+    return True if collection_path.name == MORE_AGENTS and not named else None
 
 
 @pytest.fixture

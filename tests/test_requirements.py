@@ -173,7 +173,7 @@ class Tests:
         local = {found.name: found for found in _classes(tree.body)}
         renamed = _renamed_imports(tree)
         for base in filter(None, map(_base_name, owner.bases)):
-            # Within the test's own file a base may be local; otherwise only the shipped suites are looked at.
+            # A base is in the test's own file, or one of the suites: those that are shipped, and the tests' own.
             bases = [local[base]] if base in local else self._shipped_classes(renamed.get(base, base))
             for found in bases:
                 home = tree if base in local else self._home_of(found)
@@ -184,7 +184,8 @@ class Tests:
     def _shipped_classes(self, name: str) -> list[ast.ClassDef]:
         if self._shipped is None:
             self._shipped = {}
-            for file in sorted((self._root / "src/tieline/testing").rglob("*.py")):
+            shipped = (self._root / "src/tieline/testing").rglob("*.py")
+            for file in sorted([*shipped, *(self._root / "tests").glob("*/*_contract.py")]):
                 for found in _classes(self._tree(file).body):
                     self._shipped.setdefault(found.name, []).append(found)
         return self._shipped.get(name, [])

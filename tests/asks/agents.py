@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.asks.rows import claude_code, codex, gemini, opencode
+from tests.asks.rows import claude_code, codex, gemini, opencode, pi, qwen
 from tests.asks.stage import Cast, Row
 from tests.asks.words import SPOKEN, spoken
 
@@ -17,10 +17,14 @@ from tieline.testing.rigs.claude_code import ClaudeCodeRig
 from tieline.testing.rigs.codex import codex_rig
 from tieline.testing.rigs.gemini import GeminiRig
 from tieline.testing.rigs.opencode import OpenCodeRig
+from tieline.testing.rigs.pi import PiRig
+from tieline.testing.rigs.qwen import QwenRig
 from tieline.testing.rigs.scripted import ScriptedRig
 from tieline.testing.rigs.shell import ShellRig
 
 BINARIES = Path(__file__).parents[1] / "agents/node_modules/.bin"
+MORE = Path(__file__).parents[1] / "more_agents/node_modules/.bin"
+"""Agents that `make test-agents` installs, with the Node.js that they need."""
 
 
 def scripted(place: Path) -> Sequence[Row]:
@@ -45,6 +49,10 @@ CASTS = (
     Cast(agent="codex", rig=lambda home: codex_rig(home, BINARIES / "codex", config=codex.CONFIG), rows=codex.rows),
     Cast(agent="opencode", rig=lambda home: OpenCodeRig(home, str(BINARIES / "opencode")), rows=opencode.rows),
     Cast(agent="gemini", rig=lambda home: GeminiRig(home, BINARIES), rows=gemini.rows),
+    Cast(agent="qwen", rig=lambda home: QwenRig(home, BINARIES), rows=qwen.rows),
     Cast(agent="scripted", rig=lambda home: still(ScriptedRig(home)), rows=scripted),
     Cast(agent="shell", rig=lambda home: still(ShellRig(home)), rows=lambda place: ()),
 )
+
+MORE_CASTS = (Cast(agent="pi", rig=lambda home: PiRig(home, MORE / "pi", MORE), rows=pi.rows),)
+"""Played by `make test-agents`."""

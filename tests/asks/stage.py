@@ -21,6 +21,7 @@ from tieline.policy import Policy
 from tieline.script import Reply, Say
 from tieline.sessions.ask_decisions import deny
 from tieline.sessions.records import AskRecord, SessionRecord, digest
+from tieline.testing.model_rig import ModelRig
 from tieline.testing.rig import Rig
 from tieline.testing.stream_checks import collect
 
@@ -90,6 +91,8 @@ async def _session(cast: Cast, rig: Rig, place: Path, options: Mapping[str, Any]
         for row in rows:
             asked.clear()
             row.prepare(place)
+            if isinstance(rig, ModelRig):
+                rig.model.drop_replies()  # a denial that ends its turn leaves the last one
             rig.play(*row.replies, [Say("That was it.")])
             async with asyncio.timeout(TURN_S):
                 seen = await collect(session.turn(f"Cause: {row.kind}."))

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.asks.agents import CASTS
+from tests.asks.agents import CASTS, MORE_CASTS
 from tests.asks.stage import Cast
 from tests.asks.surfaces import CHANNELS, COLUMNS, VERBS
 from tests.asks.words import KINDS
@@ -26,13 +26,13 @@ SURFACES = {
 
 
 def test_every_driver_has_its_rows() -> None:
-    played = {cast.agent for cast in CASTS}
+    played = {cast.agent for cast in (*CASTS, *MORE_CASTS)}
     types = {"acp" if agent in PRESETS else agent for agent in played}
     assert types == set(BUILT_IN), "a driver without rows in tests/asks/agents.py"
     assert played == set(KINDS)
 
 
-@pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.agent)
+@pytest.mark.parametrize("cast", (*CASTS, *MORE_CASTS), ids=lambda cast: cast.agent)
 def test_every_kind_of_ask_has_its_row(cast: Cast, tmp_path: Path) -> None:
     rows = [row.kind for row in cast.rows(tmp_path)]
     assert len(rows) == len(set(rows))

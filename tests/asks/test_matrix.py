@@ -37,9 +37,9 @@ def faults(caught: Caught, column: str, shown: Shown) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.agent)
-async def test_every_ask_is_whole_on_every_surface(cast: Cast, tmp_path: Path) -> None:
-    rows = await play(cast, tmp_path)
+async def play_on_every_surface(cast: Cast, root: Path) -> list[str]:
+    """What is wrong with the asks of an agent."""
+    rows = await play(cast, root)
     wrong: list[str] = []
     async with Surfaces() as surfaces:
         for caught in rows:
@@ -47,4 +47,10 @@ async def test_every_ask_is_whole_on_every_surface(cast: Cast, tmp_path: Path) -
                 wrong.append(f"{cast.agent} × {caught.row.kind}: withheld is {caught.record.ask.withheld!r}")
             for name, column in COLUMNS.items():
                 wrong += faults(caught, name, await column(caught, surfaces))
+    return wrong
+
+
+@pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.agent)
+async def test_every_ask_is_whole_on_every_surface(cast: Cast, tmp_path: Path) -> None:
+    wrong = await play_on_every_surface(cast, tmp_path)
     assert not wrong, "\n\n".join(wrong)

@@ -33,14 +33,12 @@ def test_each_tool_that_asks_has_its_row() -> None:
         assert {kind for kind in tools.values() if kind} <= set(KINDS[agent])
 
 
-@pytest.mark.real
-@pytest.mark.slow
-@pytest.mark.parametrize("cast", REAL, ids=lambda cast: cast.agent)
-async def test_every_tool_is_known(cast: Cast, tmp_path: Path) -> None:
+async def offered_tools(cast: Cast, root: Path) -> set[str]:
+    """The names of all tools that an agent offers its model, in the sessions of its rows."""
     names: set[str] = set()
-    place = tmp_path / "place"
+    place = root / "place"
     place.mkdir()
-    async with cast.rig(tmp_path / "home") as rig:
+    async with cast.rig(root / "home") as rig:
         assert isinstance(rig, ModelRig)
         sessions: list[Mapping[str, Any]] = []
         for row in cast.rows(place):
@@ -54,4 +52,11 @@ async def test_every_tool_is_known(cast: Cast, tmp_path: Path) -> None:
                     names.update(event.tools if isinstance(event, Init) else ())
             for body in rig.model.requests:
                 names.update(offered(body))
-    assert names == set(TOOLS[cast.agent])
+    return names
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("cast", REAL, ids=lambda cast: cast.agent)
+async def test_every_tool_is_known(cast: Cast, tmp_path: Path) -> None:
+    assert await offered_tools(cast, tmp_path) == set(TOOLS[cast.agent])

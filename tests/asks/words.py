@@ -21,6 +21,11 @@ KINDS: dict[str, tuple[str, ...]] = {
         "replace", "write", "overwrite", "command", "command of many lines", "long command", "fetch", "long fetch",
         "search", "plan mode", "skill", "tool of a server", "tool of a server, long",
     ),
+    "qwen": (
+        "write", "edit", "overwrite", "command", "command of many lines", "long command", "watched command", "fetch",
+        "question", "deferred tool", "tool of a server", "plan",
+    ),
+    "pi": ("edit", "write", "overwrite", "command", "command of many lines", "long command"),
     "scripted": ("edit", "command", "fetch", "question", "plan"),
     "shell": (),  # a command line is told what to do and asks nothing
 }  # fmt: skip
@@ -54,6 +59,13 @@ TOOLS: dict[str, dict[str, str]] = {
         "glob": "", "grep_search": "", "list_directory": "", "read_file": "", "invoke_agent": "", "write_todos": "",
         "update_topic": "", "list_background_processes": "", "read_background_output": "",
     },
+    "qwen": {
+        "edit": "edit", "write_file": "write", "notebook_edit": "edit", "run_shell_command": "command",
+        "ask_user_question": "question", "tool_call": "deferred tool", "exit_plan_mode": "plan",
+        "agent": "", "enter_plan_mode": "", "get_goal": "", "glob": "", "grep_search": "", "list_agents": "",
+        "read_file": "", "skill": "", "tool_search": "", "update_goal": "",
+    },
+    "pi": {"edit": "edit", "write": "write", "bash": "command", "read": ""},
 }  # fmt: skip
 """Every tool that each agent offers its model, with the row that shows its ask; empty: it was seen to ask nothing."""
 

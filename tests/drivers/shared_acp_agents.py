@@ -7,7 +7,9 @@ is not for this: those tests start their own.
 """
 
 import asyncio
+import hashlib
 import itertools
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -29,8 +31,8 @@ SETTLE_S = 20.0
 CANCELLED = {"outcome": {"outcome": "cancelled"}}
 
 Message = dict[str, Any]
-RULES = "--admin-policy"
-"""The argument that names a file of rules, written anew for each session."""
+WRITTEN_ANEW = re.compile(r"/[^@]*/tieline-[^/]+/([^/]+)$")
+"""The path of a file that a driver writes anew for each session, such as an agent's rules."""
 
 
 class SharedAcpAgents:
@@ -82,25 +84,27 @@ class SharedAcpAgents:
             writer.close()
 
     async def _agent_for(self, start: Mapping[str, Any]) -> "_Agent":
-        argv = list(start["argv"])
-        env = {name: value for name, value in start["env"].items() if name != MARK}
-        rules = argv.index(RULES) + 1 if RULES in argv else 0
-        content = Path(argv[rules]).read_text() if rules else ""
-        if rules:
-            argv[rules] = ""
-        key = msgspec.json.encode((argv, sorted(env.items()), content))
+        argv = [self._kept(part) for part in start["argv"]]
+        env = {name: self._kept(value) for name, value in start["env"].items() if name != MARK}
+        key = msgspec.json.encode((argv, sorted(env.items())))
         agent = self._agents.pop(key, None)
         if agent is None or agent.ended:
             idle = [key for key, other in self._agents.items() if not other.clients]
             for unused in idle[: len(self._agents) + 1 - KEPT]:
                 await self._agents.pop(unused).end()
-            if rules:
-                file = Path(self._folder.name, f"{len(list(Path(self._folder.name).iterdir()))}.toml")
-                file.write_text(content)
-                argv[rules] = str(file)
             agent = _Agent(argv, env, self._folder.name)
         self._agents[key] = agent  # the one used last is at the end
         return agent
+
+    def _kept(self, value: str) -> str:
+        """With the path of a copy of the file that it names, the same for the same content: it outlives a session."""
+        named = WRITTEN_ANEW.search(value)
+        if not named or not Path(named[0]).is_file():
+            return value
+        content = Path(named[0]).read_bytes()
+        copy = Path(self._folder.name, f"{hashlib.sha256(content).hexdigest()[:16]}-{named[1]}")
+        copy.write_bytes(content)
+        return value[: named.start()] + str(copy)
 
 
 class _Client:

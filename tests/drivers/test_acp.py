@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.drivers.acp_contract import BINARIES, OnAgentsOfTheirOwn, OnSharedAgents, agents
 from tests.drivers.shared_acp_agents import SharedAcpAgents
 
 from tieline.drivers.acp.nodejs_eager_compile import PRELOAD
@@ -14,27 +15,18 @@ from tieline.policy import CAPABILITIES, Policy, every_policy, preset
 from tieline.processes import spawn
 from tieline.script import Call, Run, Say, Write
 from tieline.sessions.session import Session
-from tieline.testing.driver_contract import DriverContract
-from tieline.testing.driver_contract.spending import SpendingContract
-from tieline.testing.policy_contract import PolicyContract, Web, loopback_web
+from tieline.testing.policy_contract import Web
 from tieline.testing.rig import Rig
 from tieline.testing.rigs.gemini import MODEL, GeminiRig
 from tieline.testing.rigs.opencode_acp import OpencodeAcpRig
 from tieline.testing.stream_checks import collect, done, of, the
 
 pytestmark = pytest.mark.real
-
-BINARIES = Path(__file__).parents[1] / "agents" / "node_modules" / ".bin"
+__all__ = ["agents"]
 
 
 def yes(ask: Ask) -> bool:
     return True
-
-
-@pytest_asyncio.fixture(scope="class", loop_scope="class")
-async def agents() -> AsyncIterator[SharedAcpAgents]:
-    async with SharedAcpAgents() as agents:
-        yield agents
 
 
 @pytest_asyncio.fixture(scope="class", loop_scope="class")
@@ -48,26 +40,6 @@ async def opencode(agents: SharedAcpAgents, tmp_path_factory: pytest.TempPathFac
     home = tmp_path_factory.mktemp("opencode")
     async with OpencodeAcpRig(home, BINARIES, agents.command(BINARIES / "opencode")) as rig:
         yield rig
-
-
-class OnSharedAgents(DriverContract, PolicyContract):
-    """All but those that look at, end or start the agent's process."""
-
-    test_killed = test_no_process_left = test_spending = test_resume = test_warm = None  # type: ignore[assignment]
-
-    @pytest_asyncio.fixture(loop_scope="class")
-    async def web(self) -> AsyncIterator[Web]:  # type: ignore[override]
-        async with loopback_web() as web:
-            yield web
-
-
-class OnAgentsOfTheirOwn(SpendingContract):
-    """The others."""
-
-    test_killed = DriverContract.test_killed
-    test_no_process_left = DriverContract.test_no_process_left
-    test_resume = DriverContract.test_resume
-    test_warm = DriverContract.test_warm
 
 
 def by_rules(policy: Policy) -> list[bool]:

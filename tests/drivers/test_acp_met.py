@@ -132,10 +132,11 @@ async def test_what_an_agent_does_not_tell_stays_unverified(bench: Bench) -> Non
 
 def test_what_the_tests_run_is_tested(bench: Bench) -> None:
     config = bench.config(mine={"type": "shell", "command": ["true"]}, my_gemini={"type": "gemini"})
-    for name in ("claude-code", "codex", "opencode", "gemini", "opencode-acp", "scripted", "mine", "my_gemini"):
+    tested = {"gemini", "opencode-acp", "qwen"}
+    for name in ("claude-code", "codex", "opencode", "pi", *tested, "scripted", "mine", "my_gemini"):
         driver = registry.create(name, config)
         assert (features_basis(driver), unverified_features(driver)) == ("tested", ())
-    for name in PRESETS.keys() - {"gemini", "opencode-acp"}:
+    for name in PRESETS.keys() - tested:
         driver = registry.create(name, config)
         assert (features_basis(driver), unverified_features(driver)) == ("unverified", driver.features.supported())
         other = RunAsDriver(driver, Account("nobody", "/", "/bin/sh"))

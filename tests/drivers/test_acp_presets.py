@@ -135,7 +135,22 @@ def test_an_administrators_rules_are_seen(tmp_path: Path) -> None:
     place = tmp_path / "etc/gemini-cli/policies"
     place.mkdir(parents=True)
     (place / "corporate.toml").touch()
-    assert overriding_rules(PRESETS["gemini"], tmp_path) == "/etc/gemini-cli/policies"
+    assert overriding_rules(PRESETS["gemini"], tmp_path) == "/etc/gemini-cli/policies/corporate.toml"
+    assert overriding_rules(PRESETS["qwen"], tmp_path) == ""
+    (tmp_path / "etc/qwen-code").mkdir()
+    (tmp_path / "etc/qwen-code/system-defaults.json").touch()
+    assert overriding_rules(PRESETS["qwen"], tmp_path) == "/etc/qwen-code/system-defaults.json"
+
+
+def test_qwen_is_started_with_rules_that_ask() -> None:
+    env = {"QWEN_CODE_SYSTEM_DEFAULTS_PATH": "/mine.json", "QWEN_CODE_SAFE_MODE": "1", "QWEN_CODE_SIMPLE": "true"}
+    launch = launch_command(PRESETS["qwen"], (), Spec(cwd="/", env=env, policy=Policy()), "/scratch")
+    path = launch.env["QWEN_CODE_SYSTEM_DEFAULTS_PATH"]
+    assert json.loads(launch.files[path])["permissions"]["ask"] == ["Edit", "Bash", "WebFetch", "WebSearch"]
+    assert not launch.env["QWEN_CODE_SAFE_MODE"] and not launch.env["QWEN_CODE_SIMPLE"], "modes without rules"
+    for argument in ("--bare", "--safe-mode", "--yolo"):
+        with pytest.raises(UsageError, match=argument):
+            acp.create("mine", {"preset": "qwen", "args": [argument]})
 
 
 def test_unenforceable_is_refused(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ def cells(page: str, first: str) -> list[str]:
         ("opencode", "opencode.md", "receipt"),
         ("gemini", "acp.md", "`gemini`, `opencode-acp`"),
         ("opencode-acp", "acp.md", "`gemini`, `opencode-acp`"),
+        ("qwen", "qwen.md", "every line"),
+        ("pi", "pi.md", "every line"),
     ],
 )
 def test_receipts_are_as_documented(agent: str, page: str, row: str) -> None:

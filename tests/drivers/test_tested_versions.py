@@ -10,7 +10,7 @@ from tieline.drivers import registry
 from tieline.drivers.acp_presets import PRESETS
 
 TESTS = Path(__file__).parents[1]
-PROGRAMS = {"codex": "@openai/codex", "opencode": "opencode-ai"}
+PROGRAMS = {"codex": "@openai/codex", "opencode": "opencode-ai", "pi": "@earendil-works/pi-coding-agent"}
 """Agents with a driver of their own → the package that has them; of a preset, its install hint names it."""
 NPM = "npm install -g "
 

@@ -82,12 +82,14 @@ class Preset(Struct, frozen=True, kw_only=True):
     mode_writes: str = ""  # the one for a policy that allows to write files; none: the same
     mode_env: str = ""  # the variable that sets the mode at the start; none: it is set in the session
     fixed_env: Mapping[str, str] = {}  # variables that make it ask, whatever the caller's environment says
+    settings: str = ""  # a file of settings that make it ask, whatever the user's own say
+    settings_env: str = ""  # the variable that names that file
     mcp_args: tuple[str, ...] = ()  # arguments that give it MCP servers, "{}" is the file that names them
     traits: Traits = UNKNOWN
     tools: Mapping[Capability, tuple[str, ...]] = {}  # its tools by capability, for its own rules
     harmless: tuple[str, ...] = ()  # tools that it would ask for and that touch nothing
     subagents: tuple[str, ...] = ()  # tools that hand work to a subagent whose asks never reach us
-    overriding_dirs: tuple[str, ...] = ()  # directories whose rules make it ignore ours
+    overriding_files: tuple[str, ...] = ()  # patterns of files that ours would hide, or that make it ignore ours
     supports_always: bool = True  # whether "allow always" has an effect
 
     # quirks
@@ -124,6 +126,10 @@ _AUGGIE_TOOLS = ("launch-process", "write-process", "save-file", "str-replace-ed
 _AUGGIE_ASKS = tuple(part for tool in _AUGGIE_TOOLS for part in ("--permission", f"{tool}:ask-user"))
 
 
+_QWEN_SETTINGS = '{"permissions":{"ask":["Edit","Bash","WebFetch","WebSearch"]}}'
+"""Its tools by the names of its rules; `Edit` and `Bash` stand for all that edit files and run commands."""
+
+
 PRESETS: dict[str, Preset] = {
     "gemini": Preset(
         command=("gemini",),
@@ -153,7 +159,10 @@ PRESETS: dict[str, Preset] = {
             "network": ("web_fetch", "google_web_search"),
         },
         harmless=("write_todos",),
-        overriding_dirs=("/etc/gemini-cli/policies", "/Library/Application Support/GeminiCli/policies"),
+        overriding_files=(
+            "/etc/gemini-cli/policies/*.toml",
+            "/Library/Application Support/GeminiCli/policies/*.toml",
+        ),
         supports_always=False,
         truncated_asks={
             r"\[Payload omitted due to length": "The tool's input: Gemini leaves it out beyond 500 characters.",
@@ -206,9 +215,23 @@ PRESETS: dict[str, Preset] = {
         args=("--acp", "--approval-mode", "default"),
         install="npm install -g @qwen-code/qwen-code",
         sign_in="Run `qwen` once and sign in.",
-        features=_features(resume=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, questions=True),
+        tested="0.24.4",
+        floor="0.24.4",
+        features=_features(
+            resume=True, model=True, attachments=(*IMAGES, *TEXTS), usage=True, questions=True, plans=False
+        ),
         model_args=("--model", "{}"),
-        asks=("file_write",),  # its read-only commands and its searches run unasked
+        # On its own it lets read-only commands and searches pass. Rules that ask come before all that allow, whoever
+        # wrote them, and are added up over all its files of settings; these stand in the lowest one.
+        asks=("file_write", "shell", "network"),
+        settings=_QWEN_SETTINGS,
+        settings_env="QWEN_CODE_SYSTEM_DEFAULTS_PATH",
+        fixed_env={"QWEN_CODE_SAFE_MODE": "", "QWEN_CODE_SIMPLE": ""},  # modes in which it reads no rules
+        overriding_files=(
+            "/etc/qwen-code/system-defaults.json",
+            "/Library/Application Support/QwenCode/system-defaults.json",
+        ),
+        tool_kinds={"monitor": "execute", "web_search": "fetch", "notebook_edit": "edit"},
         traits=Traits(
             denial="ends_turn",
             usage="turn",

@@ -24,6 +24,7 @@ from .rigs.copilot import CopilotRig
 from .rigs.gemini import GeminiRig
 from .rigs.opencode import OpenCodeRig
 from .rigs.opencode_acp import OpencodeAcpRig
+from .rigs.pi import PiRig
 from .rigs.qwen import QwenRig
 
 Recipe = Callable[[Path, Path], AbstractAsyncContextManager[Rig]]
@@ -37,6 +38,7 @@ RECIPES: dict[str, Recipe] = {
     "opencode-acp": lambda home, program: OpencodeAcpRig(home, program.parent),
     "qwen": lambda home, program: QwenRig(home, program.parent),
     "copilot": lambda home, program: CopilotRig(home, program.parent),
+    "pi": lambda home, program: PiRig(home, program),
 }
 """By the agent's type."""
 

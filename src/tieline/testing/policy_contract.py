@@ -1,10 +1,10 @@
 """The 27 policies, held against what really happened: on disk and at a loopback web server, not in the stream alone.
 
-In one turn the agent's model tries to write a file, run a command and fetch a page. Asks are answered with yes. Then
-for each capability: `allow` happened unasked, `ask` was asked and happened, `deny` did not happen. Where the receipt
-says that nothing enforces a line, the suite expects just that: declared = observed, drift fails either way. An `ask` by
-anything but a prompt is one that the agent cannot put: it must not happen at all. A shell that is allowed in a sandbox
-runs, but writes no file where file_write is not allowed.
+In one turn the agent's model tries to write a file, run a command and fetch a page; in a turn each, where a denial ends
+the agent's turn. Asks are answered with yes. Then for each capability: `allow` happened unasked, `ask` was asked and
+happened, `deny` did not happen. Where the receipt says that nothing enforces a line, the suite expects just that:
+declared = observed, drift fails either way. An `ask` by anything but a prompt is one that the agent cannot put: it must
+not happen at all. A shell that is allowed in a sandbox runs, but writes no file where file_write is not allowed.
 
 Network is judged by what arrived at the web server. The command that runs fetches a page of its own there: it arrives
 where the network is allowed, never out of a sandbox that holds the network, and elsewhere only if the receipt says that
@@ -24,7 +24,7 @@ import pytest
 from ..api import open_session
 from ..events import Ask, Event, ToolResult, ToolUse, needs
 from ..policy import CAPABILITIES, Capability, Policy, every_policy
-from ..script import Get, Run, Say, Write
+from ..script import AnyStep, Get, Run, Say, Write
 from .http_server import HttpRequest, LoopbackServer
 from .rig import Rig
 from .stream_checks import collect, done, of
@@ -61,17 +61,24 @@ class PolicyContract:
             asked.append(ask.capability)
             return True
 
-        rig.play(
-            [Write(str(place / "written.txt"), "content\n")],
-            [Run(f"{fetch_command(web.command_url)}; touch {place}/ran.txt")],
-            [Get(web.url)],
-            [Say("Tried all three.")],
-        )
+        tries: list[AnyStep] = [
+            Write(str(place / "written.txt"), "content\n"),
+            Run(f"{fetch_command(web.command_url)}; touch {place}/ran.txt"),
+        ]
+        if fetches := "fetch" not in rig.limits:
+            tries.append(Get(web.url))
+        ends_turn = "goes_on_when_denied" in rig.limits
+        seen: list[Event] = []
         options: dict[str, Any] = {**rig.options, "accept_unenforced": True}
         async with open_session(rig.driver, cwd=place, policy=policy, on_ask=decide, **options) as session:
             receipt = session.receipt
-            seen = await collect(session.turn("try all three"))
-        assert done(seen).status == "success", done(seen)
+            for turn in [[step] for step in tries] if ends_turn else [tries]:
+                rig.play(*([step] for step in turn), *([] if ends_turn else [[Say("Tried all three.")]]))
+                events = await collect(session.turn("try"))
+                refused = any(result.status == "denied" for result in of(events, ToolResult))
+                expected = "error" if ends_turn and refused else "success"
+                assert done(events).status == expected, done(events)
+                seen += events
 
         sandboxed = receipt.shell.means == "sandbox" and policy.file_write != "allow"
         assert not (sandboxed and (place / "ran.txt").exists()), "the sandbox let a command write"
@@ -81,7 +88,7 @@ class PolicyContract:
             "network": web.fetched,
         }
         problems: list[str] = []
-        for capability in CAPABILITIES:
+        for capability in CAPABILITIES if fetches else CAPABILITIES[:2]:
             line = receipt.of(capability)
             if line.means == "none":
                 expected = (True, False)

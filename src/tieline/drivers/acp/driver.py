@@ -44,8 +44,8 @@ SUBCOMMAND = re.compile(r"[a-z][a-z-]*")
 
 
 UNSAFE_ARGS = ("--yolo", "-y", "--admin-policy", "--policy", "--allowed-tools", "--allow-all-tools", "--allow-all",
-          "--dangerously-skip-permissions")  # fmt: skip
-"""Arguments of one agent or another that let it work unasked."""
+          "--dangerously-skip-permissions", "--bare", "--safe-mode")  # fmt: skip
+"""Arguments of one agent or another that let it work unasked, or without its rules."""
 
 
 class PresetFeatures(Struct, frozen=True, forbid_unknown_fields=True):
@@ -222,13 +222,14 @@ class Acp:
             held = [c for c in CAPABILITIES if spec.policy.level(c) != "allow"]
             if held:
                 error = PolicyUnenforceable(self.name, held)
-                error.hint = f"The rules in {rules} take the place of ours. {error.hint}"
+                error.hint = f"An administrator's {rules} stands in the place of ours. {error.hint}"
                 raise error
         check_args(self.name, spec.arguments, {*UNSAFE_ARGS, *self.preset.model_args}, field="arguments")
         spec = replace(spec, env={**spec.env, **self.env})
         async with AsyncExitStack() as stack:
             scratch = stack.enter_context(TemporaryDirectory(prefix="tieline-", ignore_cleanup_errors=True))
             process = await stack.enter_async_context(self._start(spec, scratch))
+            stack.push_async_callback(cancel_and_wait, asyncio.create_task(_end_below(process)))
             talk = AcpConversation(self.name, self.preset, spec, ask, process, self.enforce(spec.policy))
             peer = await stack.enter_async_context(Peer(process, talk, room=talk.drain))
             await self._open_or_exit(process, talk, open_session(talk, peer))
@@ -244,7 +245,8 @@ class Acp:
                 await talk.close()
 
     def _start(self, spec: Spec, scratch: str) -> Process:
-        launch = launch_command(self.preset, self._command, spec, scratch)
+        preset = replace(self.preset, settings="") if overriding_rules(self.preset) else self.preset
+        launch = launch_command(preset, self._command, spec, scratch)
         for path, content in launch.files.items():
             Path(path).write_text(content)
         chown_to_run_as(spec.env, *launch.files, scratch)
@@ -295,3 +297,9 @@ class Acp:
             await process.wait(1.0)
             found = VERSION.search(b" ".join(lines[:5]).decode(errors="replace"))
             return found[1] if found else "", process.returncode
+
+
+async def _end_below(process: Process) -> None:
+    """What was started has exited, and the agent with it: some are started by a launcher, which they would outlive."""
+    await process.wait(None)
+    process.kill()

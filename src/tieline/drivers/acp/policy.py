@@ -13,6 +13,7 @@ from ..base import McpServer, Spec
 
 RULES_FILE = "tieline-rules.toml"
 MCP_FILE = "tieline-mcp.json"
+SETTINGS_FILE = "tieline-settings.json"
 
 RULE_PRIORITY = 999
 """The highest priority that a rule of Gemini can have within its tier."""
@@ -35,6 +36,10 @@ def launch_command(preset: Preset, command: Sequence[str], spec: Spec, directory
         path = str(Path(directory, MCP_FILE))  # a file: others on this machine can read arguments
         files[path] = mcp_config(spec.mcp_servers)
         argv += [part.format(path) for part in preset.mcp_args]
+    if preset.settings:
+        path = str(Path(directory, SETTINGS_FILE))
+        files[path] = preset.settings
+        env[preset.settings_env] = path
     if spec.model:
         argv += [part.format(spec.model) for part in preset.model_args]
     if preset.control == "gemini-rules":
@@ -81,12 +86,9 @@ def receipt(preset: Preset, policy: Policy) -> Receipt:
 
 
 def overriding_rules(preset: Preset, root: Path = Path("/")) -> str:
-    """The directory with an administrator's rules, if there is one that makes the agent ignore ours."""
-    for name in preset.overriding_dirs:
-        place = root / name.removeprefix("/")
-        if any(place.glob("*.toml")):
-            return name
-    return ""
+    """The file with an administrator's rules, if there is one that takes the place of ours, or ours would hide."""
+    found = (file for pattern in preset.overriding_files for file in sorted(root.glob(pattern.removeprefix("/"))))
+    return next((f"/{file.relative_to(root)}" for file in found), "")
 
 
 def _means_for(preset: Preset, capability: Capability, level: Level) -> Means:

@@ -65,7 +65,11 @@ class AskContract(DriverContractBase):
         call = next(use for use in of(seen, ToolUse) if isinstance(use.action, Command))
         assert next(r for r in of(seen, ToolResult) if r.id == call.id).status == "denied"
         assert the(seen, Answer).reason == "not on my machine"
-        assert done(seen).status in ("success", "interrupted", "error")
+        ended = done(seen)
+        if "goes_on_when_denied" in rig.limits:  # then the turn has failed: it was not answered, and nobody stopped it
+            assert ended.status == "error" and ended.error
+        else:
+            assert (ended.status, ended.text.strip()) == ("success", "It was refused.")
 
     async def test_deny_by_policy(self, rig: Rig, place: Path) -> None:
         self.able(rig, "tools")

@@ -1,25 +1,21 @@
 """The real OpenCode over ACP, with a scripted model behind it."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from ...drivers.acp import driver as acp
-from ...script import AnyStep, Get, Outline, Run, Write
+from ...script import AnyStep, Inquire, Propose
+from ..acp_rig import AcpRig
 from ..model_apis.chat import Chat
-from ..model_server import ScriptedModel
-from .opencode import LendingRig, lent_models, offline_env
+from .opencode import LendingRig, dialect, lent_models, offline_env
 
 MODEL = "scripted/model"
 MODEL_FEATURES: Mapping[str, Any] = {"attachment": True, "modalities": {"input": ["text", "image"], "output": ["text"]}}
 
 
-class OpencodeAcpRig(LendingRig):
-    """`async with OpencodeAcpRig(home, binaries)`: `binaries` is the directory that has the program `opencode`;
-    `command` is started in its place."""
-
+class OpencodeAcpRig(AcpRig, LendingRig):
+    preset = "opencode-acp"
+    api = Chat
+    model_name = MODEL
     limits = frozenset(
         {
             "question",  # it offers no tool for it over ACP
@@ -28,16 +24,10 @@ class OpencodeAcpRig(LendingRig):
         }
     )
 
-    def __init__(self, home: Path, binaries: Path, command: Sequence[str] = ()) -> None:
-        self._home = home
-        super().__init__(ScriptedModel(Chat, dialect=dialect))
-        options = {"preset": "opencode-acp", "command": command or [str(binaries / "opencode")]}
-        self.driver = acp.create("opencode-acp", options)
-        self.options = {}
+    def environment(self) -> dict[str, str]:
+        return offline_env(self._home)
 
-    async def __aenter__(self) -> "OpencodeAcpRig":
-        await self.model.__aenter__()
-        env = offline_env(self._home)
+    def files(self) -> Mapping[str, Any]:
         scripted = {
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": f"{self.model.url}/v1", "apiKey": "dummy"},
@@ -50,27 +40,10 @@ class OpencodeAcpRig(LendingRig):
             "model": MODEL,
             "small_model": MODEL,
         }
-        file = self._home / ".config" / "opencode" / "opencode.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(msgspec.json.encode(config))
-        self.options = {"env": env, "model": MODEL}
-        return self
+        return {".config/opencode/opencode.json": config}
 
-
-def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
-    match step:
-        case Write(path, content):
-            return "write", {"filePath": path, "content": content}
-        case Run(command):
-            return "bash", {"command": command, "description": "Scripted"}
-        case Get(url):
-            return "webfetch", {"url": url, "format": "text"}
-        case Outline(steps, done):
-            progress = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
-            todos = [
-                {"content": text, "status": state, "priority": "medium"}
-                for text, state in zip(steps, progress, strict=False)
-            ]
-            return "todowrite", {"todos": todos}
-        case _:
+    @staticmethod
+    def dialect(step: AnyStep) -> tuple[str, Mapping[str, Any]]:
+        if isinstance(step, Inquire | Propose):
             raise ValueError(f"OpenCode has no tool for {step!r} over ACP")
+        return dialect(step)

@@ -1,0 +1,92 @@
+"""The real Qwen Code against the contract, and what is special about it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+from tests.drivers.acp_contract import BINARIES, OnAgentsOfTheirOwn, OnSharedAgents, agents
+from tests.drivers.shared_acp_agents import SharedAcpAgents
+
+from tieline.events import Ask, Command, Fetch, Init, ToolResult, ToolUse
+from tieline.policy import Policy, preset
+from tieline.script import Call, Get, Run, Say
+from tieline.testing.policy_contract import Web
+from tieline.testing.rigs.qwen import MODEL, QwenRig
+from tieline.testing.stream_checks import collect, done, of, the
+
+pytestmark = pytest.mark.real
+__all__ = ["agents"]
+
+
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def qwen(agents: SharedAcpAgents, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[QwenRig]:
+    async with QwenRig(tmp_path_factory.mktemp("qwen"), BINARIES, agents.command(BINARIES / "qwen")) as rig:
+        yield rig
+
+
+@pytest.mark.asyncio(loop_scope="class")
+class TestQwen(OnSharedAgents):
+    POLICIES = (preset("full"), preset("ask"), preset("read-only"))
+    """The ends and the middle: all 27 are tried by `make test-agents`. Each line is held by the same questions."""
+
+    @pytest_asyncio.fixture(loop_scope="class")
+    async def rig(self, qwen: QwenRig, agents: SharedAcpAgents) -> AsyncIterator[QwenRig]:  # type: ignore[override]
+        qwen.model.reset()
+        yield qwen
+        await agents.settled()
+
+    async def test_what_it_would_let_pass_is_asked_too(self, rig: QwenRig, web: Web, place: Path) -> None:
+        """On its own it runs commands that only read, without a question."""
+        rig.play([Run("ls")], [Get(web.url)], [Say("Done.")])
+        asked: list[Ask] = []
+
+        def decide(ask: Ask) -> bool:
+            asked.append(ask)
+            return True
+
+        async with self.session(rig, place, policy=Policy(), on_ask=decide) as session:
+            seen = await collect(session.turn("try"))
+        assert [ask.capability for ask in asked] == ["shell", "network"]
+        assert isinstance(asked[0].action, Command) and asked[0].action.command == "ls"
+        assert isinstance(asked[1].action, Fetch) and asked[1].action.url == web.url
+        assert [result.status for result in of(seen, ToolResult)] == ["ok", "ok"]
+
+    async def test_a_watched_command_is_a_command(self, rig: QwenRig, place: Path) -> None:
+        rig.play([Call("monitor", {"command": "touch watched.txt", "description": "Scripted"})], [Say("Done.")])
+        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+            seen = await collect(session.turn("watch"))
+        assert isinstance(the(seen, ToolUse).action, Command)
+        assert the(seen, ToolResult).status == "denied"
+        assert not (place / "watched.txt").exists()
+
+    async def test_init(self, rig: QwenRig, place: Path) -> None:
+        rig.play([Say("Done.")])
+        async with self.session(rig, place) as session:
+            init = the(await collect(session.turn("hello")), Init)
+        assert init.version == rig.driver.tested
+        assert MODEL in rig.model.requests[0]["model"]
+
+
+class TestQwenAlone(OnAgentsOfTheirOwn):
+    test_no_process_left = test_resume = test_warm = None  # type: ignore[assignment] # by `make test-agents`
+
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[QwenRig]:  # type: ignore[override]
+        async with QwenRig(tmp_path / "home", BINARIES) as rig:
+            yield rig
+
+    async def test_rules_of_others_do_not_widen_the_policy(self, rig: QwenRig, place: Path) -> None:
+        """Neither those of the user nor those that a repository brings along."""
+        allow = {"permissions": {"allow": ["Bash", "Edit"]}, "tools": {"approvalMode": "yolo"}}
+        mine = Path(rig.options["env"]["HOME"], ".qwen/settings.json")
+        mine.write_bytes(msgspec.json.encode(msgspec.json.decode(mine.read_bytes()) | allow))
+        (place / ".qwen").mkdir()
+        (place / ".qwen/settings.json").write_bytes(msgspec.json.encode(allow))
+        rig.play([Run("touch denied.txt")])
+        async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
+            seen = await collect(session.turn("try"))
+        assert the(seen, ToolResult).status == "denied"
+        assert not (place / "denied.txt").exists()
+        assert done(seen).status == "error", "a denial ends its turn, and that is no success"

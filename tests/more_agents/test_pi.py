@@ -1,0 +1,103 @@
+"""The real Pi against the contract, the policies and the matrix of asks, and what is special about it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.asks.agents import MORE, MORE_CASTS
+from tests.asks.test_matrix import play_on_every_surface
+from tests.asks.test_tools import offered_tools
+from tests.asks.words import TOOLS
+
+from tieline.errors import UsageError
+from tieline.events import Ask, OtherAction, ToolResult, ToolUse
+from tieline.policy import Policy, preset
+from tieline.script import Call, Run, Say
+from tieline.testing.driver_contract import DriverContract
+from tieline.testing.policy_contract import PolicyContract
+from tieline.testing.rigs.pi import PiRig
+from tieline.testing.stream_checks import collect, done, of, the
+
+pytestmark = pytest.mark.real
+(PI,) = [cast for cast in MORE_CASTS if cast.agent == "pi"]
+
+EXTENSION = """
+import { writeFileSync } from "node:fs";
+import { Type } from "typebox";
+export default function (pi) {
+  writeFileSync("extension-ran.txt", "");
+  pi.registerTool({
+    name: "greet", label: "Greet", description: "Greets", parameters: Type.Object({}),
+    async execute() { return { content: [{ type: "text", text: "hello" }], details: {} }; },
+  });
+  const handler = async (_, ctx) => ctx.ui.notify("hello", "info");
+  pi.registerCommand("say-hello", { description: "Says it", handler });
+}
+"""
+
+
+class TestPi(DriverContract, PolicyContract):
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[PiRig]:  # type: ignore[override]
+        async with PiRig(tmp_path / "home", MORE / "pi", MORE) as rig:
+            yield rig
+
+    def extend(self, rig: PiRig) -> None:
+        folder = Path(rig.options["env"]["HOME"], ".pi/agent/extensions")
+        folder.mkdir(parents=True)
+        (folder / "mine.ts").write_text(EXTENSION)
+
+    async def test_other_extensions_only_where_nothing_is_held_back(self, rig: PiRig, place: Path) -> None:
+        """They run commands as they like: no policy holds them."""
+        self.extend(rig)
+        rig.play([Say("Done.")])
+        async with self.session(rig, place, policy=Policy("allow", "ask", "allow")) as session:
+            await collect(session.turn("hello"))
+        assert not (place / "extension-ran.txt").exists()
+        rig.play([Call("greet", {})], [Say("Done.")])
+        async with self.session(rig, place, policy=preset("full")) as session:
+            seen = await collect(session.turn("greet"))
+        assert (place / "extension-ran.txt").exists()
+        assert the(seen, ToolUse).action == OtherAction()
+        assert (the(seen, ToolResult).status, the(seen, ToolResult).output) == ("ok", "hello")
+        assert not of(seen, Ask)
+
+    async def test_a_command_of_an_extension_ends_its_turn(self, rig: PiRig, place: Path) -> None:
+        """No model is asked, and nothing tells of an end."""
+        self.extend(rig)
+        async with self.session(rig, place) as session:
+            seen = await collect(session.turn("/say-hello"), timeout=60)
+        assert done(seen).status == "success"
+        assert not rig.model.requests
+
+    async def test_several_calls_at_once(self, rig: PiRig, place: Path) -> None:
+        """One is denied and the other is not."""
+        rig.play([Run("touch one.txt"), Run("touch two.txt")], [Say("One of two.")])
+
+        def decide(ask: Ask) -> bool:
+            return "two" in str(ask.input)
+
+        async with self.session(rig, place, policy=Policy("allow", "ask", "allow"), on_ask=decide) as session:
+            seen = await collect(session.turn("try"))
+        assert sorted(result.status for result in of(seen, ToolResult)) == ["denied", "ok"]
+        assert not (place / "one.txt").exists() and (place / "two.txt").exists()
+        assert done(seen).text == "One of two."
+
+    async def test_an_id_is_an_id(self, rig: PiRig, place: Path) -> None:
+        """Not a path to a file, and not an option."""
+        for id in ("../../etc/passwd", "--approve", "/tmp/session.jsonl"):
+            with pytest.raises(UsageError, match="no id"):
+                async with self.session(rig, place, resume=id):
+                    pass
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_every_ask_is_whole_on_every_surface(tmp_path: Path) -> None:
+    wrong = await play_on_every_surface(PI, tmp_path)
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.slow
+async def test_every_tool_is_known(tmp_path: Path) -> None:
+    assert await offered_tools(PI, tmp_path) == set(TOOLS["pi"])
