@@ -147,7 +147,7 @@ def test_qwen_is_started_with_rules_that_ask() -> None:
     launch = launch_command(PRESETS["qwen"], (), Spec(cwd="/", env=env, policy=Policy()), "/scratch")
     path = launch.env["QWEN_CODE_SYSTEM_DEFAULTS_PATH"]
     assert json.loads(launch.files[path])["permissions"]["ask"] == ["Edit", "Bash", "WebFetch", "WebSearch"]
-    assert not launch.env["QWEN_CODE_SAFE_MODE"] and not launch.env["QWEN_CODE_SIMPLE"], "modes without rules"
+    assert launch.env["QWEN_CODE_SAFE_MODE"] == launch.env["QWEN_CODE_SIMPLE"] == "false", "modes without rules"
     for argument in ("--bare", "--safe-mode", "--yolo"):
         with pytest.raises(UsageError, match=argument):
             acp.create("mine", {"preset": "qwen", "args": [argument]})

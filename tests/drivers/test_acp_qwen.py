@@ -84,9 +84,11 @@ class TestQwenAlone(OnAgentsOfTheirOwn):
         mine.write_bytes(msgspec.json.encode(msgspec.json.decode(mine.read_bytes()) | allow))
         (place / ".qwen").mkdir()
         (place / ".qwen/settings.json").write_bytes(msgspec.json.encode(allow))
-        rig.play([Run("touch denied.txt")])
+        (place / ".qwen/.env").write_text(
+            "QWEN_CODE_SAFE_MODE=1\nQWEN_CODE_SIMPLE=1\nQWEN_CODE_SYSTEM_DEFAULTS_PATH=/x\n"
+        )
+        rig.play([Run("cat .qwen/settings.json")])  # one that only reads: by itself it would not ask about it
         async with self.session(rig, place, policy=Policy("allow", "deny", "allow")) as session:
             seen = await collect(session.turn("try"))
         assert the(seen, ToolResult).status == "denied"
-        assert not (place / "denied.txt").exists()
         assert done(seen).status == "error", "a denial ends its turn, and that is no success"

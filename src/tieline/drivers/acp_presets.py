@@ -226,7 +226,8 @@ PRESETS: dict[str, Preset] = {
         asks=("file_write", "shell", "network"),
         settings=_QWEN_SETTINGS,
         settings_env="QWEN_CODE_SYSTEM_DEFAULTS_PATH",
-        fixed_env={"QWEN_CODE_SAFE_MODE": "", "QWEN_CODE_SIMPLE": ""},  # modes in which it reads no rules
+        # Modes in which it reads no rules. Not empty: a repository's .env fills what is not set.
+        fixed_env={"QWEN_CODE_SAFE_MODE": "false", "QWEN_CODE_SIMPLE": "false"},
         overriding_files=(
             "/etc/qwen-code/system-defaults.json",
             "/Library/Application Support/QwenCode/system-defaults.json",
