@@ -19,8 +19,8 @@ from tieline.ask_parts import parts_text
 from tieline.bootstrap.relay import ask_note
 from tieline.channels.telegram.ask_card import buttons, card
 from tieline.cli.commands import asks
+from tieline.cli.full_screen.ask_views import ask_keys, ask_panels
 from tieline.cli.run.permission_prompt import PermissionPrompter
-from tieline.cli.team_view.ask_views import ask_keys, ask_panels
 from tieline.cli.terminal.ask_panel import panels
 from tieline.cli.terminal.keyboard import Keyboard
 from tieline.cli.terminal.session_view import SessionView

@@ -17,18 +17,17 @@ from textual.widgets import Static
 from ...background_tasks import cancel_and_wait
 from ...client.client import Client
 from ...errors import TielineError, UsageError
-from ...events import Answer, AnyEvent, Remember
+from ...events import AnyEvent
 from ...protocol import teams as p
 from ...protocol.request_bodies import Decision
-from ...sessions.ask_decisions import check
 from ...sessions.records import AskRecord
-from ..commands.asks import REMEMBER, answer_as_shown, check_taken, chosen_labels, free_answer
-from ..terminal import event_text
+from ..commands.asks import answer_as_shown, check_taken
+from ..full_screen.ask_decider import ASK_COMMANDS, AskDecider
+from ..full_screen.ask_views import AskPanel
+from ..full_screen.line_input import LineInput
+from ..full_screen.live_turn import LiveTurn
 from ..terminal.sanitize import one_line
-from .ask_views import AskPanel, AskScreen
 from .entry_text import SpokenWords, event_note, failed, spoken
-from .line_input import LineInput
-from .live_turn import LiveTurn
 from .message_views import ConversationNote, SpeakerColours, SpokenMessage, members_list, state_line
 from .team_follower import TeamFollower
 from .typed_line import COMMANDS, parse_typed_line
@@ -40,9 +39,7 @@ REFRESH_S = 0.1
 VIEW_COMMANDS = {
     "@NAME WORDS": "say it to one member, who answers",
     **COMMANDS,
-    "/allow [session|always]": "allow what is asked, once or for longer",
-    "/deny [WHY]": "deny what is asked, and say why",
-    "/answer NUMBER or WORDS": "answer a question",
+    **ASK_COMMANDS,
     "/quit": "leave; the conversation goes on (Ctrl-C, Ctrl-Q)",
 }
 TeamRequest = p.AnyTeamAction | tuple[AskRecord, Decision]
@@ -103,6 +100,9 @@ class TeamApp(App[None]):
         self._line = LineInput(self._completions)
         self._transcript = VerticalScroll(id="transcript", can_focus=False)
         self._ask = AskPanel()
+        self._decider = AskDecider(
+            self, self._ask, about=self._about_ask, send=self._send_decision, fill=self._line.fill
+        )
 
     # --- the screen ------------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class TeamApp(App[None]):
         self._add(ConversationNote(text, problem=problem))
 
     def action_scroll(self, direction: int) -> None:
-        where = self.screen.query_one("#whole-ask") if isinstance(self.screen, AskScreen) else self._transcript
+        where = self.screen.query_one("#whole-ask") if self._decider.reading else self._transcript
         move = where.scroll_page_down if direction > 0 else where.scroll_page_up
         move(animate=False)
 
@@ -230,15 +230,12 @@ class TeamApp(App[None]):
         if {ask.id for ask in asks} - {ask.id for ask in self._asks}:
             self.bell()
         self._asks = asks
-        if isinstance(self.screen, AskScreen) and self.screen.record.id not in {ask.id for ask in asks}:
-            self.screen.action_decide("")  # decided elsewhere
-        self._show_ask()
+        self._decider.only({ask.id for ask in asks})
+        self._decider.show(asks[0] if asks else None, max(0, len(asks) - 1))
         self._changed = True
 
-    def _show_ask(self) -> None:
-        record = self._asks[0] if self._asks else None
-        directory = self._follower.directories.get(record.session, "") if record else ""
-        self._ask.show_ask(record, self._member(record) if record else "", directory, max(0, len(self._asks) - 1))
+    def _about_ask(self, record: AskRecord) -> tuple[str, str]:
+        return self._member(record), self._follower.directories.get(record.session, "")
 
     def connection_changed(self, problem: str) -> None:
         if problem and not self._away:
@@ -261,94 +258,25 @@ class TeamApp(App[None]):
 
     def on_line_input_submitted(self, typed: LineInput.Submitted) -> None:
         self._transcript.anchor()
-        verb, _, rest = typed.text.partition(" ")
         try:
-            match verb:
-                case "/help":
-                    self._add(Static(_help(), markup=False, classes="note"))
-                case "/quit":
-                    self.exit()
-                case "/allow":
-                    self._decide(Decision(decision="allow", remember=_remember(rest)), typed.text)
-                case "/deny":
-                    self._decide(Decision(decision="deny", reason=rest.strip()), typed.text)
-                case "/answer":
-                    self._answer(rest.strip(), typed.text)
-                case _:
-                    self._queue(typed.text, parse_typed_line(typed.text, self._speaker))
+            if typed.text == "/help":
+                self._add(Static(_help(), markup=False, classes="note"))
+            elif typed.text == "/quit":
+                self.exit()
+            elif not self._decider.typed(typed.text):
+                self._queue(typed.text, parse_typed_line(typed.text, self._speaker))
         except UsageError as error:
             self._refuse(typed.text, error)
 
     def action_decide(self, decision: Literal["allow", "deny"]) -> None:
         """By one key."""
-        if self._ask.record is None or not self._ask.seen or isinstance(self.screen, AskScreen):
-            return
-        if decision == "allow" and self._ask.record.ask.kind == "question":
-            self._ask_for_answer(self._ask.record)
-        else:
-            try:
-                self._decide(Decision(decision=decision))
-            except UsageError as error:
-                self._refuse("", error)
-
-    def _decide(self, decision: Decision, typed: str = "") -> None:
-        record = self._asked()
-        if decision.decision == "allow":
-            if record.ask.kind == "question":
-                raise UsageError("a question needs an answer", field="ask", hint="Type /answer NUMBER or WORDS.")
-            check(record.ask, Answer(record.id, "allow", remember=decision.remember))
-            if not self._ask.whole:
-                lasting = event_text.scope_text(record.ask, decision.remember) if decision.remember != "once" else ""
-                self._read_whole(record, f"allows {lasting}".strip(), decision)
-                return
-        self._queue(typed, (record, decision))
-
-    def _ask_for_answer(self, record: AskRecord) -> None:
-        if self._ask.whole:
-            self._line.fill("/answer ")
-        else:
-            self._read_whole(record, "answers", None)
-
-    def _read_whole(self, record: AskRecord, allows: str, decision: Decision | None) -> None:
-        """All of it, before it is decided."""
-
-        def decided(key: Literal["allow", "deny", ""] | None) -> None:
-            if not key or self._ask.record is None or self._ask.record.id != record.id:
-                return
-            if key == "deny":
-                self._queue("", (record, Decision(decision="deny")))
-            elif decision is not None:
-                self._queue("", (record, decision))
-            else:
-                self._line.fill("/answer ")
-
-        directory = self._follower.directories.get(record.session, "")
-        self.push_screen(AskScreen(record, self._member(record), directory, allows), decided)
-
-    def _answer(self, given: str, typed: str) -> None:
-        """The question that is shown; the ask is answered with its last one."""
-        record = self._asked()
-        questions = record.ask.questions
-        if record.ask.kind != "question":
-            raise UsageError("this ask is no question", field="ask", hint="Use Ctrl-Y or Ctrl-N.")
-        question = questions[len(self._ask.answers)]
         try:
-            chosen = chosen_labels(question, given)
-        except UsageError:
-            if not question.free or given.isdigit():
-                raise
-            chosen = free_answer(question, given)
-        answers = {**self._ask.answers, question.id: chosen}
-        if len(answers) == len(questions):
-            self._queue(typed, (record, Decision(decision="allow", answers=answers)))
-        else:
-            self._ask.answers = answers
-            self._show_ask()
+            self._decider.by_key(decision)
+        except UsageError as error:
+            self._refuse("", error)
 
-    def _asked(self) -> AskRecord:
-        if self._ask.record is None:
-            raise UsageError("no ask is waiting for a decision", field="ask")
-        return self._ask.record
+    def _send_decision(self, typed: str, record: AskRecord, decision: Decision) -> None:
+        self._queue(typed, (record, decision))
 
     def _queue(self, typed: str, what: "TeamRequest") -> None:
         try:
@@ -373,15 +301,6 @@ class TeamApp(App[None]):
         self._note(one_line(f"{error.message}. {error.hint}".strip(), 600), problem=True)
         if typed and not self._line.text:
             self._line.fill(typed)
-
-
-def _remember(given: str) -> Remember:
-    for level in REMEMBER:
-        if level == (given.strip() or "once"):
-            return level
-    raise UsageError(
-        f"{given.strip()} is no time", field="remember", hint="Type /allow, /allow session or /allow always."
-    )
 
 
 def _help() -> Group:

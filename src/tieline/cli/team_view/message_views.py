@@ -10,11 +10,11 @@ from textual.color import Color
 from textual.widgets import Static
 
 from ...protocol import teams as p
+from ..full_screen.live_turn import LiveTurn
 from ..terminal.event_text import seconds
 from ..terminal.markdown import MarkdownPage
 from ..terminal.sanitize import clean, one_line, prose
 from .entry_text import SpokenWords, cost_text, state_text
-from .live_turn import LiveTurn
 
 HUES = ("cyan", "green", "magenta", "yellow", "blue")
 """Without red, which is for problems."""

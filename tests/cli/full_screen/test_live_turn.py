@@ -2,7 +2,7 @@
 
 import os
 
-from tieline.cli.team_view.live_turn import MAX_WORDS, LiveTurn
+from tieline.cli.full_screen.live_turn import MAX_WORDS, LiveTurn
 from tieline.cli.team_view.message_views import SpeakerColours
 from tieline.events import (
     Answer,

@@ -1,0 +1,1 @@
+"""`tieline top`: all machines and sessions of the hub on one screen."""

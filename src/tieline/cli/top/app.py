@@ -1,0 +1,538 @@
+"""The screen of `tieline top`: every session of every machine; the chosen one is watched, answered and steered.
+
+The list has the keys; Enter leads to the line at the bottom, Esc back. Leaving changes nothing at the hub.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any, ClassVar, Literal
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import DataTable, Static
+
+from ...background_tasks import cancel_and_wait
+from ...client.client import Client
+from ...client.errors import HubError
+from ...client.stream import Connection
+from ...errors import TielineError, UsageError
+from ...protocol.request_bodies import Decision, NewPrompt, SessionChange
+from ...protocol.stream_frames import DeltaFrame, EventFrame, Ready
+from ...protocol.views import CommandView
+from ...sessions.records import AskRecord, SessionRecord
+from ..commands.asks import answer_as_shown, check_taken
+from ..commands.session_history import last_events
+from ..commands.sessions import STYLES
+from ..full_screen.ask_decider import ASK_COMMANDS, AskDecider
+from ..full_screen.ask_views import AskPanel
+from ..full_screen.line_input import LineInput
+from ..full_screen.live_turn import LiveTurn
+from ..terminal.formatting import short_path
+from ..terminal.sanitize import one_line
+from .hub_picture import COLUMNS, HubPicture, MachineRow, Overview, SessionRow
+
+REFRESH_S = 0.2
+AGES_S = 5.0
+"""How often the column that counts seconds is drawn, when nothing else changes."""
+SETTLED_S = 0.15
+"""A session is followed once it has been chosen for so long: whoever runs down the list follows none of them."""
+AGAIN_S = 3.0
+"""A second x within this time interrupts."""
+HISTORY = 100
+"""Events that are read of a session's past."""
+MAX_UNSENT = 20
+MACHINES = 4
+COMMANDS = {
+    "WORDS": "send them to the session as its next prompt",
+    "/steer WORDS": "say something in the middle of its turn",
+    "/abort": "interrupt its turn (x, twice)",
+    **ASK_COMMANDS,
+    "/archive": "take the session from the list",
+    "/find [WORDS]": "only sessions with these words; nothing: all",
+    "/quit": "leave (q, Ctrl-C)",
+}
+KEYS = "↑↓ choose · Tab next ask · y allow · n deny · Enter write · x x interrupt · / commands · ? help · q leave"
+TYPING_KEYS = "Enter sends it · Esc goes back to the list · /help"
+
+Request = tuple[Literal["prompt", "steer", "abort", "archive"], str, str] | tuple[AskRecord, Decision]
+"""What is done to which session, with which words; or about an ask."""
+
+
+class SessionTable(DataTable[Text]):
+    """Which row is chosen is the view's to say: rows move while they are looked at."""
+
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def on_mount(self) -> None:
+        self.cursor_type = "row"
+        self.add_columns(*COLUMNS)
+
+
+class TopApp(App[None]):
+    CSS = """
+    #head, #keys, #note { height: 1; padding: 0 1; }
+    #machines { height: auto; padding: 0 1; display: none; }
+    Screen { overflow: hidden; }
+    #sessions { height: 1fr; min-height: 4; background: ansi_default; scrollbar-size-vertical: 1; }
+    #sessions > .datatable--header { background: ansi_default; color: ansi_bright_black; text-style: none; }
+    #sessions > .datatable--cursor { background: ansi_default; text-style: reverse; }
+    #detail { height: 1fr; min-height: 3; padding: 0 1; border-top: solid ansi_bright_black; }
+    #detail { scrollbar-size-vertical: 1; }
+    #ask { height: auto; padding: 0 1; }
+    #ask-content { height: auto; max-height: 40vh; }
+    #typing { height: auto; padding: 0 1; display: none; }
+    .-typing #typing { display: block; }
+    #sign { width: 2; }
+    #line, #line:focus { height: auto; max-height: 6; border: none; padding: 0; background: transparent; }
+    AskScreen { background: ansi_default; }
+    #whole-ask { height: 1fr; padding: 0 1; }
+    #whole-ask-keys { height: 1; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c,ctrl+q", "quit", "leave", priority=True),
+        Binding("ctrl+y", "decide('allow')", "allow", priority=True),
+        Binding("ctrl+n", "decide('deny')", "deny", priority=True),
+        # With priority: the keys that follow at once are for the line.
+        Binding("enter", "write('')", "write", priority=True),
+        Binding("slash", "write('/')", "commands", priority=True),
+        Binding("escape", "leave_line", "back"),
+    ]
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(ansi_color=True)
+        self.failure: BaseException | None = None
+        self._client = client
+        self._picture = HubPicture()
+        self._overview: Overview | None = None
+        self._drawn: dict[str, tuple[str, ...]] = {}  # rows on the screen, in their order
+        self._chosen = ""
+        self._find = ""
+        self._turn = LiveTurn()
+        self._note = Text()
+        self._away = ""
+        self._changed = False
+        self._drawn_at = 0.0
+        self._abort_until = 0.0
+        self._helping = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._following: asyncio.Task[None] | None = None
+        self._unsent: asyncio.Queue[tuple[str, Request]] = asyncio.Queue(MAX_UNSENT)
+        self._table = SessionTable(id="sessions")
+        self._detail = Static(markup=False)
+        self._detail_scroll = VerticalScroll(self._detail, id="detail", can_focus=False)
+        self._line = LineInput(lambda: [usage.split()[0] for usage in COMMANDS if usage.startswith("/")])
+        self._ask = AskPanel()
+        self._decider = AskDecider(
+            self, self._ask, about=self._about_ask, send=self._send_decision, fill=self._fill_line
+        )
+
+    # --- the screen ------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        yield Static(Text("connecting …", "dim"), markup=False, id="head")
+        yield Static(markup=False, id="machines")
+        yield self._table
+        yield self._detail_scroll
+        yield self._ask
+        yield Static(markup=False, id="note")
+        with Horizontal(id="typing"):
+            yield Static(Text("› ", "bold"), markup=False, id="sign")
+            yield self._line
+        yield Static(Text(KEYS, "dim", no_wrap=True, overflow="ellipsis"), markup=False, id="keys")
+
+    def on_mount(self) -> None:
+        self._table.focus()
+        self._tasks = [asyncio.create_task(self._follow_hub()), asyncio.create_task(self._send_all())]
+        self.set_interval(REFRESH_S, self._refresh)
+
+    async def on_unmount(self) -> None:
+        await cancel_and_wait(*self._tasks, *([self._following] if self._following else []))
+
+    def on_resize(self) -> None:
+        self._changed = True
+
+    def _refresh(self) -> None:
+        if not self.is_running or not (self._changed or time.monotonic() - self._drawn_at > AGES_S):
+            return
+        self._changed, self._drawn_at = False, time.monotonic()
+        overview = self._overview = self._picture.overview(self._find)
+        if self._chosen not in {row.id for row in overview.sessions}:
+            self._choose(overview.sessions[0].id if overview.sessions else "")
+        self.query_one("#head", Static).update(head_line(overview, self._find, self._away))
+        machines = self.query_one("#machines", Static)
+        machines.display = len(overview.machines) > 1
+        machines.update(machine_lines(overview.machines))
+        self._draw_rows(overview.sessions)
+        self._draw_detail()
+        self._draw_ask()
+        self.query_one("#note", Static).update(self._note)
+
+    def _draw_rows(self, rows: Sequence[SessionRow]) -> None:
+        now = time.time()
+        wanted = {row.id: row.cells(now) for row in rows}
+        styles = {row.id: STYLES.get(row.status, "") for row in rows}
+        if list(wanted) == list(self._drawn):
+            for place, (id, cells) in enumerate(wanted.items()):
+                for column, (new, old) in enumerate(zip(cells, self._drawn[id], strict=True)):
+                    if new != old:
+                        self._table.update_cell_at((place, column), _cell(column, new, styles[id]))  # pyright: ignore[reportArgumentType]
+        else:
+            top = self._table.scroll_y
+            self._table.clear()
+            for id, cells in wanted.items():
+                self._table.add_row(*(_cell(column, text, styles[id]) for column, text in enumerate(cells)), key=id)
+            self._table.scroll_to(y=top, animate=False)
+        self._drawn = wanted
+        if self._chosen in wanted:
+            self._table.move_cursor(row=list(wanted).index(self._chosen), animate=False)
+
+    def _draw_detail(self) -> None:
+        if self._helping:
+            self._detail.update(help_lines())
+            return
+        record = self._picture.sessions.get(self._chosen)
+        if record is None:
+            words = (
+                'No sessions. Start one: tieline send --new codex "your task"' if not self._find else "None of them."
+            )
+            self._detail.update(Text(words, "dim"))
+            return
+        width = max(20, self.size.width - 3)
+        lines = [detail_line(record), *self._turn.lines(width)]
+        lines += [
+            Text(f"⋯ {one_line(each.text, 300)}", "dim", no_wrap=True, overflow="ellipsis")
+            for each in self._picture.queue_of(record.id)
+        ]
+        self._detail.update(Text("\n").join(lines))
+        self._detail_scroll.scroll_end(animate=False)
+
+    def _draw_ask(self) -> None:
+        asks = self._picture.asks_of(self._chosen)
+        shown = self._ask.record
+        if (asks[0].id if asks else "") != (shown.id if shown else "") or len(asks) > 1:
+            self._decider.show(asks[0] if asks else None, max(0, len(asks) - 1))
+
+    def _say(self, text: str, *, problem: bool = False) -> None:
+        style = "red" if problem else "dim"
+        self._note = Text(one_line(text, 600), style, no_wrap=True, overflow="ellipsis")
+        self._changed = True
+
+    # --- what the hub tells ----------------------------------------------------------------------------
+
+    async def _follow_hub(self) -> None:
+        frames = self._client.stream(
+            events=False, deltas=False, visible=True, by="sse", on_connection=self._on_connection
+        )
+        try:
+            async with aclosing(frames):
+                async for frame in frames:
+                    before = set(self._picture.asks)
+                    if self._picture.apply(frame):
+                        self._changed = True
+                    if isinstance(frame, Ready):
+                        self._away = ""
+                    elif set(self._picture.asks) - before:
+                        self.bell()
+                    self._decider.only(self._picture.asks.keys())
+        except Exception as problem:
+            self.failure = problem
+            self.exit()
+
+    def _on_connection(self, connection: Connection) -> None:
+        if connection.state == "lost":
+            self._away = connection.problem or "it does not answer"
+            self._changed = True
+
+    def _choose(self, session: str) -> None:
+        if session == self._chosen:
+            return
+        self._chosen, self._turn, self._abort_until, self._helping = session, LiveTurn(), 0.0, False
+        self._changed = True
+        if self._following is not None:
+            self._following.cancel()
+        self._following = asyncio.create_task(self._follow_session(session)) if session else None
+
+    async def _follow_session(self, session: str) -> None:
+        await asyncio.sleep(SETTLED_S)
+        turn = self._turn
+        try:
+            async with aclosing(self._client.stream(sessions=[session], visible=True, by="sse")) as frames:
+                caught_up = False
+                async for frame in frames:
+                    if isinstance(frame, Ready) and (not caught_up or frame.state != "ok"):
+                        for earlier in await last_events(self._client, session, HISTORY, upto=frame.cursor):
+                            turn.hear(earlier.event)
+                        turn.joined, caught_up = True, True
+                    elif isinstance(frame, EventFrame | DeltaFrame) and frame.session == session:
+                        turn.hear(frame.event)
+                    self._changed = True
+        except (HubError, TielineError) as error:
+            self._say(error.message, problem=True)
+
+    # --- what the person does --------------------------------------------------------------------------
+
+    def on_key(self, event: Any) -> None:
+        """Of the list; the line and the long ask have keys of their own."""
+        if not self._in_list:
+            return
+        match event.key:
+            case "up" | "k":
+                self._move(-1)
+            case "down" | "j":
+                self._move(1)
+            case "pageup":
+                self._move(-max(1, self._table.size.height - 2))
+            case "pagedown":
+                self._move(max(1, self._table.size.height - 2))
+            case "home":
+                self._move(-len(self._drawn))
+            case "end":
+                self._move(len(self._drawn))
+            case "tab":
+                self._next_ask()
+            case "y":
+                self.action_decide("allow")
+            case "n":
+                self.action_decide("deny")
+            case "question_mark":
+                self._help()
+            case "x":
+                self._abort()
+            case "q":
+                self.exit()
+            case _:
+                return
+        event.stop()
+        event.prevent_default()
+
+    @property
+    def _in_list(self) -> bool:
+        return self.focused is not self._line and not self._decider.reading
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self._in_list if action == "write" else super().check_action(action, parameters)
+
+    def action_write(self, text: str) -> None:
+        self._fill_line(text)
+
+    def on_data_table_row_selected(self, selected: DataTable.RowSelected) -> None:
+        """By the mouse."""
+        if selected.row_key.value:
+            self._choose(selected.row_key.value)
+
+    def _move(self, by: int) -> None:
+        if ids := list(self._drawn):
+            place = ids.index(self._chosen) if self._chosen in ids else 0
+            self._choose(ids[min(max(place + by, 0), len(ids) - 1)])
+            self._refresh()
+
+    def _next_ask(self) -> None:
+        ids = list(self._drawn)
+        start = ids.index(self._chosen) + 1 if self._chosen in ids else 0
+        waiting = {ask.session for ask in self._picture.asks.values()}
+        found = next((id for id in [*ids[start:], *ids[:start]] if id in waiting), "")
+        if found:
+            self._choose(found)
+            self._refresh()
+        else:
+            self._say("nothing waits for a decision")
+
+    def _fill_line(self, text: str) -> None:
+        self.screen.add_class("-typing")
+        self.screen.set_focus(self._line)  # at once: the next key is meant for it
+        self._line.fill(text)
+        self._show_keys(TYPING_KEYS)
+
+    def action_leave_line(self) -> None:
+        self.screen.remove_class("-typing")
+        self.screen.set_focus(self._table)
+        self._show_keys(KEYS)
+
+    def _show_keys(self, text: str) -> None:
+        self.query_one("#keys", Static).update(Text(text, "dim", no_wrap=True, overflow="ellipsis"))
+
+    def on_line_input_submitted(self, typed: LineInput.Submitted) -> None:
+        verb, _, rest = typed.text.partition(" ")
+        self.action_leave_line()
+        try:
+            match verb:
+                case "/help":
+                    self._help()
+                case "/quit":
+                    self.exit()
+                case "/find":
+                    self._find, self._changed = rest.strip(), True
+                case "/steer":
+                    self._queue(typed.text, ("steer", self._session().id, _words(rest)))
+                case "/abort":
+                    self._queue(typed.text, ("abort", self._session().id, ""))
+                case "/archive":
+                    self._queue(typed.text, ("archive", self._session().id, ""))
+                case _ if self._decider.typed(typed.text):
+                    pass
+                case _ if verb.startswith("/") and "/" not in verb[1:]:
+                    raise UsageError(f"{verb} is no command", hint="/help shows them.")
+                case _:
+                    self._queue(typed.text, ("prompt", self._session().id, typed.text))
+        except UsageError as error:
+            self._refuse(typed.text, error)
+
+    def action_decide(self, decision: Literal["allow", "deny"]) -> None:
+        try:
+            self._decider.by_key(decision)
+        except UsageError as error:
+            self._refuse("", error)
+
+    def _abort(self) -> None:
+        now = time.monotonic()
+        try:
+            record = self._session()
+            if now < self._abort_until:
+                self._abort_until = 0.0
+                self._queue("", ("abort", record.id, ""))
+            else:
+                self._abort_until = now + AGAIN_S
+                self._say(f"x once more interrupts {record.agent}")
+        except UsageError as error:
+            self._refuse("", error)
+
+    def _help(self) -> None:
+        self._helping = not self._helping
+        self._detail_scroll.scroll_home(animate=False)
+        self._changed = True
+
+    def _about_ask(self, record: AskRecord) -> tuple[str, str]:
+        session = self._picture.sessions.get(record.session)
+        return (session.agent, session.cwd) if session else ("an agent", "")
+
+    def _session(self) -> SessionRecord:
+        if record := self._picture.sessions.get(self._chosen):
+            return record
+        raise UsageError("no session is chosen", field="session")
+
+    def _send_decision(self, typed: str, record: AskRecord, decision: Decision) -> None:
+        self._queue(typed, (record, decision))
+
+    def _queue(self, typed: str, what: Request) -> None:
+        try:
+            self._unsent.put_nowait((typed, what))
+        except asyncio.QueueFull:
+            raise UsageError("the hub has not taken what you said before", hint="Try again in a moment.") from None
+
+    async def _send_all(self) -> None:
+        while True:
+            typed, what = await self._unsent.get()
+            try:
+                self._say(await self._send(what))
+            except TielineError as error:
+                self._refuse(typed, error)
+
+    async def _send(self, what: Request) -> str:
+        """In words, what became of it."""
+        if len(what) == 2:
+            check_taken(await answer_as_shown(self._client, *what))
+            record, decision = what
+            verb = "answered" if decision.answers else "allowed" if decision.decision == "allow" else "denied"
+            return f"{verb}: {record.ask.title}"
+        verb, session, text = what
+        match verb:
+            case "prompt":
+                told = await self._client.prompt(session, NewPrompt(text=text))
+                return PENDING if isinstance(told, CommandView) else f"sent: {told.status}"
+            case "steer":
+                return PENDING if await self._client.steer(session, text) else "said"
+            case "abort":
+                told = await self._client.abort(session)
+                return PENDING if isinstance(told, CommandView) else "interrupted" if told else "no turn was running"
+            case "archive":
+                told = await self._client.change_session(session, SessionChange(archived=True))
+                return PENDING if isinstance(told, CommandView) else "archived"
+
+    def _refuse(self, typed: str, error: TielineError) -> None:
+        """Says why; what was typed comes back to be corrected, unless something else is being typed."""
+        self._say(f"{error.message}. {error.hint}".strip(), problem=True)
+        if typed and not self._line.text:
+            self._fill_line(typed)
+
+
+PENDING = "its machine is offline: it is done when it is back"
+
+
+def head_line(overview: Overview, find: str, away: str) -> Text:
+    if away:
+        return Text(f"the hub is away, trying again: {one_line(away, 200)}", "bold red", no_wrap=True)
+    total = overview.totals
+    off = sum(not machine.online for machine in overview.machines)
+    machines = f"{len(overview.machines)} machine{'s' * (len(overview.machines) != 1)}"
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append("tieline", "bold").append(f"  {machines}" + (f" ({off} offline)" if off else ""))
+    line.append(f" · {total.sessions} session{'s' * (total.sessions != 1)}, {total.working} working")
+    asks = f"{total.asks} ask{'s' * (total.asks != 1)}"
+    line.append(" · ").append(asks, "bold yellow" if total.asks else "")
+    line.append(f" · {total.queue} queued")
+    if total.cost_usd is not None:
+        line.append(f" · ${total.cost_usd:.2f}")
+    if find:
+        line.append(f" · with “{one_line(find, 60)}”", "yellow")
+    return line
+
+
+def machine_lines(machines: Sequence[MachineRow]) -> Text:
+    """The first ones; the others in a word."""
+    lines: list[Text] = []
+    for each in machines[:MACHINES]:
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append("● " if each.online else "○ ", "green" if each.online else "red")
+        line.append(one_line(each.name, 30)).append("" if each.online else " (offline)", "red")
+        line.append(f"  {each.sessions} sessions, {each.working} working, {each.asks} asks", "dim")
+        lines.append(line)
+    if len(machines) > MACHINES:
+        lines.append(Text(f"  and {len(machines) - MACHINES} more: tieline nodes", "dim"))
+    return Text("\n").join(lines)
+
+
+def help_lines() -> Text:
+    width = max(map(len, COMMANDS)) + 2
+    return Text("\n").join(
+        Text.assemble((f"{usage:<{width}}", "bold"), (does, "dim")) for usage, does in COMMANDS.items()
+    )
+
+
+def detail_line(record: SessionRecord) -> Text:
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(one_line(record.title, 200) or record.agent, "bold")
+    line.append(f"  {one_line(short_path(record.cwd), 100)}", "dim")
+    if record.branch:
+        line.append(f" ({one_line(record.branch, 40)})", "dim")
+    line.append(f"  {record.turns} turn{'s' * (record.turns != 1)}", "dim")
+    return line
+
+
+def _cell(column: int, text: str, status: str) -> Text:
+    style = "bold" if column == 0 else status if COLUMNS[column] == "status" else ""
+    if COLUMNS[column] in ("machine", "active", "cost", "where"):
+        style = "dim"
+    return Text(text, style, no_wrap=True)
+
+
+def _words(given: str) -> str:
+    if words := given.strip():
+        return words
+    raise UsageError("there are no words", hint="/steer WORDS")
+
+
+async def open_top(client: Client) -> None:
+    """Until the person leaves."""
+    app = TopApp(client)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        loop.add_signal_handler(number, app.exit)
+    await app.run_async()
+    if app.failure is not None:
+        raise app.failure
