@@ -82,6 +82,7 @@ SECTIONS = {
     "teams": "Teams",
     "page": "The page in a real browser",
     "hub": "The hub",
+    "search": "Search in a million events",
 }
 
 

@@ -50,6 +50,11 @@ def audit_file(env: Mapping[str, str]) -> Path:
     return state(env) / "audit.jsonl"
 
 
+def search_file(env: Mapping[str, str]) -> Path:
+    """The search index of the hub; built again when it is gone; mode 0600."""
+    return state(env) / "search.db"
+
+
 def node_file(env: Mapping[str, str]) -> Path:
     """The hub that this machine's node is joined to, and the node's key; mode 0600."""
     return state(env) / "node.json"

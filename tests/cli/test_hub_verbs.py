@@ -483,6 +483,28 @@ def test_usage_is_told_by_day_agent_project_and_session(hub: Setting) -> None:
         )
 
 
+# --- search -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_search_finds_the_place_and_leads_there(hub: Setting) -> None:
+    id = started(hub, "talker", "look for the rhododendron <b>here</b>")
+    ok(hub, "send", id, "and go on", "--wait")
+    told = json.loads(ok(hub, "search", "rhododendron", "--kind", "prompt", "--json"))
+    (hit,) = told["hits"]
+    assert hit["session"] == id and hit["kind"] == "prompt" and told["indexed"] == 1
+    shown = ok(hub, "search", "RHODO*", "--session", id, "--kind", "prompt").splitlines()
+    assert f"tieline tail {short_id(id)} --at {hit['seq']}" in shown[0]
+    assert shown[1].strip() == "look for the rhododendron <b>here</b>"
+    log = ok(hub, "tail", id, "--at", str(hit["seq"]))
+    assert "rhododendron" in log and "and go on" not in log
+    nothing = hub.run("search", "rhododendron", "--agent", "failing")
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    for wrong in (("x", "--kind", "week"), ("x", "--since", "then"), ("***",)):
+        ended = hub.run("search", *wrong)
+        assert ended.returncode == 2 and "sqlite" not in ended.stderr.lower(), ended.stderr
+
+
 # --- devices, audit ---------------------------------------------------------------------------------------------
 
 

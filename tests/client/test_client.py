@@ -499,6 +499,7 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.revoke("x"),
         lambda c: c.audit(),
         lambda c: c.usage(),
+        lambda c: c.search("x"),
         lambda c: c.openapi(),
         lambda c: c.push_key(),
         lambda c: c.push_subscriptions(),

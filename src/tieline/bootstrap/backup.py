@@ -52,8 +52,11 @@ LEFT_OUT = LOCKS | {
     "ending.txt",
     "own",
     "nats",
+    "search.db",
+    "search.db-wal",
+    "search.db-shm",
 }
-"""Says that something runs, or is in the archive by another way."""
+"""Says that something runs, is in the archive by another way, or is built again from what is."""
 PASSING = (FORMER, ".", "open-")
 """How names begin of what is not to last."""
 COMPRESSION = 6

@@ -45,6 +45,14 @@ def usage_kinds(incomplete: str) -> Completions:
     return [(name, "") for name in get_args(UsageBy) if name.startswith(incomplete)]
 
 
+def search_kinds(incomplete: str) -> Completions:
+    from typing import get_args
+
+    from ..protocol.search import SearchKind
+
+    return [(name, "") for name in get_args(SearchKind) if name.startswith(incomplete)]
+
+
 def sessions(incomplete: str) -> Completions:
     async def ask(client: "Client") -> Completions:
         from .terminal.formatting import short_id

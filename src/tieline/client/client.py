@@ -18,13 +18,14 @@ from .members import MembersApi
 from .messages import MessagesApi
 from .nodes import AccessApi, NodesApi
 from .schedules import SchedulesApi
+from .search import SearchApi
 from .sessions import SessionsApi
 from .stream import Connection, StreamTransport, follow
 from .teams import TeamsApi
 from .usage import UsageApi
 
 
-class Client(SessionsApi, NodesApi, AccessApi, MessagesApi, MembersApi, TeamsApi, UsageApi, SchedulesApi):
+class Client(SessionsApi, NodesApi, AccessApi, MessagesApi, MembersApi, TeamsApi, UsageApi, SchedulesApi, SearchApi):
     """`async with Client(url, token) as client`; `socket` is the owner's way in, on the hub's own machine.
 
     Whatever changes something is sent with an id of its own and again when the connection is lost on the way: it

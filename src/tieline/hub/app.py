@@ -35,6 +35,7 @@ PARTS = (
     "routes.prompts",
     "routes.asks",
     "routes.usage",
+    "routes.search",
     "routes.health_and_docs",
     "routes.stream",
     "routes.push",

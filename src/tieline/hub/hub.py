@@ -15,12 +15,14 @@ from ..bus.base import Bus
 from ..config import Config
 from ..errors import UsageError
 from ..events import Answer
+from ..protocol.stream_frames import AnyHubFrame, GoneFrame
 from ..protocol.views import DeviceView, NodeView
 from ..sessions.caller_session import caller as caller_session
 from ..sessions.event_log import LogEvent
 from .http.problems import RequestRefused
 from .http.request_context import RequestContext
 from .indexing.log_indexer import LogIndexer
+from .indexing.search_index import SearchIndex
 from .indexing.session_lookup import SessionLookup
 from .indexing.usage_counter import UsageCounter
 from .nodes.dispatcher import CommandDispatcher
@@ -87,8 +89,12 @@ class Hub:
         self.fanout = Fanout(bus, self.state, keep_events_days=config.hub.keep_events_days)
         self.nodes = NodeRegistry(bus, env)
         self.dispatcher = CommandDispatcher(bus, self.nodes, local)
-        self.usage = UsageCounter(bus, SessionLookup(bus, local.identity.id if local else ""))
-        self.event_indexer = LogIndexer(bus, "events.>", (self.usage,))
+        lookup = SessionLookup(bus, local.identity.id if local else "")
+        self.usage = UsageCounter(bus, lookup)
+        self.search = SearchIndex(bus, paths.search_file(env), lookup)
+        self.event_indexer = LogIndexer(bus, "events.>", (self.usage, self.search.events))
+        self.message_indexer = LogIndexer(bus, "mail.>", (self.search.messages,))
+        self.search.indexers = (self.event_indexer, self.message_indexer)
         self.fanout.retention.keep_after = lambda: self.usage.cursor
         self.push = PushNotifier(bus, self.state, self.fanout, self.devices, config.hub)
         self.metrics = Metrics(self)
@@ -120,7 +126,11 @@ class Hub:
                 await self._stack.enter_async_context(part)
             self._stack.callback(self.fanout.on_event(self._on_event))
             await self.usage.load()
-            await self._stack.enter_async_context(self.event_indexer)
+            self._stack.push_async_callback(self.search.close)
+            await self.search.open(self.fanout.epoch)
+            self._stack.callback(self.state.subscribe(self._on_state_changed))
+            for indexer in (self.event_indexer, self.message_indexer):
+                await self._stack.enter_async_context(indexer)
             if self.traces is not None:
                 await self._stack.enter_async_context(self.traces)
         except BaseException:
@@ -141,6 +151,10 @@ class Hub:
             self.metrics.turn(peek.status)
         elif peek.type == "answer":
             self._audit_decision(whole)
+
+    def _on_state_changed(self, frame: AnyHubFrame) -> None:
+        if isinstance(frame, GoneFrame) and frame.kind == "session":
+            self.search.session_removed(frame.id)
 
     def _on_device_expired(self, device: DeviceView) -> None:
         self.audit.record("revoke", "hub", "", device=actor_name(device), why="not used for 90 days")

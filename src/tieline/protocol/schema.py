@@ -20,6 +20,7 @@ PARTS = (
     "problems",
     "push",
     "usage",
+    "search",
     "messages",
     "mesh",
     "teams",

@@ -13,23 +13,23 @@ from ..terminal.session_view import SessionView, ticking
 from .session_history import last_events
 
 
-def tail(given: str, *, follow: bool, number: int, json: bool) -> int:
+def tail(given: str, *, follow: bool, number: int, json: bool, at: int | None = None) -> int:
     if number < 0:
         raise UsageError(f"-n is {number}", field="number", hint="It must not be negative.")
 
     async def work(client: Client) -> int:
         record = await hub_connection.find_session(client, given)
-        if follow and not json and on_terminal() and sys.stdin.isatty():
+        if at is None and follow and not json and on_terminal() and sys.stdin.isatty():
             from .answering_tail import AnsweringTail
 
             await AnsweringTail(client, record).follow(number)
             return 0
         watch = SessionView(record, json=json)
         try:
-            if follow:
+            if at is None and follow:
                 await _follow(client, record, watch, number, prompt=not json)
             else:
-                for frame in await last_events(client, record.id, number, prompt=not json):
+                for frame in await last_events(client, record.id, number, upto=at, prompt=not json):
                     watch.show(frame)
             return 0
         finally:

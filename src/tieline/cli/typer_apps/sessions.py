@@ -112,6 +112,10 @@ def tail(
     session: Session,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Go on as things happen.")] = True,
     number: Annotated[int, typer.Option("-n", "--number", metavar="N", help="Of the last so many events.")] = 200,
+    at: Annotated[
+        int | None,
+        typer.Option(metavar="SEQ", min=1, help="Up to this place in the log, as `tieline search` gives it; then end."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One event per line, with its place in the log.")] = False,
 ) -> None:
     """What a session said and did lately, and what it does now; on a terminal its asks are answered with one key.
@@ -120,7 +124,7 @@ def tail(
     Into a pipe, all of it goes to stdout."""
     from ..commands.tail import tail
 
-    raise typer.Exit(tail(session, follow=follow, number=number, json=json))
+    raise typer.Exit(tail(session, follow=follow, number=number, json=json, at=at))
 
 
 def abort(session: Session, json: Json = False) -> None:

@@ -101,6 +101,7 @@ PERSON_ONLY: tuple[tuple[str, str], ...] = (
     ("PATCH", f"{API}/schedules/{{schedule}}"),
     ("DELETE", f"{API}/schedules/{{schedule}}"),
     ("POST", f"{API}/schedules/{{schedule}}/run"),
+    ("GET", f"{API}/search"),
 )
 """What the agent in a person's terminal may not do: decide, let in somebody who may, turn somebody out, change a
 policy or another's words, agree to code, look through everybody's sessions,
