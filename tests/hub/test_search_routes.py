@@ -7,6 +7,7 @@ from tests.hub.conftest import Running, caller, running
 from tests.hub.test_usage_routes import a_turn
 
 from tieline.envelopes import Payload
+from tieline.hub.security.access_rules import person_only
 from tieline.relay import Relay
 from tieline.script import Say
 
@@ -50,6 +51,7 @@ async def test_no_agent_and_no_stranger_may_search(hub: Running, tmp_path: Path)
     async with inside(hub, tmp_path / "in") as agent, through(hub, agent.away) as its_process:
         for path in (SEARCH, "/api/v1/usage"):
             assert (await its_process.get(path, params={"q": "x"})).status_code == 403
+            assert person_only("GET", path), "nor may the agent in a person's terminal"
 
 
 async def test_a_hub_without_an_index_runs(tmp_path: Path) -> None:
