@@ -83,6 +83,9 @@ def lines(hit: SearchHit, *, colours: bool) -> list[str]:
         place, way = f"{short_id(hit.message)}  message", f"tieline message show {short_id(hit.message)}"
     text, room = "", MAX_LINE
     for part in hit.snippet:
+        if part.text.isspace():
+            text += " "
+            continue
         shown = one_line(part.text, room) if room > 0 else ""
         # `one_line` takes the space away that stands between two words.
         gap = " " if part.text[:1].isspace() and text and shown else ""
