@@ -1,0 +1,89 @@
+"""The local network way in a real browser: whoever trusts our authority gets a page that can do everything."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+from playwright.async_api import Error, Page, async_playwright, expect
+from tests.browser import nss_trust
+from tests.browser.conftest import CHROMIUM, FLAGS, SIZES, WAIT_MS
+from tests.browser.hub import WAIT_S, HubProcess
+from tests.hub.phone.conftest import needs_network
+
+from tieline.testing.rig import scratch_env
+
+pytestmark = [
+    pytest.mark.slow,
+    needs_network,
+    pytest.mark.skipif(not nss_trust.library(), reason="the library nss3, by which Chromium is told whom to trust"),
+]
+
+ABLE = """async () => {
+  const registration = await navigator.serviceWorker.ready
+  return {
+    secure: isSecureContext,
+    worker: new URL(registration.active.scriptURL).pathname,
+    push: typeof registration.pushManager.subscribe,
+    permission: await registration.pushManager.permissionState({ userVisibleOnly: true }),
+  }
+}"""
+
+
+@asynccontextmanager
+async def phone_page(home: Path) -> AsyncGenerator[Page]:
+    """A browser whose settings are in that home, and a page the size of a phone's."""
+    env = scratch_env(home, path="/usr/bin:/bin")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=dict(env), timeout=60_000)
+        try:
+            context = await browser.new_context(viewport=SIZES["phone"], has_touch=True)
+            context.set_default_timeout(WAIT_MS)
+            yield await context.new_page()
+        finally:
+            await browser.close()
+
+
+async def trust(home: Path, certificate: bytes) -> None:
+    """What a person does in the settings."""
+    file = home.with_suffix(".crt")
+    file.write_bytes(certificate)
+    process = await asyncio.create_subprocess_exec(sys.executable, nss_trust.__file__, str(home), str(file))
+    async with asyncio.timeout(WAIT_S):
+        assert await process.wait() == 0
+
+
+async def test_a_phone_is_let_in_when_it_trusts_this_machine_and_only_then(tmp_path: Path) -> None:
+    async with HubProcess(tmp_path / "hub") as hub:
+        status = await hub.request("POST", "phone", {"way": "lan"})
+        link = await hub.login()
+        assert link.startswith(f"{status['url']}/#login=")
+
+        async with phone_page(tmp_path / "stranger") as page:
+            await page.goto(status["trust_url"])
+            await expect(page.get_by_role("link", name="Get the certificate")).to_be_visible()
+            await expect(page.get_by_text(status["fingerprint"])).to_be_visible()
+            with pytest.raises(Error, match="ERR_CERT_AUTHORITY_INVALID"):
+                await page.goto(link)
+            await page.goto(status["trust_url"])
+            await expect(page.locator("#trusted")).to_be_hidden()
+
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            given = await client.get(f"{status['trust_url']}/tieline.crt")
+        home = tmp_path / "trusting"
+        await trust(home, given.content)
+        async with phone_page(home) as page:
+            await page.goto(status["trust_url"])
+            await expect(page.locator("#trusted")).to_be_visible()
+            await page.goto(link)
+            await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+            able = await page.evaluate(ABLE)
+            assert able == {"secure": True, "worker": "/sw.js", "push": "function", "permission": able["permission"]}
+            await page.goto(f"{status['url']}/settings")
+            await expect(page.get_by_label("Notifications").get_by_text("not available")).to_have_count(0)
+            await page.get_by_role("button", name="Add a phone or browser").click()
+            offered = page.get_by_label("Devices").locator("pre.command")
+            await expect(offered).to_contain_text(f"{status['url']}/#login=")
