@@ -33,8 +33,8 @@ async def test_it_explains_and_shows_the_fingerprint() -> None:
         assert words in found.text
     assert "<box>" not in found.text and "&lt;box&gt;" in found.text
     policy = found.headers["content-security-policy"]
-    assert "default-src 'none'" in policy and "connect-src https://192.0.2.7:8137;" in policy
-    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy and "script-src" not in policy and "unsafe" not in policy
+    assert "<script" not in found.text and "https://192.0.2.7:8137" in found.text
 
 
 @pytest.mark.parametrize(

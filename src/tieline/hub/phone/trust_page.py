@@ -23,27 +23,13 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 li { margin: .4rem 0; } code { overflow-wrap: anywhere; }
 .button { display: block; margin: 1rem 0; padding: .9rem; border-radius: .7rem; background: #1f5fd0; color: #fff;
   text-align: center; text-decoration: none; font-weight: 600; }
-.note { border-left: 4px solid #b7791f; padding: .2rem 0 .2rem .9rem; }
-#trusted { border-left-color: #2f855a; }
-"""
-_SCRIPT = """
-const hub = document.body.dataset.hub
-async function look() {
-  try {
-    await fetch(hub + '/healthz', { mode: 'no-cors', cache: 'no-store' })  // fails unless the certificate is trusted
-    document.getElementById('trusted').hidden = false
-  } catch { setTimeout(look, 3000) }
-}
-look()
 """
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Tieline: trust this computer</title><style>{style}</style></head>
-<body data-hub="{hub}">
+<body>
 <h1>Trust {machine}</h1>
-<p class="note" id="trusted" hidden role="status">This phone trusts it. Now scan the <strong>second code</strong> in the
-terminal; it opens <code>{hub}</code> and signs this phone in.</p>
 <p>Tieline on this computer has a certificate of its own. Once this phone trusts it, the page is encrypted and can
 send notifications. The certificate is good for addresses of local networks only, not for sites on the internet.</p>
 <a class="button" href="{path}" download="tieline.crt">Get the certificate</a>
@@ -60,12 +46,14 @@ send notifications. The certificate is good for addresses of local networks only
 <li>Settings → search <b>CA certificate</b> (Security → Encryption &amp; credentials → Install a certificate).</li>
 <li><b>Install anyway</b>, and choose <code>tieline.crt</code>.</li>
 </ol>
+<h2>Then</h2>
+<p>Go on in the terminal: its <strong>second code</strong> opens <code>{hub}</code> and signs this phone in.</p>
 <h2>Compare the fingerprint</h2>
 <p>Before you switch the trust on, look at the certificate's details: its SHA-256 fingerprint must be the one that the
 terminal shows. If it differs, somebody in this network has replaced it: remove it.</p>
 <p><code>{fingerprint}</code></p>
 <p>To take the trust back later, remove the profile (iPhone) or the certificate (Android) in the same places.</p>
-<script>{script}</script></body></html>
+</body></html>
 """
 
 
@@ -84,7 +72,6 @@ class TrustPage:
     def __init__(self, certificate: bytes, *, hub: str, authority: str, machine: str) -> None:
         page = _PAGE.format(
             style=_STYLE,
-            script=_SCRIPT,
             hub=html.escape(hub),
             path=CERTIFICATE_PATH,
             authority=html.escape(authority),
@@ -96,8 +83,8 @@ class TrustPage:
             CERTIFICATE_PATH: (certificate, b"application/x-x509-ca-cert"),
         }
         policy = (
-            f"default-src 'none'; style-src {_source_hash(_STYLE)}; script-src {_source_hash(_SCRIPT)}; "
-            f"connect-src {hub}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+            f"default-src 'none'; style-src {_source_hash(_STYLE)}; "
+            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
         self._headers = [
             (b"content-security-policy", policy.encode()),
