@@ -408,3 +408,14 @@ async def test_a_copy_of_an_earlier_conversation_begins_each_run(sqlite: str, tm
             here.clock.move(HOUR)
             await eventually(lambda: seen.wanted is not None, "nothing is started")
             assert seen.wanted is not None and seen.wanted.fork_of == "native-1"
+
+
+async def test_a_missed_time_does_not_wait_for_the_run_before(sqlite: str, tmp_path: Path) -> None:
+    async with hub_on(sqlite, tmp_path / "a", SetClock(), STALL) as here:
+        async with scheduling(here):
+            made = await here.add("0 * * * *", missed="never", overlap="queue")
+            here.clock.move(HOUR)
+            await here.until_states(made.id, "running")
+        here.clock.move(HOUR + LATE_S + 1)
+        async with scheduling(here):
+            await here.until_states(made.id, "missed", "running")
