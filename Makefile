@@ -23,7 +23,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 INSTALL := SUDO=; test "$$(id -u)" = 0 || SUDO=sudo; $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends
 DIST ?= dist
 
-.PHONY: up wheel test test-agents test-fast test-page test-pythons check docs chaos bench setup agents browser terminal pins clean help
+.PHONY: up wheel test test-agents test-fast test-page test-pythons check docs screenshots chaos bench setup agents browser terminal pins clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -96,6 +96,9 @@ docs: setup ## write docs/configuration.md and the tables of docs/harnesses.md a
 	$(BIN)/python -m tieline.cli.commands.config_reference > docs/configuration.md
 	$(BIN)/python -m tieline.cli.commands.harness_reference docs/harnesses.md
 	$(BIN)/python -m tieline.cli.commands.agent_reference docs/agents.md
+
+screenshots: setup browser ## pictures of all that the page shows, in both themes, into artifacts/screenshots
+	@$(BIN)/python -m tests.browser.screenshots artifacts/screenshots
 
 chaos: setup ## a minute of a link that breaks, hubs and nodes that are killed; on SQLite and on NATS
 	CHAOS_SECONDS=60 $(PYTEST) -q tests/node/test_chaos.py

@@ -22,6 +22,7 @@ SYSTEMS = {
     "Mast": "mast",
     "What you approve is what happens": "approve",
     "The phone in one step": "phone",
+    "The page": "page",
 }
 HEADER = ["id", "requirement", "shown by"]
 NOT_YET = "not yet"

@@ -17,6 +17,8 @@ WIDTHS: dict[str, ViewportSize] = {
     "page desktop": {"width": 1280, "height": 800},
 }
 
+DESKTOP = 1000
+
 CLIPPED = """card => {
   const card_box = card.getBoundingClientRect()
   // Who asks is one row with what fits; what is asked is never cut.
@@ -32,10 +34,10 @@ CLIPPED = """card => {
 
 
 class Card:
-    """An ask in the list of what waits, in a page that is open on it."""
+    """An ask where it is decided, in a page that is open on it."""
 
     def __init__(self, page: Page, ask: str) -> None:
-        self.place: Locator = page.get_by_label("Needs you").locator(f"[data-ask='{ask}']")
+        self.place: Locator = page.locator(f"[data-ask='{ask}']")
         self.allow = self.place.locator("button.allow, .choice, .questions button.primary")
 
     async def show(self) -> bool:
@@ -65,7 +67,8 @@ class AskPage:
         self._given: set[str] = set()
 
     async def card(self, record: AskRecord, session: SessionRecord, width: str) -> Card:
-        """The card of this ask, which is the only one in the list."""
+        """The card of this ask, the only one there is: on a phone in the list, on a desktop in the conversation, to
+        which the list leads."""
         await self.page.set_viewport_size(WIDTHS[width])
         if record.id not in self._given:
             for before in self._given:
@@ -73,7 +76,15 @@ class AskPage:
             self._given = {record.id}
             await self._bus.table(SESSIONS).put(session.id, msgspec.json.encode(session))
             await self._bus.table(ASKS).put(record.id, msgspec.json.encode(record))
-        await expect(self.page.get_by_label("Needs you").get_by_role("article")).to_have_count(1)
+        needs = self.page.get_by_label("Needs you")
+        if WIDTHS[width]["width"] < DESKTOP:
+            if await self.page.get_by_role("button", name="Back to all sessions").is_visible():
+                await self.page.get_by_role("button", name="Back to all sessions").click()
+            await expect(needs.get_by_role("article")).to_have_count(1)
+        else:
+            await needs.locator(f"[data-ask-link='{record.id}']").click()
+            await expect(needs.get_by_role("article")).to_have_count(0)
+        await expect(self.page.get_by_role("article")).to_have_count(1)
         return Card(self.page, record.id)
 
 

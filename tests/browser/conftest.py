@@ -24,7 +24,11 @@ SIZES: dict[str, ViewportSize] = {
     "phone": {"width": 360, "height": 740},
     "tablet": {"width": 820, "height": 1100},
     "desktop": {"width": 1280, "height": 800},
+    "wide": {"width": 1440, "height": 900},
+    "iphone": {"width": 390, "height": 844},
+    "narrow": {"width": 320, "height": 640},
 }
+TOUCHED = frozenset({"phone", "tablet", "iphone", "narrow"})
 
 expect.set_options(timeout=WAIT_MS)
 
@@ -67,7 +71,7 @@ async def open_page(browser: Browser, request: pytest.FixtureRequest) -> AsyncGe
         ) -> Page:
             scheme = "dark" if dark else "light"
             context: BrowserContext = await browser.new_context(
-                viewport=SIZES[size], device_scale_factor=1, color_scheme=scheme, has_touch=size != "desktop",
+                viewport=SIZES[size], device_scale_factor=1, color_scheme=scheme, has_touch=size in TOUCHED,
                 reduced_motion="reduce", **more,
             )  # fmt: skip
             stack.push_async_callback(context.close)

@@ -81,7 +81,7 @@ async def test_approve_from_the_list_and_see_it_applied(hub: HubProcess, open_pa
 
 async def test_two_browsers_answer_one_ask(hub: HubProcess, open_page: OpenPage) -> None:
     session = await hub.session(prompt="go", title="race")
-    first, second = await open_page(hub), await open_page(hub, "desktop")
+    first, second = await open_page(hub), await open_page(hub, "tablet")
     cards = [page.get_by_label("Needs you").get_by_role("article").filter(has_text="race") for page in (first, second)]
     ask = str(await cards[1].get_attribute("data-ask"))
     await cards[0].get_by_role("button", name="Allow once").click()
@@ -106,10 +106,9 @@ async def by_tab(page: Page, to: Locator) -> None:
 
 async def test_from_the_list_to_the_end_by_keyboard(hub: HubProcess, open_page: OpenPage) -> None:
     session = await hub.session(prompt="go", title="without a mouse")
-    page = await open_page(hub, "desktop")
-    ask = (
-        page.get_by_label("Needs you").get_by_role("article", name="Run this command?").filter(has_text="without a mo")
-    )
+    page = await open_page(hub)  # a phone's layout, with a keyboard; tests/browser/test_desktop.py has the desktop's
+    needs = page.get_by_label("Needs you")
+    ask = needs.get_by_role("article", name="Run this command?").filter(has_text="without a mo")
     await by_tab(page, ask.get_by_role("button", name="Allow once"))
     await page.keyboard.press("Enter")
     await expect(ask.locator(".delivery")).to_have_attribute("data-state", "applied")

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 import segno
 from playwright.async_api import Page, expect
 from tests.browser.conftest import OpenPage
+from tests.browser.faults import faults
 from tests.browser.hub import NAME, HubProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -28,23 +28,12 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[HubPro
         yield started
 
 
-NAMELESS = """() => [...document.querySelectorAll('button, a, input:not([hidden]), textarea, select')]
-  .filter(one => one.checkVisibility() && one.type !== 'file')
-  .filter(one => !(one.getAttribute('aria-label') || one.textContent.trim() || one.labels?.length || one.title))
-  .map(one => one.outerHTML)"""
-AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
-FAULTS = """async () => (await axe.run(document, {resultTypes: ['violations']})).violations
-  .map(one => [one.id, ...one.nodes.map(node => node.html.slice(0, 200) + ' ' + node.any.map(any => any.message))])"""
-BEYOND = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-
-
 @pytest.mark.parametrize(("size", "dark"), [("phone", True), ("tablet", False), ("desktop", True)])
 async def test_every_page_on_every_screen(
     hub: HubProcess, open_page: OpenPage, shot: Shot, size: str, dark: bool
 ) -> None:
     session = await hub.session(prompt="go", title="a session with quite a long title, longer than a phone is wide")
     page = await open_page(hub, size, dark=dark)
-    axe = AXE.read_text()
     for path in (
         "/",
         f"/s/{session}",
@@ -62,10 +51,7 @@ async def test_every_page_on_every_screen(
         await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
         if path.startswith("/s/"):
             await expect(page.get_by_role("log").get_by_role("button", name="Allow once")).to_be_visible()
-        assert await page.evaluate(NAMELESS) == []
-        await page.evaluate(axe)
-        assert await page.evaluate(FAULTS) == [], f"{path} is hard to use for some"
-        assert await page.evaluate(BEYOND) == 0, f"{path} is wider than the screen"
+        assert await faults(page) == [], f"{path} is hard to use for some"
         await shot(page, f"{size}-{'dark' if dark else 'light'}-{path.strip('/').split('/')[0] or 'home'}")
 
 

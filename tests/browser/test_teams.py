@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Locator, Page, Route, expect
 from tests.browser.conftest import OpenPage
+from tests.browser.faults import faults
 from tests.browser.hub import HubProcess
-from tests.browser.test_settings import AXE, FAULTS
 
 from tieline.bus import open_bus
 from tieline.protocol import teams as p
@@ -278,8 +278,7 @@ async def test_a_team_is_started_from_its_file(
     await form.get_by_role("button", name="Start").click()
     await expect(form.get_by_role("listitem")).to_contain_text("members[0].agnet")
     await shot(page, "new-team-phone-mistake")
-    await page.evaluate(AXE.read_text())
-    assert await page.evaluate(FAULTS) == []
+    assert await faults(page) == []
     await form.get_by_role("button", name="Line 5").click()
     selected = "box => box.value.slice(box.selectionStart, box.selectionEnd)"
     assert await file.evaluate(selected) == 'agnet = "quiet"'
@@ -323,7 +322,6 @@ async def test_a_member_that_fails_is_told_and_nothing_is_inaccessible(
     hub: HubProcess, open_page: OpenPage, shot: Shot
 ) -> None:
     team = await start(hub, "broken", "quiet", name="accessible", task="Try.\n\nWith `code`.")
-    axe = AXE.read_text()
     for dark in (False, True):
         page = await open_page(hub, "desktop", dark=dark, path=f"/teams/{team}")
         await expect(log(page)).to_contain_text("The turn of broken failed: no credit")
@@ -333,6 +331,5 @@ async def test_a_member_that_fails_is_told_and_nothing_is_inaccessible(
         for path in (f"/teams/{team}", f"/teams/{team}/info", "/teams"):
             await page.goto(hub.url + path)
             await expect(page.get_by_role("heading", name=re.compile("accessible|Teams|About")).first).to_be_visible()
-            await page.evaluate(axe)
-            assert await page.evaluate(FAULTS) == []
+            assert await faults(page) == []
         await expect(page.get_by_label("Needs you").get_by_role("link", name=re.compile("accessible"))).to_be_visible()

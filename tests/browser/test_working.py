@@ -91,10 +91,12 @@ async def test_every_kind_of_event_is_shown(hub: HubProcess, open_page: OpenPage
     page = await open_page(hub, "desktop", path="/s/every")
     for text in (
         "every kind", "Thought", "a text", "a step", "r.py", "e.py", "a command", "a query", "https://example.com/",
-        "a server: a tool", "a task", "“a reason”", "d.py", "compacting · a detail", "a warning",
+        "a server: a tool", "a task", "“a reason”", "d.py", "compacting · a detail",
         "429 too many requests", "The model is busy", "an end", "1.2k in, 5 out",
     ):  # fmt: skip
         await expect(log(page).get_by_text(text).first).to_be_visible()
+    await log(page).get_by_role("button", name=re.compile("1 warning, 1 notice")).click()
+    await expect(log(page).get_by_text("a warning")).to_be_visible()
     for label in ("Done", "Failed", "Denied"):
         await expect(log(page).get_by_role("img", name=label, exact=True).first).to_be_visible()
     await page.get_by_label("Message", exact=True).fill("/com")
@@ -127,11 +129,12 @@ async def test_stop_and_queue(hub: HubProcess, open_page: OpenPage) -> None:
     await box.fill("changed my mind")
     await page.get_by_role("button", name="Queue", exact=True).click()
     await expect(queue.get_by_role("listitem")).to_have_count(2)
-    await queue.get_by_role("button", name="Next").click()
+    await queue.get_by_role("button", name="Earlier: changed my mind").click()
     await expect(queue.get_by_role("listitem").first).to_contain_text("changed my mind")
     await queue.get_by_role("button", name="Remove from the queue").first.click()
     await expect(queue.get_by_role("listitem")).to_have_count(1)
-    await page.get_by_role("button", name="Stop").click()
+    await page.get_by_role("button", name="Stop", exact=True).click()
+    await page.get_by_role("button", name="Stop, go on with the queue").click()
     await expect(log(page).get_by_text("Stopped")).to_be_visible()
     await expect(log(page).get_by_text("And now the next.")).to_be_visible()
     await expect(queue).to_have_count(0)

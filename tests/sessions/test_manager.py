@@ -88,6 +88,21 @@ async def test_a_prompt_becomes_a_log(tmp_path: Path, url: str) -> None:
         assert [message.kind for message in await router.messages(session.id)] == ["user", "thinking", "text", "done"]
 
 
+async def test_the_first_prompt_gives_the_title(tmp_path: Path, url: str) -> None:
+    """Unless a person has given one, or the session is a team's."""
+    async with routing(url, [[Say("one")], [Say("two")]]) as router:
+        bare = (await router.create(cwd=str(tmp_path))).id
+        named = (await router.create(cwd=str(tmp_path), title="mine")).id
+        member = (await router.create(cwd=str(tmp_path), team="t")).id
+        for session in (bare, named, member):
+            await router.prompt(session, "Mend the `greeting`.\nPlease.")
+            await until_done(router, session)
+        assert [router.get(one).title for one in (bare, named, member)] == ["Mend the greeting.", "mine", ""]
+        await router.prompt(bare, "Something else.")
+        await until_done(router, bare, turns=2)
+        assert router.get(bare).title == "Mend the greeting."
+
+
 async def test_those_who_listen_hear_deltas(tmp_path: Path, url: str) -> None:
     async with routing(url, [[Say("one two three", chunks=3, delay_s=0.02)]]) as router:
         session = await router.create(cwd=str(tmp_path))

@@ -69,3 +69,18 @@ describe('blocks', () => {
     }
   })
 })
+
+describe('what lists and fences add', () => {
+  it('shows task lists as boxes', () => {
+    const html = toHtml('- [ ] to do\n- [x] *done*\n- [y] neither\n\n[x] no item')
+    expect(html).toContain('<li data-task="open">to do</li>')
+    expect(html).toContain('<li data-task="done"><em>done</em></li>')
+    expect(html).toContain('<li>[y] neither</li>')
+    expect(html).toContain('<p>[x] no item</p>')
+  })
+  it('keeps the language of a fence, and nothing else of its head', () => {
+    expect(toHtml('```ts\nx\n```')).toContain('<pre data-language="ts"><code>x')
+    expect(toHtml('```"><img src=x onerror=alert(1)>\nx\n```')).toContain('<pre data-language=""><code>x')
+    expect(toHtml('```py" onclick="x\ny\n```')).toContain('<pre data-language="py"><code>y')
+  })
+})

@@ -3,7 +3,7 @@
 import { h, render } from 'preact'
 import { expect, it } from 'vitest'
 import type * as P from '../src/generated/protocol'
-import { load } from './fake-hub'
+import { hub, load } from './fake-hub'
 
 it('says that an agent never ran there, and only of that one', async () => {
   const { ready } = await load()
@@ -19,4 +19,29 @@ it('says that an agent never ran there, and only of that one', async () => {
     return box.textContent!.includes('unverified until it has')
   }
   expect([await choose(0), await choose(1), await choose(2)]).toEqual([false, true, false])
+})
+
+it('has the prompt first, Start always in sight, and what was used last', async () => {
+  hub.storage.set('tieline.last', JSON.stringify({ node: 'n', agent: 'codex', policy: 'edits', cwd: '/home/me/last', models: { codex: 'big', gemini: 'other' } }))
+  const { ready } = await load()
+  const { NewSession } = await import('../src/sessions/new-session')
+  const agents = ['gemini', 'codex'].map((name) => ({ name, found: true, ready: true, features: ['model'] }))
+  ready({ nodes: [{ id: 'n', name: 'here', online: true, agents, default_agent: 'gemini', home: '/home/me' } as unknown as P.NodeView] })
+  Object.assign(HTMLDialogElement.prototype, { showModal() {}, close() {} }) // jsdom has none
+  const box = document.body.appendChild(document.createElement('div'))
+  render(h(NewSession, {}), box)
+  const field = <T extends Element>(selector: string) => box.querySelector<T>(selector)!
+  expect(box.querySelector('form textarea, form input')).toBe(field('textarea'))
+  expect(field('.sheet-foot button[type=submit]').getAttribute('form')).toBe('new-session')
+  expect(field<HTMLInputElement>('[aria-label=Directory]').value).toBe('/home/me/last')
+  expect(field<HTMLInputElement>('input[list=known-models]').value).toBe('big')
+  expect([...box.querySelectorAll<HTMLInputElement>('input:checked')].map((one) => one.closest('label')!.textContent)).toEqual(['Codex', 'Editsedits freely, asks before commands and the network'])
+  expect(box.querySelector('input[name=node]'), 'there is one machine').toBeNull()
+  hub.reply = () => [201, { id: 'x' }]
+  field<HTMLTextAreaElement>('textarea').value = 'Mend it.'
+  field('textarea').dispatchEvent(new Event('input', { bubbles: true }))
+  await new Promise((done) => setTimeout(done, 20))
+  field<HTMLFormElement>('form').requestSubmit()
+  await new Promise((done) => setTimeout(done, 20))
+  expect(hub.requests.at(-1)!.body).toMatchObject({ agent: 'codex', cwd: '/home/me/last', policy: 'edits', model: 'big', prompt: 'Mend it.' })
 })

@@ -26,11 +26,10 @@ describe('a thread', () => {
   it('folds calls and results, asks and answers, plans and diffs', () => {
     const thread = new Thread('s')
     thread.addEvents(FRAMES)
-    expect(kinds(thread)).toEqual(['user', 'thinking', 'plan', 'text', 'tool', 'ask', 'diff', 'done'])
+    expect(kinds(thread)).toEqual(['user', 'thinking', 'plan', 'text', 'tool', 'diff', 'done'])
     expect(contents(thread)[2]).toMatchObject({ steps: [{ status: 'done' }] })
-    expect(contents(thread)[4]).toMatchObject({ result: { output: 'x' } })
-    expect(contents(thread)[5]).toMatchObject({ answer: { decision: 'allow' } })
-    expect(contents(thread)[6]).toMatchObject({ diff: { diff: 'd2' } })
+    expect(contents(thread)[4]).toMatchObject({ result: { output: 'x' }, ask: { id: 'q1' }, answer: { decision: 'allow', by: 'page' } })
+    expect(contents(thread)[5]).toMatchObject({ diff: { diff: 'd2' } })
     expect(thread.working.value).toBe(false)
   })
 
@@ -53,15 +52,16 @@ describe('a thread', () => {
     thread.addEvents([...FRAMES.slice(0, 5), frame(1, { type: 'text', text: 'long ago' })])
     const after = new Map(thread.items.value.map((item) => [item.key, item.content.value]))
     expect([...before.keys()].filter((key) => after.has(key) && before.get(key) !== after.get(key))).toEqual([])
-    expect(after.get('ask q1')).toBe(before.get('ask q1'))
-    expect(after.get('tool #14')).toMatchObject({ result: { output: 'x' } })
+    expect(before.get('ask q1'), 'a row of its own, as long as its tool is not there').toMatchObject({ answer: { decision: 'allow' } })
+    expect(after.has('ask q1')).toBe(false)
+    expect(after.get('tool #14')).toMatchObject({ result: { output: 'x' }, answer: { decision: 'allow' } })
   })
 
   it('applies no event twice', () => {
     const thread = new Thread('s')
     thread.addEvents(FRAMES)
     expect(thread.addEvents(FRAMES.slice(3))).toBe(false)
-    expect(thread.items.value).toHaveLength(8)
+    expect(thread.items.value).toHaveLength(7)
   })
 
   it('keeps rows and numbers when older rows are inserted', () => {
@@ -117,6 +117,53 @@ describe('a thread', () => {
     const thread = new Thread('s')
     thread.addEvents([frame(1, { type: 'answer', ask: 'q', decision: 'deny', by: 'policy', reason: 'no' })])
     expect(kinds(thread)).toEqual(['ask'])
+  })
+
+  it('makes a decision a part of its tool’s row, in any order, and leaves an open ask and a question alone', () => {
+    const use: AnyEvent = { type: 'tool_use', id: 't1', name: 'Bash', action: { kind: 'command', command: 'ls' } }
+    const ask = (kind: P.Ask['kind']): AnyEvent => ({ type: 'ask', id: 'q1', kind, tool: 't1' })
+    const answer = (more: Partial<P.Answer> = {}): AnyEvent => ({ type: 'answer', ask: 'q1', decision: 'deny', by: 'Phone', ...more })
+    const rows = (...all: AnyEvent[]) => {
+      const thread = new Thread('s')
+      all.forEach((event, index) => thread.addEvents([frame(index + 1, event)]))
+      return thread
+    }
+    for (const order of [[use, ask('permission'), answer()], [ask('permission'), use, answer()], [ask('permission'), answer(), use], [use, answer({ by: 'policy', tool: 't1' })]]) {
+      expect(kinds(rows(...order))).toEqual(['tool'])
+      expect(contents(rows(...order))[0]).toMatchObject({ answer: { decision: 'deny' } })
+    }
+    expect(kinds(rows(use, ask('permission')))).toEqual(['tool', 'ask'])
+    expect(kinds(rows(use, ask('question'), answer()))).toEqual(['tool', 'ask'])
+    const later = rows(ask('permission'), answer(), TURN[0]!, use)
+    expect(kinds(later), 'a call of a later turn with the same id is another').toEqual(['ask', 'user', 'tool'])
+    expect(contents(later)[2]).not.toHaveProperty('answer')
+  })
+
+  it('keeps what an agent tells one after the other in one row', () => {
+    const thread = new Thread('s')
+    const notes: AnyEvent[] = [{ type: 'warning', message: 'one' }, { type: 'status', state: 'commands', detail: '/a /b' }, { type: 'warning', message: 'two' }]
+    const frames = [...notes, TURN[3]!, notes[0]!].map((event, index) => frame(index + 1, event))
+    thread.addEvents(frames)
+    expect(kinds(thread)).toEqual(['notes', 'text', 'notes'])
+    expect(contents(thread)[0]).toEqual({ kind: 'notes', notes })
+    const before = contents(thread)
+    thread.addEvents([frame(0.5, TURN[0]!)])
+    expect(contents(thread).slice(1).every((content, index) => content === before[index]), 'none is rendered again').toBe(true)
+  })
+
+  it('can retry the prompt of a turn that failed, where its error is said', () => {
+    const turn = (status: P.Done['status'], ...more: AnyEvent[]) => {
+      const thread = new Thread('s')
+      thread.addEvents([{ type: 'turn_started', prompt: 'go', id: 'p1' } as const, ...more, { type: 'done', status, error: status === 'success' ? '' : 'no credit' } as const].map((event, index) => frame(index + 1, event)))
+      expect(thread.lastPrompt.value).toBe('p1')
+      return contents(thread).flatMap((one) => ('retry' in one && one.retry ? [[one.kind, one.retry]] : []))
+    }
+    const error: AnyEvent = { type: 'error', message: 'no credit' }
+    expect(turn('error')).toEqual([['done', 'p1']])
+    expect(turn('timeout', error)).toEqual([['error', 'p1']])
+    expect(turn('error', error, error)).toEqual([['error', 'p1']])
+    expect(turn('success', error)).toEqual([])
+    expect(turn('interrupted', error)).toEqual([])
   })
 
   it('ignores unknown events', () => {

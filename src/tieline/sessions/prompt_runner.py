@@ -19,7 +19,7 @@ from . import crash_recovery, workspace_diff
 from .ask_decisions import OnAsk
 from .event_log import EventLog
 from .prompt_queue import PromptQueue
-from .records import PromptRecord, SessionRecord, SessionStatus, after_turn, last_line
+from .records import PromptRecord, SessionRecord, SessionStatus, after_turn, last_line, title_of
 from .safe_git import GitFailed
 from .session import Session
 from .warm_pool import Pool
@@ -202,7 +202,8 @@ class PromptRunner:
     async def _turn(self, prompt: PromptRecord) -> None:
         writer = self._log.writer(self.record.id)
         done = Done("error", error="the turn ended without a result")
-        await self._change(status="working", problem="", active_at=time.time())
+        title = self.record.title or ("" if self.record.team else title_of(prompt.text))
+        await self._change(status="working", problem="", active_at=time.time(), title=title)
         self._heard = time.monotonic()
         watchdog = asyncio.create_task(self._watch(writer.write))
         try:

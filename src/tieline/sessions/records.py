@@ -1,6 +1,7 @@
 """What is kept about a session beside its log: its own state, its prompts, its asks. Frozen values in bus tables."""
 
 import hashlib
+import re
 import time
 from typing import Literal
 
@@ -122,6 +123,24 @@ def after_turn(record: SessionRecord, done: Done, seq: int) -> SessionRecord:
         seq=max(seq, record.seq),
         tokens=add(record.tokens, done.tokens),
     )
+
+
+TITLE = 60
+"""Characters of a title that is made from a prompt."""
+_MARKS = re.compile(r"^(?:#{1,6}|>|[-*+]|\d+[.)])\s+|`+|\*\*")
+
+
+def title_of(prompt: str) -> str:
+    """A session's title by its first prompt: its first line without Markdown's marks, cut at a word. Empty for what is
+    no sentence of a person's: a command of the agent, or a text in a frame."""
+    line = prompt.strip().partition("\n")[0]
+    if line.startswith(("/", "<")):
+        return ""
+    line = " ".join(_MARKS.sub("", line).split())
+    if len(line) <= TITLE:
+        return line
+    cut = line[:TITLE]
+    return (cut.rpartition(" ")[0] or cut).rstrip(" ,;:.-") + " …"
 
 
 def last_line(text: str) -> str:

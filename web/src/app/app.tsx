@@ -1,4 +1,4 @@
-/** The page's layout: the list beside the content on wide screens, one of them at a time on a phone. */
+/** The page's layout: on a desktop navigation, list, content and dock side by side; on a phone one at a time. */
 import { effect, signal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { Login } from '../auth/login'
@@ -20,6 +20,9 @@ import { TeamPage } from '../teams/team-page'
 import { Teams, waitingTeams } from '../teams/teams'
 import { Empty, Pane } from '../ui/components'
 import { Icon } from '../ui/icons'
+import { lazy } from '../ui/lazy'
+import { onKey, overlay } from './actions'
+import { columnStyle, isDesktop, Separator } from './columns'
 import { route, type Route } from './router'
 
 /** Why the device is signed out; undefined while it is signed in. */
@@ -42,6 +45,9 @@ const LINKS: readonly (readonly [string, string, string, readonly Route['page'][
   ['/settings', 'settings', 'Settings', ['settings']],
 ]
 
+const CommandPalette = lazy(() => import('./overlays').then((one) => one.CommandPalette))
+const KeyList = lazy(() => import('./overlays').then((one) => one.KeyList))
+
 function Navigation() {
   const waiting: Readonly<Record<string, number>> = { '/': asks.value.size, '/teams': waitingTeams.value.length }
   return (
@@ -52,6 +58,12 @@ function Navigation() {
           {!!waiting[to] && <span class="badge" aria-label={`${waiting[to]} waiting for you`}>{waiting[to]}</span>}
         </a>
       ))}
+      {isDesktop.value && (
+        <div class="rail-tools">
+          <button type="button" class="plain" aria-label="Command palette" title="Command palette (Ctrl+K or ⌘K)" onClick={() => (overlay.value = 'palette')}><Icon name="search" /></button>
+          <button type="button" class="plain" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => (overlay.value = 'keys')}><Icon name="keyboard" /></button>
+        </div>
+      )}
     </nav>
   )
 }
@@ -83,25 +95,19 @@ export function App() {
   const before = useRef(where)
   useEffect(() => {
     // The followed link may be gone with its page: keyboard and screen reader continue in the new one.
-    if (before.current !== where) content()?.focus({ preventScroll: true })
+    if (before.current !== where && !content()?.contains(document.activeElement)) content()?.focus({ preventScroll: true })
     before.current = where
   }, [where])
   useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (event.key === '/' && !(event.target as Element).closest('input, textarea, select')) {
-        event.preventDefault()
-        document.querySelector<HTMLInputElement>('.search input')?.focus()
-      }
-    }
     addEventListener('keydown', onKey)
     return () => removeEventListener('keydown', onKey)
   }, [])
   if (signedOut.value !== undefined) return <Login problem={signedOut.value} />
   return (
-    <div class={list ? 'app at-list' : 'app at-pane'} data-page={at.page}>
+    <div class={list ? 'app at-list' : 'app at-pane'} data-page={at.page} style={columnStyle()}>
       <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); content()?.focus() }}>Skip to content</a>
       {/* One element for both roles, so that the list keeps its scroll position. */}
-      <div class="side" id={list ? 'content' : undefined} role={list ? 'main' : 'complementary'} tabIndex={-1} aria-label="Sessions and decisions">
+      <div class="side" id={list ? 'content' : 'side'} role={list ? 'main' : 'complementary'} tabIndex={-1} aria-label="Sessions and decisions">
         {list && <h1 class="sr">Sessions</h1>}
         <div class="side-head">
           <a href="/" data-internal="1" class="brand"><img src="/icons/icon.svg" alt="" width="26" height="26" /> Tieline</a>
@@ -113,11 +119,14 @@ export function App() {
           <NeedsYou />
           <SessionList />
         </div>
+        {isDesktop.value && <Separator column="list" label="Width of the list" controls={list ? 'content' : 'side'} />}
       </div>
       <Content at={at} />
       <Navigation />
       {at.page === 'new' && <NewSession />}
       {at.page === 'new-team' && <NewTeam />}
+      {overlay.value === 'palette' && <CommandPalette />}
+      {overlay.value === 'keys' && <KeyList />}
     </div>
   )
 }

@@ -1,5 +1,6 @@
 /** One ask, whole: what the agent wants to do is never cut, because it is what is being decided. */
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { wantedAsk } from '../app/actions'
 import { sessionUrl } from '../app/router'
 import type * as P from '../generated/protocol'
 import { agentName, answeredBy, canDo, askHeading, timeLeft, sessionTitle } from '../shared/format'
@@ -56,6 +57,13 @@ export function AskCard({ record, inThread = false }: { record: P.AskRecord; inT
     if (before.current && !open && decision && document.activeElement === document.body) card.current?.focus({ preventScroll: true })
     before.current = open
   }, [open])
+  const wanted = wantedAsk.value === record.id
+  useEffect(() => {
+    if (!wanted) return
+    wantedAsk.value = ''
+    card.current?.focus({ preventScroll: true })
+    card.current?.scrollIntoView({ block: 'nearest' })
+  }, [wanted])
   return (
     <article ref={card} tabIndex={-1} class={`ask ${reason ? 'danger' : ''} ${open ? '' : 'over'}`} aria-label={askHeading(ask)} data-ask={record.id}>
       {!inThread && session && (
@@ -104,7 +112,7 @@ function DecidedElsewhere({ record }: { record: P.AskRecord }) {
   return <p class="delivery" role="status">{text}</p>
 }
 
-function Countdown({ until }: { until: number }) {
+export function Countdown({ until }: { until: number }) {
   const seconds = until - now.value
   return <span class={seconds < 60 ? 'countdown soon' : 'countdown'} role="timer"><Icon name="clock" /> {timeLeft(seconds)}</span>
 }

@@ -2,8 +2,11 @@
 import { useMemo, useState } from 'preact/hooks'
 import { relativeTo } from '../shared/format'
 import { visible } from '../shared/visible-text'
+import { Tokens } from '../ui/code'
+import type { Token } from '../ui/highlight'
+import { useHighlighter } from '../ui/highlighting'
 import { Icon } from '../ui/icons'
-import { parseDiff, type DiffLine, type FileDiff } from './parse-diff'
+import { parseDiff, type DiffLine, type FileDiff, type Hunk } from './parse-diff'
 
 type OnComment = (path: string, line: DiffLine, comment: string, send: boolean) => void
 
@@ -22,7 +25,7 @@ function DiffFile({ file, onComment, folded }: { file: FileDiff; onComment?: OnC
   const [open, setOpen] = useState(!folded && (size < FOLD_ABOVE || !onComment))
   const path = visible(file.path)
   return (
-    <section class="diff-file" aria-label={path ? `Changes in ${path}` : 'Changes'}>
+    <div class="diff-file" role="group" aria-label={path ? `Changes in ${path}` : 'Changes'}>
       <button type="button" class="diff-head" aria-expanded={open} onClick={() => setOpen(!open)}>
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
         <span class="diff-path"><bdi>{path || 'Text that is not a diff'}</bdi></span>
@@ -42,23 +45,44 @@ function DiffFile({ file, onComment, folded }: { file: FileDiff; onComment?: OnC
           {file.hunks.map((hunk, index) => (
             <div class="hunk" key={index}>
               {(index > 0 || hunk.head) && <div class="diff-note">⋯ {visible(hunk.head)}</div>}
-              {hunk.lines.map((line, number) => <DiffLineView key={number} path={file.path} line={line} onComment={onComment} />)}
+              <HunkLines hunk={hunk} path={file.path} onComment={onComment} />
             </div>
           ))}
         </div>
       )}
-    </section>
+    </div>
   )
 }
 
-function DiffLineView({ path, line, onComment }: { path: string; line: DiffLine; onComment?: OnComment }) {
+function HunkLines({ hunk, path, onComment }: { hunk: Hunk; path: string; onComment?: OnComment }) {
+  const highlighter = useHighlighter(true)
+  const tokens = useMemo(() => highlightHunk(hunk, path, highlighter), [hunk, path, highlighter])
+  return <>{hunk.lines.map((line, number) => <DiffLineView key={number} path={path} line={line} tokens={tokens?.[number]} onComment={onComment} />)}</>
+}
+
+/** The tokens of each line. Both sides are read as text of their own: a comment may begin on a line that was removed. */
+export function highlightHunk({ lines }: Hunk, path: string, highlighter: typeof import('../ui/highlight') | undefined): readonly (readonly Token[])[] | undefined {
+  const language = highlighter?.languageOf(path)
+  if (!highlighter || !language) return undefined
+  const side = (other: DiffLine['kind']) => highlighter.highlightLines(lines.filter((line) => line.kind !== other && line.kind !== 'note').map((line) => visible(line.text)), language)
+  const [before, after] = [side('add'), side('del')]
+  let [left, right] = [0, 0]
+  return lines.map(({ kind, text }) => {
+    if (kind === 'note') return [{ kind: '' as const, text: visible(text) }]
+    const old = kind === 'add' ? undefined : before[left++]
+    const fresh = kind === 'del' ? undefined : after[right++]
+    return fresh ?? old ?? []
+  })
+}
+
+function DiffLineView({ path, line, tokens, onComment }: { path: string; line: DiffLine; tokens?: readonly Token[]; onComment?: OnComment }) {
   const [open, setOpen] = useState(false)
   const [text, setText] = useState('')
   const inner = (
     <>
       <span class="diff-number" aria-hidden="true">{line.after || line.before || ''}</span>
       <span class="diff-sign" aria-hidden="true">{SIGN[line.kind]}</span>
-      <span class="diff-text">{visible(line.text) || ' '}</span>
+      <span class="diff-text">{tokens?.length ? <Tokens of={tokens} /> : visible(line.text) || ' '}</span>
     </>
   )
   if (!onComment || line.kind === 'note') return <div class={`diff-line ${line.kind}`}>{inner}</div>

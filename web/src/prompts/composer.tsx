@@ -5,6 +5,7 @@ import { trackCommand } from '../commands/pending-commands'
 import type * as P from '../generated/protocol'
 import { agentName, canDo } from '../shared/format'
 import { saveLocal, loadLocal } from '../shared/local-storage'
+import { visibleLine } from '../shared/visible-text'
 import { nodes, thread } from '../store/store'
 import { Ticks } from '../thread/thread-rows'
 import { Problem } from '../ui/components'
@@ -74,9 +75,14 @@ export function Composer({ session }: { session: P.SessionRecord }) {
       setProblem('The file cannot be read.')
     }
   }
-  const stop = async () => {
+  const waiting = queuedPrompts(session.id).filter((prompt) => prompt.tick === 'node')
+  const [stopAsked, setAsking] = useState(false)
+  const asking = stopAsked && busy && waiting.length > 0 // whether what waits goes on after the stop
+  const stop = async (empty = false) => {
     setStopping(true)
+    setAsking(false)
     try {
+      if (empty) await emptyQueue(session.id, waiting)
       const stopped = await trackCommand<boolean>('Stop', session.id, request('POST', `sessions/${encodeURIComponent(session.id)}/abort`, {}))
       if (stopped === undefined) setStopping(false) // pending: shown above the conversation
     } catch (error) {
@@ -87,6 +93,17 @@ export function Composer({ session }: { session: P.SessionRecord }) {
   return (
     <form class="composer" aria-label="Message to the agent" onSubmit={(event) => { event.preventDefault(); send(false) }}>
       <Queue session={session.id} />
+      {asking && (
+        <div class="stop-choice" role="group" aria-label="Stop the agent">
+          <p>{waiting.length === 1 ? 'A prompt waits' : `${waiting.length} prompts wait`} behind this turn.</p>
+          <div class="row wrap">
+            <button type="button" class="small" onClick={() => setAsking(false)}>Do not stop</button>
+            <button type="button" class="small" ref={(button) => button?.focus()} onClick={() => void stop()}>Stop, go on with the queue</button>
+            <button type="button" class="small deny" onClick={() => void stop(true)}>Stop and empty the queue</button>
+          </div>
+          <p class="faint small-text">What is taken out of the queue comes back into the message box{waiting.some((prompt) => prompt.files.length) ? ', without its files' : ''}.</p>
+        </div>
+      )}
       <Problem text={problem} />
       <Commands text={text} onPick={(command) => { write(`${command} `); box.current?.focus() }} />
       {files.length > 0 && (
@@ -110,12 +127,22 @@ export function Composer({ session }: { session: P.SessionRecord }) {
             if (event.metaKey || event.ctrlKey || hasMouse()) { event.preventDefault(); send(event.altKey && steers) }
           }}
         />
-        {busy && canDo(session, 'abort') && <button type="button" class="round stop" aria-label={stopping ? 'Stopping' : 'Stop'} onClick={() => void stop()}><Icon name="stop" /></button>}
+        {busy && canDo(session, 'abort') && <button type="button" class="round stop" aria-label={stopping ? 'Stopping' : 'Stop'} title="Stop (x)" onClick={() => (waiting.length ? setAsking(true) : void stop())}><Icon name="stop" /></button>}
         {steers && !!text.trim() && <button type="button" class="round" aria-label="Steer: send into the running turn" title="Steer" onClick={() => send(true)}><Icon name="steer" /></button>}
         <button type="submit" class="round primary" aria-label={busy ? 'Queue' : 'Send'} title={busy ? 'Queue' : 'Send'}><Icon name="send" /></button>
       </div>
     </form>
   )
+}
+
+const promptPath = (session: string, id: string, more = ''): string => `sessions/${encodeURIComponent(session)}/prompts/${encodeURIComponent(id)}${more}`
+
+/** Takes all that waits out of the queue; what a person wrote comes back into the message box. */
+async function emptyQueue(session: string, waiting: readonly QueuedPrompt[]): Promise<void> {
+  for (const prompt of waiting) {
+    await trackCommand('Remove from the queue', session, request('DELETE', promptPath(session, prompt.id)))
+    if (prompt.text) addToDraft(session, prompt.text)
+  }
 }
 
 /** The agent's own slash commands, while one is being typed. */
@@ -137,7 +164,10 @@ function Queue({ session }: { session: string }) {
   const [problem, setProblem] = useState('')
   if (!all.length) return null
   const sendCommand = (what: string, method: string, id: string, more = '', body?: unknown) =>
-    void trackCommand(what, session, request(method, `sessions/${encodeURIComponent(session)}/prompts/${encodeURIComponent(id)}${more}`, body)).then(() => setProblem(''), (error: unknown) => setProblem(errorMessage(error)))
+    trackCommand(what, session, request(method, promptPath(session, id, more), body)).then(() => setProblem(''), (error: unknown) => setProblem(errorMessage(error)))
+  const atNode = all.filter((prompt) => prompt.tick === 'node')
+  /** Before the prompt at this place of the queue; beyond the last one: at its end. */
+  const moveTo = (id: string, to: number) => sendCommand('Move in the queue', 'POST', id, '/move', { before: atNode[to]?.id ?? '' })
   return (
     <section class="queue" aria-label="Waiting prompts">
       <Problem text={problem} />
@@ -145,8 +175,10 @@ function Queue({ session }: { session: string }) {
         {all.map((prompt, index) => (
           <QueueRow
             key={prompt.id} prompt={prompt}
-            onDrop={() => (prompt.tick === 'node' ? sendCommand('Remove from the queue', 'DELETE', prompt.id) : dismissPrompt(prompt.id))}
-            onFirst={prompt.tick === 'node' && index > 0 ? () => sendCommand('Move to the front', 'POST', prompt.id, '/move', { before: all[0]!.id }) : undefined}
+            onDrop={() => (prompt.tick === 'node' ? void sendCommand('Remove from the queue', 'DELETE', prompt.id) : dismissPrompt(prompt.id))}
+            onUp={prompt.tick === 'node' && index > 0 ? () => void moveTo(prompt.id, index - 1) : undefined}
+            onDown={prompt.tick === 'node' && index < atNode.length - 1 ? () => void moveTo(prompt.id, index + 2) : undefined}
+            onEdit={prompt.tick === 'node' ? (text) => void sendCommand('Edit in the queue', 'PATCH', prompt.id, '', { text }) : undefined}
           />
         ))}
       </ol>
@@ -154,7 +186,36 @@ function Queue({ session }: { session: string }) {
   )
 }
 
-function QueueRow({ prompt, onDrop, onFirst }: { prompt: QueuedPrompt; onDrop: () => void; onFirst?: () => void }) {
+interface QueueRowProps {
+  readonly prompt: QueuedPrompt
+  readonly onDrop: () => void
+  readonly onUp?: () => void
+  readonly onDown?: () => void
+  readonly onEdit?: (text: string) => void
+}
+
+function QueueRow({ prompt, onDrop, onUp, onDown, onEdit }: QueueRowProps) {
+  const [edited, setEdited] = useState<string | undefined>(undefined)
+  const name = prompt.text ? visibleLine(prompt.text).slice(0, 40) : prompt.files.join(', ')
+  if (edited !== undefined && onEdit) {
+    const save = () => {
+      if (edited.trim() && edited !== prompt.text) onEdit(edited.trim())
+      setEdited(undefined)
+    }
+    return (
+      <li class="editing">
+        <textarea
+          rows={3} value={edited} aria-label="Edit the waiting prompt" ref={(area) => { if (area && document.activeElement !== area) area.focus() }}
+          onInput={(event) => setEdited(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key === 'Escape') { event.preventDefault(); setEdited(undefined) }
+            else if (event.key === 'Enter' && (event.metaKey || event.ctrlKey)) { event.preventDefault(); save() }
+          }}
+        />
+        <div class="row end"><button type="button" class="small" onClick={() => setEdited(undefined)}>Cancel</button><button type="button" class="small primary" disabled={!edited.trim()} onClick={save}>Save</button></div>
+      </li>
+    )
+  }
   return (
     <li class={prompt.tick}>
       <div class="queue-text">
@@ -163,8 +224,10 @@ function QueueRow({ prompt, onDrop, onFirst }: { prompt: QueuedPrompt; onDrop: (
       </div>
       <Ticks tick={prompt.tick} />
       {prompt.tick === 'failed' && <button type="button" class="small" onClick={() => retryPrompt(prompt.id)}>Retry</button>}
-      {onFirst && <button type="button" class="plain" aria-label="Next" title="Next" onClick={onFirst}><Icon name="up" /></button>}
-      {prompt.tick !== 'hub' && (prompt.tick !== 'sending' || prompt.problem) && <button type="button" class="plain" aria-label="Remove from the queue" onClick={onDrop}><Icon name="cross" /></button>}
+      {onEdit && <button type="button" class="plain" aria-label={`Edit: ${name}`} title="Edit" onClick={() => setEdited(prompt.text)}><Icon name="edit" /></button>}
+      {onUp && <button type="button" class="plain" aria-label={`Earlier: ${name}`} title="Earlier" onClick={onUp}><Icon name="up" /></button>}
+      {onDown && <button type="button" class="plain turned-down" aria-label={`Later: ${name}`} title="Later" onClick={onDown}><Icon name="up" /></button>}
+      {prompt.tick !== 'hub' && (prompt.tick !== 'sending' || prompt.problem) && <button type="button" class="plain" aria-label={`Remove from the queue: ${name}`} title="Remove" onClick={onDrop}><Icon name="cross" /></button>}
     </li>
   )
 }

@@ -1,6 +1,7 @@
-/** The form for a new session: machine, agent, directory, policy, model and first prompt. */
+/** The form for a new session: the first prompt, and below it where and how it runs, as it was the last time. */
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { get, newId, ApiError, IdempotentRequest, errorMessage } from '../api/client'
+import { isDesktop } from '../app/columns'
 import { back, navigate, sessionUrl } from '../app/router'
 import { dismissCommand, commandsOfMissingSessions, commandsOfSession, trackCommand, PendingCommands, missingAnswer } from '../commands/pending-commands'
 import type * as P from '../generated/protocol'
@@ -11,7 +12,8 @@ import { Problem, Sheet } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { POLICIES } from './policies'
 
-interface LastChoice { readonly node: string; readonly agent: string; readonly policy: string }
+/** What was used last, as the next session probably wants it. */
+interface LastChoice { readonly node: string; readonly agent: string; readonly policy: string; readonly cwd?: string; readonly models?: Readonly<Record<string, string>> }
 
 export function NewSession() {
   const machines = [...nodes.value.values()].sort((one, other) => Number(other.online ?? false) - Number(one.online ?? false) || Number(other.local ?? false) - Number(one.local ?? false))
@@ -23,11 +25,12 @@ export function NewSession() {
   const agent = agents.find((one) => one.name === agentId) ?? agents.find((one) => one.name === node?.default_agent) ?? agents[0]
   const [all, setAll] = useState(false)
   const installedAgents = agents.filter((one) => one.found || one.name === agent?.name)
-  const recent = useMemo(() => recentDirectories(node?.id ?? ''), [node?.id, sessions.value.size])
+  const recent = useMemo(() => [...new Set([...(last.cwd && last.node === node?.id ? [last.cwd] : []), ...recentDirectories(node?.id ?? '')])], [node?.id, sessions.value.size])
   const [typed, setCwd] = useState<string | undefined>(undefined)
   const cwd = typed ?? recent[0] ?? node?.home ?? ''
   const [policy, setPolicy] = useState(last.policy)
-  const [model, setModel] = useState('')
+  const [typedModel, setModel] = useState<string | undefined>(undefined)
+  const model = typedModel ?? last.models?.[agent?.name ?? ''] ?? ''
   const [prompt, setPrompt] = useState(() => loadLocal('draft.new', ''))
   const [browsing, setBrowsing] = useState(false)
   const [problem, setProblem] = useState<ApiError | string>('')
@@ -46,7 +49,7 @@ export function NewSession() {
     }
     try {
       const createdSession = await trackCommand<P.SessionRecord>(`New session in ${baseName(cwd)}`, id, sessionRequest.send('POST', 'sessions', body), prompt)
-      saveLocal('last', { node: node?.id ?? '', agent: agent?.name ?? '', policy } satisfies LastChoice)
+      saveLocal('last', { node: node?.id ?? '', agent: agent?.name ?? '', policy, cwd, models: { ...last.models, [agent?.name ?? '']: model } } satisfies LastChoice)
       if (!createdSession) return setPending(true) // pending: the draft may be needed again
       saveLocal('draft.new', '')
       navigate(sessionUrl(id), true)
@@ -74,28 +77,42 @@ export function NewSession() {
       </Sheet>
     )
   }
+  const foot = (
+    <>
+      <Problem text={problem instanceof ApiError ? errorMessage(problem) : problem} />
+      {unenforced && (
+        <label class="option"><input type="checkbox" checked={accept} onChange={(event) => setAccept(event.currentTarget.checked)} /> <span>Start anyway: this agent cannot enforce the policy</span></label>
+      )}
+      <button type="submit" form="new-session" class="primary big" disabled={busy || !node || !agent || !cwd}>{busy ? 'Starting …' : 'Start'}</button>
+    </>
+  )
   return (
-    <Sheet title="New session" onClose={() => back('/')}>
-      <form class="stack new-session" onSubmit={(event) => { event.preventDefault(); void create() }}>
+    <Sheet title="New session" onClose={() => back('/')} foot={foot}>
+      <form id="new-session" class="stack new-session" onSubmit={(event) => { event.preventDefault(); void create() }}>
         <PendingCommands of={commandsOfMissingSessions()} />
         {machines.length === 0 && <Problem text="No machine is connected yet. Join one in Settings." />}
-        <fieldset>
-          <legend>Machine</legend>
-          <div class="options">
-            {machines.map((machine) => (
-              <label key={machine.id} class="option">
-                <input type="radio" name="node" checked={machine.id === node?.id} onChange={() => { setNode(machine.id); setCwd(undefined) }} />
-                <Icon name="machine" /><span>{machine.name || machine.id}</span>{!machine.online && <small>offline</small>}
-              </label>
-            ))}
-          </div>
-        </fieldset>
+        <label>First prompt
+          <textarea rows={4} autofocus={isDesktop.value} value={prompt} placeholder="What should it do? You can also write it later." onKeyDown={(event) => { if (event.key === 'Enter' && (event.metaKey || event.ctrlKey)) event.currentTarget.form!.requestSubmit() }} onInput={(event) => { setPrompt(event.currentTarget.value); saveLocal('draft.new', event.currentTarget.value) }} />
+        </label>
+        {(machines.length > 1 || machines.some((one) => !one.online)) && (
+          <fieldset>
+            <legend>Machine</legend>
+            <div class="options">
+              {machines.map((machine) => (
+                <label key={machine.id} class="option">
+                  <input type="radio" name="node" checked={machine.id === node?.id} onChange={() => { setNode(machine.id); setCwd(undefined) }} />
+                  <Icon name="machine" /><span>{machine.name || machine.id}</span>{!machine.online && <small>offline</small>}
+                </label>
+              ))}
+            </div>
+          </fieldset>
+        )}
         <fieldset>
           <legend>Agent</legend>
           <div class="options">
             {(all ? agents : installedAgents).map((option) => (
               <label key={option.name} class={option.ready ? 'option' : 'option off'}>
-                <input type="radio" name="agent" checked={option.name === agent?.name} onChange={() => setAgent(option.name)} />
+                <input type="radio" name="agent" checked={option.name === agent?.name} onChange={() => { setAgent(option.name); setModel(undefined) }} />
                 <span class="agent-dot" data-agent={option.name} aria-hidden="true" /><span>{agentName(option.name)}</span>
                 {!option.ready && <small>{option.found ? 'not ready' : 'not installed'}</small>}
               </label>
@@ -134,14 +151,6 @@ export function NewSession() {
           <label>Model<input type="text" value={model} list="known-models" placeholder="The agent’s own choice" autocapitalize="off" spellcheck={false} onInput={(event) => setModel(event.currentTarget.value)} /></label>
         )}
         <datalist id="known-models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
-        <label>First prompt
-          <textarea rows={3} value={prompt} placeholder="What should it do? You can also write it later." onInput={(event) => { setPrompt(event.currentTarget.value); saveLocal('draft.new', event.currentTarget.value) }} />
-        </label>
-        <Problem text={problem instanceof ApiError ? errorMessage(problem) : problem} />
-        {unenforced && (
-          <label class="option"><input type="checkbox" checked={accept} onChange={(event) => setAccept(event.currentTarget.checked)} /> <span>Start anyway: this agent cannot enforce the policy</span></label>
-        )}
-        <button type="submit" class="primary big" disabled={busy || !node || !agent || !cwd}>{busy ? 'Starting …' : 'Start'}</button>
       </form>
     </Sheet>
   )

@@ -1,27 +1,47 @@
 /** The asks that need a decision, and the list of all sessions with search and filters. */
-import { useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { goToAsk } from '../app/actions'
+import { isDesktop } from '../app/columns'
 import { route, sessionUrl } from '../app/router'
-import { AskCard } from '../asks/ask-card'
+import { AskCard, Countdown } from '../asks/ask-card'
+import { danger } from '../asks/danger'
 import type * as P from '../generated/protocol'
-import { STATE_LABELS, agentName, ago, cost, sessionState, sessionTitle, type SessionState } from '../shared/format'
+import { STATE_LABELS, actionSummary, agentName, ago, askHeading, cost, plainLine, sessionState, sessionTitle, type SessionState } from '../shared/format'
 import { visibleLine } from '../shared/visible-text'
 import { loaded, nodes, now, visibleAsks, sessions, unread } from '../store/store'
 import { WaitingTeam, waitingTeams } from '../teams/teams'
+import { AgentMark } from '../ui/agent-mark'
 import { Empty } from '../ui/components'
 import { Icon } from '../ui/icons'
+import { grouping, groupSessions, isClosed, isPinned, setGrouping, toggleGroup, togglePin, type Group, type Grouping } from './pins'
 
 export function NeedsYou() {
   const all = visibleAsks.value
   const open = all.filter((one) => one.status === 'pending').length
   const teams = waitingTeams.value
-  if (!all.length && !teams.length) return null
+  if (!(isDesktop.value ? open : all.length) && !teams.length) return null
   return (
     <section class="needs" aria-label="Needs you">
       <h2>Needs you {open + teams.length > 0 && <span class="badge" aria-label={`${open + teams.length} waiting`}>{open + teams.length}</span>}</h2>
       <p class="sr" role="status" aria-live="assertive">{open ? `${open} ${open === 1 ? 'decision waits' : 'decisions wait'} for you` : ''}</p>
-      {all.map((record) => <AskCard key={record.id} record={record} />)}
+      {/* On a desktop the conversation is beside the list: an ask is decided there, and shown once. */}
+      {isDesktop.value ? all.filter((one) => one.status === 'pending').map((record) => <AskLink key={record.id} record={record} />) : all.map((record) => <AskCard key={record.id} record={record} />)}
       {teams.map((team) => <WaitingTeam key={team.id} team={team} />)}
     </section>
+  )
+}
+
+/** Leads to the ask in its conversation. */
+function AskLink({ record }: { record: P.AskRecord }) {
+  const session = sessions.value.get(record.session)
+  const node = nodes.value.get(session?.node ?? '')
+  const what = record.ask.kind === 'question' ? visibleLine(record.ask.questions?.[0]?.text ?? '') : actionSummary(record.ask.action, record.ask.title)
+  return (
+    <a class={`ask ask-link ${danger(record.ask) ? 'danger' : ''}`} href={sessionUrl(record.session)} data-internal="1" data-ask-link={record.id} onClick={() => goToAsk(record.session, record.id)}>
+      <span class="row"><strong class="grow ellipsis">{askHeading(record.ask)}</strong>{record.expires_at > 0 && <Countdown until={record.expires_at} />}</span>
+      {what && <span class="ellipsis mono">{what}</span>}
+      {session && <span class="faint ellipsis small-text">{visibleLine([agentName(session.agent), sessionTitle(session), node?.name || session.node].join(' · '))}</span>}
+    </a>
   )
 }
 
@@ -39,14 +59,20 @@ export function filterSessions(all: Iterable<P.SessionRecord>, filter: Filter, q
       const text = [sessionTitle(one), one.agent, agentName(one.agent), one.cwd, one.branch, one.last_line, machines.get(one.node)?.name].join(' ').toLowerCase()
       return terms.every((word) => text.includes(word))
     })
-    .sort((one, other) => (other.active_at || other.created_at) - (one.active_at || one.created_at))
+    .sort((one, other) => Number(isPinned(other.id)) - Number(isPinned(one.id)) || (other.active_at || other.created_at) - (one.active_at || one.created_at))
 }
+
+const GROUPINGS: readonly (readonly [Grouping, string])[] = [['none', 'Ungrouped'], ['project', 'By project'], ['machine', 'By machine']]
+const PAGE = 100 // rows that are in the document at first; more come when the person scrolls there
 
 export function SessionList() {
   const [filter, setFilter] = useState<Filter>('all')
   const [query, setQuery] = useState('')
   const all = [...sessions.value.values()]
   const matches = filterSessions(all, filter, query, nodes.value, (one) => unread(one) > 0)
+  const [limit, setLimit] = useState(PAGE)
+  const shown = groupSessions(matches.slice(0, limit), grouping.value, isPinned, nodes.value)
+  const shownCount = Math.min(limit, matches.length)
   if (!all.length && loaded.value) {
     return (
       <Empty icon="sessions" title="No sessions yet">
@@ -58,17 +84,48 @@ export function SessionList() {
   return (
     <section class="sessions" aria-label="Sessions">
       <div class="list-tools">
-        <label class="search"><Icon name="search" /><span class="sr">Search sessions</span>
-          <input type="search" value={query} placeholder="Search" onInput={(event) => setQuery(event.currentTarget.value)} />
-        </label>
+        <div class="row">
+          <label class="search grow"><Icon name="search" /><span class="sr">Search sessions</span>
+            <input type="search" value={query} placeholder="Search" onInput={(event) => setQuery(event.currentTarget.value)} />
+          </label>
+          <select aria-label="Group by" value={grouping.value} onChange={(event) => setGrouping(event.currentTarget.value as Grouping)}>
+            {GROUPINGS.map(([name, label]) => <option key={name} value={name}>{label}</option>)}
+          </select>
+        </div>
         <div class="filters" role="group" aria-label="Show">
           {FILTERS.map(([name, label]) => <button key={name} type="button" class={filter === name ? 'on' : ''} aria-pressed={filter === name} onClick={() => setFilter(name)}>{label}</button>)}
         </div>
       </div>
-      <ul class="session-list">
-        {matches.map((session) => <li key={session.id}><SessionRow session={session} /></li>)}
-      </ul>
+      <div class="session-list">
+        {shown.map((group) => <SessionGroup key={group.key} group={group} />)}
+        {shownCount < matches.length && <MoreRows left={matches.length - shownCount} onMore={() => setLimit(limit + PAGE)} />}
+      </div>
       {!matches.length && loaded.value && <p class="faint center">No matching sessions.</p>}
+    </section>
+  )
+}
+
+/** The end of the shown rows: the next ones come as soon as it is near. */
+function MoreRows({ left, onMore }: { left: number; onMore: () => void }) {
+  const button = useRef<HTMLButtonElement>(null)
+  useEffect(() => {
+    const observer = new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) onMore() }, { rootMargin: '600px' })
+    observer.observe(button.current!)
+    return () => observer.disconnect()
+  }, [onMore])
+  return <button type="button" class="more-rows" ref={button} onClick={onMore}>{left} more</button>
+}
+
+function SessionGroup({ group }: { group: Group }) {
+  const open = !group.title || !isClosed(group.key)
+  return (
+    <section aria-label={group.title || 'All'}>
+      {group.title && (
+        <h2 class="group-head">
+          <button type="button" aria-expanded={open} onClick={() => toggleGroup(group.key)}><span class={open ? 'turned' : ''}><Icon name="chevron" /></span><span class="ellipsis">{group.title}</span><span class="faint">{group.sessions.length}</span></button>
+        </h2>
+      )}
+      {open && <ul>{group.sessions.map((session) => <li key={session.id} class="session-item"><SessionRow session={session} /></li>)}</ul>}
     </section>
   )
 }
@@ -80,22 +137,26 @@ function SessionRow({ session }: { session: P.SessionRecord }) {
   const here = route.value
   const current = here.page === 'session' && here.id === session.id
   const spent = cost(session.tokens)
+  const pinnedHere = isPinned(session.id)
   return (
-    <a class={`session ${shown} ${count ? 'unread' : ''}`} href={sessionUrl(session.id)} data-internal="1" aria-current={current ? 'page' : undefined}>
-      <span class="agent-mark" data-agent={session.agent} aria-hidden="true">{agentName(session.agent)[0]}</span>
-      <span class="session-main">
-        <span class="session-top">
-          <strong class="ellipsis">{sessionTitle(session)}</strong>
-          <span class="faint when">{ago(session.active_at || session.created_at, now.value)}</span>
+    <>
+      <a class={`session ${shown} ${count ? 'unread' : ''}`} href={sessionUrl(session.id)} data-internal="1" aria-current={current ? 'page' : undefined}>
+        <AgentMark agent={session.agent} />
+        <span class="session-main">
+          <span class="session-top">
+            <strong class="ellipsis">{sessionTitle(session)}</strong>
+            <span class="faint when">{ago(session.active_at || session.created_at, now.value)}</span>
+          </span>
+          <span class="session-line ellipsis">{session.status === 'failed' && session.problem ? visibleLine(session.problem) : plainLine(session.last_line) || agentName(session.agent)}</span>
+          <span class="session-tags">
+            <span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span>
+            {session.kind === 'attached' && <span class="chip">terminal</span>}
+            <span class="faint ellipsis">{visibleLine([agentName(session.agent), node?.name || session.node, session.branch, spent].filter(Boolean).join(' · '))}</span>
+            {count > 0 && !current && <span class="badge" aria-label={`${count} unread`}>{count}</span>}
+          </span>
         </span>
-        <span class="session-line ellipsis">{visibleLine(session.status === 'failed' && session.problem ? session.problem : session.last_line || agentName(session.agent))}</span>
-        <span class="session-tags">
-          <span class={`chip ${shown}`}>{STATE_LABELS[shown]}</span>
-          {session.kind === 'attached' && <span class="chip">terminal</span>}
-          <span class="faint ellipsis">{visibleLine([agentName(session.agent), node?.name || session.node, session.branch, spent].filter(Boolean).join(' · '))}</span>
-          {count > 0 && !current && <span class="badge" aria-label={`${count} unread`}>{count}</span>}
-        </span>
-      </span>
-    </a>
+      </a>
+      <button type="button" class="plain pin" aria-pressed={pinnedHere} aria-label={`Pin: ${sessionTitle(session)}`} title={pinnedHere ? 'Unpin' : 'Pin to the top'} onClick={() => togglePin(session.id)}><Icon name="pin" /></button>
+    </>
   )
 }

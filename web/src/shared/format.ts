@@ -77,6 +77,16 @@ export const STATE_LABELS: Record<SessionState, string> = {
   working: 'Working', waiting: 'Needs you', ready: 'Ready', done: 'Done', stopped: 'Stopped', stuck: 'Not responding', failed: 'Failed', closed: 'Closed', offline: 'Machine offline',
 }
 
+/** A line of Markdown without its marks, for a list. */
+export function plainLine(text: string): string {
+  return visibleLine(text
+    .replace(/^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+(?:\[[ xX]\]\s+)?|\d+[.)]\s+|```\w*\s*)/, '')
+    .replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1')
+    .replace(/(\*\*|__|~~|`+)(.+?)\1/g, '$2')
+    .replace(/(^|\W)[*_](\S(?:.*?\S)?)[*_](?=\W|$)/g, '$1$2')
+    .trim())
+}
+
 export function sessionTitle(session: P.SessionRecord): string {
   return visibleLine(session.title || baseName(session.cwd))
 }

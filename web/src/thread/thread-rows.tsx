@@ -1,19 +1,23 @@
 /** The rows of a conversation, one component per kind of item. */
 import { useMemo, useState } from 'preact/hooks'
-import { navigate, sessionUrl } from '../app/router'
+import { errorMessage, request } from '../api/client'
+import { showPanel } from '../app/actions'
 import { AskCard } from '../asks/ask-card'
 import { partsOf, AskParts } from '../asks/ask-parts'
+import { trackCommand } from '../commands/pending-commands'
 import { DiffView } from '../diff/diff-view'
 import { parseDiff } from '../diff/parse-diff'
 import type * as P from '../generated/protocol'
 import { VERBS, ago, answeredBy, cost, compactNumber, actionSummary, duration, askHeading } from '../shared/format'
 import { visibleLine, visible } from '../shared/visible-text'
-import { asks, nodes, now, sessions, recentlyAnswered } from '../store/store'
+import { asks, nodes, now, sessions, recentlyAnswered, thread } from '../store/store'
+import { CodeText, isFolded, sizeOf } from '../ui/code'
+import { CopyButton, Problem } from '../ui/components'
 import { Icon } from '../ui/icons'
 import { Markdown } from '../ui/markdown'
 import { memo } from '../ui/memo'
 import { adviceFor } from './error-advice'
-import type { ThreadItem } from './thread'
+import type { Content, ThreadItem } from './thread'
 
 export const ThreadRow = memo(({ item, session }: { item: ThreadItem; session: string }) => (
   <div class={item.parent ? 'thread-row child' : 'thread-row'} data-row={item.key} data-kind={item.content.value.kind}>
@@ -25,28 +29,65 @@ function RowContent({ item, session }: { item: ThreadItem; session: string }) {
   const content = item.content.value
   switch (content.kind) {
     case 'user':
-      return <div class="bubble"><div class="bubble-text">{content.text || '(attachments)'}</div><Ticks tick="node" at={item.at} /></div>
+      return <UserRow text={content.text} at={item.at} />
     case 'text':
-      return <Markdown text={content.text} live={content.live} />
+      return <div class="copyable"><Markdown text={content.text} live={content.live} />{!content.live && <CopyButton bare text={content.text} label="Copy the text" />}</div>
     case 'thinking':
       return <ThinkingRow text={content.text} live={content.live} />
     case 'tool':
-      return <ToolRow use={content.use} result={content.result} output={content.output} over={content.unfinished} />
+      return <ToolRow {...content} />
     case 'ask':
       return <AskRow ask={content.ask} answer={content.answer} />
     case 'plan':
       return <PlanRow steps={content.steps} />
     case 'diff':
       return <DiffRow diff={content.diff} session={session} />
-    case 'warning':
-      return <p class="note warning"><Icon name="warn" /> {visible(content.text)}</p>
-    case 'status':
-      return <p class="note">{visible(content.state)}{content.detail && ` · ${visible(content.detail)}`}</p>
+    case 'notes':
+      return <NotesRow notes={content.notes} />
     case 'error':
-      return <ErrorRow error={content.error} session={session} />
+      return <ErrorRow error={content.error} retry={content.retry} session={session} />
     case 'done':
-      return <DoneRow done={content.done} />
+      return <DoneRow done={content.done} retry={content.retry} session={session} />
   }
+}
+
+const LONG_PROMPT = 1200 // characters, beyond which a prompt is folded
+
+function UserRow({ text, at }: { text: string; at: number }) {
+  const [open, setOpen] = useState(false)
+  const long = text.length > LONG_PROMPT
+  return (
+    <div class="bubble copyable">
+      <div class="bubble-text">{long && !open ? `${text.slice(0, LONG_PROMPT / 2)} …` : text || '(attachments)'}</div>
+      {long && <button type="button" class="small" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? 'Show less' : `Show all of it: ${sizeOf(text)}`}</button>}
+      <Ticks tick="node" at={at} />
+      {text && <CopyButton bare text={text} label="Copy the prompt" />}
+    </div>
+  )
+}
+
+const LONG_NOTE = 160 // characters of a note that has a row of its own
+
+const noteText = (note: P.Warning | P.Status): string => (note.type === 'warning' ? note.message : [note.state, note.detail].filter(Boolean).join(' · '))
+
+/** Warnings and notices: a short one as it is, several or a long one folded. */
+function NotesRow({ notes }: { notes: readonly (P.Warning | P.Status)[] }) {
+  const [open, setOpen] = useState(false)
+  const warnings = notes.filter((note) => note.type === 'warning').length
+  const one = (note: P.Warning | P.Status, index: number) => <p key={index} class={note.type === 'warning' ? 'note warning' : 'note'}>{note.type === 'warning' && <Icon name="warn" />} {visible(noteText(note))}</p>
+  if (notes.length === 1 && noteText(notes[0]!).length <= LONG_NOTE) return one(notes[0]!, 0)
+  const count = (number: number, word: string) => (number ? `${number} ${word}${number === 1 ? '' : 's'}` : '')
+  return (
+    <div class="fold">
+      <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <Icon name={warnings ? 'warn' : 'list'} />
+        <span class="verb">{[count(warnings, 'warning'), count(notes.length - warnings, 'notice')].filter(Boolean).join(', ')}</span>
+        {!open && <span class="fold-line">{visibleLine(noteText(notes[0]!))}</span>}
+        <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
+      </button>
+      {open && <div class="fold-body">{notes.map(one)}</div>}
+    </div>
+  )
 }
 
 const TICK_LABELS = { sending: 'Sending to the hub', hub: 'Received by the hub', node: 'Received by the machine', failed: 'Not sent' }
@@ -82,18 +123,27 @@ const TOOL_STATUS_ICONS = { ok: 'check', error: 'warn', denied: 'cross', over: '
 /** What a tool call does, in a line. */
 export const toolLine = ({ action, name }: P.ToolUse): string => `${VERBS[action.kind] ?? 'Use'} ${actionSummary(action, name) || visibleLine(name)}`
 
-function ToolRow({ use, result, output, over }: { use: P.ToolUse; result?: P.ToolResult; output: string; over: boolean }) {
+/** What was decided about a tool call, and by whom: "allowed by Phone". */
+export function decisionText(answer: P.Answer): string {
+  const span = answer.decision === 'allow' ? { session: ', for this session', always: ', always', once: '' }[answer.remember ?? 'once'] : ''
+  return `${answer.decision === 'allow' ? 'allowed' : 'denied'}${answeredBy(answer)}${span}`
+}
+
+function ToolRow({ use, result, output, unfinished, ask, answer }: Extract<Content, { kind: 'tool' }>) {
   const [open, setOpen] = useState(false)
   const { action } = use
   const line = actionSummary(action, use.name) || visibleLine(use.name)
-  const state = result?.status ?? (over ? 'over' : 'running')
+  const state = result?.status ?? (unfinished ? 'over' : 'running')
   const text = result?.output ?? output
+  const reason = answer?.reason && answer.by !== 'restart' ? `“${visibleLine(answer.reason)}”` : ''
   return (
     <div class={`fold tool ${state}`}>
       <button type="button" class="fold-head" aria-expanded={open} onClick={() => setOpen(!open)}>
         <Icon name={action.kind} />
         <span class="verb">{VERBS[action.kind] ?? 'Use'}</span>
         <span class={action.kind === 'command' || action.kind === 'edit' || action.kind === 'read' ? 'fold-line mono' : 'fold-line'}>{line}</span>
+        {answer && <span class={`decision ${answer.decision}`}><Icon name={answer.decision === 'allow' ? 'check' : 'cross'} /> <span>{decisionText(answer)}{reason && ` ${reason}`}</span></span>}
+        {!open && text && isFolded(text) && <span class="faint size">{sizeOf(text)}</span>}
         {state === 'running' ? <span class="spinner" role="img" aria-label="Running" />
           : <span class={`state ${state}`}><Icon name={TOOL_STATUS_ICONS[state]} label={TOOL_STATUS_LABELS[state]} /></span>}
         <span class={open ? 'turned' : ''}><Icon name="chevron" /></span>
@@ -101,10 +151,12 @@ function ToolRow({ use, result, output, over }: { use: P.ToolUse; result?: P.Too
       {!result && output && !open && <pre class="code tail" aria-hidden="true">{visible(output.trimEnd().split('\n').slice(-3).join('\n'))}</pre>}
       {open && (
         <div class="fold-body">
-          {action.kind === 'command' ? <pre class="code command">{visible(action.command)}</pre>
+          {reason && <p class="small-text">Why it was {answer!.decision === 'allow' ? 'allowed' : 'denied'}: {reason}</p>}
+          {ask?.reason && <p class="faint small-text">Why it asked: {visible(ask.reason)}</p>}
+          {action.kind === 'command' ? <CodeText class="command" label="Command" text={action.command} language="sh" />
             : action.kind === 'edit' && action.diff ? <DiffView diff={action.diff} />
-              : Object.keys(use.input ?? {}).length > 0 && <pre class="code">{visible(JSON.stringify(use.input, null, 2))}</pre>}
-          {text && <pre class="code output" tabIndex={0} aria-label="Output">{visible(text)}</pre>}
+              : Object.keys(use.input ?? {}).length > 0 && <CodeText label="Input" text={JSON.stringify(use.input, null, 2)} language="json" />}
+          {text && <CodeText class="output" label="Output" text={text} />}
           {!text && state !== 'running' && <p class="faint small-text">{state === 'denied' ? 'The tool did not run.' : state === 'over' ? 'The turn ended before the tool returned a result.' : 'No output.'}</p>}
         </div>
       )}
@@ -159,14 +211,14 @@ function DiffRow({ diff, session }: { diff: P.Diff; session: string }) {
   const [added, removed] = [files.reduce((sum, file) => sum + file.added, 0), files.reduce((sum, file) => sum + file.removed, 0)]
   const paths = diff.paths?.length ? diff.paths : files.map((file) => file.path)
   return (
-    <button type="button" class="diff-row" onClick={() => navigate(sessionUrl(session, 'diff'))}>
+    <button type="button" class="diff-row" onClick={() => showPanel(session, 'diff', true)}>
       <Icon name="diff" /><span class="verb">Changed</span>
       <span class="fold-line mono">{visibleLine(paths.join(', '))}</span><span class="plus">+{added}</span><span class="minus">−{removed}</span><Icon name="chevron" />
     </button>
   )
 }
 
-function ErrorRow({ error, session }: { error: P.Error; session: string }) {
+function ErrorRow({ error, retry, session }: { error: P.Error; retry: string; session: string }) {
   const record = sessions.value.get(session)
   const agent = nodes.value.get(record?.node ?? '')?.agents?.find((one) => one.name === record?.agent)
   return (
@@ -175,8 +227,33 @@ function ErrorRow({ error, session }: { error: P.Error; session: string }) {
       <div>
         <strong>{visible(error.message)}</strong>
         <p>{adviceFor(error, agent)}</p>
+        <RetryButton prompt={retry} session={session} />
       </div>
     </div>
+  )
+}
+
+/** Sends the prompt of the last turn again, when that failed. The hub makes one copy of it, however often it is asked. */
+function RetryButton({ prompt, session }: { prompt: string; session: string }) {
+  const [problem, setProblem] = useState('')
+  const [busy, setBusy] = useState(false)
+  const record = sessions.value.get(session)
+  if (!prompt || thread.value?.session !== session || thread.value.lastPrompt.value !== prompt || record?.kind === 'attached') return null
+  const retry = async () => {
+    setBusy(true)
+    try {
+      await trackCommand('Retry', session, request('POST', `sessions/${encodeURIComponent(session)}/prompts/${encodeURIComponent(prompt)}/retry`))
+      setProblem('')
+    } catch (error) {
+      setProblem(errorMessage(error))
+      setBusy(false)
+    }
+  }
+  return (
+    <>
+      <button type="button" class="small retry" disabled={busy || record?.status === 'working'} onClick={() => void retry()}><Icon name="retry" /> Retry</button>
+      <Problem text={problem} />
+    </>
   )
 }
 
@@ -184,7 +261,7 @@ const TURN_STATUS_LABELS: Record<P.Done['status'], string> = {
   success: 'Done', error: 'Failed', interrupted: 'Stopped', max_turns: 'Stopped: turn limit reached', max_budget: 'Stopped: budget reached', timeout: 'Stopped: timed out',
 }
 
-function DoneRow({ done }: { done: P.Done }) {
+function DoneRow({ done, retry, session }: { done: P.Done; retry: string; session: string }) {
   const { tokens } = done
   const parts = [
     done.duration_s ? duration(done.duration_s) : '',
@@ -193,9 +270,11 @@ function DoneRow({ done }: { done: P.Done }) {
     done.usage === 'partial' ? 'usage incomplete' : '',
   ].filter(Boolean)
   return (
-    <p class={`turn-end ${done.status}`}>
-      <span>{TURN_STATUS_LABELS[done.status]}</span>{parts.map((part) => <span key={part} class="faint">{part}</span>)}
-      {done.error && <span class="done-error">{visible(done.error)}</span>}
-    </p>
+    <>
+      {done.error ? <ErrorRow error={{ type: 'error', message: done.error }} retry={retry} session={session} /> : <RetryButton prompt={retry} session={session} />}
+      <p class={`turn-end ${done.status}`}>
+        <span>{TURN_STATUS_LABELS[done.status]}</span>{parts.map((part) => <span key={part} class="faint">{part}</span>)}
+      </p>
+    </>
   )
 }

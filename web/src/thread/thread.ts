@@ -5,17 +5,17 @@ import type * as P from '../generated/protocol'
 
 export type AnyEvent = P.EventFrame['event']
 
+/** What a row shows. `notes`: what an agent tells one after the other, as at its start. `retry`: the prompt of a failed turn. */
 export type Content =
   | { readonly kind: 'user'; readonly text: string }
   | { readonly kind: 'text' | 'thinking'; readonly text: string; readonly live: boolean }
-  | { readonly kind: 'tool'; readonly use: P.ToolUse; readonly result?: P.ToolResult; readonly output: string; readonly unfinished: boolean }
+  | { readonly kind: 'tool'; readonly use: P.ToolUse; readonly result?: P.ToolResult; readonly output: string; readonly unfinished: boolean; readonly ask?: P.Ask; readonly answer?: P.Answer }
   | { readonly kind: 'ask'; readonly ask?: P.Ask; readonly answer?: P.Answer }
   | { readonly kind: 'plan'; readonly steps: readonly P.PlanStep[] }
   | { readonly kind: 'diff'; readonly diff: P.Diff }
-  | { readonly kind: 'warning'; readonly text: string }
-  | { readonly kind: 'status'; readonly state: string; readonly detail: string }
-  | { readonly kind: 'error'; readonly error: P.Error }
-  | { readonly kind: 'done'; readonly done: P.Done }
+  | { readonly kind: 'notes'; readonly notes: readonly (P.Warning | P.Status)[] }
+  | { readonly kind: 'error'; readonly error: P.Error; readonly retry: string }
+  | { readonly kind: 'done'; readonly done: P.Done; readonly retry: string }
 
 /** A row. Its content may change in place; its key and number stay, also when older rows are inserted before it. */
 export interface ThreadItem {
@@ -35,6 +35,8 @@ export class Thread {
   readonly init = signal<P.Init | undefined>(undefined)
   readonly usage = signal<P.Usage | undefined>(undefined)
   readonly working = signal(false)
+  /** The prompt of the last turn; only its failure can be retried. */
+  readonly lastPrompt = signal('')
   /** Whether there are events before the first loaded one. */
   readonly hasOlder = signal(false)
   loadingOlder = false
@@ -49,6 +51,8 @@ export class Thread {
   private completedItems = new Set<string>() // this turn's complete items: late deltas are ignored
   private orphanResults = new Map<string, P.ToolResult | P.Answer>() // results whose call lies on an older page
   private turnSeq = 0
+  private prompt = '' // of the turn
+  private decidedAsks = new Map<string, ThreadItem>() // this turn's decided asks by their tool call, which is not there (yet)
   private toolCalls = new Map<string, ThreadItem>() // this turn's tool calls by their id; a model may use one again in a later turn
   private liveCount = 0
   private rebuilding = false
@@ -116,7 +120,9 @@ export class Thread {
     this.liveItems.clear()
     this.completedItems.clear()
     this.turnSeq = 0
+    this.prompt = ''
     this.toolCalls.clear()
+    this.decidedAsks.clear()
     this.rebuilding = true
     for (const frame of this.events) this.applyEvent(frame)
     this.rebuilding = false
@@ -131,7 +137,7 @@ export class Thread {
       this.byKey.set(row.key, used)
       return used
     })
-    for (const [id, row] of this.toolCalls) this.toolCalls.set(id, this.byKey.get(row.key)!)
+    for (const known of [this.toolCalls, this.decidedAsks]) for (const [id, row] of known) known.set(id, this.byKey.get(row.key)!)
   }
 
   private publish(): void {
@@ -142,6 +148,7 @@ export class Thread {
       if (row.number === UNNUMBERED || index > anchor) row.number = base + index
     })
     this.items.value = [...this.rows]
+    this.lastPrompt.value = this.prompt
   }
 
   private add(key: string, seq: number, at: number, parent: string, content: Content): ThreadItem {
@@ -151,13 +158,12 @@ export class Thread {
     return row
   }
 
-  private upsert(key: string, frame: P.EventFrame, parent: string, content: Content, move = false): void {
+  private upsert(key: string, frame: P.EventFrame, parent: string, content: Content, move = false): ThreadItem {
     const row = this.byKey.get(key)
-    if (!row) this.add(key, frame.seq, frame.at, parent, content)
-    else {
-      row.content.value = content
-      if (move) this.rows.push(...this.rows.splice(this.rows.indexOf(row), 1))
-    }
+    if (!row) return this.add(key, frame.seq, frame.at, parent, content)
+    row.content.value = content
+    if (move) this.rows.push(...this.rows.splice(this.rows.indexOf(row), 1))
+    return row
   }
 
   private applyEvent(frame: P.EventFrame): void {
@@ -170,8 +176,10 @@ export class Thread {
       case 'turn_started':
         this.dropLive()
         this.turnSeq = seq
+        this.prompt = event.id ?? ''
         this.completedItems.clear()
         this.toolCalls.clear()
+        this.decidedAsks.clear()
         this.orphanResults.clear()
         this.working.value = true
         this.add(own, seq, frame.at, '', { kind: 'user', text: event.prompt })
@@ -183,8 +191,11 @@ export class Thread {
       case 'tool_use': {
         const content: Content = { kind: 'tool', use: event, result: this.orphanResults.get(`tool ${event.id}`) as P.ToolResult | undefined, output: '', unfinished: false }
         const known = this.toolCalls.get(event.id)
-        if (known) known.content.value = content
+        const before = known?.content.peek()
+        if (known && before?.kind === 'tool') known.content.value = { ...content, ask: before.ask, answer: before.answer }
         else this.toolCalls.set(event.id, this.add(`tool #${seq}`, seq, frame.at, event.parent ?? '', content))
+        const decided = this.decidedAsks.get(event.id)
+        if (decided) this.foldDecision(decided)
         break
       }
       case 'tool_result': {
@@ -195,13 +206,15 @@ export class Thread {
         break
       }
       case 'ask':
-        this.upsert(`ask ${event.id}`, frame, '', { kind: 'ask', ask: event, answer: this.orphanResults.get(`ask ${event.id}`) as P.Answer | undefined })
+        this.foldDecision(this.upsert(`ask ${event.id}`, frame, '', { kind: 'ask', ask: event, answer: this.orphanResults.get(`ask ${event.id}`) as P.Answer | undefined }))
         break
       case 'answer': {
         const row = this.byKey.get(`ask ${event.ask}`)
         const content = row?.content.peek()
-        if (row && content?.kind === 'ask') row.content.value = { ...content, answer: event }
-        else if (event.by === 'policy' || event.by === 'memory') this.upsert(`ask ${event.ask}`, frame, '', { kind: 'ask', answer: event })
+        if (row && content?.kind === 'ask') {
+          row.content.value = { ...content, answer: event }
+          this.foldDecision(row)
+        } else if (event.by === 'policy' || event.by === 'memory') this.foldDecision(this.upsert(`ask ${event.ask}`, frame, '', { kind: 'ask', answer: event }))
         else this.orphanResults.set(`ask ${event.ask}`, event)
         break
       }
@@ -215,18 +228,20 @@ export class Thread {
         this.usage.value = event
         break
       case 'status':
-        this.add(own, seq, frame.at, '', { kind: 'status', state: event.state, detail: event.detail ?? '' })
+      case 'warning': {
+        const last = this.rows.at(-1)
+        const content = last?.content.peek()
+        if (last && content?.kind === 'notes') last.content.value = { kind: 'notes', notes: [...content.notes, event] }
+        else this.add(own, seq, frame.at, '', { kind: 'notes', notes: [event] })
         break
-      case 'warning':
-        this.add(own, seq, frame.at, '', { kind: 'warning', text: event.message })
-        break
+      }
       case 'error':
-        this.add(own, seq, frame.at, '', { kind: 'error', error: event })
+        this.add(own, seq, frame.at, '', { kind: 'error', error: event, retry: '' })
         break
       case 'done':
         this.dropLive()
         this.working.value = false
-        this.add(own, seq, frame.at, '', { kind: 'done', done: this.finishTurn(event) })
+        this.add(own, seq, frame.at, '', this.finishTurn(event))
         break
       case 'text_delta':
       case 'thinking_delta':
@@ -255,26 +270,54 @@ export class Thread {
     this.byKey.set(row.key, settled)
   }
 
-  /** Ends the turn: marks tools without a result as unfinished and shows an error once. After an interruption by the person the
-   * agent's own error about it is removed. */
-  private finishTurn(done: P.Done): P.Done {
-    let errorShown = false
+  /** A decided permission becomes a part of its tool's row; a question, and an ask about no tool, keeps its own. */
+  private foldDecision(row: ThreadItem): void {
+    const content = row.content.peek()
+    if (content.kind !== 'ask' || !content.answer || (content.ask && content.ask.kind !== 'permission')) return
+    const tool = content.ask?.tool || content.answer.tool
+    if (!tool) return
+    const call = this.toolCalls.get(tool)
+    const there = call?.content.peek()
+    if (!call || there?.kind !== 'tool') {
+      this.decidedAsks.set(tool, row)
+      return
+    }
+    call.content.value = { ...there, ask: content.ask, answer: content.answer }
+    this.decidedAsks.delete(tool)
+    this.remove(row)
+  }
+
+  /** Ends the turn: marks tools without a result as unfinished and shows an error once, where it can be retried. After an
+   * interruption by the person the agent's own error about it is removed. */
+  private finishTurn(done: P.Done): Content {
+    let shown: ThreadItem | undefined // the row that says what the end says
+    let last: ThreadItem | undefined // the turn's last error
     for (let index = this.rows.length - 1; index >= 0; index--) {
       const row = this.rows[index]!
       const content = row.content.peek()
       if (content.kind === 'user' || content.kind === 'done') break
       if (content.kind === 'tool' && !content.result) row.content.value = { ...content, unfinished: true }
       if (content.kind !== 'error' || content.error.recoverable) continue
-      if (done.status === 'interrupted') this.remove(row)
-      else if (errorShown && content.error.message === done.error) this.remove(row)
-      else errorShown ||= content.error.message === done.error
+      if (done.status === 'interrupted' || (shown && content.error.message === done.error)) {
+        this.remove(row)
+        continue
+      }
+      last ??= row
+      if (content.error.message === done.error) shown = row
     }
-    return errorShown || done.status === 'interrupted' ? { ...done, error: '' } : done
+    const said = shown || done.status === 'interrupted' ? { ...done, error: '' } : done
+    const retry = done.status === 'error' || done.status === 'timeout' ? this.prompt : ''
+    const error = said.error ? undefined : (shown ?? last)
+    const content = error?.content.peek()
+    if (!error || content?.kind !== 'error') return { kind: 'done', done: said, retry }
+    error.content.value = { ...content, retry }
+    return { kind: 'done', done: said, retry: '' }
   }
 
   private remove(row: ThreadItem): void {
     this.byKey.delete(row.key)
-    this.rows.splice(this.rows.indexOf(row), 1)
+    const index = this.rows.indexOf(row)
+    if (index >= 0) this.rows.splice(index, 1)
   }
 
   private dropLive(): void {
@@ -287,7 +330,10 @@ export class Thread {
 /** Whether two contents come from the same events. */
 function sameContent(one: Content, other: Content): boolean {
   const [left, right] = [one, other] as Record<string, unknown>[]
-  return Object.keys({ ...left, ...right }).every((name) => left![name] === right![name])
+  return Object.keys({ ...left, ...right }).every((name) => same(left![name], right![name]))
 }
+
+const same = (one: unknown, other: unknown): boolean =>
+  one === other || (Array.isArray(one) && Array.isArray(other) && one.length === other.length && one.every((part, index) => part === other[index]))
 
 const UNNUMBERED = Number.MIN_SAFE_INTEGER

@@ -3,8 +3,8 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Icon } from './icons'
 
-/** A modal sheet, as a native dialog for its focus and Escape handling. */
-export function Sheet(props: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean; actions?: ComponentChildren }) {
+/** A modal sheet, as a native dialog for its focus and Escape handling. `plain`: without a head; `foot`: always in sight. */
+export function Sheet(props: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean; plain?: boolean; actions?: ComponentChildren; foot?: ComponentChildren }) {
   const box = useRef<HTMLDialogElement>(null)
   useEffect(() => {
     const dialog = box.current!
@@ -13,17 +13,20 @@ export function Sheet(props: { title: string; onClose: () => void; children: Com
   }, [])
   return (
     <dialog
-      ref={box} class={props.wide ? 'sheet wide' : 'sheet'} aria-label={props.title}
+      ref={box} class={`sheet ${props.wide ? 'wide' : ''} ${props.plain ? 'plain-sheet' : ''}`} aria-label={props.title}
       onCancel={(event) => { event.preventDefault(); props.onClose() }}
       onClick={(event) => { if (event.target === box.current) props.onClose() }}
     >
       <div class="sheet-in">
-        <header class="sheet-head">
-          <h2>{props.title}</h2>
-          {props.actions}
-          <button type="button" class="plain" aria-label="Close" onClick={props.onClose}><Icon name="cross" /></button>
-        </header>
+        {!props.plain && (
+          <header class="sheet-head">
+            <h2>{props.title}</h2>
+            {props.actions}
+            <button type="button" class="plain" aria-label="Close" onClick={props.onClose}><Icon name="cross" /></button>
+          </header>
+        )}
         <div class="sheet-body">{props.children}</div>
+        {props.foot && <div class="sheet-foot">{props.foot}</div>}
       </div>
     </dialog>
   )
@@ -76,15 +79,17 @@ export function HoldButton(props: { label: string; onConfirm: () => void; class?
   )
 }
 
-export function CopyButton({ text, label = 'Copy' }: { text: string; label?: string }) {
+/** `bare`: only its icon, in the corner of what it copies. */
+export function CopyButton({ text, label = 'Copy', bare = false }: { text: string; label?: string; bare?: boolean }) {
   const [done, setDone] = useState(false)
   if (!navigator.clipboard) return null // only https and localhost have one
+  const name = done ? 'Copied' : label
   return (
     <button
-      type="button" class="small"
+      type="button" class={bare ? 'plain copy' : 'small'} aria-label={bare ? name : undefined} title={bare ? name : undefined}
       onClick={() => void navigator.clipboard.writeText(text).then(() => { setDone(true); setTimeout(() => setDone(false), 1500) })}
     >
-      <Icon name={done ? 'check' : 'copy'} /> <span aria-live="polite">{done ? 'Copied' : label}</span>
+      <Icon name={done ? 'check' : 'copy'} />{!bare && <span aria-live="polite">{name}</span>}
     </button>
   )
 }

@@ -40,6 +40,9 @@ const PATHS: Record<string, string> = {
   more: 'M5 12h.1M12 12h.1M19 12h.1',
   copy: 'M8 8h11v12H8zM5 16V4h11',
   minus: 'M6 12h12',
+  keyboard: 'M3 6h18v12H3zM7 10h.1M11 10h.1M15 10h.1M18 10h.1M7 14h10',
+  pin: 'M9 4h6l-1 6 4 3H6l4-3zM12 13v7',
+  retry: 'M19 12a7 7 0 1 1-2-5M19 3v4h-4',
 }
 
 export function Icon({ name, label }: { name: string; label?: string }) {

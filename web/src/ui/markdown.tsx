@@ -5,8 +5,12 @@
  */
 import DOMPurify from 'dompurify'
 import MarkdownIt from 'markdown-it'
-import { useMemo } from 'preact/hooks'
+import { render } from 'preact'
+import { useEffect, useMemo, useRef } from 'preact/hooks'
 import { visible } from '../shared/visible-text'
+import { Tokens } from './code'
+import { CopyButton } from './components'
+import { useHighlighter } from './highlighting'
 import { memo } from './memo'
 
 /** A link opens in a new tab and learns nothing about this page. */
@@ -33,14 +37,31 @@ for (const kind of ['code_inline', 'code_block', 'fence'] as const) {
   }
 }
 
+const plainFence = md.renderer.rules.fence!
+md.renderer.rules.fence = (tokens, index, ...rest) => {
+  const language = /^[\w+#-]{1,20}/.exec(tokens[index]!.info.trim())?.[0] ?? ''
+  return plainFence(tokens, index, ...rest).replace('<pre>', `<pre data-language="${language}">`)
+}
+
+/** "- [ ] text" and "- [x] text": an item with a box. */
+md.core.ruler.push('tasks', ({ tokens }) => {
+  tokens.forEach((token, index) => {
+    const [item, text] = [tokens[index - 2], token.children?.[0]]
+    const mark = token.type === 'inline' && item?.type === 'list_item_open' && text?.type === 'text' && /^\[([ xX])\]\s+/.exec(text.content)
+    if (!mark) return
+    text.content = text.content.slice(mark[0].length)
+    item.attrSet('data-task', mark[1] === ' ' ? 'open' : 'done')
+  })
+})
+
 const TAGS = ['a', 'b', 'blockquote', 'br', 'code', 'del', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'i', 'li', 'ol', 'p', 'pre', 's', 'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul']
 
 export function toHtml(text: string): string {
   return DOMPurify.sanitize(md.render(text), {
     ALLOWED_TAGS: TAGS,
-    ALLOWED_ATTR: ['href', 'start', 'target', 'rel'],
+    ALLOWED_ATTR: ['href', 'start', 'target', 'rel', 'data-language', 'data-task'],
     ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
-    ADD_URI_SAFE_ATTR: ['rel', 'target', 'start'],
+    ADD_URI_SAFE_ATTR: ['rel', 'target', 'start', 'data-language', 'data-task'],
     ALLOW_DATA_ATTR: false,
     ALLOW_ARIA_ATTR: false,
   })
@@ -72,12 +93,43 @@ function isList(piece: readonly string[]): boolean {
   return /^\s*(?:[-*+]|\d+[.)])\s/.test(piece.find((line) => line.trim()) ?? '')
 }
 
-const Block = memo(({ text }: { text: string }) => {
+/** `final`: the text does not change any more, so that its code is highlighted and can be copied. */
+const Block = memo(({ text, final }: { text: string; final: boolean }) => {
   const html = useMemo(() => toHtml(text), [text])
-  return <div class="md" dangerouslySetInnerHTML={{ __html: html }} />
+  const box = useRef<HTMLDivElement>(null)
+  const code = final && html.includes('<pre')
+  const highlighter = useHighlighter(code)
+  useEffect(() => {
+    if (!code) return
+    const drawn = [...box.current!.querySelectorAll('pre')].map((pre) => decorate(pre, highlighter))
+    return () => drawn.forEach((undo) => undo())
+  }, [html, code, highlighter])
+  return <div class="md" ref={box} dangerouslySetInnerHTML={{ __html: html }} />
 })
+
+/** A block of code with its copy button and its colours. Returns what takes the button away. */
+function decorate(pre: HTMLPreElement, highlighter: typeof import('./highlight') | undefined): () => void {
+  const text = pre.textContent ?? ''
+  const language = pre.dataset.language ?? ''
+  const code = pre.querySelector('code') ?? pre
+  pre.tabIndex = 0 // it scrolls
+  if (highlighter && language) {
+    code.textContent = ''
+    render(<Tokens of={highlighter.highlight(text, language)} />, code)
+  }
+  const frame = document.createElement('div')
+  frame.className = 'code-block'
+  pre.replaceWith(frame)
+  const corner = document.createElement('div')
+  frame.append(pre, corner)
+  render(<CopyButton bare text={text} label="Copy the code" />, corner)
+  return () => {
+    render(null, corner)
+    frame.replaceWith(pre)
+  }
+}
 
 export function Markdown({ text, live = false }: { text: string; live?: boolean }) {
   const parts = useMemo(() => splitBlocks(text), [text])
-  return <div class={live ? 'prose live' : 'prose'}>{parts.map((part, index) => <Block key={index} text={part} />)}</div>
+  return <div class={live ? 'prose live' : 'prose'}>{parts.map((part, index) => <Block key={index} text={part} final={!live || index < parts.length - 1} />)}</div>
 }

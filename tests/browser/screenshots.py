@@ -1,0 +1,100 @@
+"""Screenshots of every page, on a phone, a narrow phone and a desktop, in both themes.
+
+`python -m tests.browser.screenshots DIRECTORY`.
+
+They are made to be looked at. The hub, its sessions and the browser are the tests' own.
+"""
+
+import argparse
+import asyncio
+import tempfile
+from pathlib import Path
+
+from playwright.async_api import Browser, Page, async_playwright, expect
+from tests.browser.conftest import CHROMIUM, FLAGS, SIZES, TOUCHED, WAIT_MS
+from tests.browser.hub import HubProcess
+from tests.browser.showcase import EVENTS
+
+from tieline.script import Say, Stall, Write
+
+PAGES = (
+    "/", "/s/showcase", "/s/showcase/diff", "/s/showcase/info", "/s/waiting", "/s/working", "/new", "/settings",
+    "/members", "/messages", "/inboxes", "/dead", "/channels", "/teams", "/teams/new",
+)  # fmt: skip
+SHOTS = ("iphone", "narrow", "wide")
+OVERLAYS = (("Control+k", "palette"), ("Shift+?", "keys"))
+
+
+async def take(out: Path, only: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hub = HubProcess(Path(folder))
+        hub.agent("codex", [Say("I begin with the **second** half.", chunks=2), Stall()])
+        hub.agent("claude-code", [Write("notes.txt", "one\ntwo\n")], [Say("Written.")])
+        await hub.fill("showcase", EVENTS)
+        async with hub, async_playwright() as playwright:
+            await hub.session("claude-code", id="showcase", title="Mend the greeting")
+            (hub.place / "greeting.py").write_text('def greet(name: str) -> str:\n    return f"Hello, {name}!"\n')
+            await hub.session("demo", id="waiting", prompt="The greeting is wrong. Please mend it.")
+            await hub.session("codex", id="working", prompt="Translate the second half of the manual, please")
+            for text in ("and then the index", "at last, the **cover**"):
+                await hub.request("POST", "sessions/working/prompts", {"text": text})
+            browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=60_000)
+            try:
+                for size in SHOTS:
+                    for scheme in ("light", "dark"):
+                        if only in f"{size}-{scheme}":
+                            await _all(browser, hub, out, size, scheme)
+            finally:
+                await browser.close()
+
+
+async def _all(browser: Browser, hub: HubProcess, out: Path, size: str, scheme: str) -> None:
+    context = await browser.new_context(
+        viewport=SIZES[size], color_scheme="dark" if scheme == "dark" else "light", has_touch=size in TOUCHED,
+        reduced_motion="reduce",
+    )  # fmt: skip
+    context.set_default_timeout(WAIT_MS)
+    page = await context.new_page()
+    await page.goto(await hub.login())
+    await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+    for path in PAGES:
+        await page.goto(hub.url + path)
+        await _settled(page)
+        await page.screenshot(path=out / f"{size}-{scheme}-{path.strip('/').replace('/', '-') or 'home'}.png")
+    await page.goto(f"{hub.url}/s/showcase")
+    await _settled(page)
+    for row in await page.locator(".tool > .fold-head").all():
+        await row.click()
+    for share in range(3):
+        await page.evaluate(
+            "share => { const b = document.querySelector('.thread-scroll'); b.scrollTop = b.scrollHeight * share / 3 }",
+            share,
+        )
+        await page.screenshot(path=out / f"{size}-{scheme}-thread-{share}.png")
+    for key, name in OVERLAYS:
+        await page.locator("#content").focus()
+        await page.keyboard.press(key)
+        await expect(page.get_by_role("dialog").locator("li, dd").first).to_be_visible()
+        await page.screenshot(path=out / f"{size}-{scheme}-{name}.png")
+        await page.keyboard.press("Escape")
+    await context.close()
+
+
+async def _settled(page: Page) -> None:
+    await expect(page.locator("main, [role=main], dialog").first).to_be_attached()
+    await expect(page.locator(".connection").first).to_have_attribute("data-hub", "online")
+    await expect(page.get_by_text("Loading …")).to_have_count(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--only", default="", help="part of a size and theme, such as wide-dark")
+    given = parser.parse_args()
+    given.directory.mkdir(parents=True, exist_ok=True)
+    asyncio.run(take(given.directory, given.only))
+    print(f"{len(list(given.directory.glob('*.png')))} pictures are in {given.directory}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+/** What stands beside a conversation: its changes, its facts and what it used. Docked on a desktop, a sheet on a phone. */
+import { useState } from 'preact/hooks'
+import { dock, setDock, Separator, type Panel } from '../app/columns'
+import { get, request, errorMessage } from '../api/client'
+import { back, navigate, sessionUrl } from '../app/router'
+import { commandsOfSession, PendingCommands, trackCommand } from '../commands/pending-commands'
+import { DiffView } from '../diff/diff-view'
+import { formatComment } from '../diff/parse-diff'
+import type * as P from '../generated/protocol'
+import { addToDraft } from '../prompts/composer'
+import { sendPrompt } from '../prompts/outbox'
+import { agentName, ago, compactNumber, cost, duration, sessionTitle } from '../shared/format'
+import { visible } from '../shared/visible-text'
+import { nodes, now, thread } from '../store/store'
+import { Empty, Problem, Sheet, useFetched } from '../ui/components'
+import { Icon } from '../ui/icons'
+import { isPinned, togglePin } from './pins'
+import { POLICIES } from './policies'
+
+const TITLES: Readonly<Record<Panel, string>> = { diff: 'Changes', info: 'About this session' }
+const TABS: readonly (readonly [Panel, string])[] = [['diff', 'Changes'], ['info', 'About']]
+
+/** Beside the conversation. */
+export function Dock({ session }: { session: P.SessionRecord }) {
+  const shown = dock.value
+  if (!shown) return null
+  const other = shown === 'diff' ? 'info' : 'diff'
+  return (
+    <aside class="dock" id="dock" aria-label="Changes and facts">
+      <Separator column="dock" label="Width of the changes and facts" controls="dock" />
+      <header class="dock-head">
+        <div
+          class="dock-tabs" role="tablist" aria-label="Beside the conversation"
+          onKeyDown={(event) => {
+            if (event.key !== 'ArrowLeft' && event.key !== 'ArrowRight') return
+            setDock(other)
+            document.getElementById(`dock-tab-${other}`)?.focus()
+          }}
+        >
+          {TABS.map(([panel, label]) => (
+            <button key={panel} id={`dock-tab-${panel}`} type="button" role="tab" aria-selected={panel === shown} aria-controls="dock-panel" tabIndex={panel === shown ? 0 : -1} onClick={() => setDock(panel)}>{label}</button>
+          ))}
+        </div>
+        <button type="button" class="plain" aria-label="Close the changes and facts" onClick={() => setDock('')}><Icon name="cross" /></button>
+      </header>
+      <div class="dock-body" id="dock-panel" role="tabpanel" aria-labelledby={`dock-tab-${shown}`} tabIndex={0}>
+        {shown === 'diff' ? <Changes key={session.id} session={session} /> : <About key={session.id} session={session} docked />}
+      </div>
+    </aside>
+  )
+}
+
+/** Over the conversation. */
+export function PanelSheet({ session, panel }: { session: P.SessionRecord; panel: Panel }) {
+  return (
+    <Sheet title={TITLES[panel]} wide={panel === 'diff'} onClose={() => back(sessionUrl(session.id))}>
+      {panel === 'diff' ? <Changes session={session} /> : <About session={session} />}
+    </Sheet>
+  )
+}
+
+function Changes({ session }: { session: P.SessionRecord }) {
+  const { value, problem } = useFetched(() => get<P.DiffText>(`sessions/${encodeURIComponent(session.id)}/diff`), [session.id, session.turns, session.status])
+  return (
+    <>
+      <Problem text={problem} />
+      {!value && !problem && <p class="loading" role="status">Loading …</p>}
+      {value && !value.diff.trim() && <Empty icon="diff" title="No changes"><p>Since this session began.</p></Empty>}
+      {value && (
+        <DiffView
+          diff={value.diff}
+          onComment={(path, line, comment, send) => {
+            const text = formatComment(path, line, comment)
+            if (send) sendPrompt(session.id, text)
+            else addToDraft(session.id, text)
+          }}
+        />
+      )}
+      {value?.diff.trim() && <p class="faint small-text">Choose a line to comment on it.</p>}
+    </>
+  )
+}
+
+function About({ session, docked = false }: { session: P.SessionRecord; docked?: boolean }) {
+  const [problem, setProblem] = useState('')
+  const [name, setName] = useState(session.title)
+  const [model, setModel] = useState(session.model)
+  const node = nodes.value.get(session.node)
+  const agent = node?.agents?.find((one) => one.name === session.agent)
+  const features = agent?.features ?? []
+  const init = thread.value?.init.value
+  const path = `sessions/${encodeURIComponent(session.id)}`
+  const sendCommand = <T,>(what: string, method: string, at: string, body: unknown, then?: (value: T | undefined) => void) =>
+    void trackCommand<T>(what, session.id, request(method, at, body)).then((value) => { setProblem(''); then?.(value) }, (error: unknown) => setProblem(errorMessage(error)))
+  const change = (what: string, body: P.SessionChange, then?: () => void) => sendCommand(what, 'PATCH', path, body, then)
+  const driven = session.kind !== 'attached'
+  const archive = session.archived ? 'Unarchive' : 'Archive'
+  const close = () => { if (!docked) back(sessionUrl(session.id)) }
+  const policy = POLICIES.find((one) => (['file_write', 'shell', 'network'] as const).every((part) => one.policy[part] === session.policy[part]))
+  return (
+    <>
+      <Problem text={problem} />
+      <form class="stack" onSubmit={(event) => { event.preventDefault(); change('Title and model', { title: name, ...(features.includes('model') && driven && model !== session.model ? { model } : {}) }, close) }}>
+        <label>Title<input type="text" value={name} placeholder={sessionTitle(session)} onInput={(event) => setName(event.currentTarget.value)} /></label>
+        {features.includes('model') && driven && <label>Model, from the next turn<input type="text" value={model} list="models" placeholder={init?.model || 'the agent’s own choice'} onInput={(event) => setModel(event.currentTarget.value)} /></label>}
+        <datalist id="models">{(agent?.models ?? []).map((one) => <option key={one} value={one} />)}</datalist>
+        {driven && <label>Policy
+          <select value={policy?.name ?? ''} onChange={(event) => change('Policy', { policy: event.currentTarget.value })}>
+            {!policy && <option value="">Custom</option>}
+            {POLICIES.map((one) => <option key={one.name} value={one.name}>{one.title}</option>)}
+          </select>
+          {policy && <small class="faint">It {policy.description}.</small>}
+        </label>}
+        {!driven && <p class="faint">It runs in a terminal: its model, its permissions and its end are decided there.</p>}
+        <button type="submit" class="primary">Save</button>
+      </form>
+      <dl class="facts">
+        <div><dt>Agent</dt><dd>{agentName(session.agent)} {init?.version ?? agent?.version ?? ''}</dd></div>
+        {(init?.model || session.model) && <div><dt>Model</dt><dd>{init?.model || session.model}</dd></div>}
+        <div><dt>Machine</dt><dd>{node?.name || session.node}</dd></div>
+        <div><dt>Directory</dt><dd><code>{visible(session.cwd)}</code></dd></div>
+        {session.branch && <div><dt>Branch</dt><dd><code>{visible(session.branch)}</code></dd></div>}
+        {init?.receipt && (['file_write', 'shell', 'network'] as const).map((one) => (
+          <div key={one}><dt>{one.replace('_', ' ')}</dt><dd>{init.receipt![one].level}, by {init.receipt![one].means}{init.receipt![one].note && ` (${init.receipt![one].note})`}</dd></div>
+        ))}
+      </dl>
+      <Usage session={session} />
+      {!docked && <PendingCommands of={commandsOfSession(session.id)} />}
+      <div class="row wrap">
+        {features.includes('fork') && <button type="button" onClick={() => sendCommand<P.SessionRecord>('Fork', 'POST', `${path}/fork`, {}, (fork) => { if (fork) navigate(sessionUrl(fork.id)) })}>Fork</button>}
+        <button type="button" aria-pressed={isPinned(session.id)} onClick={() => togglePin(session.id)}>{isPinned(session.id) ? 'Unpin' : 'Pin'}</button>
+        <button type="button" onClick={() => change(archive, { archived: !session.archived }, close)}>{archive}</button>
+        {driven && session.status !== 'closed' && <button type="button" class="deny" onClick={() => sendCommand('End the agent', 'POST', `${path}/close`, {}, close)}>End the agent</button>}
+      </div>
+    </>
+  )
+}
+
+const TURNS_SHOWN = 8
+
+/** What it used so far, and the last turns one by one. */
+function Usage({ session }: { session: P.SessionRecord }) {
+  const { tokens } = session
+  const open = thread.value?.session === session.id ? thread.value : undefined
+  const usage = open?.usage.value
+  const ends = (open?.items.value ?? []).flatMap(({ key, at, content: { value } }) => (value.kind === 'done' ? [{ key, at, done: value.done }] : [])).slice(-TURNS_SHOWN).reverse()
+  const window = usage?.context_window
+  const counts = ([['in', tokens.input], ['out', tokens.output], ['read from the cache', tokens.cache_read], ['written to the cache', tokens.cache_write]] as const).filter(([, count]) => count != null)
+  return (
+    <section class="usage" aria-label="Usage">
+      <h3>Usage</h3>
+      <p><strong class="amount">{cost(tokens) || 'Not reported'}</strong> <span class="faint">in {session.turns} {session.turns === 1 ? 'turn' : 'turns'}</span></p>
+      {counts.length > 0 && <p class="faint small-text">Tokens: {counts.map(([name, count]) => `${compactNumber(count!)} ${name}`).join(', ')}</p>}
+      {window ? <p class="faint small-text">The model’s window: {compactNumber(window)} tokens</p> : null}
+      {ends.length > 0 && (
+        <table>
+          <thead><tr><th scope="col">Turn</th><th scope="col">Time</th><th scope="col">Cost</th></tr></thead>
+          <tbody>{ends.map(({ key, at, done }) => <tr key={key}><td>{done.status === 'success' ? 'Done' : done.status.replace('_', ' ')}, {ago(at, now.value)}{at && now.value - at > 45 ? ' ago' : ''}</td><td>{done.duration_s ? duration(done.duration_s) : '–'}</td><td>{cost(done.tokens) || '–'}</td></tr>)}</tbody>
+        </table>
+      )}
+    </section>
+  )
+}
