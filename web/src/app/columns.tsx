@@ -1,6 +1,5 @@
 /** The desktop's columns: whether the screen has room for them, their widths, and the separators that change these. */
 import { signal } from '@preact/signals'
-import { useRef } from 'preact/hooks'
 import { loadLocal, saveLocal } from '../shared/local-storage'
 
 export type Column = 'list' | 'dock'
@@ -31,11 +30,20 @@ function resize(column: Column, width: number): void {
 
 /** The edge between two columns: dragged, or moved with the arrow keys; Enter or a double click resets it. */
 export function Separator({ column, label, controls }: { column: Column; label: string; controls: string }) {
-  const drag = useRef<{ readonly x: number; readonly width: number } | undefined>(undefined)
   const width = clamp(column, widths.value[column])
   const grows = column === 'list' ? 1 : -1 // the dock grows to the left
-  const move = (event: PointerEvent) => {
-    if (drag.current) resize(column, drag.current.width + grows * (event.clientX - drag.current.x))
+  const onDown = (event: PointerEvent) => {
+    if (event.button) return
+    // On the window, not by capturing the pointer: a capture ends when the element is moved in the document.
+    const move = (moved: PointerEvent) => resize(column, width + grows * (moved.clientX - event.clientX))
+    const end = () => {
+      removeEventListener('pointermove', move)
+      removeEventListener('pointerup', end)
+      removeEventListener('pointercancel', end)
+    }
+    addEventListener('pointermove', move)
+    addEventListener('pointerup', end)
+    addEventListener('pointercancel', end)
   }
   const onKey = (event: KeyboardEvent) => {
     const by = event.shiftKey ? BIG_STEP : STEP
@@ -49,13 +57,7 @@ export function Separator({ column, label, controls }: { column: Column; label: 
       class={`split split-${column}`} role="separator" aria-orientation="vertical" tabIndex={0} aria-label={label} aria-controls={controls}
       aria-valuenow={width} aria-valuemin={MIN[column]} aria-valuemax={maxWidth(column)} aria-valuetext={`${width} pixels`}
       onKeyDown={onKey} onDblClick={() => resize(column, DEFAULTS[column])}
-      onPointerDown={(event) => {
-        if (event.button) return
-        drag.current = { x: event.clientX, width }
-        event.currentTarget.setPointerCapture(event.pointerId)
-      }}
-      onPointerMove={move}
-      onPointerUp={() => (drag.current = undefined)} onPointerCancel={() => (drag.current = undefined)}
+      onPointerDown={onDown}
     />
   )
 }
