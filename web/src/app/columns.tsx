@@ -57,7 +57,7 @@ export function Separator({ column, label, controls }: { column: Column; label: 
       class={`split split-${column}`} role="separator" aria-orientation="vertical" tabIndex={0} aria-label={label} aria-controls={controls}
       aria-valuenow={width} aria-valuemin={MIN[column]} aria-valuemax={maxWidth(column)} aria-valuetext={`${width} pixels`}
       onKeyDown={onKey} onDblClick={() => resize(column, DEFAULTS[column])}
-      onPointerDown={onDown}
+      onPointerDown={onDown} onMouseDown={(event) => { event.preventDefault(); event.currentTarget.focus() }} // else the browser begins to drag what is below
     />
   )
 }
