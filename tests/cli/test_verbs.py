@@ -41,11 +41,13 @@ def test_agents_json(cli: CliProcess) -> None:
     helper = reports["helper"]
     assert helper["found"] and helper["signed_in"] and helper["version"] == helper["tested"] == __version__
     assert helper["features"]["deltas"] is True
-    assert {reports[name]["basis"] for name in ("helper", "claude-code", "codex", "opencode", "gemini")} == {"tested"}
+    assert {reports[name]["basis"] for name in ("helper", "claude-code", "codex", "opencode", "gemini", "qwen")} == {
+        "tested"
+    }
     assert (helper["proof"], helper["tested_version"]) == ("tested", True)
     assert (reports["codex"]["proof"], reports["codex"]["tested_version"]) == ("tested", None), "it is not here"
     assert reports["junie"]["proof"] == "unverified"
-    assert reports["qwen"]["basis"] == "unverified" and "resume" in reports["qwen"]["unverified"]
+    assert reports["junie"]["basis"] == "unverified" and "resume" in reports["junie"]["unverified"]
     assert not reports["lost"]["found"] and "cannot be read" in reports["lost"]["problem"]
     assert not reports["ghost"]["found"] and "unknown agent" in reports["ghost"]["problem"]
     for name in ("codex", "opencode", "gemini"):  # none is on this PATH

@@ -17,6 +17,7 @@ from tieline.drivers.base import Driver
 from tieline.drivers.scripted import Scripted
 from tieline.errors import TielineError, UnknownAgent, UsageError
 from tieline.events import Answer, Ask, Done, Text, TurnStarted
+from tieline.protocol.phone import PhoneSetup
 from tieline.protocol.request_bodies import (
     Claim,
     Decision,
@@ -26,6 +27,7 @@ from tieline.protocol.request_bodies import (
     PushSubscription,
     SessionChange,
 )
+from tieline.protocol.schedules import NewSchedule, ScheduleChange
 from tieline.protocol.stream_frames import AskFrame, EventFrame, PromptFrame, Ready
 from tieline.protocol.teams import CleanTeam, Hold, NewTeam, Team
 from tieline.protocol.views import CommandView, PromptView
@@ -520,6 +522,16 @@ async def test_every_route_has_its_method(hub: Running, client: Client) -> None:
         lambda c: c.check_team_file(""),
         lambda c: c.act_in_team("x", Hold()),
         lambda c: c.clean_team("x", CleanTeam()),
+        lambda c: c.schedules(),
+        lambda c: c.schedule("x"),
+        lambda c: c.add_schedule(NewSchedule()),
+        lambda c: c.change_schedule("x", ScheduleChange()),
+        lambda c: c.remove_schedule("x"),
+        lambda c: c.run_schedule("x"),
+        lambda c: c.phone(),
+        lambda c: c.phone_ways(),
+        lambda c: c.set_up_phone(PhoneSetup(way="lan")),
+        lambda c: c.turn_off_phone(),
     ]
     async with Spy(hub.url, "t") as spy:
         for call in calls:
