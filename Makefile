@@ -29,7 +29,7 @@ DIST ?= dist
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-up: setup ## start the hub with this machine's agents; prints its address and a QR code
+up: setup ## start the hub with this machine's agents; prints its address
 	@$(BIN)/tieline up
 	@command -v tieline >/dev/null || echo 'Here: `. $(BIN)/activate` lets this shell find `tieline`.'
 

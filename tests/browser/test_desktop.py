@@ -91,6 +91,7 @@ async def test_widths_are_dragged_or_typed_and_kept(hub: HubProcess, open_page: 
         assert (await box(place))["width"] == pytest.approx(int(least), abs=1)
         await handle.focus()
         await page.keyboard.press("Enter")
+        await expect(handle).to_have_attribute("aria-valuenow", str(round(before["width"])))
         assert (await box(place))["width"] == pytest.approx(before["width"], abs=1)
 
 

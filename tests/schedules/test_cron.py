@@ -202,6 +202,7 @@ def by_the_minute(cron: Cron, moment: float, zone: ZoneInfo) -> float | None:
 
 @settings(deadline=None, max_examples=60)
 @given(EXPRESSIONS, st.sampled_from(ZONES), st.integers(0, 10), st.integers(-36 * 60, 36 * 60), st.integers(0, 59))
+@example("* * * * *", "UTC", 0, -1, 0)  # the epoch itself
 @example("0 0 * * *", "America/Havana", 0, -30, 0)
 @example("30 23 * * *", "America/St_Johns", 1, -90, 0)
 def test_as_looking_at_the_clock(expression: str, name: str, place: int, minutes: int, seconds: int) -> None:

@@ -80,16 +80,17 @@ class Cron(Struct, frozen=True):
         start = datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
         if _clock_changes_near(start, zone):
             start -= FURTHEST_JUMP  # a repeated time has an earlier place on the clock than the moment
-        best, until = 0.0, datetime.max
+        best: float | None = None
+        until = datetime.max
         for clock in self._clock_times(start):
             if clock > until:
                 break
             for found in self._moments(clock, zone):
-                if found > moment and (not best or found < best):
+                if found > moment and (best is None or found < best):
                     best = found
                     # Of two that are near a change, the later one on the clock may come first.
                     until = min(until, clock + FURTHEST_JUMP if _clock_changes_near(clock, zone) else clock)
-        assert best, "every expression that is parsed has a time"
+        assert best is not None, "every expression that is parsed has a time"
         return best
 
     def _clock_times(self, start: datetime) -> Iterator[datetime]:
@@ -152,7 +153,8 @@ def parse_once(text: str, zone: tzinfo) -> float:
         if not _ONCE.fullmatch(text.strip()):
             raise ValueError(text)
         clock = datetime.strptime(text.strip().replace("T", " "), ONCE_FORMAT)
-        return next(iter(clock_moments(clock, zone)), 0.0) or jump_over(clock, zone)
+        moments = clock_moments(clock, zone)
+        return moments[0] if moments else jump_over(clock, zone)
     except (ValueError, OverflowError):
         raise UsageError(
             f"{text[:40]!r} is not a time", field="once", hint="For instance 2026-12-01 09:00, by the 24-hour clock."
