@@ -229,9 +229,16 @@ def test_in_the_foreground(machine: Machine) -> None:
         process.communicate()
 
 
-def test_on_a_terminal_there_is_a_code_to_scan(machine: Machine) -> None:
+def test_on_a_terminal_there_is_a_code_to_scan_where_a_phone_can_follow_it(machine: Machine) -> None:
     with machine.terminal("up", "--port", "0", rows=80) as terminal:
         terminal.expect("/#login=", timeout=WAIT_S)
+        terminal.expect("`tieline phone` lets a phone in", timeout=WAIT_S)
+        assert terminal.wait(WAIT_S) == 0
+        assert "█" not in terminal.text
+    machine.tieline("down")
+    machine.configure('[hub]\npublic_url = "https://hub.example"\n')
+    with machine.terminal("up", "--port", "0", rows=80) as terminal:
+        terminal.expect("https://hub.example/#login=", timeout=WAIT_S)
         terminal.expect("█", timeout=WAIT_S)
         assert terminal.wait(WAIT_S) == 0
     machine.tieline("down")
