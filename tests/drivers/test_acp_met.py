@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from tieline.api import open_session
@@ -118,15 +119,17 @@ async def test_before_the_first_run_and_after(bench: Bench, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-async def test_what_an_agent_does_not_tell_stays_unverified(bench: Bench) -> None:
-    config = bench.config(qwen={"type": "qwen", "command": PEER})
-    first, second = await bench.run("qwen", config, "story", "story", model="large")
+async def test_what_an_agent_does_not_tell_stays_unverified(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that gets its model as an argument, as Qwen does, and that no test runs."""
+    monkeypatch.setitem(PRESETS, "odd", replace(PRESETS["qwen"], tested=""))
+    config = bench.config(odd={"type": "acp", "preset": "odd", "command": PEER})
+    first, second = await bench.run("odd", config, "story", "story", model="large")
     assert done(first).status == "success", "it is accepted"
     assert "unverified: model" in the(first, Warning).message
     assert not of(second, Warning), "once"
-    driver = registry.create("qwen", config)
+    driver = registry.create("odd", config)
     assert (features_basis(driver), unverified_features(driver)) == ("told", ("model", "steer", "questions", "usage"))
-    (without,) = await bench.run("qwen", config, "story")
+    (without,) = await bench.run("odd", config, "story")
     assert not of(without, Warning)
 
 
