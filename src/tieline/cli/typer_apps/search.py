@@ -53,7 +53,7 @@ EXAMPLES = """
 tieline search flaky test
 tieline search '"connection refused"' --kind output --since 7d
 tieline search 'migrat*' -- -postgres
-tieline search deploy --project shop --json | jq -r '.hits[] | [.session, .seq] | @tsv'
+tieline search deploy --project shop --json | jq -r '.hits[].session'
 """
 
 
