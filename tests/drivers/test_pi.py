@@ -24,7 +24,7 @@ USAGE = {"input": 10, "output": 4, "cacheRead": 3, "cacheWrite": 0, "cost": {"to
 
 
 def spec(policy: Policy = HELD, **options: Any) -> Spec:
-    return Spec(cwd="/work", policy=policy, **options)
+    return Spec(cwd="/home/someone/shop", policy=policy, **options)
 
 
 def test_what_could_act_unasked_is_loaded_only_where_nothing_is_held_back() -> None:
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_shown_is_not_overwritten_by_a_yes(tmp_path: Path)
 class Told:
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.of = PiNormaliser(self.events.append, "/work")
+        self.of = PiNormaliser(self.events.append, "/home/someone/shop")
 
     def message(self, stop: str, **more: Any) -> None:
         self.of.feed({"type": "message_end", "message": {"role": "assistant", "stopReason": stop, **more}})
@@ -123,7 +123,7 @@ def test_what_is_no_answer_is_no_success(stop: str, why: str) -> None:
 
 def test_output_is_told_once_and_changes_after_they_were_made(tmp_path: Path) -> None:
     told = Told()
-    call = {"toolCallId": "c1", "toolName": "write", "args": {"path": "/work/a.txt", "content": "x\n"}}
+    call = {"toolCallId": "c1", "toolName": "write", "args": {"path": "/home/someone/shop/a.txt", "content": "x\n"}}
     told.of.feed({"type": "tool_execution_start", **call})
     _, change = read_and_preview("write", {"path": str(tmp_path / "a.txt"), "content": "x\n"}, str(tmp_path))
     told.of.propose("c1", change)

@@ -6,7 +6,7 @@ from tieline.sessions.records import AskRecord, SessionRecord, SessionStatus
 
 
 def session(id: str, status: SessionStatus = "idle", **more: object) -> SessionRecord:
-    return SessionRecord(id=id, agent="codex", cwd="/work", node="n1", status=status, **more)  # pyright: ignore[reportArgumentType]
+    return SessionRecord(id=id, agent="codex", cwd="/home/someone/shop", node="n1", status=status, **more)  # pyright: ignore[reportArgumentType]
 
 
 def ask(id: str, session: str, created_at: float = 0.0) -> AskRecord:

@@ -30,6 +30,8 @@ async def file_bus(tmp_path: Path) -> AsyncGenerator[Bus, None]:
         yield opened
 
 
-async def add_session(bus: Bus, id: str, *, agent: str = "codex", cwd: str = "/work/shop", title: str = "") -> None:
+async def add_session(
+    bus: Bus, id: str, *, agent: str = "codex", cwd: str = "/home/someone/shop", title: str = ""
+) -> None:
     record = SessionRecord(id=id, agent=agent, cwd=cwd, node="elsewhere", title=title)
     await bus.table(SESSIONS).put(id, msgspec.json.encode(record))

@@ -51,7 +51,7 @@ async def report(one: UsageCounter, by: UsageBy = "day", **more: object) -> Usag
 
 
 async def test_turns_add_up_by_day_agent_project_and_session(bus: Bus) -> None:
-    await add_session(bus, "s1", agent="codex", cwd="/work/shop")
+    await add_session(bus, "s1", agent="codex", cwd="/home/someone/shop")
     await add_session(bus, "s2", agent="claude-code", cwd="/home/me/Site")
     await EventLog(bus).append("s1", Text("not a turn's end"))
     for at in (NOON, NOON + 60, NOON + 86400):
