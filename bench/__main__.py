@@ -38,15 +38,17 @@ BOUNDS = """
   The later turns are measured when the pool is full again. While it starts the next agent they take longer: measured
   so, Claude Code's row was at 2.0.
 - **the relay on SQLite:** a message is stored with its receipt and the steps it takes; a record of the bare bus is
-  published, read and settled in a table. In a process whose memory was full of other things 0.36 was measured, by
-  itself 0.49.
+  published, read and settled in a table. 0.40 to 0.49 was measured by itself; by processor time, which other work does
+  not disturb, it is 0.43.
 - **added to a turn by the hub:** 0.77 to 0.80 ms in five runs side by side with the hub before it had routes of its
   own, which took 1.01 to 1.12. Half of it is one HTTP request through uvicorn and its response; the rest are the
   frames, the deltas and the state of sessions that the hub follows on the same loop while the turn goes on.
 - **event to frame:** the event is on the disk first: of 0.32 ms the writer's thread takes 0.15 (0.07 of it the disk,
   the rest SQLite and the waking of a thread that has just slept). 2.77 to 2.95 was measured.
 - **a command hook, and a message by a process of its own:** most of either is the start of Python, and hcom is a native
-  program. `tieline message send` takes 32 ms from start to exit where a bare `python -c pass` takes 23.
+  program. On a quiet machine a bare `python -c pass` takes 16 ms (14 in an environment with nothing installed), which is
+  2.3 to 2.7 times what hcom's whole exchange takes; `tieline message send` imports 3 ms more than that, and the hub
+  takes 2. 2.70 was measured where hcom was slower, 3.74 on the quiet machine: by this reading the row does not hold.
 - **a message to an idle terminal:** it costs Tieline a few milliseconds; the rest is the harness. A harness's own time
   from Enter to the model is 0.1 to 0.4 s and differs by half from turn to turn, so single runs of these rows lie apart:
   0.6 to 1.3 was measured for Claude Code, 0.8 to 1.0 for Codex, 0.5 to 1.6 for OpenCode (the last beside a test suite).

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..config import RelayConfig
 from ..envelopes import (
@@ -104,33 +103,34 @@ class Submitter:
         cause = delivery.envelope if delivery else await self._envelope(request.within) if request.within else None
         # A dead letter that is sent again gets a fresh budget, an answer, too.
         is_answer = original is not None and original.reply_to == subject and not request.resend
+        budget = self._budget(request, sender, original if is_answer else None, delivery, cause, now)
+        thread = _thread(request.thread) or (original or cause or _NO_ENVELOPE).thread
         fresh_id = "" if request.id else new_id()
+        id = request.id or fresh_id
+        if request.key and not request.id:
+            id = await self._store.claim_key(sender, request.key, id)
+        if id != fresh_id and (known := await self.receipt(id)):
+            return known
         envelope = Envelope(
-            id=request.id or fresh_id,
+            id=id,
             subject=subject,
             sender=sender,
             payload=request.payload,
-            budget=self._budget(request, sender, original if is_answer else None, delivery, cause, now),
+            budget=budget,
             created_at=now,
-            thread=_thread(request.thread) or (original or cause or _NO_ENVELOPE).thread,
+            thread=thread or id,
             reply_to=reply_to,
             in_reply_to=original.id if original else "",
             caused_by=cause.id if cause else "",
             key=request.key[:MAX_KEY],
         )
-        if request.key and not request.id:
-            envelope = replace(envelope, id=await self._store.claim_key(sender, request.key, envelope.id))
-        if envelope.id != fresh_id and (known := await self.receipt(envelope.id)):
-            return known
-        if not envelope.thread:
-            envelope = replace(envelope, thread=envelope.id)
         if problem := budgets.violation(envelope.budget, subject, now, back=is_answer, person=self._is_person(subject)):
             if not request.resend:  # otherwise it is a dead letter already
                 await self._store.save_dead_letter(
                     DeadLetter(envelope=envelope, reason=problem[0], detail=problem[1], at=now, state="refused")
                 )
             raise Refused(problem[0], f"{subject}: {problem[1]}")
-        receipt = await self._accept(envelope, fresh=envelope.id == fresh_id)
+        receipt = await self._accept(envelope, fresh=id == fresh_id)
         if delivery is not None:
             delivery.calls_left -= 1
         if original is not None:

@@ -29,6 +29,11 @@ KEYS_S = 0.1
 class AskPanel(Vertical):
     """The oldest ask that waits, and the keys that decide it."""
 
+    DEFAULT_CSS = """
+    AskPanel { height: auto; padding: 0 1; }
+    #ask-content { height: auto; max-height: 45vh; }
+    """
+
     def __init__(self) -> None:
         super().__init__(id="ask")
         self.record: AskRecord | None = None
@@ -85,6 +90,11 @@ class AskPanel(Vertical):
 class AskScreen(ModalScreen[Literal["allow", "deny", ""]]):
     """One ask on the whole screen. It is allowed where it ends; a question is answered on the other screen."""
 
+    DEFAULT_CSS = """
+    AskScreen { background: ansi_default; }
+    #whole-ask { height: 1fr; padding: 0 1; }
+    #whole-ask-keys { height: 1; padding: 0 1; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "allow", "allow"),
         Binding("n", "decide('deny')", "deny"),

@@ -12,6 +12,10 @@ MAX_HISTORY = 100
 
 
 class LineInput(TextArea):
+    DEFAULT_CSS = """
+    LineInput, LineInput:focus { height: auto; max-height: 6; border: none; padding: 0; background: transparent; }
+    """
+
     class Submitted(Message):
         def __init__(self, text: str) -> None:
             super().__init__()

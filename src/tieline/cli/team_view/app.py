@@ -1,29 +1,25 @@
 """The view of a team on a terminal. Leaving it leaves the conversation running at the hub."""
 
 import asyncio
-import signal
 import time
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from functools import partial
+from typing import ClassVar
 
-from rich.console import Group
 from rich.text import Text
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ...background_tasks import cancel_and_wait
 from ...client.client import Client
-from ...errors import TielineError, UsageError
+from ...errors import UsageError
 from ...events import AnyEvent
 from ...protocol import teams as p
-from ...protocol.request_bodies import Decision
 from ...sessions.records import AskRecord
-from ..commands.asks import answer_as_shown, check_taken
-from ..full_screen.ask_decider import ASK_COMMANDS, AskDecider
-from ..full_screen.ask_views import AskPanel
+from ..full_screen.ask_decider import ASK_COMMANDS
+from ..full_screen.hub_app import HubApp, commands_help, slash_commands
 from ..full_screen.line_input import LineInput
 from ..full_screen.live_turn import LiveTurn
 from ..terminal.sanitize import one_line
@@ -34,7 +30,6 @@ from .typed_line import COMMANDS, parse_typed_line
 
 MAX_SHOWN = 400
 """Messages and notes on the screen; older ones are told by `tieline team show`."""
-MAX_UNSENT = 20
 REFRESH_S = 0.1
 VIEW_COMMANDS = {
     "@NAME WORDS": "say it to one member, who answers",
@@ -42,12 +37,10 @@ VIEW_COMMANDS = {
     **ASK_COMMANDS,
     "/quit": "leave; the conversation goes on (Ctrl-C, Ctrl-Q)",
 }
-TeamRequest = p.AnyTeamAction | tuple[AskRecord, Decision]
-"""What a person does: in the conversation, or about an ask."""
 KEYS = "Enter says it · Tab completes · PgUp scrolls · /help · Ctrl-Q leaves"
 
 
-class TeamApp(App[None]):
+class TeamApp(HubApp):
     CSS = """
     #head { height: 1; padding: 0 1; }
     #middle { height: 1fr; }
@@ -58,38 +51,23 @@ class TeamApp(App[None]):
     .note { margin: 1 0 0 0; padding: 0 0 0 2; }
     #members { width: 34; padding: 1 1 0 2; border-left: solid ansi_bright_black; display: none; }
     .-wide #members { display: block; }
-    #ask { height: auto; padding: 0 1; }
-    #ask-content { height: auto; max-height: 45vh; }
     #state { height: 1; padding: 0 1; margin: 1 0 0 0; }
     #typing { height: auto; padding: 0 1; }
     #sign { width: 2; }
-    #line, #line:focus { height: auto; max-height: 6; border: none; padding: 0; background: transparent; }
     #keys { height: 1; padding: 0 1; }
-    AskScreen { background: ansi_default; }
-    #whole-ask { height: 1fr; padding: 0 1; }
-    #whole-ask-keys { height: 1; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c,ctrl+q", "quit", "leave", priority=True),
-        Binding("ctrl+y", "decide('allow')", "allow", priority=True),
-        Binding("ctrl+n", "decide('deny')", "deny", priority=True),
         Binding("pageup", "scroll(-1)", "back", priority=True),
         Binding("pagedown", "scroll(1)", "on", priority=True),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (as Textual declares it)
-    ENABLE_COMMAND_PALETTE = False
 
     def __init__(self, client: Client, id: str, speaker: str = "") -> None:
-        super().__init__(ansi_color=True)
-        self.failure: BaseException | None = None
+        super().__init__(client)
         self.conversation: p.TeamView | None = None
-        self._client = client
         self._team = id
         self._speaker = speaker
         self._follower = TeamFollower(client, id, self)
-        self._following: asyncio.Task[None] | None = None
-        self._sending: asyncio.Task[None] | None = None
-        self._unsent: asyncio.Queue[tuple[str, TeamRequest]] = asyncio.Queue(MAX_UNSENT)
         self._colours = SpeakerColours()
         self._turns: dict[str, LiveTurn] = {}  # by session
         self._speaking: dict[str, SpokenMessage] = {}  # by member
@@ -97,12 +75,7 @@ class TeamApp(App[None]):
         self._asks: Sequence[AskRecord] = ()
         self._away = ""
         self._changed = True
-        self._line = LineInput(self._completions)
         self._transcript = VerticalScroll(id="transcript", can_focus=False)
-        self._ask = AskPanel()
-        self._decider = AskDecider(
-            self, self._ask, about=self._about_ask, send=self._send_decision, fill=self._line.fill
-        )
 
     # --- the screen ------------------------------------------------------------------------------------
 
@@ -121,12 +94,8 @@ class TeamApp(App[None]):
     def on_mount(self) -> None:
         self._line.focus()
         self._transcript.anchor()
-        self._following = asyncio.create_task(self._follow())
-        self._sending = asyncio.create_task(self._send_all())
+        self.start(asyncio.create_task(self._follow()))
         self.set_interval(REFRESH_S, self._refresh_live)
-
-    async def on_unmount(self) -> None:
-        await cancel_and_wait(*(task for task in (self._following, self._sending) if task is not None))
 
     def on_resize(self) -> None:
         self._changed = True
@@ -165,8 +134,8 @@ class TeamApp(App[None]):
                 if child not in self._speaking.values():
                     child.remove()
 
-    def _note(self, text: str, *, problem: bool = False) -> None:
-        self._add(ConversationNote(text, problem=problem))
+    def say(self, text: str, *, problem: bool = False) -> None:
+        self._add(ConversationNote(one_line(text, 600), problem=problem))
 
     def action_scroll(self, direction: int) -> None:
         where = self.screen.query_one("#whole-ask") if self._decider.reading else self._transcript
@@ -179,8 +148,7 @@ class TeamApp(App[None]):
         try:
             await self._follower.run()
         except BaseExceptionGroup as problem:
-            self.failure = problem
-            self.exit()
+            self.fail(problem)
 
     def entries_added(self, entries: Sequence[p.TeamEntry], view: p.TeamView) -> None:
         self._colours.add(member.name for member in view.who)
@@ -215,9 +183,9 @@ class TeamApp(App[None]):
         elif note := event_note(entry):
             if begun is not None:
                 begun.show_words(SpokenWords(begun.speaker, ""), entry.at, markdown=False)
-            self._note(note, problem=failed(entry))
+            self.say(note, problem=failed(entry))
         elif isinstance(entry, p.TeamEnded):
-            self._note(f"ended: {one_line(entry.reason, 400)}")
+            self.say(f"ended: {one_line(entry.reason, 400)}")
 
     def session_event(self, session: str, event: AnyEvent) -> None:
         self._turns.setdefault(session, LiveTurn()).hear(event)
@@ -234,14 +202,14 @@ class TeamApp(App[None]):
         self._decider.show(asks[0] if asks else None, max(0, len(asks) - 1))
         self._changed = True
 
-    def _about_ask(self, record: AskRecord) -> tuple[str, str]:
+    def about_ask(self, record: AskRecord) -> tuple[str, str]:
         return self._member(record), self._follower.directories.get(record.session, "")
 
     def connection_changed(self, problem: str) -> None:
         if problem and not self._away:
-            self._note("the hub is away; what it says is shown when it is back", problem=True)
+            self.say("the hub is away; what it says is shown when it is back", problem=True)
         elif self._away and not problem:
-            self._note("the hub is back")
+            self.say("the hub is back")
         self._away = problem
         self._changed = True
 
@@ -251,72 +219,30 @@ class TeamApp(App[None]):
 
     # --- what the person does --------------------------------------------------------------------------
 
-    def _completions(self) -> list[str]:
+    def completions(self) -> list[str]:
         names = [member.name for member in self.conversation.who] if self.conversation else []
-        commands = [usage.split()[0] for usage in VIEW_COMMANDS if usage.startswith("/")]
-        return [*names, *(f"@{name}" for name in names), *commands]
+        return [*names, *(f"@{name}" for name in names), *slash_commands(VIEW_COMMANDS)]
 
     def on_line_input_submitted(self, typed: LineInput.Submitted) -> None:
         self._transcript.anchor()
         try:
             if typed.text == "/help":
-                self._add(Static(_help(), markup=False, classes="note"))
+                self._add(Static(commands_help(VIEW_COMMANDS), markup=False, classes="note"))
             elif typed.text == "/quit":
                 self.exit()
             elif not self._decider.typed(typed.text):
-                self._queue(typed.text, parse_typed_line(typed.text, self._speaker))
+                action = parse_typed_line(typed.text, self._speaker)
+                self.queue(typed.text, partial(self._act, action))
         except UsageError as error:
-            self._refuse(typed.text, error)
+            self.refuse(typed.text, error)
 
-    def action_decide(self, decision: Literal["allow", "deny"]) -> None:
-        """By one key."""
-        try:
-            self._decider.by_key(decision)
-        except UsageError as error:
-            self._refuse("", error)
-
-    def _send_decision(self, typed: str, record: AskRecord, decision: Decision) -> None:
-        self._queue(typed, (record, decision))
-
-    def _queue(self, typed: str, what: "TeamRequest") -> None:
-        try:
-            self._unsent.put_nowait((typed, what))
-        except asyncio.QueueFull:
-            raise UsageError("the hub has not taken what you said before", hint="Try again in a moment.") from None
-
-    async def _send_all(self) -> None:
-        """One after the other, in the order in which they were typed."""
-        while True:
-            typed, what = await self._unsent.get()
-            try:
-                if isinstance(what, tuple):
-                    check_taken(await answer_as_shown(self._client, *what))
-                else:
-                    await self._client.act_in_team(self._team, what)
-            except TielineError as error:
-                self._refuse(typed, error)
-
-    def _refuse(self, typed: str, error: TielineError) -> None:
-        """Says why; what was typed comes back to be corrected, unless something else is being typed."""
-        self._note(one_line(f"{error.message}. {error.hint}".strip(), 600), problem=True)
-        if typed and not self._line.text:
-            self._line.fill(typed)
-
-
-def _help() -> Group:
-    width = max(map(len, VIEW_COMMANDS)) + 2
-    return Group(
-        *(Text.assemble((f"{usage:<{width}}", "bold"), (does, "dim")) for usage, does in VIEW_COMMANDS.items())
-    )
+    async def _act(self, action: p.AnyTeamAction) -> str:
+        await self._client.act_in_team(self._team, action)
+        return ""
 
 
 async def open_view(client: Client, id: str, speaker: str = "") -> p.TeamView | None:
     """Until the person leaves, who speaks as `speaker`. Returns how the conversation stood then."""
     app = TeamApp(client, id, speaker)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        loop.add_signal_handler(number, app.exit)
-    await app.run_async()
-    if app.failure is not None:
-        raise app.failure
+    await app.open()
     return app.conversation

@@ -4,14 +4,14 @@ The list has the keys; Enter leads to the line at the bottom, Esc back. Leaving 
 """
 
 import asyncio
-import signal
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar
 
 from rich.text import Text
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import DataTable, Static
@@ -25,11 +25,10 @@ from ...protocol.request_bodies import Decision, NewPrompt, SessionChange
 from ...protocol.stream_frames import DeltaFrame, EventFrame, Ready
 from ...protocol.views import CommandView
 from ...sessions.records import AskRecord, SessionRecord
-from ..commands.asks import answer_as_shown, check_taken
 from ..commands.session_history import last_events
 from ..commands.sessions import STYLES
-from ..full_screen.ask_decider import ASK_COMMANDS, AskDecider
-from ..full_screen.ask_views import AskPanel
+from ..full_screen.ask_decider import ASK_COMMANDS
+from ..full_screen.hub_app import HubApp, commands_help, slash_commands
 from ..full_screen.line_input import LineInput
 from ..full_screen.live_turn import LiveTurn
 from ..terminal.formatting import short_path
@@ -45,7 +44,6 @@ AGAIN_S = 3.0
 """A second x within this time interrupts."""
 HISTORY = 100
 """Events that are read of a session's past."""
-MAX_UNSENT = 20
 MACHINES = 4
 COMMANDS = {
     "WORDS": "send them to the session as its next prompt",
@@ -59,9 +57,6 @@ COMMANDS = {
 KEYS = "↑↓ choose · Tab next ask · y allow · n deny · Enter write · x x interrupt · / commands · ? help · q leave"
 TYPING_KEYS = "Enter sends it · Esc goes back to the list · /help"
 
-Request = tuple[Literal["prompt", "steer", "abort", "archive"], str, str] | tuple[AskRecord, Decision]
-"""What is done to which session, with which words; or about an ask."""
-
 
 class SessionTable(DataTable[Text]):
     """Which row is chosen is the view's to say: rows move while they are looked at."""
@@ -73,7 +68,7 @@ class SessionTable(DataTable[Text]):
         self.add_columns(*COLUMNS)
 
 
-class TopApp(App[None]):
+class TopApp(HubApp):
     CSS = """
     #head, #keys, #note { height: 1; padding: 0 1; }
     #machines { height: auto; padding: 0 1; display: none; }
@@ -83,31 +78,19 @@ class TopApp(App[None]):
     #sessions > .datatable--cursor { background: ansi_default; text-style: reverse; }
     #detail { height: 1fr; min-height: 3; padding: 0 1; border-top: solid ansi_bright_black; }
     #detail { scrollbar-size-vertical: 1; }
-    #ask { height: auto; padding: 0 1; }
-    #ask-content { height: auto; max-height: 40vh; }
     #typing { height: auto; padding: 0 1; display: none; }
     .-typing #typing { display: block; }
     #sign { width: 2; }
-    #line, #line:focus { height: auto; max-height: 6; border: none; padding: 0; background: transparent; }
-    AskScreen { background: ansi_default; }
-    #whole-ask { height: 1fr; padding: 0 1; }
-    #whole-ask-keys { height: 1; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c,ctrl+q", "quit", "leave", priority=True),
-        Binding("ctrl+y", "decide('allow')", "allow", priority=True),
-        Binding("ctrl+n", "decide('deny')", "deny", priority=True),
         # With priority: the keys that follow at once are for the line.
         Binding("enter", "write('')", "write", priority=True),
         Binding("slash", "write('/')", "commands", priority=True),
         Binding("escape", "leave_line", "back"),
     ]
-    ENABLE_COMMAND_PALETTE = False
 
     def __init__(self, client: Client) -> None:
-        super().__init__(ansi_color=True)
-        self.failure: BaseException | None = None
-        self._client = client
+        super().__init__(client)
         self._picture = HubPicture()
         self._overview: Overview | None = None
         self._drawn: dict[str, tuple[str, ...]] = {}  # rows on the screen, in their order
@@ -120,17 +103,10 @@ class TopApp(App[None]):
         self._drawn_at = 0.0
         self._abort_until = 0.0
         self._helping = False
-        self._tasks: list[asyncio.Task[None]] = []
         self._following: asyncio.Task[None] | None = None
-        self._unsent: asyncio.Queue[tuple[str, Request]] = asyncio.Queue(MAX_UNSENT)
         self._table = SessionTable(id="sessions")
         self._detail = Static(markup=False)
         self._detail_scroll = VerticalScroll(self._detail, id="detail", can_focus=False)
-        self._line = LineInput(lambda: [usage.split()[0] for usage in COMMANDS if usage.startswith("/")])
-        self._ask = AskPanel()
-        self._decider = AskDecider(
-            self, self._ask, about=self._about_ask, send=self._send_decision, fill=self._fill_line
-        )
 
     # --- the screen ------------------------------------------------------------------------------------
 
@@ -148,11 +124,11 @@ class TopApp(App[None]):
 
     def on_mount(self) -> None:
         self._table.focus()
-        self._tasks = [asyncio.create_task(self._follow_hub()), asyncio.create_task(self._send_all())]
+        self.start(asyncio.create_task(self._follow_hub()))
         self.set_interval(REFRESH_S, self._refresh)
 
     async def on_unmount(self) -> None:
-        await cancel_and_wait(*self._tasks, *([self._following] if self._following else []))
+        await cancel_and_wait(*([self._following] if self._following else []))
 
     def on_resize(self) -> None:
         self._changed = True
@@ -194,7 +170,7 @@ class TopApp(App[None]):
 
     def _draw_detail(self) -> None:
         if self._helping:
-            self._detail.update(help_lines())
+            self._detail.update(commands_help(COMMANDS))
             return
         record = self._picture.sessions.get(self._chosen)
         if record is None:
@@ -218,7 +194,7 @@ class TopApp(App[None]):
         if (asks[0].id if asks else "") != (shown.id if shown else "") or len(asks) > 1:
             self._decider.show(asks[0] if asks else None, max(0, len(asks) - 1))
 
-    def _say(self, text: str, *, problem: bool = False) -> None:
+    def say(self, text: str, *, problem: bool = False) -> None:
         style = "red" if problem else "dim"
         self._note = Text(one_line(text, 600), style, no_wrap=True, overflow="ellipsis")
         self._changed = True
@@ -241,8 +217,7 @@ class TopApp(App[None]):
                         self.bell()
                     self._decider.only(self._picture.asks.keys())
         except Exception as problem:
-            self.failure = problem
-            self.exit()
+            self.fail(problem)
 
     def _on_connection(self, connection: Connection) -> None:
         if connection.state == "lost":
@@ -273,7 +248,7 @@ class TopApp(App[None]):
                         turn.hear(frame.event)
                     self._changed = True
         except (HubError, TielineError) as error:
-            self._say(error.message, problem=True)
+            self.say(error.message, problem=True)
 
     # --- what the person does --------------------------------------------------------------------------
 
@@ -303,7 +278,7 @@ class TopApp(App[None]):
             case "question_mark":
                 self._help()
             case "x":
-                self._abort()
+                self._abort_by_key()
             case "q":
                 self.exit()
             case _:
@@ -319,7 +294,10 @@ class TopApp(App[None]):
         return self._in_list if action == "write" else super().check_action(action, parameters)
 
     def action_write(self, text: str) -> None:
-        self._fill_line(text)
+        self.fill_line(text)
+
+    def completions(self) -> list[str]:
+        return slash_commands(COMMANDS)
 
     def on_data_table_row_selected(self, selected: DataTable.RowSelected) -> None:
         """By the mouse."""
@@ -341,9 +319,9 @@ class TopApp(App[None]):
             self._choose(found)
             self._refresh()
         else:
-            self._say("nothing waits for a decision")
+            self.say("nothing waits for a decision")
 
-    def _fill_line(self, text: str) -> None:
+    def fill_line(self, text: str) -> None:
         self.screen.add_class("-typing")
         self.screen.set_focus(self._line)  # at once: the next key is meant for it
         self._line.fill(text)
@@ -369,45 +347,39 @@ class TopApp(App[None]):
                 case "/find":
                     self._find, self._changed = rest.strip(), True
                 case "/steer":
-                    self._queue(typed.text, ("steer", self._session().id, _words(rest)))
+                    self.queue(typed.text, partial(self._steer, self._session().id, _words(rest)))
                 case "/abort":
-                    self._queue(typed.text, ("abort", self._session().id, ""))
+                    self.queue(typed.text, partial(self._abort, self._session().id))
                 case "/archive":
-                    self._queue(typed.text, ("archive", self._session().id, ""))
+                    self.queue(typed.text, partial(self._archive, self._session().id))
                 case _ if self._decider.typed(typed.text):
                     pass
                 case _ if verb.startswith("/") and "/" not in verb[1:]:
                     raise UsageError(f"{verb} is no command", hint="/help shows them.")
                 case _:
-                    self._queue(typed.text, ("prompt", self._session().id, typed.text))
+                    self.queue(typed.text, partial(self._prompt, self._session().id, typed.text))
         except UsageError as error:
-            self._refuse(typed.text, error)
+            self.refuse(typed.text, error)
 
-    def action_decide(self, decision: Literal["allow", "deny"]) -> None:
-        try:
-            self._decider.by_key(decision)
-        except UsageError as error:
-            self._refuse("", error)
-
-    def _abort(self) -> None:
+    def _abort_by_key(self) -> None:
         now = time.monotonic()
         try:
             record = self._session()
             if now < self._abort_until:
                 self._abort_until = 0.0
-                self._queue("", ("abort", record.id, ""))
+                self.queue("", partial(self._abort, record.id))
             else:
                 self._abort_until = now + AGAIN_S
-                self._say(f"x once more interrupts {record.agent}")
+                self.say(f"x once more interrupts {record.agent}")
         except UsageError as error:
-            self._refuse("", error)
+            self.refuse("", error)
 
     def _help(self) -> None:
         self._helping = not self._helping
         self._detail_scroll.scroll_home(animate=False)
         self._changed = True
 
-    def _about_ask(self, record: AskRecord) -> tuple[str, str]:
+    def about_ask(self, record: AskRecord) -> tuple[str, str]:
         session = self._picture.sessions.get(record.session)
         return (session.agent, session.cwd) if session else ("an agent", "")
 
@@ -416,49 +388,24 @@ class TopApp(App[None]):
             return record
         raise UsageError("no session is chosen", field="session")
 
-    def _send_decision(self, typed: str, record: AskRecord, decision: Decision) -> None:
-        self._queue(typed, (record, decision))
+    async def _prompt(self, session: str, text: str) -> str:
+        told = await self._client.prompt(session, NewPrompt(text=text))
+        return PENDING if isinstance(told, CommandView) else f"sent: {told.status}"
 
-    def _queue(self, typed: str, what: Request) -> None:
-        try:
-            self._unsent.put_nowait((typed, what))
-        except asyncio.QueueFull:
-            raise UsageError("the hub has not taken what you said before", hint="Try again in a moment.") from None
+    async def _steer(self, session: str, text: str) -> str:
+        return PENDING if await self._client.steer(session, text) else "said"
 
-    async def _send_all(self) -> None:
-        while True:
-            typed, what = await self._unsent.get()
-            try:
-                self._say(await self._send(what))
-            except TielineError as error:
-                self._refuse(typed, error)
+    async def _abort(self, session: str) -> str:
+        told = await self._client.abort(session)
+        return PENDING if isinstance(told, CommandView) else "interrupted" if told else "no turn was running"
 
-    async def _send(self, what: Request) -> str:
-        """In words, what became of it."""
-        if len(what) == 2:
-            check_taken(await answer_as_shown(self._client, *what))
-            record, decision = what
-            verb = "answered" if decision.answers else "allowed" if decision.decision == "allow" else "denied"
-            return f"{verb}: {record.ask.title}"
-        verb, session, text = what
-        match verb:
-            case "prompt":
-                told = await self._client.prompt(session, NewPrompt(text=text))
-                return PENDING if isinstance(told, CommandView) else f"sent: {told.status}"
-            case "steer":
-                return PENDING if await self._client.steer(session, text) else "said"
-            case "abort":
-                told = await self._client.abort(session)
-                return PENDING if isinstance(told, CommandView) else "interrupted" if told else "no turn was running"
-            case "archive":
-                told = await self._client.change_session(session, SessionChange(archived=True))
-                return PENDING if isinstance(told, CommandView) else "archived"
+    async def _archive(self, session: str) -> str:
+        told = await self._client.change_session(session, SessionChange(archived=True))
+        return PENDING if isinstance(told, CommandView) else "archived"
 
-    def _refuse(self, typed: str, error: TielineError) -> None:
-        """Says why; what was typed comes back to be corrected, unless something else is being typed."""
-        self._say(f"{error.message}. {error.hint}".strip(), problem=True)
-        if typed and not self._line.text:
-            self._fill_line(typed)
+    def told_decision(self, record: AskRecord, decision: Decision) -> str:
+        verb = "answered" if decision.answers else "allowed" if decision.decision == "allow" else "denied"
+        return f"{verb}: {record.ask.title}"
 
 
 PENDING = "its machine is offline: it is done when it is back"
@@ -497,13 +444,6 @@ def machine_lines(machines: Sequence[MachineRow]) -> Text:
     return Text("\n").join(lines)
 
 
-def help_lines() -> Text:
-    width = max(map(len, COMMANDS)) + 2
-    return Text("\n").join(
-        Text.assemble((f"{usage:<{width}}", "bold"), (does, "dim")) for usage, does in COMMANDS.items()
-    )
-
-
 def detail_line(record: SessionRecord) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(one_line(record.title, 200) or record.agent, "bold")
@@ -529,10 +469,4 @@ def _words(given: str) -> str:
 
 async def open_top(client: Client) -> None:
     """Until the person leaves."""
-    app = TopApp(client)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        loop.add_signal_handler(number, app.exit)
-    await app.run_async()
-    if app.failure is not None:
-        raise app.failure
+    await TopApp(client).open()

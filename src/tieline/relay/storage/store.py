@@ -84,11 +84,11 @@ class RelayStore:
     async def append_message(self, envelope: Envelope, data: bytes, *, offered: str = "") -> int:
         """Its place in the log, and in the same write that it is offered to an endpoint. The same id again is the same
         record."""
-        self._probe("before stored")
+        self._probe("before", "stored")
         await self._add_to_thread(envelope.thread, envelope.id)
         headers = {OFFERED_HEADER: offered} if offered else None
         seq = await self._bus.publish(f"{MESSAGE_LOG}.{envelope.subject}", data, id=envelope.id, headers=headers)
-        self._probe("after stored")
+        self._probe("after", "stored")
         return seq
 
     async def _add_to_thread(self, thread: str, id: str) -> None:
@@ -138,11 +138,12 @@ class RelayStore:
     async def save_receipt(self, receipt: MessageReceipt, moment: str = "") -> None:
         """A receipt never outlives its place in the thread. That place is kept long enough for what ends in its time:
         only what was there for longer (nobody relayed, or its answer came late) has it renewed."""
-        self._probe(f"before {moment or receipt.steps[-1].state}")
+        moment = moment or receipt.steps[-1].state
+        self._probe("before", moment)
         if receipt.over and time.time() > receipt.steps[0].at + self._keep_unread:
             await self._add_to_thread(receipt.thread, receipt.id)
         await self._receipts.put(receipt.id, encode(receipt), ttl=self._keep if receipt.over else None)
-        self._probe(f"after {moment or receipt.steps[-1].state}")
+        self._probe("after", moment)
 
     async def receipt(self, id: str) -> MessageReceipt | None:
         entry = await self._receipts.get(id)
@@ -170,9 +171,9 @@ class RelayStore:
     # --- unread messages ---
 
     async def park(self, receipt: MessageReceipt) -> None:
-        self._probe("before parked")
+        self._probe("before", "parked")
         await self._unread.put(receipt.id, encode(receipt), ttl=self._keep_unread)
-        self._probe("after parked")
+        self._probe("after", "parked")
 
     async def unpark(self, id: str) -> None:
         await self._unread.delete(id)
@@ -183,9 +184,9 @@ class RelayStore:
     # --- dead letters ---
 
     async def save_dead_letter(self, dead_letter: DeadLetter) -> None:
-        self._probe("before buried")
+        self._probe("before", "buried")
         await self._dead.put(dead_letter.envelope.id, encode(dead_letter), ttl=self._keep_dead)
-        self._probe("after buried")
+        self._probe("after", "buried")
 
     async def dead_letter(self, id: str) -> DeadLetter | None:
         entry = await self._dead.get(id)
@@ -228,6 +229,6 @@ class RelayStore:
         before = min(max((seq for _, seq in old), default=0), needed)
         return await self._bus.trim(f"{MESSAGE_LOG}.>", before=before) if before > 1 else 0
 
-    def _probe(self, moment: str) -> None:
+    def _probe(self, when: str, moment: str) -> None:
         if self.probe is not None:
-            self.probe(moment)
+            self.probe(f"{when} {moment}")
